@@ -1,0 +1,1 @@
+//! What MPI means: communicator, group, datatype, operation, request.

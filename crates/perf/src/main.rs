@@ -1,0 +1,2 @@
+//! `fastpath`: measures, explains and diagnoses.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What a message is: worker, endpoint, tag matching, eager and rendezvous.
