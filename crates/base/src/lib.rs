@@ -1,1 +1,15 @@
 //! Message passing at the speed of the cache line: what every layer stands on.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`sync`] | the atomics and fences, real ones or the model checker's |
+//! | [`clock`] | nanoseconds of the monotonic clock |
+//! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
+//! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
+//! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
+
+pub mod clock;
+pub mod config;
+pub mod sync;
+pub mod topology;
+pub mod wait;

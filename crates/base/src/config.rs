@@ -1,0 +1,349 @@
+//! Configuration: what the `FASTPATH_` variables are and what they are set to.
+//!
+//! One table ([`VARIABLES`]) makes the help, the listing with origins, the check of values and
+//! the warning about unknown names. Parsing never panics, whatever the environment holds.
+
+mod parse;
+mod table;
+
+pub use parse::{parse_count, parse_duration_ns, parse_flag, parse_size};
+pub use table::{FEATURES, Key, Kind, VARIABLES, Variable, WAIT_MODES};
+
+use std::ffi::OsString;
+use std::fmt;
+
+/// The common prefix of every variable.
+pub const PREFIX: &str = "FASTPATH_";
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The table's default.
+    Default,
+    /// The environment.
+    Environment,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Default => "default",
+            Origin::Environment => "environment",
+        })
+    }
+}
+
+/// A checked value, by kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// On or off.
+    Flag(bool),
+    /// Bytes, nanoseconds or a plain count, as the kind says; None is "auto".
+    Number(Option<u64>),
+    /// Index into the choices of the kind.
+    Choice(usize),
+    /// The words of a list, in the order given.
+    List(Vec<String>),
+    /// Free text; empty when not set.
+    Text(String),
+}
+
+/// One variable with its value, for the listing of `fastpath info`.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The table's row.
+    pub variable: &'static Variable,
+    /// The value as it was written.
+    pub text: String,
+    /// The value as it was understood.
+    pub value: Value,
+    /// Who set it.
+    pub origin: Origin,
+}
+
+/// A value that cannot be used. Its text names the variable, the value, and what is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Name of the variable.
+    pub name: String,
+    /// The value as it was written.
+    pub text: String,
+    /// What is wrong with it and what would be right.
+    pub reason: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}: {}", self.name, self.text, self.reason)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// All settings of one process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    settings: Vec<Setting>,
+    warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads the environment of this process.
+    ///
+    /// # Errors
+    /// The first variable whose value cannot be used.
+    pub fn from_env() -> Result<Config, ConfigError> {
+        Config::from_pairs(std::env::vars_os())
+    }
+
+    /// The defaults alone.
+    pub fn defaults() -> Config {
+        let settings = VARIABLES.iter().map(default_setting).collect();
+        Config {
+            settings,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads name and value pairs; names without the prefix are skipped, an empty value counts
+    /// as not set.
+    ///
+    /// # Errors
+    /// The first variable whose value cannot be used.
+    pub fn from_pairs<I>(pairs: I) -> Result<Config, ConfigError>
+    where
+        I: IntoIterator<Item = (OsString, OsString)>,
+    {
+        let mut config = Config::defaults();
+        for (name, text) in pairs {
+            let Some(name) = name.to_str().filter(|n| n.starts_with(PREFIX)) else {
+                continue;
+            };
+            let text = text.to_string_lossy();
+            match VARIABLES.iter().position(|v| v.name == name) {
+                None => config.warnings.push(unknown_warning(name)),
+                Some(_) if text.is_empty() => {}
+                Some(index) => {
+                    let variable = &VARIABLES[index];
+                    let value = parse::parse_value(&variable.kind, &text).map_err(|reason| {
+                        ConfigError {
+                            name: name.to_owned(),
+                            text: text.clone().into_owned(),
+                            reason,
+                        }
+                    })?;
+                    config.settings[index] = Setting {
+                        variable,
+                        text: text.into_owned(),
+                        value,
+                        origin: Origin::Environment,
+                    };
+                }
+            }
+        }
+        config.warnings.sort();
+        Ok(config)
+    }
+
+    /// One line for each variable that starts with the prefix and is in no table, with the
+    /// nearest name. One rank of a job prints them, once.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Every variable meant for people, in the table's order.
+    pub fn listing(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(|s| !s.variable.internal)
+    }
+
+    /// The setting of one variable.
+    pub fn setting(&self, key: Key) -> &Setting {
+        &self.settings[key as usize]
+    }
+
+    /// Is this variable on? False for a variable that is not a flag.
+    pub fn flag(&self, key: Key) -> bool {
+        matches!(self.setting(key).value, Value::Flag(true))
+    }
+
+    /// Bytes, nanoseconds or count; None is "auto" (or a variable that is no number).
+    pub fn number(&self, key: Key) -> Option<u64> {
+        match self.setting(key).value {
+            Value::Number(n) => n,
+            _ => None,
+        }
+    }
+
+    /// The chosen word; empty for a variable that is no choice.
+    pub fn choice(&self, key: Key) -> &'static str {
+        let setting = self.setting(key);
+        match (&setting.value, &setting.variable.kind) {
+            (Value::Choice(i), Kind::Choice(words)) => words.get(*i).copied().unwrap_or(""),
+            _ => "",
+        }
+    }
+
+    /// The words of a list, in the order given.
+    pub fn list(&self, key: Key) -> &[String] {
+        match &self.setting(key).value {
+            Value::List(words) => words,
+            _ => &[],
+        }
+    }
+
+    /// Free text; empty when not set.
+    pub fn text(&self, key: Key) -> &str {
+        match &self.setting(key).value {
+            Value::Text(text) => text,
+            _ => "",
+        }
+    }
+
+    /// Was this optimisation (one of [`FEATURES`]) switched off by `FASTPATH_DISABLE`?
+    pub fn is_disabled(&self, feature: &str) -> bool {
+        debug_assert!(FEATURES.contains(&feature), "{feature} is not in the table");
+        self.list(Key::Disable).iter().any(|w| w == feature)
+    }
+
+    /// How a rank waits.
+    pub fn wait_mode(&self) -> WaitMode {
+        match self.choice(Key::Wait) {
+            "spin" => WaitMode::Spin,
+            "yield" => WaitMode::Yield,
+            "sleep" => WaitMode::Sleep,
+            _ => WaitMode::Auto,
+        }
+    }
+}
+
+/// `FASTPATH_WAIT`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WaitMode {
+    /// Spin, then yield, then sleep, each for as long as it pays on this machine.
+    #[default]
+    Auto,
+    /// Only spin: for ranks that own their processors.
+    Spin,
+    /// Yield the processor between looks, never sleep.
+    Yield,
+    /// Sleep at once.
+    Sleep,
+}
+
+fn default_setting(variable: &'static Variable) -> Setting {
+    // A test holds every default of the table to its kind, so the fallback is never used.
+    let value =
+        parse::parse_value(&variable.kind, variable.default).unwrap_or(Value::Text(String::new()));
+    Setting {
+        variable,
+        text: variable.default.to_owned(),
+        value,
+        origin: Origin::Default,
+    }
+}
+
+fn unknown_warning(name: &str) -> String {
+    let nearest = VARIABLES
+        .iter()
+        .filter(|v| !v.internal)
+        .map(|v| (strsim::damerau_levenshtein(v.name, name), v.name))
+        .min();
+    match nearest {
+        Some((_, near)) => {
+            format!("{name} is not a variable of this library; the nearest is {near} (ignored)")
+        }
+        None => format!("{name} is not a variable of this library (ignored)"),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_pairs(
+            pairs
+                .iter()
+                .map(|(n, v)| (OsString::from(n), OsString::from(v))),
+        )
+    }
+
+    #[test]
+    fn defaults__fit_their_kinds() {
+        for variable in VARIABLES {
+            parse::parse_value(&variable.kind, variable.default)
+                .unwrap_or_else(|e| panic!("{}: {e}", variable.name));
+        }
+    }
+
+    #[test]
+    fn table__is_in_the_order_of_its_keys() {
+        for (i, variable) in VARIABLES.iter().enumerate() {
+            assert_eq!(variable.key as usize, i, "{}", variable.name);
+            assert!(variable.name.starts_with(PREFIX));
+        }
+    }
+
+    #[test]
+    fn environment__overrides_the_default() {
+        let c = read(&[("FASTPATH_WAIT", "yield"), ("PATH", "/bin")]).unwrap();
+        assert_eq!(c.wait_mode(), WaitMode::Yield);
+        assert_eq!(c.setting(Key::Wait).origin, Origin::Environment);
+        assert_eq!(c.setting(Key::Report).origin, Origin::Default);
+        assert!(c.warnings().is_empty());
+    }
+
+    #[test]
+    fn unknown_name__warns_with_the_nearest() {
+        let c = read(&[("FASTPATH_WIAT", "spin")]).unwrap();
+        assert_eq!(c.warnings().len(), 1);
+        assert!(
+            c.warnings()[0].contains("FASTPATH_WAIT"),
+            "{}",
+            c.warnings()[0]
+        );
+    }
+
+    #[test]
+    fn internal_name__is_neither_warned_about_nor_listed() {
+        let c = read(&[("FASTPATH_INTERNAL_JOB", "fd=3")]).unwrap();
+        assert!(c.warnings().is_empty());
+        assert!(
+            c.listing()
+                .all(|s| s.variable.name != "FASTPATH_INTERNAL_JOB")
+        );
+    }
+
+    #[test]
+    fn malformed_value__is_refused_with_its_name() {
+        let e = read(&[("FASTPATH_EAGER_MAX", "64Q")]).unwrap_err();
+        assert!(e.to_string().contains("FASTPATH_EAGER_MAX=64Q"), "{e}");
+        let e = read(&[("FASTPATH_WAIT", "spni")]).unwrap_err();
+        assert!(e.to_string().contains("spin"), "{e}");
+        let e = read(&[("FASTPATH_DISABLE", "sendi,warp")]).unwrap_err();
+        assert!(e.to_string().contains("warp"), "{e}");
+    }
+
+    #[test]
+    fn disable__takes_a_list() {
+        let c = read(&[("FASTPATH_DISABLE", "sendi, cma")]).unwrap();
+        assert!(c.is_disabled("sendi") && c.is_disabled("cma") && !c.is_disabled("recvi"));
+    }
+
+    #[test]
+    fn empty_value__counts_as_not_set() {
+        let c = read(&[("FASTPATH_EAGER_MAX", "")]).unwrap();
+        assert_eq!(c.setting(Key::EagerMax).origin, Origin::Default);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text__do_not_panic() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(vec![0xff, 0xfe]);
+        let mut name = OsString::from("FASTPATH_");
+        name.push(&odd);
+        assert!(Config::from_pairs([(name, odd.clone())]).is_ok());
+        assert!(Config::from_pairs([("FASTPATH_REPORT".into(), odd)]).is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! From text to values: sizes, times, numbers, words. Errors say what would be right.
+
+use super::{Kind, Value};
+
+/// Reads one value as its kind wants it.
+pub(super) fn parse_value(kind: &Kind, text: &str) -> Result<Value, String> {
+    let text = text.trim();
+    match *kind {
+        Kind::Flag => parse_flag(text).map(Value::Flag),
+        Kind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
+        Kind::SizeOrAuto => or_auto(text, parse_size),
+        Kind::DurationOrAuto => or_auto(text, parse_duration_ns),
+        Kind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
+        Kind::Choice(words) => find_word(text, words).map(Value::Choice),
+        Kind::Words(words) => parse_words(text, words).map(Value::List),
+        Kind::Text => Ok(Value::Text(text.to_owned())),
+    }
+}
+
+fn or_auto(text: &str, parse: fn(&str) -> Result<u64, String>) -> Result<Value, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Value::Number(None));
+    }
+    parse(text)
+        .map(|n| Value::Number(Some(n)))
+        .map_err(|e| format!("{e}, or auto"))
+}
+
+/// `1`, `yes`, `on`, `true`; `0`, `no`, `off`, `false`; case does not matter.
+///
+/// # Errors
+/// Any other text.
+pub fn parse_flag(text: &str) -> Result<bool, String> {
+    const ON: &[&str] = &["1", "yes", "on", "true", "y"];
+    const OFF: &[&str] = &["0", "no", "off", "false", "n"];
+    let is = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(text));
+    if is(ON) {
+        Ok(true)
+    } else if is(OFF) {
+        Ok(false)
+    } else {
+        Err("expected yes or no (1 or 0, on or off)".to_owned())
+    }
+}
+
+/// A whole number, 0 to 2^64 - 1.
+///
+/// # Errors
+/// Anything else.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "expected a whole number".to_owned())
+}
+
+/// Bytes: a number, with a fraction if wanted, and K, M, G or T (powers of 1024, whatever the
+/// case, `KB` and `KiB` the same).
+///
+/// # Errors
+/// Not a number, an unknown unit, a negative number, more than 2^63 bytes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_unit(text);
+    let unit = unit.to_ascii_lowercase();
+    let letter = unit
+        .strip_suffix("ib")
+        .or_else(|| unit.strip_suffix('b'))
+        .unwrap_or(&unit);
+    let shift = match letter {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err("expected a size such as 4096, 64K or 1M".to_owned()),
+    };
+    scale(number, (1u64 << shift) as f64)
+        .ok_or_else(|| "expected a size such as 4096, 64K or 1M".to_owned())
+}
+
+/// Time with its unit (`ns`, `us`, `ms`, `s`), in nanoseconds. `0` needs no unit.
+///
+/// # Errors
+/// Not a number, no unit, an unknown unit, a negative number, more than 2^63 ns.
+pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
+    let wrong = || "expected a time such as 500ns, 10us or 1.5ms".to_owned();
+    let (number, unit) = split_unit(text);
+    let factor = match unit {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "" if number == "0" => 1.0,
+        _ => return Err(wrong()),
+    };
+    scale(number, factor).ok_or_else(wrong)
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim())
+}
+
+/// `number * factor`, exactly for whole numbers, None when it is no number or too large.
+fn scale(number: &str, factor: f64) -> Option<u64> {
+    const LIMIT: u64 = 1 << 63;
+    let value = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(factor as u64)?,
+        Err(_) => {
+            let value = number.parse::<f64>().ok()? * factor;
+            if !(0.0..LIMIT as f64).contains(&value) {
+                return None;
+            }
+            value.round() as u64
+        }
+    };
+    (value <= LIMIT).then_some(value)
+}
+
+fn find_word(text: &str, words: &[&str]) -> Result<usize, String> {
+    words
+        .iter()
+        .position(|w| w.eq_ignore_ascii_case(text))
+        .ok_or_else(|| format!("{text:?} is none of {}", words.join(", ")))
+}
+
+fn parse_words(text: &str, words: &[&str]) -> Result<Vec<String>, String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+        .map(|w| find_word(w, words).map(|i| words[i].to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size__takes_human_units() {
+        let good: &[(&str, u64)] = &[
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65536),
+            ("64k", 65536),
+            ("64 KiB", 65536),
+            ("1.5M", 1_572_864),
+            ("2GB", 2 << 30),
+            ("1t", 1 << 40),
+            ("8B", 8),
+            ("9007199254740993", 9_007_199_254_740_993),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(parse_size(text), Ok(*bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn size__refuses_the_rest() {
+        for text in [
+            "",
+            "K",
+            "-1",
+            "1Q",
+            "1..5K",
+            "99999999999999999999",
+            "9999999T",
+            "0x10",
+            "1 2",
+            "nan",
+            "1KK",
+        ] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn duration__needs_a_unit() {
+        assert_eq!(parse_duration_ns("10us"), Ok(10_000));
+        assert_eq!(parse_duration_ns("1.5ms"), Ok(1_500_000));
+        assert_eq!(parse_duration_ns("2 s"), Ok(2_000_000_000));
+        assert_eq!(parse_duration_ns("0"), Ok(0));
+        for text in ["10", "us", "10m", "1e3us", "99999999999s"] {
+            assert!(parse_duration_ns(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn flag__is_yes_or_no() {
+        assert_eq!(parse_flag("Yes"), Ok(true));
+        assert_eq!(parse_flag("off"), Ok(false));
+        assert!(parse_flag("2").is_err());
+    }
+
+    #[test]
+    fn words__are_checked_one_by_one() {
+        assert_eq!(
+            parse_words("a, B,", &["a", "b"]),
+            Ok(vec!["a".to_owned(), "b".to_owned()])
+        );
+        assert!(
+            parse_words("a,c", &["a", "b"])
+                .unwrap_err()
+                .contains("\"c\"")
+        );
+    }
+}

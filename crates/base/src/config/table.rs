@@ -1,0 +1,96 @@
+//! The table of all variables.
+
+/// What a variable holds and how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `1`, `yes`, `on`, `true` or `0`, `no`, `off`, `false`.
+    Flag,
+    /// Bytes: `4096`, `64K`, `1M`, `2GiB`; powers of 1024.
+    Size,
+    /// Bytes, or `auto`.
+    SizeOrAuto,
+    /// Time: `10us`, `1.5ms`, `2s`; a bare number is refused.
+    DurationOrAuto,
+    /// A whole number.
+    Count,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any of these words, separated by commas.
+    Words(&'static [&'static str]),
+    /// Free text.
+    Text,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Variable {
+    /// The key the code asks by.
+    pub key: Key,
+    /// Its name, with the prefix.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it is when not set, in the form a person would write it.
+    pub default: &'static str,
+    /// One line for the help.
+    pub meaning: &'static str,
+    /// Passed between our own processes: in no help, no listing, no warning.
+    pub internal: bool,
+}
+
+/// The words of `FASTPATH_WAIT`.
+pub const WAIT_MODES: &[&str] = &["auto", "spin", "yield", "sleep"];
+
+/// What `FASTPATH_DISABLE` can switch off.
+pub const FEATURES: &[&str] = &[
+    "sendi",
+    "recvi",
+    "directed",
+    "immediate-datatype",
+    "cma",
+    "direct",
+    "inline",
+    "pipeline",
+];
+
+/// Names of the transports that `FASTPATH_TRANSPORTS` can list.
+pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma"];
+
+/// Defines the keys and the table together, so that they cannot fall out of step.
+macro_rules! variables {
+    ($($key:ident $name:literal $kind:expr, $default:literal, $internal:literal, $meaning:literal;)*) => {
+        /// One key for each variable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Key { $(#[doc = $meaning] $key,)* }
+
+        /// Every variable of the project.
+        pub static VARIABLES: &[Variable] = &[$(Variable {
+            key: Key::$key,
+            name: $name,
+            kind: $kind,
+            default: $default,
+            meaning: $meaning,
+            internal: $internal,
+        },)*];
+    };
+}
+
+variables! {
+    Wait "FASTPATH_WAIT" Kind::Choice(WAIT_MODES), "auto", false,
+        "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
+    Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
+        "optimisations to switch off, by name, to see what each of them gives";
+    Report "FASTPATH_REPORT" Kind::Flag, "0", false,
+        "print at start which transport and protocol serves which size, and why";
+    Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
+        "transports that may be used";
+    EagerMax "FASTPATH_EAGER_MAX" Kind::SizeOrAuto, "auto", false,
+        "largest message sent without asking the receiver first; auto: by measured cost";
+    PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeOrAuto, "auto", false,
+        "piece in which a large message is copied through shared memory; auto: by cache size";
+    Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
+        "how long a rank spins before it yields; auto: by ranks, processors and wake-up cost";
+    InternalJob "FASTPATH_INTERNAL_JOB" Kind::Text, "", true,
+        "the launcher tells a rank who it is";
+}

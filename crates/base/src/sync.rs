@@ -1,0 +1,59 @@
+//! The one place atomics come from, so that the model checker can stand in for the processor.
+//!
+//! Built with `--cfg loom` every name here is loom's; otherwise it is the core library's.
+
+#[cfg(not(loom))]
+pub use core::{
+    hint::spin_loop,
+    sync::atomic::{
+        AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+        AtomicUsize, Ordering, compiler_fence, fence,
+    },
+};
+
+#[cfg(loom)]
+pub use loom::{
+    hint::spin_loop,
+    sync::atomic::{
+        AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+        AtomicUsize, Ordering, fence,
+    },
+};
+
+/// Loom has no compiler fence: it explores the orders of a full one instead.
+#[cfg(loom)]
+pub use loom::sync::atomic::fence as compiler_fence;
+
+/// A value on a cache line of its own, so that writing it disturbs no neighbour.
+///
+/// 64 bytes is the line of every processor this library runs on; the adjacent-line prefetcher
+/// makes 128 worth asking for between a producer's and a consumer's words, which callers that
+/// care lay out themselves.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct CacheLine<T>(pub T);
+
+impl<T> core::ops::Deref for CacheLine<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> core::ops::DerefMut for CacheLine<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_line__holds_a_line() {
+        assert_eq!(size_of::<CacheLine<u8>>(), 64);
+        assert_eq!(align_of::<CacheLine<u64>>(), 64);
+    }
+}

@@ -1,0 +1,187 @@
+#![allow(unsafe_code)]
+//! Ways to wait for another process: futexes on shared words, yielding, and the fence that a
+//! sleeper runs on behalf of everyone else.
+//!
+//! The protocol between a rank that is about to sleep and its peers is Dekker's, with the
+//! expensive half on the side of the sleeper:
+//!
+//! ```text
+//! sleeper                         sender
+//! state = SLEEPING                publish the message
+//! fence_others()                  (compiler order only)
+//! look once more for messages     if state == SLEEPING: wake
+//! futex_wait(state, SLEEPING)
+//! ```
+//!
+//! `membarrier(2)` makes every running thread of a registered process pass a full fence, so
+//! either the sleeper sees the message or the sender sees `SLEEPING`. Where
+//! [`fence_others`] returns false the sender must run a full fence between its two steps.
+
+use crate::sync::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How a [`futex_wait`] ended. None of them says that the condition holds: look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Woken by a peer, or spuriously.
+    Woken,
+    /// The word did not hold the expected value: it did not sleep.
+    Changed,
+    /// The time was up.
+    TimedOut,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Sleeps in the kernel while `word` holds `expected`, for at most `timeout` (None: no limit).
+///
+/// The word may lie in memory shared between processes.
+#[cfg(not(loom))]
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Wake {
+    let limit = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(i64::MAX as u64) as libc::time_t,
+        tv_nsec: t.subsec_nanos() as libc::c_long,
+    });
+    let limit_ptr = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word is a live, aligned u32; the timespec outlives the call. Without
+    // FUTEX_PRIVATE_FLAG the kernel finds the word by its page, so peers may share it.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            limit_ptr,
+        )
+    };
+    if rc == 0 {
+        return Wake::Woken;
+    }
+    match errno() {
+        libc::EAGAIN => Wake::Changed,
+        libc::ETIMEDOUT => Wake::TimedOut,
+        libc::EINTR => Wake::Interrupted,
+        _ => Wake::Woken,
+    }
+}
+
+/// Wakes at most `count` sleepers of `word`; returns how many there were.
+#[cfg(not(loom))]
+pub fn futex_wake(word: &AtomicU32, count: u32) -> usize {
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: the word is a live, aligned u32; the kernel only uses its address.
+    let rc = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
+    usize::try_from(rc).unwrap_or(0)
+}
+
+/// Gives the processor to whoever is ready to run on it.
+#[inline]
+pub fn yield_now() {
+    // SAFETY: sched_yield has no arguments and cannot fail on Linux.
+    unsafe { libc::sched_yield() };
+}
+
+const UNKNOWN: u32 = 0;
+const READY: u32 = 1;
+const MISSING: u32 = 2;
+
+static MEMBARRIER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(UNKNOWN);
+
+/// Registers this process to take part in the fences that others issue ([`fence_others`]).
+/// Every process that sends must do so before its first message. Returns false where the
+/// kernel has no expedited membarrier (or a sandbox forbids it): then this process must fence
+/// by itself after publishing. Costs one system call the first time, nothing later.
+pub fn register_membarrier() -> bool {
+    match MEMBARRIER.load(Ordering::Relaxed) {
+        READY => true,
+        MISSING => false,
+        _ => register_once(),
+    }
+}
+
+#[cold]
+fn register_once() -> bool {
+    let offered = membarrier(libc::MEMBARRIER_CMD_QUERY);
+    let need =
+        libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED | libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
+    let ready = offered > 0
+        && offered & i64::from(need) == i64::from(need)
+        && membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+    MEMBARRIER.store(if ready { READY } else { MISSING }, Ordering::Relaxed);
+    ready
+}
+
+/// Makes every running thread of every registered process of this machine pass a full memory
+/// fence, and this thread too. False where the kernel cannot: nothing was fenced then but this
+/// thread.
+#[inline]
+pub fn fence_others() -> bool {
+    if register_membarrier() && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 {
+        return true;
+    }
+    // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence
+    // between publishing and reading the state word.
+    crate::sync::fence(Ordering::SeqCst);
+    false
+}
+
+fn membarrier(command: libc::c_int) -> i64 {
+    // SAFETY: membarrier takes plain integers.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+}
+
+#[cfg(not(loom))]
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn futex_wait__returns_at_once_when_the_word_differs() {
+        let word = AtomicU32::new(1);
+        assert_eq!(futex_wait(&word, 0, None), Wake::Changed);
+    }
+
+    #[test]
+    fn futex_wait__times_out() {
+        let word = AtomicU32::new(0);
+        assert_eq!(
+            futex_wait(&word, 0, Some(Duration::from_millis(1))),
+            Wake::TimedOut
+        );
+    }
+
+    #[test]
+    fn futex_wake__reports_nobody() {
+        assert_eq!(futex_wake(&AtomicU32::new(0), 1), 0);
+    }
+
+    #[test]
+    fn futex_wake__ends_a_wait() {
+        let word = Arc::new(AtomicU32::new(0));
+        let sleeper = {
+            let word = word.clone();
+            std::thread::spawn(move || {
+                while word.load(Ordering::Acquire) == 0 {
+                    futex_wait(&word, 0, None);
+                }
+            })
+        };
+        // ORDERING: pairs with the sleeper's acquire load.
+        word.store(1, Ordering::Release);
+        futex_wake(&word, u32::MAX);
+        sleeper.join().unwrap();
+    }
+
+    #[test]
+    fn membarrier__answer_does_not_change() {
+        let first = register_membarrier();
+        assert_eq!(register_membarrier(), first);
+        assert_eq!(fence_others(), first);
+    }
+}
