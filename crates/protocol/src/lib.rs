@@ -1,1 +1,3 @@
 //! What a message is: worker, endpoint, tag matching, eager and rendezvous.
+
+pub mod layout;

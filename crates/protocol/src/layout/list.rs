@@ -1,0 +1,350 @@
+//! The flattened list of a layout, and its making.
+//!
+//! Entries are merged while they are added: neighbours in memory become one piece, pieces of one length at one
+//! distance become one strided block, and equal loops at one distance become one loop.
+
+use super::LayoutError;
+use super::LayoutError::Overflow;
+use std::sync::Arc;
+
+/// Entries up to which lists are copied into the list of a new type. Above, a repeated list is shared instead, so
+/// that an index of a million structures takes a million entries, however many pieces a structure has.
+const INLINE_ENTRIES: usize = 1024;
+
+/// A repeated list with no more entries than this in all is written out, which gives its pieces a chance to merge.
+const UNROLL_ENTRIES: u64 = 16;
+
+/// Loops may nest this deep; what is deeper is written out. Each level that repeats doubles the size at least,
+/// so only sharing without repetition could go beyond.
+const MAX_DEPTH: u32 = 96;
+
+/// `count` pieces of `len` bytes, `stride` bytes apart, the first at byte `offset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Where the first piece starts, relative to the element.
+    pub offset: i64,
+    /// Bytes in a piece; never 0.
+    pub len: u64,
+    /// From one piece to the next; may be negative. 0 where there is only one.
+    pub stride: i64,
+    /// Number of pieces; never 0.
+    pub count: u64,
+}
+
+impl Block {
+    pub(super) fn bytes(&self) -> u64 {
+        self.len * self.count
+    }
+}
+
+/// `count` copies of a list, `stride` bytes apart.
+#[derive(Debug, Clone)]
+pub(super) struct Loop {
+    pub offset: i64,
+    pub stride: i64,
+    pub count: u64,
+    pub body: Arc<List>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Entry {
+    Block(Block),
+    Loop(Loop),
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        match self {
+            Entry::Block(b) => b.bytes(),
+            Entry::Loop(l) => l.body.size * l.count,
+        }
+    }
+
+    fn shift(&mut self, by: i64) -> Result<(), LayoutError> {
+        let offset = match self {
+            Entry::Block(b) => &mut b.offset,
+            Entry::Loop(l) => &mut l.offset,
+        };
+        *offset = offset.checked_add(by).ok_or(Overflow)?;
+        Ok(())
+    }
+}
+
+/// Entries in type-map order, with the packed position at which each starts.
+#[derive(Debug)]
+pub(super) struct List {
+    entries: Box<[Entry]>,
+    starts: Box<[u64]>,
+    size: u64,
+    depth: u32,
+    /// Entries of this list and of those below it, a shared one counted at each use; saturates.
+    total: u64,
+}
+
+impl List {
+    /// `bytes` bytes in one piece; at most `i64::MAX`.
+    pub fn dense(bytes: u64) -> Arc<List> {
+        let mut builder = ListBuilder::default();
+        if bytes > 0 {
+            builder.push_block(Block {
+                offset: 0,
+                len: bytes,
+                stride: 0,
+                count: 1,
+            });
+            builder.size = bytes;
+        }
+        builder.finish()
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The only piece, where there is only one.
+    pub fn dense_piece(&self) -> Option<&Block> {
+        match &*self.entries {
+            [Entry::Block(b)] if b.count == 1 => Some(b),
+            _ => None,
+        }
+    }
+
+    pub fn as_slice(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry that holds byte `position` of the packed form (below `size`), and where that entry starts.
+    pub fn seek(&self, position: u64) -> (usize, u64) {
+        let index = self
+            .starts
+            .partition_point(|start| *start <= position)
+            .saturating_sub(1);
+        (index, self.starts.get(index).copied().unwrap_or(0))
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// `count` copies of this list, `stride` bytes apart.
+    pub fn repeat(self: &Arc<List>, count: u64, stride: i64) -> Result<Arc<List>, LayoutError> {
+        if count == 1 {
+            return Ok(self.clone());
+        }
+        let mut builder = ListBuilder::default();
+        builder.add(self, count, stride, 0)?;
+        Ok(builder.finish())
+    }
+
+    /// The one entry that `count` copies make, where there is one without a loop around them.
+    fn repeat_entry(&self, count: u64, stride: i64) -> Option<Entry> {
+        let [entry] = &*self.entries else { return None };
+        let mut entry = entry.clone();
+        let (own_stride, own_count) = match &mut entry {
+            Entry::Block(b) if b.count == 1 && i64::try_from(b.len) == Ok(stride) => {
+                b.len = b.len.checked_mul(count)?;
+                return Some(entry);
+            }
+            Entry::Block(b) => (&mut b.stride, &mut b.count),
+            Entry::Loop(l) => (&mut l.stride, &mut l.count),
+        };
+        if *own_count == 1 {
+            *own_stride = stride;
+        } else if stride_end(*own_stride, *own_count) != Some(stride) {
+            return None;
+        }
+        *own_count = own_count.checked_mul(count)?;
+        Some(entry)
+    }
+}
+
+/// Where the piece after the last would be, relative to the first.
+fn stride_end(stride: i64, count: u64) -> Option<i64> {
+    i64::try_from(count)
+        .ok()
+        .and_then(|c| c.checked_mul(stride))
+}
+
+/// A list in the making. Callers must have checked that the byte range of what they add fits 64 bits, as `Bounds`
+/// does; sizes are checked here.
+#[derive(Debug, Default)]
+pub(super) struct ListBuilder {
+    entries: Vec<Entry>,
+    size: u64,
+}
+
+impl ListBuilder {
+    /// `count` copies of `list`, `stride` apart, the first at `offset`.
+    pub fn add(
+        &mut self,
+        list: &Arc<List>,
+        count: u64,
+        stride: i64,
+        offset: i64,
+    ) -> Result<(), LayoutError> {
+        if count == 0 || list.size == 0 {
+            return Ok(());
+        }
+        let size = list
+            .size
+            .checked_mul(count)
+            .and_then(|bytes| bytes.checked_add(self.size));
+        self.size = size
+            .filter(|bytes| *bytes <= i64::MAX as u64)
+            .ok_or(Overflow)?;
+        let entries = list.entries.len();
+        let share =
+            entries > 1 && self.entries.len() + entries > INLINE_ENTRIES && list.depth < MAX_DEPTH;
+        if count == 1 && !share {
+            return self.splice(list, offset);
+        }
+        if count > 1 {
+            if let Some(mut entry) = list.repeat_entry(count, stride) {
+                entry.shift(offset)?;
+                self.push(entry);
+                return Ok(());
+            }
+            if !share && count.saturating_mul(entries as u64) <= UNROLL_ENTRIES {
+                for i in 0..count as i64 {
+                    let at = i
+                        .checked_mul(stride)
+                        .and_then(|d| d.checked_add(offset))
+                        .ok_or(Overflow)?;
+                    self.splice(list, at)?;
+                }
+                return Ok(());
+            }
+        }
+        let stride = if count == 1 { 0 } else { stride };
+        self.push(Entry::Loop(Loop {
+            offset,
+            stride,
+            count,
+            body: list.clone(),
+        }));
+        Ok(())
+    }
+
+    fn splice(&mut self, list: &List, offset: i64) -> Result<(), LayoutError> {
+        for entry in &list.entries {
+            let mut entry = entry.clone();
+            entry.shift(offset)?;
+            self.push(entry);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, entry: Entry) {
+        match entry {
+            Entry::Block(block) => self.push_block(block),
+            Entry::Loop(next) => self.push_loop(next),
+        }
+    }
+
+    fn push_block(&mut self, block: Block) {
+        let Some(Entry::Block(last)) = self.entries.last_mut() else {
+            self.entries.push(Entry::Block(block));
+            return;
+        };
+        if block.count == 1 && adjoins(last, &block) {
+            let len = last.len + block.len;
+            if last.count == 1 {
+                last.len = len;
+                return;
+            }
+            // The last piece grows and leaves its strided block.
+            let at = last
+                .offset
+                .wrapping_add(last.stride.wrapping_mul((last.count - 1) as i64));
+            last.count -= 1;
+            if last.count == 1 {
+                last.stride = 0;
+            }
+            self.entries.push(Entry::Block(Block {
+                offset: at,
+                len,
+                stride: 0,
+                count: 1,
+            }));
+            return;
+        }
+        let own = (last.offset, last.stride, last.count);
+        if last.len == block.len
+            && let Some((stride, count)) = join_runs(own, (block.offset, block.stride, block.count))
+        {
+            (last.stride, last.count) = (stride, count);
+            return;
+        }
+        self.entries.push(Entry::Block(block));
+    }
+
+    fn push_loop(&mut self, next: Loop) {
+        if let Some(Entry::Loop(last)) = self.entries.last_mut()
+            && Arc::ptr_eq(&last.body, &next.body)
+            && let Some((stride, count)) = join_runs(
+                (last.offset, last.stride, last.count),
+                (next.offset, next.stride, next.count),
+            )
+        {
+            (last.stride, last.count) = (stride, count);
+            return;
+        }
+        self.entries.push(Entry::Loop(next));
+    }
+
+    pub fn finish(self) -> Arc<List> {
+        // A loop of one that stands alone would be a second name for its body.
+        if let [Entry::Loop(only)] = &*self.entries
+            && only.count == 1
+            && only.offset == 0
+        {
+            return only.body.clone();
+        }
+        let mut position = 0u64;
+        let start = |e: &Entry| {
+            let start = position;
+            position += e.bytes();
+            start
+        };
+        let starts = self.entries.iter().map(start).collect();
+        let (mut depth, mut total) = (0, self.entries.len() as u64);
+        for entry in &self.entries {
+            if let Entry::Loop(l) = entry {
+                depth = depth.max(1 + l.body.depth);
+                total = total.saturating_add(l.body.total);
+            }
+        }
+        Arc::new(List {
+            entries: self.entries.into_boxed_slice(),
+            starts,
+            size: self.size,
+            depth,
+            total,
+        })
+    }
+}
+
+/// Whether `next` starts in memory where the last piece of `last` ends.
+fn adjoins(last: &Block, next: &Block) -> bool {
+    let steps = (last.count - 1) as i64;
+    let end = last
+        .stride
+        .checked_mul(steps)
+        .and_then(|d| d.checked_add(last.offset))
+        .and_then(|d| d.checked_add_unsigned(last.len));
+    end == Some(next.offset)
+}
+
+/// Two runs of (offset, stride, count), one after the other, as one run's stride and count.
+fn join_runs(first: (i64, i64, u64), second: (i64, i64, u64)) -> Option<(i64, u64)> {
+    let gap = second.0.checked_sub(first.0)?;
+    let count = first.2.checked_add(second.2)?;
+    let stride = match (first.2, second.2) {
+        (1, 1) => gap,
+        (1, _) if gap == second.1 => gap,
+        (n, 1) if stride_end(first.1, n) == Some(gap) => first.1,
+        (n, _) if first.1 == second.1 && stride_end(first.1, n) == Some(gap) => first.1,
+        _ => return None,
+    };
+    Some((stride, count))
+}
