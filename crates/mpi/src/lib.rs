@@ -1,1 +1,21 @@
 //! What MPI means: communicator, group, datatype, operation, request.
+//!
+//! Functions take Rust types and return [`Result`]; error classes are assigned here alone. The C
+//! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
+
+pub mod attribute;
+pub mod comm;
+pub mod consts;
+pub mod datatype;
+pub(crate) mod engine;
+pub mod error;
+pub mod errhandler;
+pub mod group;
+pub mod info;
+pub mod lock;
+pub mod op;
+pub mod process;
+pub mod table;
+
+pub use error::{Error, Result};
+pub use process::Process;

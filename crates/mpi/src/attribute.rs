@@ -1,0 +1,4 @@
+//! Attribute keys and cached attributes.
+
+/// An attribute key.
+pub struct Keyval {}

@@ -1,0 +1,4 @@
+//! Datatypes.
+
+/// A datatype.
+pub struct Datatype {}

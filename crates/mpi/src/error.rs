@@ -1,0 +1,68 @@
+//! The error of the MPI layer: a class (or user code) and the text that explains it.
+
+use std::fmt;
+
+/// What every function of this crate returns. The error is one thin pointer, so that a
+/// `Result<()>` travels in one register.
+pub type Result<T = ()> = core::result::Result<T, Error>;
+
+/// An MPI error: code, cause and, where known, the communicator it is raised on.
+#[derive(Debug)]
+pub struct Error(Box<Info>);
+
+#[derive(Debug)]
+struct Info {
+    code: i32,
+    message: String,
+    comm: Option<usize>,
+}
+
+impl Error {
+    /// An error of `code` (an `MPI_ERR_*` class or a code made by `MPI_Add_error_code`).
+    /// `message` says the cause and what to do, without the name of the MPI call.
+    #[cold]
+    #[inline(never)]
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        Error(Box::new(Info { code, message: message.into(), comm: None }))
+    }
+
+    /// The call exists in the standard, but is not implemented yet.
+    #[cold]
+    #[inline(never)]
+    pub fn unsupported(name: &str) -> Self {
+        Error::new(
+            crate::consts::MPI_ERR_UNSUPPORTED_OPERATION,
+            format!("{name} is not implemented in this version of Fastpath"),
+        )
+    }
+
+    /// Raises the error on `comm` (its error handler), whatever the arguments of the call say.
+    #[must_use]
+    pub fn on_comm(mut self, comm: usize) -> Self {
+        self.0.comm = Some(comm);
+        self
+    }
+
+    /// The MPI error class or code.
+    pub fn code(&self) -> i32 {
+        self.0.code
+    }
+
+    /// The cause in words.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The communicator that [`Error::on_comm`] named.
+    pub fn comm(&self) -> Option<usize> {
+        self.0.comm
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,4 @@
+//! Info objects.
+
+/// An info object.
+pub struct Info {}

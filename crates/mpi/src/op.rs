@@ -1,0 +1,4 @@
+//! Reduction operations.
+
+/// A reduction operation.
+pub struct Op {}

@@ -1,0 +1,186 @@
+//! The process as MPI sees it: one static that holds every table, and the way in.
+#![allow(unsafe_code)]
+
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::errhandler::Errhandler;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::info::Info;
+use crate::lock::{self, Lock};
+use crate::attribute::Keyval;
+use crate::op::Op;
+use crate::table::Table;
+use fastpath_base::sync::{AtomicU32, Ordering};
+use std::cell::Cell;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// Where the process is in its MPI life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Before `MPI_Init`.
+    Uninitialized,
+    /// Between `MPI_Init` and `MPI_Finalize`.
+    Running,
+    /// After `MPI_Finalize`.
+    Finalized,
+}
+
+/// All MPI objects of this process.
+pub struct Process {
+    phase: AtomicU32,
+    /// The lock of `MPI_THREAD_MULTIPLE`.
+    pub lock: Lock,
+    /// The level granted at initialisation.
+    pub thread_level: Cell<i32>,
+    /// Token of the thread that initialised MPI.
+    pub main_thread: Cell<usize>,
+    /// Name of the MPI call under way, for messages.
+    pub call: Cell<&'static str>,
+    /// Communicators.
+    pub comms: Table<Comm>,
+    /// Groups.
+    pub groups: Table<Group>,
+    /// Datatypes.
+    pub types: Table<Datatype>,
+    /// Reduction operations.
+    pub ops: Table<Op>,
+    /// Info objects.
+    pub infos: Table<Info>,
+    /// Error handlers.
+    pub errhandlers: Table<Errhandler>,
+    /// Attribute keys. Their "handles" are the keyval numbers.
+    pub keyvals: Table<Keyval>,
+    /// Number of the next communicator this process leads (see `Context::from_leader`).
+    pub next_context: Cell<u32>,
+    /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
+    pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
+}
+
+// SAFETY: everything but the atomics is touched by the process's only MPI thread or, at
+// MPI_THREAD_MULTIPLE, under `lock`; `enter` is the only public way to a reference and takes it.
+unsafe impl Sync for Process {}
+
+static PROCESS: Process = Process {
+    phase: AtomicU32::new(0),
+    lock: Lock::new(),
+    thread_level: Cell::new(MPI_THREAD_SINGLE),
+    main_thread: Cell::new(0),
+    call: Cell::new("MPI"),
+    comms: Table::new(),
+    groups: Table::new(),
+    types: Table::new(),
+    ops: Table::new(),
+    infos: Table::new(),
+    errhandlers: Table::new(),
+    keyvals: Table::new(),
+    next_context: Cell::new(4),
+    engine: std::cell::UnsafeCell::new(None),
+};
+
+/// The process, entered: derefs to [`Process`], and gives up the lock when dropped.
+pub struct Guard(());
+
+impl Deref for Guard {
+    type Target = Process;
+    fn deref(&self) -> &Process {
+        &PROCESS
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        PROCESS.lock.release();
+    }
+}
+
+/// Enters MPI for the call `name`. `anytime` calls are allowed before initialisation and after
+/// finalisation; any other then fails with `MPI_ERR_OTHER`.
+pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
+    if !anytime && phase() != Phase::Running {
+        return Err(refuse_phase());
+    }
+    PROCESS.lock.acquire();
+    PROCESS.call.set(name);
+    Ok(Guard(()))
+}
+
+/// The process, for a caller that holds the lock or runs while there is no other thread.
+///
+/// # Safety
+/// No other thread may be inside MPI.
+pub unsafe fn get_unlocked() -> &'static Process {
+    &PROCESS
+}
+
+#[cold]
+fn refuse_phase() -> Error {
+    match phase() {
+        Phase::Uninitialized => Error::new(MPI_ERR_OTHER, "called before MPI_Init: call MPI_Init first"),
+        _ => Error::new(MPI_ERR_OTHER, "called after MPI_Finalize: no MPI call may follow it but a few queries"),
+    }
+}
+
+/// Where the process is in its MPI life.
+#[inline]
+pub fn phase() -> Phase {
+    // ORDERING: acquire pairs with the release in `set_phase`.
+    match PROCESS.phase.load(Ordering::Acquire) {
+        0 => Phase::Uninitialized,
+        1 => Phase::Running,
+        _ => Phase::Finalized,
+    }
+}
+
+impl Process {
+    /// Moves to the next phase.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        // ORDERING: release pairs with the acquire in `phase`.
+        self.phase.store(phase as u32, Ordering::Release);
+    }
+
+    /// The communicator behind a handle, or the right error.
+    pub fn comm(&self, handle: usize) -> Result<Rc<Comm>> {
+        self.comms.get(handle).ok_or_else(|| match handle {
+            MPI_COMM_NULL => Error::new(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"),
+            _ => Error::new(MPI_ERR_COMM, format!("invalid communicator handle {handle:#x}")),
+        })
+    }
+
+    /// The group behind a handle, or the right error.
+    pub fn group(&self, handle: usize) -> Result<Rc<Group>> {
+        self.groups.get(handle).ok_or_else(|| match handle {
+            MPI_GROUP_NULL => Error::new(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"),
+            _ => Error::new(MPI_ERR_GROUP, format!("invalid group handle {handle:#x}")),
+        })
+    }
+
+    /// The datatype behind a handle, or the right error.
+    pub fn datatype(&self, handle: usize) -> Result<Rc<Datatype>> {
+        self.types.get(handle).ok_or_else(|| match handle {
+            MPI_DATATYPE_NULL => Error::new(MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL"),
+            _ => Error::new(MPI_ERR_TYPE, format!("invalid datatype handle {handle:#x}")),
+        })
+    }
+
+    /// The operation behind a handle, or the right error.
+    pub fn op(&self, handle: usize) -> Result<Rc<Op>> {
+        self.ops.get(handle).ok_or_else(|| match handle {
+            MPI_OP_NULL => Error::new(MPI_ERR_OP, "the operation is MPI_OP_NULL"),
+            _ => Error::new(MPI_ERR_OP, format!("invalid operation handle {handle:#x}")),
+        })
+    }
+
+    /// Whether the calling thread is the one that initialised MPI.
+    pub fn is_main_thread(&self) -> bool {
+        self.main_thread.get() == lock::thread_token()
+    }
+}
+
+/// The error of a table that has no free handle left.
+#[cold]
+pub fn out_of_handles(what: &str) -> Error {
+    Error::new(MPI_ERR_OTHER, format!("no free handle left for another {what}: free some"))
+}
