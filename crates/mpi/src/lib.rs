@@ -4,6 +4,7 @@
 //! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
 
 pub mod attribute;
+pub mod channel;
 pub mod comm;
 pub mod consts;
 pub mod datatype;
