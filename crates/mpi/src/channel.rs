@@ -3,6 +3,8 @@
 //! They travel in the communicator's collective context, never match a user's receive, and do not
 //! appear in the profiling interface.
 
+#![allow(unsafe_code)]
+
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::process::Process;
