@@ -1,0 +1,308 @@
+//! The exported entry points: for each function of the table `PMPI_X`, and `MPI_X` as a weak alias.
+
+use crate::model::{CType, Function, Kind, Param, Table};
+use crate::scan::{Bodies, Body};
+use std::fmt::Write;
+
+/// How `MPI_X` comes to be another name of `PMPI_X`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// A weak symbol with the same address. The linker must accept a second version script
+    /// ([`VERSION_SCRIPT`]) beside the compiler's own, which lld does and GNU ld does not.
+    WeakAlias,
+    /// A function that jumps to the other: one instruction more, with every linker.
+    Jump,
+}
+
+/// The version script that lets the aliases out of the library.
+pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
+
+/// The source of the module with all exports. It expects in scope what `fastpath-abi` puts there:
+/// `entry`, `enter`, `fail`, `fail_unsupported`, `Scope`, `Status` and the C types.
+///
+/// # Errors
+///
+/// A function that returns no `int` has no body: there is no error code to return instead.
+pub fn emit_exports(table: &Table, bodies: &Bodies, names: Names) -> Result<String, String> {
+    let mut out = String::new();
+    let mut section = "";
+    let mut aliases = String::new();
+    for function in &table.functions {
+        if function.section != section {
+            close_section(&mut out, &mut aliases);
+            section = &function.section;
+            _ = writeln!(out, "pub mod {section} {{\nuse super::*;");
+        }
+        emit_function(table, bodies, function, &mut out)?;
+        let name = &function.name;
+        match names {
+            Names::WeakAlias => {
+                _ = writeln!(
+                    aliases,
+                    "    \".weak {name}\", \".type {name}, @function\", \".set {name}, P{name}\","
+                );
+            }
+            Names::Jump => emit_jump(table, function, &mut out),
+        }
+    }
+    close_section(&mut out, &mut aliases);
+    Ok(out)
+}
+
+fn close_section(out: &mut String, aliases: &mut String) {
+    if !aliases.is_empty() {
+        // In the module of the functions, so that both are in one object file.
+        _ = writeln!(out, "core::arch::global_asm!(\n{aliases});");
+        aliases.clear();
+    }
+    if !out.is_empty() {
+        out.push_str("}\n");
+    }
+}
+
+/// The module file that declares each file with bodies.
+#[must_use]
+pub fn emit_modules(bodies: &Bodies) -> String {
+    let mut out = String::new();
+    for path in &bodies.files {
+        let module = path.file_stem().unwrap_or_default().to_string_lossy();
+        _ = writeln!(out, "#[path = {:?}]\npub mod {module};", path.display().to_string());
+    }
+    out
+}
+
+fn emit_function(
+    table: &Table,
+    bodies: &Bodies,
+    function: &Function,
+    out: &mut String,
+) -> Result<(), String> {
+    let name = &function.name;
+    let found = find_body(bodies, function);
+    let ret = rust_return(table, &function.ret);
+    if found.is_none() && ret != "c_int" {
+        return Err(format!("{name} returns {ret} and has no body"));
+    }
+    _ = writeln!(out, "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({}) -> {ret} {{",
+        rust_params(table, function, found.is_some()));
+    match found {
+        None => _ = writeln!(out, "    fail_unsupported({}, \"{name}\")", scope(function)),
+        Some((body_name, body)) => emit_call(table, function, &body_name, body, out),
+    }
+    out.push_str("}\n");
+    Ok(())
+}
+
+/// The body of that name; a large-count form falls back to the one it shares with the other form.
+fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
+    let own = function.body_name();
+    if let Some(body) = bodies.by_name.get(&own) {
+        return Some((own, body));
+    }
+    function.large_of.as_ref()?;
+    let shared = own.trim_end_matches("_c").to_string();
+    bodies.by_name.get(&shared).map(|body| (shared, body))
+}
+
+fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, out: &mut String) {
+    let name = &function.name;
+    let mut args: Vec<String> = Vec::new();
+    if body.takes_process {
+        args.push("&process".into());
+    }
+    args.extend(function.params.iter().map(|p| argument(table, p)));
+    let call = format!("unsafe {{ entry::{}::{body_name}({}) }}", body.module, args.join(", "));
+    if !body.returns_result {
+        _ = writeln!(out, "    {call}");
+        return;
+    }
+    _ = writeln!(out, "    let scope = {};", scope(function));
+    let process = if body.takes_process {
+        let anytime = function.anytime;
+        _ = writeln!(out, "    let process = match enter(\"{name}\", {anytime}) {{");
+        _ = writeln!(out, "        Ok(process) => process,");
+        _ = writeln!(out, "        Err(error) => return fail(None, scope, \"{name}\", error),\n    }};");
+        "Some(&*process)"
+    } else {
+        "None"
+    };
+    _ = writeln!(out, "    match {call} {{\n        Ok(()) => 0,");
+    _ = writeln!(out, "        Err(error) => fail({process}, scope, \"{name}\", error),\n    }}");
+}
+
+fn emit_jump(table: &Table, function: &Function, out: &mut String) {
+    let name = &function.name;
+    let args: Vec<String> = function.params.iter().map(|p| format!("r#{}", p.name)).collect();
+    _ = writeln!(
+        out,
+        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> {} {{\n    unsafe {{ P{name}({}) }}\n}}",
+        rust_params(table, function, true),
+        rust_return(table, &function.ret),
+        args.join(", ")
+    );
+}
+
+/// Which object's error handler gets an error of this call.
+fn scope(function: &Function) -> String {
+    if let Some(name) = &function.scope
+        && let Some(param) = function.params.iter().find(|p| p.name == *name)
+        && let Some(kind) = scope_kind(&param.ctype.base)
+    {
+        return format!("Scope::{kind}(unsafe {{ read_handle(r#{name}) }})");
+    }
+    function
+        .params
+        .iter()
+        .filter(|p| p.ctype.stars == 0 && p.suffix.is_empty())
+        .find_map(|p| Some(format!("Scope::{}(r#{})", scope_kind(&p.ctype.base)?, p.name)))
+        .unwrap_or_else(|| "Scope::None".into())
+}
+
+fn scope_kind(base: &str) -> Option<&'static str> {
+    Some(match base {
+        "MPI_Comm" => "Comm",
+        "MPI_Win" => "Win",
+        "MPI_File" => "File",
+        "MPI_Session" => "Session",
+        _ => return None,
+    })
+}
+
+/// What a body gets for a parameter: a count by value is widened.
+fn argument(table: &Table, param: &Param) -> String {
+    let name = &param.name;
+    let by_value = param.ctype.stars == 0 && param.suffix.is_empty();
+    match table.kind(&param.ctype.base) {
+        Some(Kind::Int) if param.poly && by_value => format!("i64::from(r#{name})"),
+        Some(Kind::Aint) if param.poly && by_value => format!("r#{name} as i64"),
+        _ => format!("r#{name}"),
+    }
+}
+
+fn rust_params(table: &Table, function: &Function, used: bool) -> String {
+    let scope = scope(function);
+    let params: Vec<String> = function
+        .params
+        .iter()
+        .map(|p| {
+            // An unused name would be a warning in a function without a body.
+            let silent = !used && !scope.contains(&format!("r#{})", p.name));
+            let name = if silent { format!("_{}", p.name) } else { format!("r#{}", p.name) };
+            format!("{name}: {}", rust_type(table, &p.ctype, &p.suffix))
+        })
+        .collect();
+    params.join(", ")
+}
+
+/// How a parameter arrives: handles and callbacks as `usize`, pointers as pointers to C types.
+fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
+    let kind = table.kind(&ctype.base);
+    let scalar = match kind {
+        Some(Kind::Char) => "c_char",
+        Some(Kind::Double) => "f64",
+        Some(Kind::Aint) => "isize",
+        Some(Kind::Long) => "i64",
+        Some(Kind::Status) => "Status",
+        Some(Kind::Handle) => "usize",
+        // A callback is a pointer already, with its star or without.
+        Some(Kind::Callback) => return "usize".into(),
+        Some(Kind::Void) => "c_void",
+        Some(Kind::Int) | None => "c_int",
+    };
+    let (element, depth) = match suffix {
+        "" => (scalar.to_string(), ctype.stars),
+        "[][3]" => (format!("[{scalar}; 3]"), ctype.stars + 1),
+        _ => (scalar.to_string(), ctype.stars + 1),
+    };
+    // `const` in C belongs to the innermost type.
+    let innermost = if ctype.constant { "*const " } else { "*mut " };
+    match depth {
+        0 => element,
+        _ => format!("{}{innermost}{element}", "*mut ".repeat(depth - 1)),
+    }
+}
+
+fn rust_return(table: &Table, ctype: &CType) -> String {
+    rust_type(table, ctype, "")
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn body(takes_process: bool, returns_result: bool) -> Body {
+        Body { module: "m".into(), place: String::new(), takes_process, returns_result }
+    }
+
+    fn emit(name: &str, bodies: &[(&str, Body)]) -> String {
+        let table = Table::builtin().unwrap();
+        let mut all = Bodies::default();
+        for (name, body) in bodies {
+            all.by_name.insert((*name).into(), body.clone());
+        }
+        let mut out = String::new();
+        emit_function(&table, &all, table.function(name).unwrap(), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn raw_body__is_called_straight() {
+        let text = emit("MPI_Send", &[("send", body(false, true))]);
+        assert!(!text.contains("enter("));
+        assert!(text.contains(
+            "entry::m::send(r#buf, i64::from(r#count), r#datatype, r#dest, r#tag, r#comm)"
+        ));
+        assert!(text.contains("fail(None, scope, \"MPI_Send\", error)"));
+        assert!(text.contains("let scope = Scope::Comm(r#comm);"));
+    }
+
+    #[test]
+    fn body_with_process__is_entered() {
+        let text = emit("MPI_Comm_dup", &[("comm_dup", body(true, true))]);
+        assert!(text.contains("enter(\"MPI_Comm_dup\", false)"));
+        assert!(text.contains("entry::m::comm_dup(&process, r#comm, r#newcomm)"));
+        let text = emit("MPI_Info_create", &[("info_create", body(true, true))]);
+        assert!(text.contains("enter(\"MPI_Info_create\", true)"));
+    }
+
+    #[test]
+    fn large_form__shares_the_body_unless_it_has_its_own() {
+        let text = emit("MPI_Send_c", &[("send", body(false, true))]);
+        assert!(text.contains("entry::m::send(r#buf, r#count,"));
+        assert!(text.contains("r#count: i64"));
+        let both = [("send", body(false, true)), ("send_c", body(false, true))];
+        assert!(emit("MPI_Send_c", &both).contains("entry::m::send_c("));
+        let apart = emit("MPI_Op_create_c", &[("op_create", body(true, true))]);
+        assert!(apart.contains("fail_unsupported(Scope::None, \"MPI_Op_create_c\")"));
+    }
+
+    #[test]
+    fn missing_body__says_so_on_its_communicator() {
+        let text = emit("MPI_Send", &[]);
+        assert!(text.contains("fail_unsupported(Scope::Comm(r#comm), \"MPI_Send\")"));
+        assert!(text.contains("_buf: *const c_void"));
+        assert!(emit("MPI_Comm_free", &[]).contains("Scope::Comm(unsafe { read_handle(r#comm) })"));
+    }
+
+    #[test]
+    fn missing_body__without_an_error_code_is_refused() {
+        let table = Table::builtin().unwrap();
+        let wtime = table.function("MPI_Wtime").unwrap();
+        assert!(emit_function(&table, &Bodies::default(), wtime, &mut String::new()).is_err());
+    }
+
+    #[test]
+    fn types__are_those_of_the_contract() {
+        let table = Table::builtin().unwrap();
+        let types = |name: &str| rust_params(&table, table.function(name).unwrap(), true);
+        assert!(types("MPI_Alltoallv_c").contains("r#sdispls: *const isize"));
+        assert!(types("MPI_Waitall").contains("r#array_of_statuses: *mut Status"));
+        assert!(types("MPI_Group_range_incl").contains("r#ranges: *mut [c_int; 3]"));
+        assert!(types("MPI_Comm_spawn").contains("r#argv: *mut *mut c_char"));
+        assert!(types("MPI_Init").contains("r#argv: *mut *mut *mut c_char"));
+        assert!(types("MPI_Op_create").contains("r#user_fn: usize"));
+        assert!(types("MPI_File_seek").contains("r#offset: i64"));
+        assert_eq!(types("MPI_Pcontrol"), "r#level: c_int");
+    }
+}

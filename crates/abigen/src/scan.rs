@@ -1,0 +1,171 @@
+//! Finding the hand-written bodies of the entry points in Rust source.
+
+use crate::model::Table;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use syn::{FnArg, Item, ItemFn, ReturnType, Type, Visibility};
+
+/// A hand-written body of an entry point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// The module it is in, the stem of the file's name.
+    pub module: String,
+    /// Where it is, for messages: `file:line`.
+    pub place: String,
+    /// Its first parameter is the process: the wrapper enters before it calls.
+    pub takes_process: bool,
+    /// It returns a `Result`; otherwise the value that C gets.
+    pub returns_result: bool,
+}
+
+/// What was found: bodies by name, and the files that were read, sorted.
+#[derive(Debug, Default)]
+pub struct Bodies {
+    /// Bodies by the name of the function, `comm_dup`.
+    pub by_name: BTreeMap<String, Body>,
+    /// The files, each a module.
+    pub files: Vec<PathBuf>,
+}
+
+/// Why the bodies cannot be wired.
+#[derive(Debug)]
+pub struct ScanError(pub String);
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+impl Bodies {
+    /// Reads every `.rs` file of `folder` except `mod.rs`.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read or parsed, a `pub fn` that is no MPI function, one that is there twice.
+    pub fn read_folder(folder: &Path, table: &Table) -> Result<Self, ScanError> {
+        let fail = |path: &Path, e: &dyn fmt::Display| ScanError(format!("{}: {e}", path.display()));
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(|e| fail(folder, &e))? {
+            let path = entry.map_err(|e| fail(folder, &e))?.path();
+            let is_source = path.extension().is_some_and(|e| e == "rs");
+            if is_source && path.file_name().is_some_and(|n| n != "mod.rs") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        let mut bodies = Self::default();
+        for path in files {
+            let text = std::fs::read_to_string(&path).map_err(|e| fail(&path, &e))?;
+            let module = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            bodies.read_source(&module, &path.display().to_string(), &text, table)?;
+            bodies.files.push(path);
+        }
+        Ok(bodies)
+    }
+
+    fn read_source(
+        &mut self,
+        module: &str,
+        path: &str,
+        text: &str,
+        table: &Table,
+    ) -> Result<(), ScanError> {
+        let file = syn::parse_file(text)
+            .map_err(|e| ScanError(format!("{path}:{}: {e}", e.span().start().line)))?;
+        for item in &file.items {
+            let Item::Fn(function) = item else { continue };
+            if !matches!(function.vis, Visibility::Public(_)) {
+                continue;
+            }
+            let name = function.sig.ident.to_string();
+            let place = format!("{path}:{}", function.sig.ident.span().start().line);
+            if !table.functions.iter().any(|f| f.body_name() == name) {
+                return Err(ScanError(format!(
+                    "{place}: there is no MPI function for `pub fn {name}`; what is not a body is pub(crate)"
+                )));
+            }
+            let body = describe(function, module, place);
+            if body.takes_process && !body.returns_result {
+                return Err(ScanError(format!(
+                    "{}: a body that takes the process returns Result<()>",
+                    body.place
+                )));
+            }
+            if let Some(other) = self.by_name.insert(name, body.clone()) {
+                return Err(ScanError(format!("{}: is already in {}", body.place, other.place)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn describe(function: &ItemFn, module: &str, place: String) -> Body {
+    let takes_process = match function.sig.inputs.first() {
+        Some(FnArg::Typed(arg)) => match &*arg.ty {
+            Type::Reference(reference) => last_name(&reference.elem) == "Process",
+            _ => false,
+        },
+        _ => false,
+    };
+    let returns_result = match &function.sig.output {
+        ReturnType::Type(_, ty) => last_name(ty) == "Result",
+        ReturnType::Default => false,
+    };
+    Body { module: module.into(), place, takes_process, returns_result }
+}
+
+fn last_name(ty: &Type) -> String {
+    match ty {
+        Type::Path(path) => path.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn scan(text: &str) -> Result<Bodies, ScanError> {
+        let mut bodies = Bodies::default();
+        bodies.read_source("p2p", "p2p.rs", text, &Table::builtin().unwrap())?;
+        Ok(bodies)
+    }
+
+    #[test]
+    fn bodies__are_found_by_name_and_shape() {
+        let bodies = scan(
+            "// pub fn recv() in a comment\n\
+             pub unsafe fn send(buf: *const c_void, n: i64) -> Result<()> { Ok(()) }\n\
+             pub fn comm_dup(p: &Process, c: usize) -> fastpath_mpi::Result<()> { Ok(()) }\n\
+             pub fn wtime() -> f64 { 0.0 }\n\
+             pub(crate) fn helper() {}\n",
+        )
+        .unwrap();
+        let shape = |name: &str| {
+            let body = &bodies.by_name[name];
+            (body.takes_process, body.returns_result)
+        };
+        assert_eq!(bodies.by_name.len(), 3);
+        assert_eq!(shape("send"), (false, true));
+        assert_eq!(shape("comm_dup"), (true, true));
+        assert_eq!(shape("wtime"), (false, false));
+    }
+
+    #[test]
+    fn mistakes__are_errors_with_their_place() {
+        for (text, message) in [
+            ("pub fn sned() {}", "p2p.rs:1: there is no MPI function"),
+            ("\npub fn send() -> R {}\npub fn send() -> R {}", "p2p.rs:3: is already in p2p.rs:2"),
+            ("pub fn send(", "p2p.rs:1: "),
+            ("pub fn send(p: &Process) -> i32 { 0 }", "p2p.rs:1: a body that takes the process"),
+        ] {
+            let error = scan(text).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}
