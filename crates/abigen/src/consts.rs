@@ -11,11 +11,19 @@ use std::fmt::Write;
 pub fn emit_constants(table: &Table) -> String {
     let mut out = String::new();
     for constant in &table.constants {
-        _ = writeln!(out, "/// `{}`, of type `{}`.", constant.name, constant.ctype.c_prefix().trim());
+        _ = writeln!(
+            out,
+            "/// `{}`, of type `{}`.",
+            constant.name,
+            constant.ctype.c_prefix().trim()
+        );
         let (name, ty, value) = (&constant.name, rust_type(table, constant), constant.value);
         _ = writeln!(out, "pub const {name}: {ty} = {value};");
     }
-    let classes = table.constants.iter().filter(|c| c.section == "error classes");
+    let classes = table
+        .constants
+        .iter()
+        .filter(|c| c.section == "error classes");
     let classes: Vec<&Constant> = classes.filter(|c| c.name != "MPI_ERR_LASTCODE").collect();
     emit_names(
         &mut out,

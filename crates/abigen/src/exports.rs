@@ -66,7 +66,11 @@ pub fn emit_modules(bodies: &Bodies) -> String {
     let mut out = String::new();
     for path in &bodies.files {
         let module = path.file_stem().unwrap_or_default().to_string_lossy();
-        _ = writeln!(out, "#[path = {:?}]\npub mod {module};", path.display().to_string());
+        _ = writeln!(
+            out,
+            "#[path = {:?}]\npub mod {module};",
+            path.display().to_string()
+        );
     }
     out
 }
@@ -83,8 +87,11 @@ fn emit_function(
     if found.is_none() && ret != "c_int" {
         return Err(format!("{name} returns {ret} and has no body"));
     }
-    _ = writeln!(out, "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({}) -> {ret} {{",
-        rust_params(table, function, found.is_some()));
+    _ = writeln!(
+        out,
+        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({}) -> {ret} {{",
+        rust_params(table, function, found.is_some())
+    );
     match found {
         None => _ = writeln!(out, "    fail_unsupported({}, \"{name}\")", scope(function)),
         Some((body_name, body)) => emit_call(table, function, &body_name, body, out),
@@ -111,7 +118,11 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         args.push("&process".into());
     }
     args.extend(function.params.iter().map(|p| argument(table, p)));
-    let call = format!("unsafe {{ entry::{}::{body_name}({}) }}", body.module, args.join(", "));
+    let call = format!(
+        "unsafe {{ entry::{}::{body_name}({}) }}",
+        body.module,
+        args.join(", ")
+    );
     if !body.returns_result {
         _ = writeln!(out, "    {call}");
         return;
@@ -119,20 +130,33 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     _ = writeln!(out, "    let scope = {};", scope(function));
     let process = if body.takes_process {
         let anytime = function.anytime;
-        _ = writeln!(out, "    let process = match enter(\"{name}\", {anytime}) {{");
+        _ = writeln!(
+            out,
+            "    let process = match enter(\"{name}\", {anytime}) {{"
+        );
         _ = writeln!(out, "        Ok(process) => process,");
-        _ = writeln!(out, "        Err(error) => return fail(None, scope, \"{name}\", error),\n    }};");
+        _ = writeln!(
+            out,
+            "        Err(error) => return fail(None, scope, \"{name}\", error),\n    }};"
+        );
         "Some(&*process)"
     } else {
         "None"
     };
     _ = writeln!(out, "    match {call} {{\n        Ok(()) => 0,");
-    _ = writeln!(out, "        Err(error) => fail({process}, scope, \"{name}\", error),\n    }}");
+    _ = writeln!(
+        out,
+        "        Err(error) => fail({process}, scope, \"{name}\", error),\n    }}"
+    );
 }
 
 fn emit_jump(table: &Table, function: &Function, out: &mut String) {
     let name = &function.name;
-    let args: Vec<String> = function.params.iter().map(|p| format!("r#{}", p.name)).collect();
+    let args: Vec<String> = function
+        .params
+        .iter()
+        .map(|p| format!("r#{}", p.name))
+        .collect();
     _ = writeln!(
         out,
         "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> {} {{\n    unsafe {{ P{name}({}) }}\n}}",
@@ -154,7 +178,13 @@ fn scope(function: &Function) -> String {
         .params
         .iter()
         .filter(|p| p.ctype.stars == 0 && p.suffix.is_empty())
-        .find_map(|p| Some(format!("Scope::{}(r#{})", scope_kind(&p.ctype.base)?, p.name)))
+        .find_map(|p| {
+            Some(format!(
+                "Scope::{}(r#{})",
+                scope_kind(&p.ctype.base)?,
+                p.name
+            ))
+        })
         .unwrap_or_else(|| "Scope::None".into())
 }
 
@@ -187,7 +217,11 @@ fn rust_params(table: &Table, function: &Function, used: bool) -> String {
         .map(|p| {
             // An unused name would be a warning in a function without a body.
             let silent = !used && !scope.contains(&format!("r#{})", p.name));
-            let name = if silent { format!("_{}", p.name) } else { format!("r#{}", p.name) };
+            let name = if silent {
+                format!("_{}", p.name)
+            } else {
+                format!("r#{}", p.name)
+            };
             format!("{name}: {}", rust_type(table, &p.ctype, &p.suffix))
         })
         .collect();
@@ -232,7 +266,12 @@ mod tests {
     use super::*;
 
     fn body(takes_process: bool, returns_result: bool) -> Body {
-        Body { module: "m".into(), place: String::new(), takes_process, returns_result }
+        Body {
+            module: "m".into(),
+            place: String::new(),
+            takes_process,
+            returns_result,
+        }
     }
 
     fn emit(name: &str, bodies: &[(&str, Body)]) -> String {

@@ -82,7 +82,11 @@ fn emit_types(table: &Table, out: &mut String) {
             .filter(|c| c.ctype.base == *name)
             .map(|c| format!("    {} = {}", c.name, c.value))
             .collect();
-        _ = write!(out, "\ntypedef enum {{\n{}\n}} {name};\n", members.join(",\n"));
+        _ = write!(
+            out,
+            "\ntypedef enum {{\n{}\n}} {name};\n",
+            members.join(",\n")
+        );
     }
     out.push_str("\n/* Callbacks */\n");
     for callback in &table.callbacks {
@@ -107,7 +111,12 @@ fn emit_constants(table: &Table, out: &mut String) {
             title[..1].make_ascii_uppercase();
             _ = writeln!(out, "\n/* {title} */");
         }
-        _ = writeln!(out, "#define {:<31} {}", constant.name, value_in_c(constant));
+        _ = writeln!(
+            out,
+            "#define {:<31} {}",
+            constant.name,
+            value_in_c(constant)
+        );
     }
 }
 
@@ -159,7 +168,10 @@ fn wrap_call(head: &str, params: &str) -> String {
 /// Whether C can compare this constant in a constant expression.
 pub(crate) fn is_integer(table: &Table, ctype: &CType) -> bool {
     ctype.stars == 0
-        && matches!(table.kind(&ctype.base), Some(Kind::Int | Kind::Aint | Kind::Long))
+        && matches!(
+            table.kind(&ctype.base),
+            Some(Kind::Int | Kind::Aint | Kind::Long)
+        )
 }
 
 #[cfg(test)]
@@ -171,13 +183,23 @@ mod tests {
     fn header__has_every_function_twice_and_every_constant() {
         let table = Table::builtin().unwrap();
         let header = emit_header(&table);
-        let words: Vec<&str> =
-            header.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let words: Vec<&str> = header
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .collect();
         for symbol in table.symbols() {
-            assert_eq!(words.iter().filter(|w| **w == symbol).count(), 1, "{symbol}");
+            assert_eq!(
+                words.iter().filter(|w| **w == symbol).count(),
+                1,
+                "{symbol}"
+            );
         }
         for constant in &table.constants {
-            assert_eq!(words.iter().filter(|w| **w == constant.name).count(), 1, "{}", constant.name);
+            assert_eq!(
+                words.iter().filter(|w| **w == constant.name).count(),
+                1,
+                "{}",
+                constant.name
+            );
         }
     }
 
@@ -190,13 +212,15 @@ mod tests {
     #[test]
     fn values__are_cast_to_their_type() {
         let table = Table::builtin().unwrap();
-        let value = |name: &str| {
-            value_in_c(table.constants.iter().find(|c| c.name == name).unwrap())
-        };
+        let value =
+            |name: &str| value_in_c(table.constants.iter().find(|c| c.name == name).unwrap());
         assert_eq!(value("MPI_COMM_WORLD"), "((MPI_Comm)257)");
         assert_eq!(value("MPI_ANY_SOURCE"), "(-1)");
         assert_eq!(value("MPI_TAG_UB"), "501");
         assert_eq!(value("MPI_IN_PLACE"), "((void *)1)");
-        assert_eq!(value("MPI_COMM_DUP_FN"), "((MPI_Comm_copy_attr_function *)1)");
+        assert_eq!(
+            value("MPI_COMM_DUP_FN"),
+            "((MPI_Comm_copy_attr_function *)1)"
+        );
     }
 }

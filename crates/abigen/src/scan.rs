@@ -47,7 +47,8 @@ impl Bodies {
     ///
     /// A file that cannot be read or parsed, a `pub fn` that is no MPI function, one that is there twice.
     pub fn read_folder(folder: &Path, table: &Table) -> Result<Self, ScanError> {
-        let fail = |path: &Path, e: &dyn fmt::Display| ScanError(format!("{}: {e}", path.display()));
+        let fail =
+            |path: &Path, e: &dyn fmt::Display| ScanError(format!("{}: {e}", path.display()));
         let mut files = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(|e| fail(folder, &e))? {
             let path = entry.map_err(|e| fail(folder, &e))?.path();
@@ -60,7 +61,11 @@ impl Bodies {
         let mut bodies = Self::default();
         for path in files {
             let text = std::fs::read_to_string(&path).map_err(|e| fail(&path, &e))?;
-            let module = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let module = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             bodies.read_source(&module, &path.display().to_string(), &text, table)?;
             bodies.files.push(path);
         }
@@ -96,7 +101,10 @@ impl Bodies {
                 )));
             }
             if let Some(other) = self.by_name.insert(name, body.clone()) {
-                return Err(ScanError(format!("{}: is already in {}", body.place, other.place)));
+                return Err(ScanError(format!(
+                    "{}: is already in {}",
+                    body.place, other.place
+                )));
             }
         }
         Ok(())
@@ -115,12 +123,22 @@ fn describe(function: &ItemFn, module: &str, place: String) -> Body {
         ReturnType::Type(_, ty) => last_name(ty) == "Result",
         ReturnType::Default => false,
     };
-    Body { module: module.into(), place, takes_process, returns_result }
+    Body {
+        module: module.into(),
+        place,
+        takes_process,
+        returns_result,
+    }
 }
 
 fn last_name(ty: &Type) -> String {
     match ty {
-        Type::Path(path) => path.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default(),
+        Type::Path(path) => path
+            .path
+            .segments
+            .last()
+            .map(|s| s.ident.to_string())
+            .unwrap_or_default(),
         _ => String::new(),
     }
 }
@@ -160,9 +178,15 @@ mod tests {
     fn mistakes__are_errors_with_their_place() {
         for (text, message) in [
             ("pub fn sned() {}", "p2p.rs:1: there is no MPI function"),
-            ("\npub fn send() -> R {}\npub fn send() -> R {}", "p2p.rs:3: is already in p2p.rs:2"),
+            (
+                "\npub fn send() -> R {}\npub fn send() -> R {}",
+                "p2p.rs:3: is already in p2p.rs:2",
+            ),
             ("pub fn send(", "p2p.rs:1: "),
-            ("pub fn send(p: &Process) -> i32 { 0 }", "p2p.rs:1: a body that takes the process"),
+            (
+                "pub fn send(p: &Process) -> i32 { 0 }",
+                "p2p.rs:1: a body that takes the process",
+            ),
         ] {
             let error = scan(text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");

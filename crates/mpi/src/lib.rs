@@ -16,6 +16,7 @@ pub mod info;
 pub mod lock;
 pub mod op;
 pub mod process;
+pub mod status;
 pub mod table;
 
 pub use error::{Error, Result};

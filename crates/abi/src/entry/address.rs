@@ -1,0 +1,25 @@
+//! Addresses as integers (MPI 5.0, section 5.1.5).
+#![allow(unsafe_code)]
+
+use super::store;
+use core::ffi::c_void;
+use fastpath_mpi::Result;
+
+/// `MPI_Get_address`
+///
+/// # Safety
+/// `address` is null or a variable.
+pub unsafe fn get_address(location: *const c_void, address: *mut isize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(address, location.expose_provenance() as isize) }
+}
+
+/// `MPI_Aint_add`
+pub fn aint_add(base: isize, disp: isize) -> isize {
+    base.wrapping_add(disp)
+}
+
+/// `MPI_Aint_diff`
+pub fn aint_diff(addr1: isize, addr2: isize) -> isize {
+    addr1.wrapping_sub(addr2)
+}

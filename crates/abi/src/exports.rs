@@ -1,0 +1,43 @@
+//! `PMPI_X`, and `MPI_X` as another name of it, for every function of the standard.
+//!
+//! A call that fails goes to the error handler; nothing else happens here.
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    missing_docs,
+    unused_imports,
+    unused_unsafe
+)]
+#![allow(
+    clippy::missing_safety_doc,
+    clippy::undocumented_unsafe_blocks,
+    clippy::pedantic
+)]
+
+use crate::entry;
+use core::ffi::{c_char, c_int, c_void};
+use fastpath_mpi::Error;
+use fastpath_mpi::errhandler::{Scope, raise as fail};
+use fastpath_mpi::process::enter;
+use fastpath_mpi::status::Status;
+
+include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+
+#[cold]
+#[inline(never)]
+fn fail_unsupported(scope: Scope, name: &'static str) -> c_int {
+    fail(None, scope, name, Error::unsupported(name))
+}
+
+/// The handle that a caller's variable holds, 0 (never valid) without a variable.
+///
+/// # Safety
+/// `handle` is null or points to a handle.
+unsafe fn read_handle(handle: *const usize) -> usize {
+    // SAFETY: by the contract of this function.
+    if handle.is_null() {
+        0
+    } else {
+        unsafe { *handle }
+    }
+}
