@@ -1,1 +1,205 @@
-//! What this process may use of the machine.
+#![allow(unsafe_code)]
+//! What this process may use of the machine: processors, cores, NUMA nodes, memory.
+
+mod cgroup;
+mod cores;
+
+pub use cgroup::{available_memory, cpu_quota};
+pub use cores::{Core, list_cores};
+
+use std::io;
+
+/// A set of processors, by the kernel's numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSet {
+    words: Vec<u64>,
+}
+
+impl CpuSet {
+    /// The empty set.
+    pub fn new() -> CpuSet {
+        CpuSet::default()
+    }
+
+    /// Adds one processor. Numbers of 65536 and above are no processors and are left out.
+    pub fn insert(&mut self, cpu: usize) {
+        if cpu >= 1 << 16 {
+            return;
+        }
+        let word = cpu / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (cpu % 64);
+    }
+
+    /// Is this processor in the set?
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.words
+            .get(cpu / 64)
+            .is_some_and(|w| w >> (cpu % 64) & 1 == 1)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The processors in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.words.len() * 64).filter(|&cpu| self.contains(cpu))
+    }
+
+    /// Reads the kernel's list form, such as `0-3,8,10-11`. None when it is malformed.
+    pub fn parse(list: &str) -> Option<CpuSet> {
+        let mut set = CpuSet::new();
+        for part in list.trim().split(',').filter(|p| !p.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+            if first > last || last >= 1 << 16 {
+                return None;
+            }
+            (first..=last).for_each(|cpu| set.insert(cpu));
+        }
+        Some(set)
+    }
+}
+
+impl FromIterator<usize> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> CpuSet {
+        let mut set = CpuSet::new();
+        cpus.into_iter().for_each(|cpu| set.insert(cpu));
+        set
+    }
+}
+
+impl std::fmt::Display for CpuSet {
+    /// The kernel's list form.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut cpus = self.iter().peekable();
+        let mut separator = "";
+        while let Some(first) = cpus.next() {
+            let mut last = first;
+            while let Some(next) = cpus.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            write!(f, "{separator}{first}")?;
+            if last > first {
+                write!(f, "-{last}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+/// The processors that the kernel lets this thread run on.
+pub fn affinity() -> CpuSet {
+    let mut words = vec![0u64; 16];
+    loop {
+        let bytes = words.len() * 8;
+        // SAFETY: the buffer has `bytes` bytes and the kernel writes at most so many.
+        let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
+        if rc == 0 {
+            return CpuSet { words };
+        }
+        // EINVAL: the kernel's own mask is longer than ours.
+        if words.len() >= 1024 {
+            return online();
+        }
+        words.resize(words.len() * 2, 0);
+    }
+}
+
+fn online() -> CpuSet {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    CpuSet::parse(&list)
+        .filter(|s| !s.is_empty())
+        .unwrap_or_else(|| CpuSet::from_iter([0]))
+}
+
+/// Binds the calling thread (and what it starts from now on) to these processors.
+///
+/// # Errors
+/// The kernel's, for instance when none of them may be used.
+pub fn set_affinity(set: &CpuSet) -> io::Result<()> {
+    let bytes = set.words.len() * 8;
+    // SAFETY: the buffer has `bytes` bytes and the kernel reads at most so many.
+    let rc = unsafe { libc::sched_setaffinity(0, bytes, set.words.as_ptr().cast()) };
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// How many processors worth of time this process can have at once: its affinity mask, or the
+/// cgroup's quota where that is less (rounded up). At least 1.
+pub fn usable_processors() -> usize {
+    limit_by_quota(affinity().len(), cpu_quota())
+}
+
+/// `processors`, or the quota where that is less (rounded up); at least 1.
+pub fn limit_by_quota(processors: usize, quota: Option<f64>) -> usize {
+    let allowed = quota.map_or(usize::MAX, |q| q.ceil() as usize);
+    processors.min(allowed).max(1)
+}
+
+/// The node's name as the kernel has it; it need not resolve to any address.
+pub fn host_name() -> String {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer is writable for the length given.
+    let rc = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len()) };
+    let end = buffer.iter().position(|&b| b == 0).unwrap_or(buffer.len());
+    if rc != 0 || end == 0 {
+        return "localhost".to_owned();
+    }
+    String::from_utf8_lossy(&buffer[..end]).into_owned()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_set__round_trips_through_the_list_form() {
+        for list in ["0", "0-3", "0-3,8,10-11", "63-64,127", ""] {
+            assert_eq!(CpuSet::parse(list).unwrap().to_string(), list);
+        }
+        assert_eq!(CpuSet::parse("0-3,8\n").unwrap().len(), 5);
+    }
+
+    #[test]
+    fn cpu_set__refuses_malformed_lists() {
+        for list in ["a", "3-1", "1-", "0-99999999", "-"] {
+            assert_eq!(CpuSet::parse(list), None, "{list}");
+        }
+    }
+
+    #[test]
+    fn affinity__is_what_can_be_set() {
+        let mine = affinity();
+        assert!(!mine.is_empty());
+        set_affinity(&mine).unwrap();
+        assert!(set_affinity(&CpuSet::new()).is_err());
+    }
+
+    #[test]
+    fn quota__limits_and_rounds_up() {
+        assert_eq!(limit_by_quota(8, None), 8);
+        assert_eq!(limit_by_quota(8, Some(1.5)), 2);
+        assert_eq!(limit_by_quota(8, Some(0.1)), 1);
+        assert_eq!(limit_by_quota(2, Some(16.0)), 2);
+    }
+
+    #[test]
+    fn host_name__is_never_empty() {
+        assert!(!host_name().is_empty());
+    }
+}

@@ -1,0 +1,203 @@
+//! Limits that a control group sets, in both versions of the interface.
+
+use std::path::Path;
+
+/// Reads a file of the control-group tree or of /proc; None when it is not there.
+type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Processors worth of time per period that the control group grants; None without a limit.
+pub fn cpu_quota() -> Option<f64> {
+    find_quota(&read_system_file)
+}
+
+/// Bytes of memory that this process could still take without pushing anyone out: what the
+/// kernel says is available, or what the control group has left where that is less.
+pub fn available_memory() -> u64 {
+    find_memory(&read_system_file)
+}
+
+fn read_system_file(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// The folders of our group and its ancestors under the mount point of one controller
+/// (version 1) or of the unified tree (`controller` empty).
+fn group_folders(read: Reader, controller: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for line in read("/proc/self/cgroup").unwrap_or_default().lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(id), Some(names), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let roots: Vec<String> = if controller.is_empty() {
+            if id != "0" || !names.is_empty() {
+                continue;
+            }
+            vec!["/sys/fs/cgroup".into(), "/sys/fs/cgroup/unified".into()]
+        } else {
+            if !names.split(',').any(|n| n == controller) {
+                continue;
+            }
+            vec![
+                format!("/sys/fs/cgroup/{names}"),
+                format!("/sys/fs/cgroup/{controller}"),
+            ]
+        };
+        for ancestor in Path::new(path).ancestors() {
+            let ancestor = ancestor.to_string_lossy();
+            let below = ancestor.trim_matches('/');
+            for root in &roots {
+                folders.push(if below.is_empty() {
+                    root.clone()
+                } else {
+                    format!("{root}/{below}")
+                });
+            }
+        }
+    }
+    folders
+}
+
+fn find_quota(read: Reader) -> Option<f64> {
+    let mut least: Option<f64> = None;
+    let mut take = |quota: f64| {
+        if quota > 0.0 {
+            least = Some(least.map_or(quota, |l| l.min(quota)));
+        }
+    };
+    for folder in group_folders(read, "") {
+        // "max 100000" or "150000 100000", in microseconds.
+        let text = read(&format!("{folder}/cpu.max")).unwrap_or_default();
+        let mut words = text.split_whitespace();
+        if let (Some(Ok(quota)), Some(Ok(period))) = (
+            words.next().map(str::parse::<f64>),
+            words.next().map(str::parse::<f64>),
+        ) {
+            take(quota / period);
+        }
+    }
+    for folder in group_folders(read, "cpu") {
+        let quota = read_number(read, &format!("{folder}/cpu.cfs_quota_us"));
+        let period = read_number(read, &format!("{folder}/cpu.cfs_period_us"));
+        if let (Some(quota), Some(period)) = (quota, period) {
+            take(quota / period);
+        }
+    }
+    least
+}
+
+fn find_memory(read: Reader) -> u64 {
+    let mut least = field(&read("/proc/meminfo").unwrap_or_default(), "MemAvailable:")
+        .map_or(u64::MAX, |kib| kib.saturating_mul(1024));
+    for folder in group_folders(read, "") {
+        let limit = read_number(read, &format!("{folder}/memory.max"));
+        let used = read_number(read, &format!("{folder}/memory.current"));
+        let stat = read(&format!("{folder}/memory.stat")).unwrap_or_default();
+        least = least.min(memory_left(limit, used, field(&stat, "inactive_file")));
+    }
+    for folder in group_folders(read, "memory") {
+        let limit = read_number(read, &format!("{folder}/memory.limit_in_bytes"));
+        let used = read_number(read, &format!("{folder}/memory.usage_in_bytes"));
+        let stat = read(&format!("{folder}/memory.stat")).unwrap_or_default();
+        least = least.min(memory_left(
+            limit,
+            used,
+            field(&stat, "total_inactive_file"),
+        ));
+    }
+    least
+}
+
+/// What a group has left; its inactive page cache counts, the kernel gives it up first.
+fn memory_left(limit: Option<f64>, used: Option<f64>, inactive: Option<u64>) -> u64 {
+    match (limit, used) {
+        (Some(limit), Some(used)) => (limit - used + inactive.unwrap_or(0) as f64).max(0.0) as u64,
+        _ => u64::MAX,
+    }
+}
+
+fn read_number(read: Reader, path: &str) -> Option<f64> {
+    read(path)?
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .filter(|n| n.is_finite())
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some(name)).then(|| words.next()?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn reader(files: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
+        let files: HashMap<String, String> = files
+            .iter()
+            .map(|(n, t)| ((*n).to_owned(), (*t).to_owned()))
+            .collect();
+        move |path| files.get(path).cloned()
+    }
+
+    #[test]
+    fn quota__version_2_takes_the_tightest_ancestor() {
+        let read = reader(&[
+            ("/proc/self/cgroup", "0::/a/b\n"),
+            ("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+            ("/sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+        ]);
+        assert_eq!(find_quota(&read), Some(1.5));
+    }
+
+    #[test]
+    fn quota__version_1() {
+        let read = reader(&[
+            ("/proc/self/cgroup", "4:cpu,cpuacct:/x\n3:memory:/x\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_quota_us", "300000\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(find_quota(&read), Some(3.0));
+    }
+
+    #[test]
+    fn quota__none_when_nothing_can_be_read() {
+        assert_eq!(find_quota(&reader(&[])), None);
+        assert_eq!(
+            find_quota(&reader(&[("/proc/self/cgroup", "garbage\n::\n0:\n")])),
+            None
+        );
+    }
+
+    #[test]
+    fn memory__is_the_least_of_machine_and_group() {
+        let files = [
+            ("/proc/self/cgroup", "0::/g\n"),
+            (
+                "/proc/meminfo",
+                "MemTotal: 9000 kB\nMemAvailable:    8000 kB\n",
+            ),
+            ("/sys/fs/cgroup/g/memory.max", "4096000\n"),
+            ("/sys/fs/cgroup/g/memory.current", "4000000\n"),
+            (
+                "/sys/fs/cgroup/g/memory.stat",
+                "anon 1\ninactive_file 1000\n",
+            ),
+        ];
+        assert_eq!(find_memory(&reader(&files)), 97_000);
+        assert_eq!(find_memory(&reader(&files[..2])), 8_192_000);
+    }
+
+    #[test]
+    fn memory__of_this_machine_is_something() {
+        assert!(available_memory() > 1 << 20);
+    }
+}

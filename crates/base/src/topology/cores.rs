@@ -1,0 +1,133 @@
+//! Cores, their hardware threads, and the NUMA nodes they belong to.
+
+use super::CpuSet;
+use std::collections::BTreeMap;
+
+/// One core: the hardware threads of it that this process may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// NUMA node, 0 where the kernel names none.
+    pub node: usize,
+    /// Package (socket) number.
+    pub package: usize,
+    /// Lowest processor that shares the last-level cache; neighbours have the same.
+    pub cache: usize,
+    /// Its hardware threads, ascending; at least one.
+    pub threads: Vec<usize>,
+}
+
+/// The cores that have a processor in `allowed`, neighbours next to each other: ordered by
+/// node, package, last-level cache and number. What the kernel does not tell is taken to be
+/// flat: each processor a core, all on one node.
+pub fn list_cores(allowed: &CpuSet) -> Vec<Core> {
+    arrange(allowed, &|path| {
+        std::fs::read_to_string(format!("/sys/devices/system/{path}")).ok()
+    })
+}
+
+fn arrange(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) -> Vec<Core> {
+    let nodes = list_nodes(read);
+    let mut cores: BTreeMap<(usize, usize, usize, usize), Core> = BTreeMap::new();
+    for cpu in allowed.iter() {
+        let set =
+            |file: &str| read(&format!("cpu/cpu{cpu}/{file}")).and_then(|t| CpuSet::parse(&t));
+        let first = |set: Option<CpuSet>| set.and_then(|s| s.iter().next());
+        let package = read(&format!("cpu/cpu{cpu}/topology/physical_package_id"))
+            .and_then(|t| t.trim().parse().ok())
+            .unwrap_or(0);
+        let lead = first(set("topology/thread_siblings_list")).unwrap_or(cpu);
+        let cache = first(set("cache/index3/shared_cpu_list"))
+            .or_else(|| first(set("topology/package_cpus_list")))
+            .unwrap_or(0);
+        let node = nodes
+            .iter()
+            .find(|(_, set)| set.contains(cpu))
+            .map_or(0, |(n, _)| *n);
+        cores
+            .entry((node, package, cache, lead))
+            .or_insert_with(|| Core {
+                node,
+                package,
+                cache,
+                threads: Vec::new(),
+            })
+            .threads
+            .push(cpu);
+    }
+    cores.into_values().collect()
+}
+
+fn list_nodes(read: &dyn Fn(&str) -> Option<String>) -> Vec<(usize, CpuSet)> {
+    let Some(online) = read("node/online").and_then(|t| CpuSet::parse(&t)) else {
+        return Vec::new();
+    };
+    online
+        .iter()
+        .filter_map(|n| Some((n, CpuSet::parse(&read(&format!("node/node{n}/cpulist"))?)?)))
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Two nodes, two cores each, two threads a core: processors n and n + 4 are siblings.
+    fn two_by_two(path: &str) -> Option<String> {
+        let text = match path {
+            "node/online" => "0-1".to_owned(),
+            "node/node0/cpulist" => "0-1,4-5".to_owned(),
+            "node/node1/cpulist" => "2-3,6-7".to_owned(),
+            _ => {
+                let rest = path.strip_prefix("cpu/cpu")?;
+                let (cpu, file) = rest.split_once('/')?;
+                let cpu: usize = cpu.parse().ok()?;
+                let core = cpu % 4;
+                match file {
+                    "topology/thread_siblings_list" => format!("{core},{}", core + 4),
+                    "topology/physical_package_id" => (core / 2).to_string(),
+                    "cache/index3/shared_cpu_list" => {
+                        if core < 2 { "0-1,4-5" } else { "2-3,6-7" }.to_owned()
+                    }
+                    _ => return None,
+                }
+            }
+        };
+        Some(text + "\n")
+    }
+
+    #[test]
+    fn cores__gather_their_threads() {
+        let cores = arrange(&CpuSet::parse("0-7").unwrap(), &two_by_two);
+        let threads: Vec<_> = cores.iter().map(|c| c.threads.clone()).collect();
+        assert_eq!(threads, [[0, 4], [1, 5], [2, 6], [3, 7]]);
+        assert_eq!(
+            cores.iter().map(|c| c.node).collect::<Vec<_>>(),
+            [0, 0, 1, 1]
+        );
+    }
+
+    #[test]
+    fn cores__keep_to_what_is_allowed() {
+        let cores = arrange(&CpuSet::parse("1,6-7").unwrap(), &two_by_two);
+        let threads: Vec<_> = cores.iter().map(|c| c.threads.clone()).collect();
+        assert_eq!(threads, [[1], [6], [7]]);
+    }
+
+    #[test]
+    fn cores__are_flat_where_nothing_is_told() {
+        let cores = arrange(&CpuSet::parse("0-2").unwrap(), &|_| None);
+        assert_eq!(cores.len(), 3);
+        assert!(cores.iter().all(|c| c.threads.len() == 1 && c.node == 0));
+    }
+
+    #[test]
+    fn cores__of_this_machine_cover_its_mask() {
+        let mask = super::super::affinity();
+        let covered: CpuSet = list_cores(&mask)
+            .into_iter()
+            .flat_map(|c| c.threads)
+            .collect();
+        assert_eq!(covered.to_string(), mask.to_string());
+    }
+}
