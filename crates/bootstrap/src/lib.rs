@@ -1,1 +1,11 @@
 //! Who am I, who are the others: the job, its node segment, and how a process finds them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`segment`] | the memory that the ranks of a node share: layout, creation, mapping, backing |
+//! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
+
+pub mod job;
+pub mod segment;
+
+pub use job::{BootstrapError, Job};

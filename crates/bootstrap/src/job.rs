@@ -1,0 +1,457 @@
+//! The job as one of its ranks sees it.
+
+mod identity;
+
+use crate::segment::{
+    JobHeader, Mapping, Phase, RankPage, STATE_DEAD, STATE_FINALIZED, Segment, SegmentError,
+    WaitNoteRef,
+};
+use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::{clock, topology, wait};
+use std::ffi::OsString;
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+pub use identity::{Identity, JOB_VARIABLE, random_job_id};
+
+/// Why a process could not find its place in a job.
+#[derive(Debug)]
+pub enum BootstrapError {
+    /// The launcher's variable is malformed.
+    Variable(String),
+    /// The job's memory file is neither inherited nor to be had from the launcher.
+    NoSegment(String),
+    /// The segment cannot be used.
+    Segment(SegmentError),
+    /// Another process is, or was, this rank.
+    RankTaken {
+        /// The rank.
+        rank: usize,
+        /// The process that took it.
+        owner: u32,
+    },
+}
+
+impl fmt::Display for BootstrapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BootstrapError::Variable(text) => write!(
+                f,
+                "{JOB_VARIABLE}={text:?} cannot be understood: it is set by mpiexec and must be \
+                 left alone (is mpiexec of another release?)"
+            ),
+            BootstrapError::NoSegment(why) => write!(f, "cannot find the job's memory: {why}"),
+            BootstrapError::Segment(e) => write!(f, "cannot use the job's memory: {e}"),
+            BootstrapError::RankTaken { rank, owner } => write!(
+                f,
+                "process {owner} has been rank {rank} of this job already: each process that \
+                 mpiexec starts may run one MPI program, once"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BootstrapError {}
+
+impl From<SegmentError> for BootstrapError {
+    fn from(e: SegmentError) -> BootstrapError {
+        BootstrapError::Segment(e)
+    }
+}
+
+/// This process's place in its job. One per process; it lives as long as the process uses MPI.
+#[derive(Debug)]
+pub struct Job {
+    rank: usize,
+    app: usize,
+    app_ranks: usize,
+    processors: usize,
+    bound: bool,
+    launcher: Option<u32>,
+    job_id: u64,
+    segment: Segment,
+}
+
+impl Job {
+    /// Finds the job that a launcher made for this process, or makes one of its own with a
+    /// single rank when there is no launcher.
+    ///
+    /// # Errors
+    /// A launcher's traces are there and cannot be followed: never silently a job of one.
+    pub fn attach() -> Result<Job, BootstrapError> {
+        Job::attach_as(std::env::var_os(JOB_VARIABLE))
+    }
+
+    fn attach_as(variable: Option<OsString>) -> Result<Job, BootstrapError> {
+        let Some(text) = variable.filter(|t| !t.is_empty()) else {
+            return Job::singleton();
+        };
+        let malformed = || BootstrapError::Variable(text.to_string_lossy().into_owned());
+        let id = text
+            .to_str()
+            .and_then(Identity::parse)
+            .ok_or_else(malformed)?;
+        let segment = id.open_segment()?;
+        let page = segment.page(id.rank).ok_or_else(malformed)?;
+        match identity::claim_rank(page) {
+            identity::Claim::Ours => {}
+            // A rank has started another MPI program by itself: that one is on its own.
+            identity::Claim::Ancestor => return Job::singleton(),
+            identity::Claim::Taken(owner) => {
+                return Err(BootstrapError::RankTaken {
+                    rank: id.rank,
+                    owner,
+                });
+            }
+        }
+        let size = segment.layout().ranks();
+        let header = segment.header();
+        let job = Job {
+            rank: id.rank,
+            app: page.app.load(Ordering::Relaxed) as usize,
+            app_ranks: (page.app_ranks.load(Ordering::Relaxed) as usize).clamp(1, size),
+            processors: (header.processors.load(Ordering::Relaxed) as usize).max(1),
+            bound: page.bound.load(Ordering::Relaxed) == 1,
+            launcher: Some(id.launcher),
+            job_id: id.job_id,
+            segment,
+        };
+        job.begin();
+        Ok(job)
+    }
+
+    /// Makes a job of one rank, without a launcher.
+    ///
+    /// # Errors
+    /// The kernel refuses the memory.
+    pub fn singleton() -> Result<Job, BootstrapError> {
+        let job_id = random_job_id();
+        let segment = Segment::create(1, job_id)?;
+        let processors = topology::usable_processors();
+        segment
+            .header()
+            .processors
+            .store(processors as u32, Ordering::Relaxed);
+        let job = Job {
+            rank: 0,
+            app: 0,
+            app_ranks: 1,
+            processors,
+            bound: false,
+            launcher: None,
+            job_id,
+            segment,
+        };
+        job.begin();
+        Ok(job)
+    }
+
+    fn begin(&self) {
+        let page = self.own_page();
+        page.owner_pid.store(std::process::id(), Ordering::Relaxed);
+        page.set_phase(Phase::Attached);
+        self.header().awake.fetch_add(1, Ordering::Relaxed);
+        wait::register_membarrier();
+    }
+
+    /// This process's rank, below [`Job::size`].
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of ranks in the job.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.segment.layout().ranks()
+    }
+
+    /// Number of this rank's program in the launcher's command line (`MPI_APPNUM`); None
+    /// without a launcher.
+    pub fn appnum(&self) -> Option<usize> {
+        self.launcher.map(|_| self.app)
+    }
+
+    /// How many ranks run this rank's program.
+    pub fn app_size(&self) -> usize {
+        self.app_ranks
+    }
+
+    /// How many ranks the job can have at most (`MPI_UNIVERSE_SIZE`): no more than it has.
+    pub fn universe_size(&self) -> usize {
+        self.size()
+    }
+
+    /// Processors worth of time that the job's ranks have together, at least 1. With more
+    /// ranks than this, ranks wait for each other's processor.
+    pub fn processors(&self) -> usize {
+        self.processors
+    }
+
+    /// Is this rank bound to processors of its own?
+    pub fn is_bound(&self) -> bool {
+        self.bound
+    }
+
+    /// Random number that tells this job from all others.
+    pub fn job_id(&self) -> u64 {
+        self.job_id
+    }
+
+    /// The launcher's process number, None without a launcher.
+    pub fn launcher(&self) -> Option<u32> {
+        self.launcher
+    }
+
+    /// The job's header.
+    #[inline]
+    pub fn header(&self) -> &JobHeader {
+        self.segment.header()
+    }
+
+    /// The shared memory itself.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// The page of a rank; None beyond the last.
+    #[inline]
+    pub fn rank_page(&self, rank: usize) -> Option<&RankPage> {
+        self.segment.page(rank)
+    }
+
+    /// This rank's own page.
+    #[inline]
+    pub fn own_page(&self) -> &RankPage {
+        self.segment
+            .page(self.rank)
+            .expect("own rank was checked when the job was attached")
+    }
+
+    /// The bits that senders set for `rank`; None beyond the last.
+    pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
+        self.segment.incoming_bitmap(rank)
+    }
+
+    /// First byte of the region that `src` fills and `dst` empties; None when either is no
+    /// rank. The sender has it backed ([`Job::back_pair`]) before either touches it.
+    pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
+        self.segment.pair_region(src, dst)
+    }
+
+    /// Has the region of a pair backed by memory.
+    ///
+    /// # Errors
+    /// Too little memory; needed and available are stated.
+    pub fn back_pair(&self, src: usize, dst: usize) -> Result<(), SegmentError> {
+        self.segment.back_pair(src, dst)
+    }
+
+    /// Offsets of a rank's arena in the segment; None beyond the last rank.
+    pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
+        self.segment.arena(rank)
+    }
+
+    /// Maps a piece of the segment ([`Segment::map_range`]).
+    ///
+    /// # Errors
+    /// Outside of the segment, or the kernel refuses.
+    pub fn map_range(&self, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
+        self.segment.map_range(offset, bytes)
+    }
+
+    /// Notes what this rank waits for, from now on. Call it before sleeping, never on the path
+    /// of a message that is there. `peer` and `tag` negative for any or none.
+    #[cold]
+    pub fn note_waiting(&self, call: &str, peer: i32, tag: i32, context: u32, bytes: u64) {
+        let since_ns = clock::now_ns();
+        self.own_page().note_waiting(WaitNoteRef {
+            call,
+            peer,
+            tag,
+            context,
+            bytes,
+            since_ns,
+        });
+    }
+
+    /// The wait is over.
+    #[cold]
+    pub fn clear_waiting(&self) {
+        self.own_page().clear_waiting();
+    }
+
+    /// Notes how far this rank has come.
+    pub fn set_phase(&self, phase: Phase) {
+        self.own_page().set_phase(phase);
+        if phase == Phase::Finalized {
+            // ORDERING: what this rank wrote before is seen by a sender that finds it gone.
+            self.own_page()
+                .state
+                .store(STATE_FINALIZED, Ordering::Release);
+            self.header().awake.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Is this rank's process gone, or no rank at all?
+    pub fn is_dead(&self, rank: usize) -> bool {
+        // ORDERING: partner is the launcher's release store of the state.
+        self.rank_page(rank)
+            .is_none_or(|p| p.state.load(Ordering::Acquire) == STATE_DEAD)
+    }
+
+    /// Leaves an abort for the launcher's report, if it is the first of the job; the process
+    /// should then end with [`exit_code`] of the code. Returns whether it was the first.
+    pub fn record_abort(&self, code: i32, message: &str) -> bool {
+        let first = self.header().abort.record(self.rank, code, message);
+        if first {
+            // ORDERING: whoever sees the count sees the record.
+            self.header().events.fetch_add(1, Ordering::Release);
+        }
+        first
+    }
+}
+
+/// What a process ends with for an MPI abort code: its low eight bits, 1 where those are 0.
+pub fn exit_code(abort_code: i32) -> i32 {
+    match abort_code & 0xff {
+        0 => 1,
+        code => code,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    fn variable(segment: &Segment, rank: usize, job_id: u64) -> OsString {
+        let fd = segment.file().as_raw_fd();
+        Identity {
+            fd,
+            rank,
+            launcher: std::process::id(),
+            job_id,
+        }
+        .to_string()
+        .into()
+    }
+
+    #[test]
+    fn singleton__is_a_job_of_one() {
+        let job = Job::attach_as(None).unwrap();
+        assert_eq!((job.rank(), job.size(), job.appnum()), (0, 1, None));
+        assert_eq!(job.own_page().phase(), Phase::Attached);
+        job.back_pair(0, 0).unwrap();
+        assert!(job.processors() >= 1);
+    }
+
+    #[test]
+    fn attach__finds_the_launchers_segment() {
+        let segment = Segment::create(4, 77).unwrap();
+        segment.header().processors.store(2, Ordering::Relaxed);
+        segment.page(3).unwrap().app.store(1, Ordering::Relaxed);
+        segment
+            .page(3)
+            .unwrap()
+            .app_ranks
+            .store(2, Ordering::Relaxed);
+        let job = Job::attach_as(Some(variable(&segment, 3, 77))).unwrap();
+        assert_eq!(
+            (job.rank(), job.size(), job.appnum(), job.app_size()),
+            (3, 4, Some(1), 2)
+        );
+        assert_eq!(job.processors(), 2);
+        assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
+        job.note_waiting("MPI_Recv", 1, 7, 0, 8);
+        assert_eq!(
+            segment.page(3).unwrap().wait_note().unwrap().call,
+            "MPI_Recv"
+        );
+        job.clear_waiting();
+        assert_eq!(segment.page(3).unwrap().wait_note(), None);
+        job.set_phase(Phase::Finalized);
+        assert_eq!(
+            segment.page(3).unwrap().state.load(Ordering::Relaxed),
+            STATE_FINALIZED
+        );
+    }
+
+    #[test]
+    fn attach__falls_back_to_the_launchers_descriptor() {
+        let segment = Segment::create(1, 5).unwrap();
+        // Not a descriptor of ours as far as fcntl is told, but the launcher's table has it.
+        let fd = segment.file().as_raw_fd();
+        let id = Identity {
+            fd,
+            rank: 0,
+            launcher: std::process::id(),
+            job_id: 5,
+        };
+        assert!(id.open_from_launcher().is_ok());
+        let wrong = Identity {
+            launcher: u32::MAX,
+            ..id
+        };
+        assert!(wrong.open_from_launcher().is_err());
+    }
+
+    #[test]
+    fn attach__refuses_a_rank_out_of_range_and_a_wrong_job() {
+        let segment = Segment::create(2, 77).unwrap();
+        let e = Job::attach_as(Some(variable(&segment, 2, 77))).unwrap_err();
+        assert!(matches!(e, BootstrapError::Variable(_)), "{e}");
+        let e = Job::attach_as(Some(variable(&segment, 0, 78))).unwrap_err();
+        assert!(matches!(e, BootstrapError::NoSegment(_)), "{e}");
+        let e = Job::attach_as(Some("garbage".into())).unwrap_err();
+        assert!(e.to_string().contains(JOB_VARIABLE), "{e}");
+    }
+
+    #[test]
+    fn attach__refuses_a_rank_that_was_used_up() {
+        let segment = Segment::create(1, 9).unwrap();
+        let job = Job::attach_as(Some(variable(&segment, 0, 9))).unwrap();
+        job.set_phase(Phase::Finalized);
+        let e = Job::attach_as(Some(variable(&segment, 0, 9))).unwrap_err();
+        assert!(
+            matches!(e, BootstrapError::RankTaken { rank: 0, .. }),
+            "{e}"
+        );
+    }
+
+    #[test]
+    fn attach__by_a_child_of_the_rank_is_a_job_of_its_own() {
+        let segment = Segment::create(2, 9).unwrap();
+        // Process 1 is everybody's ancestor.
+        segment
+            .page(0)
+            .unwrap()
+            .owner_pid
+            .store(1, Ordering::Relaxed);
+        segment.page(0).unwrap().set_phase(Phase::Initialized);
+        let job = Job::attach_as(Some(variable(&segment, 0, 9))).unwrap();
+        assert_eq!((job.size(), job.launcher()), (1, None));
+    }
+
+    #[test]
+    fn abort__first_one_wins() {
+        let job = Job::singleton().unwrap();
+        assert!(job.record_abort(3, "no such file"));
+        assert!(!job.record_abort(4, "later"));
+        assert_eq!(
+            job.header().abort.load(),
+            Some((0, 3, "no such file".to_owned()))
+        );
+        assert_eq!(job.header().events.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn exit_code__is_never_success() {
+        assert_eq!(
+            [exit_code(0), exit_code(7), exit_code(256), exit_code(-1)],
+            [1, 7, 1, 255]
+        );
+    }
+}

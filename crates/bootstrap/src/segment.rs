@@ -1,0 +1,28 @@
+//! The node segment: one memory file without a name that all ranks of a job share.
+//!
+//! ```text
+//! 0              JobHeader                  4 KiB
+//! 4 KiB          RankPage[N]                4 KiB each
+//! bitmap_offset  incoming bitmaps[N]        one bit per sender, rows padded to a cache line
+//! pair_offset    PairRegion[N * N]          PAIR_BYTES each, index src * N + dst, sparse
+//! arena_offset   Arena[N]                   ARENA_BYTES each, sparse, mapped piece by piece
+//! ```
+//!
+//! Every offset is a function of N alone. The file is as long as its address range, but has
+//! memory only where somebody asked for it ([`Segment::ensure_backed`]): a shortage is an error
+//! at that place and never a signal later. It is sealed against shrinking and growing.
+
+mod header;
+mod layout;
+mod memory;
+mod page;
+mod text;
+
+pub use header::{AbortRecord, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
+pub use layout::{ARENA_BYTES, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
+pub use memory::{Mapping, Segment, SegmentError};
+pub use page::{
+    Phase, RankPage, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED, STATE_SLEEPING, WaitNote,
+    WaitNoteRef,
+};
+pub use text::SharedText;

@@ -1,0 +1,157 @@
+//! The first page of the segment: what belongs to the job as a whole.
+
+use super::text::SharedText;
+use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
+
+/// First word of every segment: "FASTPATH".
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
+
+/// Version of the layout; launcher and library must agree.
+pub const VERSION: u32 = 1;
+
+/// The job's header. All zeros but for the first line when the ranks start.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct JobHeader {
+    /// [`MAGIC`]; this line is written by the creator before any rank starts and never again.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Number of ranks.
+    pub ranks: AtomicU32,
+    /// Random number that tells this job from all others.
+    pub job_id: AtomicU64,
+    /// Process number of the launcher, 0 without one.
+    pub launcher: AtomicU32,
+    /// Processors worth of time that the ranks of this job have together.
+    pub processors: AtomicU32,
+    /// 1 when each rank is bound to processors of its own.
+    pub bound: AtomicU32,
+    _reserved: [AtomicU32; 5],
+    /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
+    /// or finalizes.
+    pub awake: CacheLine<AtomicU32>,
+    /// What waking a sleeper costs on this machine in nanoseconds, measured by the first that
+    /// needs it; 0 when not measured yet.
+    pub wake_cost_ns: CacheLine<AtomicU32>,
+    /// Grows by one after a rank's death or an abort was recorded. A rank that wakes up and
+    /// finds it changed looks at the states of those it waits for.
+    pub events: CacheLine<AtomicU32>,
+    /// The first failure.
+    pub failure: FailureRecord,
+    /// The first `MPI_Abort`.
+    pub abort: AbortRecord,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<JobHeader>() == super::PAGE_BYTES);
+    assert!(align_of::<JobHeader>() == super::PAGE_BYTES);
+    assert!(offset_of!(JobHeader, job_id) == 16);
+    assert!(offset_of!(JobHeader, awake) == 64);
+    assert!(offset_of!(JobHeader, wake_cost_ns) == 128);
+    assert!(offset_of!(JobHeader, events) == 192);
+    assert!(offset_of!(JobHeader, failure) == 256);
+    assert!(offset_of!(JobHeader, abort) == 320);
+};
+
+/// How a rank failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Ended by this signal.
+    Signal,
+    /// Left with this exit code, not 0.
+    Exit,
+    /// Left with exit code 0 after MPI was initialised and without finalizing it.
+    NoFinalize,
+    /// Called `MPI_Abort` with this code.
+    Abort,
+}
+
+/// The first failure of the job. The launcher alone writes it.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct FailureRecord {
+    kind: AtomicU32,
+    rank: AtomicU32,
+    code: AtomicI32,
+}
+
+impl FailureRecord {
+    /// Notes a failure if it is the first; returns whether it was.
+    pub fn record(&self, kind: FailureKind, rank: usize, code: i32) -> bool {
+        if self.kind.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        self.rank.store(rank as u32, Ordering::Relaxed);
+        self.code.store(code, Ordering::Relaxed);
+        let kind = match kind {
+            FailureKind::Signal => 1,
+            FailureKind::Exit => 2,
+            FailureKind::NoFinalize => 3,
+            FailureKind::Abort => 4,
+        };
+        // ORDERING: publishes rank and code; partner is the acquire load in `load`.
+        self.kind.store(kind, Ordering::Release);
+        true
+    }
+
+    /// The failure: how, which rank, signal or code.
+    pub fn load(&self) -> Option<(FailureKind, usize, i32)> {
+        // ORDERING: partner is the release store in `record`.
+        let kind = match self.kind.load(Ordering::Acquire) {
+            1 => FailureKind::Signal,
+            2 => FailureKind::Exit,
+            3 => FailureKind::NoFinalize,
+            4 => FailureKind::Abort,
+            _ => return None,
+        };
+        Some((
+            kind,
+            self.rank.load(Ordering::Relaxed) as usize,
+            self.code.load(Ordering::Relaxed),
+        ))
+    }
+}
+
+/// The first `MPI_Abort` of the job, written by the rank that called it.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct AbortRecord {
+    /// 0 free, 1 being written, 2 complete.
+    stage: AtomicU32,
+    rank: AtomicU32,
+    code: AtomicI32,
+    _reserved: AtomicU32,
+    message: SharedText<120>,
+}
+
+impl AbortRecord {
+    /// Notes an abort if it is the first; returns whether it was.
+    pub fn record(&self, rank: usize, code: i32, message: &str) -> bool {
+        if self
+            .stage
+            .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        self.rank.store(rank as u32, Ordering::Relaxed);
+        self.code.store(code, Ordering::Relaxed);
+        self.message.store(message);
+        // ORDERING: publishes the record; partner is the acquire load in `load`.
+        self.stage.store(2, Ordering::Release);
+        true
+    }
+
+    /// The abort: rank, code, message.
+    pub fn load(&self) -> Option<(usize, i32, String)> {
+        // ORDERING: partner is the release store in `record`.
+        if self.stage.load(Ordering::Acquire) != 2 {
+            return None;
+        }
+        let rank = self.rank.load(Ordering::Relaxed) as usize;
+        Some((rank, self.code.load(Ordering::Relaxed), self.message.load()))
+    }
+}

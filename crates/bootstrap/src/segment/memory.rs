@@ -1,0 +1,587 @@
+#![allow(unsafe_code)]
+//! The segment as memory: created, sealed, mapped, backed.
+
+use super::header::{JobHeader, MAGIC, VERSION};
+use super::layout::{ARENA_BYTES, Layout, PAGE_BYTES, PAIR_BYTES};
+use super::page::RankPage;
+use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::topology::available_memory;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// Memory handed out without asking the system again what is left.
+const UNASKED_BYTES: u64 = 16 << 20;
+
+/// Why there is no segment, or not enough of it.
+#[derive(Debug)]
+pub enum SegmentError {
+    /// More ranks than a segment is laid out for, or none.
+    Ranks(usize),
+    /// The kernel refused one step.
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// The file is no segment of this library, or of another version or size.
+    Foreign(String),
+    /// Not enough memory.
+    Shortage {
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes that the machine, or the control group, has left.
+        available: u64,
+    },
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SegmentError::Ranks(n) => {
+                write!(
+                    f,
+                    "{n} ranks on one node: from 1 to {} are possible",
+                    super::MAX_RANKS
+                )
+            }
+            SegmentError::System { step, cause } => write!(f, "{step}: {cause}"),
+            SegmentError::Foreign(why) => write!(f, "not a segment of this library: {why}"),
+            SegmentError::Shortage { needed, available } => write!(
+                f,
+                "out of shared memory: {} needed, {} available on this node (memory of the machine \
+                 or limit of the control group); use fewer ranks or raise the limit",
+                Bytes(*needed),
+                Bytes(*available)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SegmentError {}
+
+/// Bytes for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n >= 10 << 30 => write!(f, "{} GiB", n >> 30),
+            n if n >= 10 << 20 => write!(f, "{} MiB", n >> 20),
+            n => write!(f, "{} KiB", n >> 10),
+        }
+    }
+}
+
+fn system(step: &'static str) -> SegmentError {
+    SegmentError::System {
+        step,
+        cause: io::Error::last_os_error(),
+    }
+}
+
+/// The segment of one job, mapped into this process up to the end of the pair regions.
+#[derive(Debug)]
+pub struct Segment {
+    file: OwnedFd,
+    layout: Layout,
+    front: Mapping,
+    /// Bytes that may be backed before the system is asked again what is left.
+    unasked: AtomicU64,
+}
+
+impl Segment {
+    /// Makes the segment of a job with `ranks` ranks: a memory file that closes on exec,
+    /// sealed, with header, pages and bitmaps backed and the header's first line written.
+    ///
+    /// # Errors
+    /// The number of ranks, the kernel, or too little memory.
+    pub fn create(ranks: usize, job_id: u64) -> Result<Segment, SegmentError> {
+        let layout = Layout::new(ranks).ok_or(SegmentError::Ranks(ranks))?;
+        // SAFETY: the name is a C string; the call returns a new descriptor or -1.
+        let fd = unsafe {
+            libc::memfd_create(
+                c"fastpath".as_ptr(),
+                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+            )
+        };
+        if fd < 0 {
+            return Err(system("memfd_create"));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        set_length(&file, layout.total_bytes())?;
+        // SAFETY: plain fcntl on our own descriptor.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS | libc::F_SEAL_SEAL) } != 0 {
+            return Err(system("sealing the node segment"));
+        }
+        let segment = Segment::map(file, layout)?;
+        segment.ensure_backed(0, layout.front_bytes() as u64)?;
+        let header = segment.header();
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.ranks.store(ranks as u32, Ordering::Relaxed);
+        header.job_id.store(job_id, Ordering::Relaxed);
+        // ORDERING: none needed with other processes, they start later; the magic comes last
+        // so that a half-made header is never taken for a whole one.
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// Maps a segment that somebody else made, after checking that it is one: magic, version,
+    /// length, seals, and the job's number.
+    ///
+    /// # Errors
+    /// It is none, or it cannot be mapped.
+    pub fn attach(file: OwnedFd, job_id: u64) -> Result<Segment, SegmentError> {
+        let foreign = |why: String| SegmentError::Foreign(why);
+        // SAFETY: plain fcntl on our own descriptor; it fails on what is no memory file.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & SEALS != SEALS {
+            return Err(foreign("the descriptor is no sealed memory file".into()));
+        }
+        let file = File::from(file);
+        let length = file
+            .metadata()
+            .map_err(|cause| SegmentError::System {
+                step: "fstat",
+                cause,
+            })?
+            .len();
+        let file = OwnedFd::from(file);
+        if length < 2 * PAGE_BYTES as u64 {
+            return Err(foreign(format!("it has {length} bytes")));
+        }
+        let first = Mapping::new(file.as_fd(), 0, PAGE_BYTES)?;
+        // SAFETY: the mapping covers the header, whose fields are atomics and valid in any
+        // state; sealed against shrinking, the page stays there.
+        let header = unsafe { first.base.cast::<JobHeader>().as_ref() };
+        // ORDERING: partner is the release store in `create`.
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(foreign("wrong magic number".into()));
+        }
+        let version = header.version.load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(foreign(format!(
+                "layout version {version}, this library has {VERSION}: launcher and library \
+                 are of different releases"
+            )));
+        }
+        let ranks = header.ranks.load(Ordering::Relaxed) as usize;
+        let layout = Layout::new(ranks).ok_or_else(|| foreign(format!("{ranks} ranks")))?;
+        if length != layout.total_bytes() {
+            return Err(foreign(format!("{length} bytes for {ranks} ranks")));
+        }
+        if header.job_id.load(Ordering::Relaxed) != job_id {
+            return Err(foreign("it belongs to another job".into()));
+        }
+        Segment::map(file, layout)
+    }
+
+    fn map(file: OwnedFd, layout: Layout) -> Result<Segment, SegmentError> {
+        let bytes = usize::try_from(layout.mapped_bytes())
+            .map_err(|_| SegmentError::Ranks(layout.ranks()))?;
+        let front = Mapping::new(file.as_fd(), 0, bytes)?;
+        // A core file need not hold what others wrote.
+        // SAFETY: advice on the mapping just made; a failure does not matter.
+        unsafe { libc::madvise(front.base.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
+        Ok(Segment {
+            file,
+            layout,
+            front,
+            unasked: AtomicU64::new(0),
+        })
+    }
+
+    /// The offsets.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The memory file.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The job's header.
+    #[inline]
+    pub fn header(&self) -> &JobHeader {
+        // SAFETY: mapped and backed from offset 0 for the life of `self`; every field is an
+        // atomic, so shared access from other processes is sound whatever they write.
+        unsafe { self.front.base.cast::<JobHeader>().as_ref() }
+    }
+
+    /// The page of a rank; None beyond the last.
+    #[inline]
+    pub fn page(&self, rank: usize) -> Option<&RankPage> {
+        if rank >= self.layout.ranks() {
+            return None;
+        }
+        let at = self.layout.page_offset(rank);
+        // SAFETY: inside the mapping and backed (the creator backs the whole front); every
+        // field is an atomic.
+        Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
+    }
+
+    /// The bits that senders set for `rank`, one for each sender; None beyond the last rank.
+    pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
+        if rank >= self.layout.ranks() {
+            return None;
+        }
+        let at = self.layout.bitmap_offset(rank);
+        // SAFETY: inside the mapping, backed, aligned to a cache line; atomics only.
+        Some(unsafe {
+            let words = self.front.base.byte_add(at).cast::<AtomicU64>();
+            std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
+        })
+    }
+
+    /// First byte of the region that `src` fills and `dst` empties, [`PAIR_BYTES`] long; None
+    /// when either is no rank. It must be backed ([`Segment::back_pair`]) before it is touched.
+    pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
+        if src >= self.layout.ranks() || dst >= self.layout.ranks() {
+            return None;
+        }
+        let at = self.layout.pair_offset(src, dst) as usize;
+        // SAFETY: both below the number of ranks, so the offset is inside the mapping.
+        Some(unsafe { self.front.base.byte_add(at) })
+    }
+
+    /// Has the whole region of a pair backed by memory.
+    ///
+    /// # Errors
+    /// No such pair; too little memory.
+    pub fn back_pair(&self, src: usize, dst: usize) -> Result<(), SegmentError> {
+        if src >= self.layout.ranks() || dst >= self.layout.ranks() {
+            return Err(SegmentError::Ranks(src.max(dst)));
+        }
+        self.ensure_backed(self.layout.pair_offset(src, dst), PAIR_BYTES as u64)
+    }
+
+    /// Offsets of the arena of a rank; None beyond the last rank. Pieces of it are backed with
+    /// [`Segment::ensure_backed`] and mapped with [`Segment::map_range`].
+    pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
+        let start = self.layout.arena_offset(rank);
+        (rank < self.layout.ranks()).then_some(start..start + ARENA_BYTES)
+    }
+
+    /// Maps another piece of the file, shared, readable and writable.
+    ///
+    /// # Errors
+    /// `offset` is not on a page border, the piece leaves the file, or the kernel refuses.
+    pub fn map_range(&self, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
+        self.check_range(offset, bytes as u64)?;
+        Mapping::new(self.file(), offset, bytes)
+    }
+
+    /// Has memory behind every byte of the range, so that touching it cannot fail later. What
+    /// is backed already stays as it is.
+    ///
+    /// # Errors
+    /// The range leaves the file, or there is too little memory: then needed and available are
+    /// stated, and nothing of the range may be touched.
+    pub fn ensure_backed(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
+        self.check_range(offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // A control group at its limit answers with a kill, not with an error: ask first.
+        if !self.spend_unasked(bytes) {
+            let available = available_memory();
+            if bytes > available {
+                return Err(SegmentError::Shortage {
+                    needed: bytes,
+                    available,
+                });
+            }
+            let share = (available - bytes) / (8 * self.layout.ranks() as u64);
+            self.unasked
+                .store(share.min(UNASKED_BYTES), Ordering::Relaxed);
+        }
+        loop {
+            // SAFETY: plain fallocate on our own file, inside its length.
+            let rc =
+                unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset as i64, bytes as i64) };
+            if rc == 0 {
+                return Ok(());
+            }
+            let cause = io::Error::last_os_error();
+            match cause.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::ENOSPC | libc::ENOMEM) => {
+                    let available = available_memory();
+                    return Err(SegmentError::Shortage {
+                        needed: bytes,
+                        available,
+                    });
+                }
+                _ => {
+                    return Err(SegmentError::System {
+                        step: "fallocate",
+                        cause,
+                    });
+                }
+            }
+        }
+    }
+
+    fn spend_unasked(&self, bytes: u64) -> bool {
+        let take = |left: u64| left.checked_sub(bytes);
+        self.unasked
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
+    }
+
+    fn check_range(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.layout.total_bytes() => Ok(()),
+            _ => Err(SegmentError::Foreign(format!(
+                "{bytes} bytes at offset {offset} lie outside of it"
+            ))),
+        }
+    }
+}
+
+/// A piece of the segment in the address space; unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is an address range of the process, not of a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: it hands out addresses only; what is done with them is the user's own proof.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
+        // SAFETY: a new shared mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(system(
+                "mapping the node segment (is the address space limited, `ulimit -v`?)",
+            ));
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| system("mapping the node segment"))?;
+        Ok(Mapping { base, bytes })
+    }
+
+    /// First byte.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// A mapping is never empty.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that was mapped; whoever holds addresses into it borrows
+        // from the owner of this mapping.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Sets the length of a file. The limit on the size of files (`ulimit -f`) counts for memory
+/// files too: it is raised as far as allowed for the moment, and its signal held back.
+fn set_length(file: &OwnedFd, bytes: u64) -> Result<(), SegmentError> {
+    let mut old = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain calls on valid structures; the signal's former action is put back.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
+        let raised = libc::rlimit {
+            rlim_cur: old.rlim_max,
+            rlim_max: old.rlim_max,
+        };
+        let action = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &raised);
+        let rc = libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t);
+        let failed = (rc != 0).then(|| {
+            system("setting the length of the node segment (is the size of files limited, `ulimit -f`?)")
+        });
+        libc::setrlimit(libc::RLIMIT_FSIZE, &old);
+        libc::signal(libc::SIGXFSZ, action);
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::page::{Phase, WaitNoteRef};
+    use super::*;
+
+    fn again(segment: &Segment) -> OwnedFd {
+        segment.file().try_clone_to_owned().unwrap()
+    }
+
+    #[test]
+    fn segment__is_seen_by_whoever_attaches() {
+        let a = Segment::create(3, 42).unwrap();
+        let b = Segment::attach(again(&a), 42).unwrap();
+        assert_eq!(b.layout().ranks(), 3);
+        a.page(2).unwrap().set_phase(Phase::Initialized);
+        assert_eq!(b.page(2).unwrap().phase(), Phase::Initialized);
+        assert!(b.page(3).is_none());
+        a.incoming_bitmap(1).unwrap()[0].store(5, Ordering::Relaxed);
+        assert_eq!(b.incoming_bitmap(1).unwrap()[0].load(Ordering::Relaxed), 5);
+        assert_eq!(b.incoming_bitmap(2).unwrap()[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn pair_regions__are_shared_and_apart() {
+        let a = Segment::create(2, 1).unwrap();
+        let b = Segment::attach(again(&a), 1).unwrap();
+        for (src, dst, value) in [(0, 1, 7u8), (1, 0, 9)] {
+            a.back_pair(src, dst).unwrap();
+            let region = a.pair_region(src, dst).unwrap();
+            // SAFETY: the region is backed and PAIR_BYTES long.
+            unsafe { std::ptr::write_bytes(region.as_ptr(), value, PAIR_BYTES) };
+        }
+        for (src, dst, value) in [(0, 1, 7u8), (1, 0, 9)] {
+            let region = b.pair_region(src, dst).unwrap();
+            // SAFETY: the region is backed and PAIR_BYTES long.
+            let bytes = unsafe { std::slice::from_raw_parts(region.as_ptr(), PAIR_BYTES) };
+            assert!(bytes.iter().all(|&x| x == value));
+        }
+        assert!(a.pair_region(2, 0).is_none() && a.back_pair(0, 2).is_err());
+    }
+
+    #[test]
+    fn arena__is_mapped_piece_by_piece() {
+        let a = Segment::create(2, 1).unwrap();
+        let range = a.arena(1).unwrap();
+        a.ensure_backed(range.start, 1 << 20).unwrap();
+        let piece = a.map_range(range.start, 1 << 20).unwrap();
+        // SAFETY: the piece is mapped and backed.
+        unsafe { piece.base().as_ptr().add((1 << 20) - 1).write(1) };
+        assert!(a.map_range(a.arena(1).unwrap().end, 4096).is_err());
+        assert!(a.arena(2).is_none());
+    }
+
+    #[test]
+    fn shortage__states_needed_and_available() {
+        let a = Segment::create(1, 1).unwrap();
+        let start = a.arena(0).unwrap().start;
+        let e = a.ensure_backed(start, 1 << 39).unwrap_err();
+        let text = e.to_string();
+        assert!(matches!(e, SegmentError::Shortage { .. }), "{text}");
+        assert!(
+            text.contains("512 GiB needed") && text.contains("available"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn segment__cannot_be_resized() {
+        let a = Segment::create(1, 1).unwrap();
+        let file = File::from(again(&a));
+        assert!(file.set_len(4096).is_err());
+        assert!(file.set_len(1 << 62).is_err());
+    }
+
+    #[test]
+    fn attach__refuses_what_is_no_segment() {
+        let null = OwnedFd::from(File::open("/dev/null").unwrap());
+        assert!(matches!(
+            Segment::attach(null, 1),
+            Err(SegmentError::Foreign(_))
+        ));
+        let a = Segment::create(2, 1).unwrap();
+        assert!(
+            Segment::attach(again(&a), 2)
+                .unwrap_err()
+                .to_string()
+                .contains("another job")
+        );
+        a.header().ranks.store(3, Ordering::Relaxed);
+        assert!(matches!(
+            Segment::attach(again(&a), 1),
+            Err(SegmentError::Foreign(_))
+        ));
+        a.header().ranks.store(u32::MAX, Ordering::Relaxed);
+        assert!(matches!(
+            Segment::attach(again(&a), 1),
+            Err(SegmentError::Foreign(_))
+        ));
+        a.header().version.store(99, Ordering::Relaxed);
+        assert!(
+            Segment::attach(again(&a), 1)
+                .unwrap_err()
+                .to_string()
+                .contains("version 99")
+        );
+    }
+
+    #[test]
+    fn create__refuses_impossible_numbers() {
+        assert!(matches!(Segment::create(0, 1), Err(SegmentError::Ranks(0))));
+        assert!(matches!(
+            Segment::create(1 << 20, 1),
+            Err(SegmentError::Ranks(_))
+        ));
+    }
+
+    #[test]
+    fn wait_note__is_whole_or_absent() {
+        let a = Segment::create(1, 1).unwrap();
+        let page = a.page(0).unwrap();
+        assert_eq!(page.wait_note(), None);
+        let note = |n: i32| WaitNoteRef {
+            call: if n % 2 == 0 {
+                "MPI_Recv"
+            } else {
+                "MPI_Barrier"
+            },
+            peer: n,
+            tag: n,
+            context: n as u32,
+            bytes: n as u64,
+            since_ns: n as u64,
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                (0..20_000).for_each(|n| page.note_waiting(note(n)));
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                if let Some(seen) = page.wait_note() {
+                    assert_eq!(seen.tag, seen.peer);
+                    assert_eq!(seen.bytes, seen.since_ns);
+                    assert_eq!(seen.call, note(seen.peer).call);
+                }
+            }
+        });
+        assert_eq!(page.wait_note().unwrap().peer, 19_999);
+        page.clear_waiting();
+        assert_eq!(page.wait_note(), None);
+    }
+}

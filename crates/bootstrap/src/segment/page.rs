@@ -1,0 +1,207 @@
+//! One rank's page: how it is woken, who wants to talk to it, what it is doing.
+
+use super::text::SharedText;
+use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering, fence};
+
+/// The rank runs.
+pub const STATE_AWAKE: u32 = 0;
+/// The rank sleeps on its state word, or is about to.
+pub const STATE_SLEEPING: u32 = 1;
+/// The rank has finalized MPI: nobody reads what is sent to it.
+pub const STATE_FINALIZED: u32 = 2;
+/// The rank's process is gone.
+pub const STATE_DEAD: u32 = 3;
+
+/// How far a rank has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Phase {
+    /// Its process was started (or not even that).
+    Launched = 0,
+    /// It has found its job.
+    Attached = 1,
+    /// MPI is initialised.
+    Initialized = 2,
+    /// MPI is finalized.
+    Finalized = 3,
+}
+
+/// A rank's page. All zeros when the ranks start.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct RankPage {
+    /// One of the `STATE_` constants; also the word the rank sleeps on. Written by its owner,
+    /// and by the launcher for [`STATE_DEAD`]. Senders read it after each message they publish.
+    pub state: CacheLine<AtomicU32>,
+    /// Grows by one each time a peer has opened a ring to this rank and set its bit in the
+    /// incoming bitmap.
+    pub incoming_generation: CacheLine<AtomicU32>,
+    /// Bell for users of futexes other than the state word (one-sided passive targets, for
+    /// one); its meaning is that of the layer above.
+    pub doorbell: CacheLine<AtomicU32>,
+    phase: AtomicU32,
+    /// Process that the launcher started for this rank.
+    pub launched_pid: AtomicU32,
+    /// Process that took this rank: the same one, or a descendant of it.
+    pub owner_pid: AtomicU32,
+    /// Number of the program in the command line (`MPI_APPNUM`).
+    pub app: AtomicU32,
+    /// How many ranks run that program.
+    pub app_ranks: AtomicU32,
+    /// 1 when the rank is bound to processors of its own.
+    pub bound: AtomicU32,
+    _reserved: [AtomicU32; 10],
+    wait: Status,
+    /// The rank's last error message, for the launcher's report.
+    pub message: SharedText<120>,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<RankPage>() == super::PAGE_BYTES);
+    assert!(align_of::<RankPage>() == super::PAGE_BYTES);
+    assert!(offset_of!(RankPage, state) == 0);
+    assert!(offset_of!(RankPage, incoming_generation) == 64);
+    assert!(offset_of!(RankPage, doorbell) == 128);
+    assert!(offset_of!(RankPage, phase) == 192);
+    assert!(offset_of!(RankPage, wait) == 256);
+    assert!(size_of::<Status>() == 128);
+};
+
+/// What a rank waits for. Written before it sleeps, so never on the path of a message that is
+/// there already.
+#[repr(C, align(64))]
+#[derive(Debug)]
+struct Status {
+    /// Odd while being written; 0 and every even number mark a whole note.
+    sequence: AtomicU32,
+    /// 1 while the note holds.
+    waiting: AtomicU32,
+    peer: AtomicI32,
+    tag: AtomicI32,
+    context: AtomicU32,
+    _reserved: AtomicU32,
+    bytes: AtomicU64,
+    since_ns: AtomicU64,
+    call: SharedText<5>,
+}
+
+/// What a rank was waiting for when it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitNote {
+    /// Name of the MPI call.
+    pub call: String,
+    /// Rank of the peer in the communicator, negative for any or none.
+    pub peer: i32,
+    /// Tag, negative for any or none.
+    pub tag: i32,
+    /// Context number of the communicator.
+    pub context: u32,
+    /// Bytes of the message or room for it.
+    pub bytes: u64,
+    /// When it began, in nanoseconds of the monotonic clock.
+    pub since_ns: u64,
+}
+
+impl RankPage {
+    /// How far the rank has come. What no rank can have written counts as the start.
+    pub fn phase(&self) -> Phase {
+        // ORDERING: partner is the release store in `set_phase`.
+        match self.phase.load(Ordering::Acquire) {
+            1 => Phase::Attached,
+            2 => Phase::Initialized,
+            3 => Phase::Finalized,
+            _ => Phase::Launched,
+        }
+    }
+
+    /// Notes how far the rank has come; the owner alone calls it.
+    pub fn set_phase(&self, phase: Phase) {
+        // ORDERING: what the rank wrote before is seen by who sees the phase (`phase`).
+        self.phase.store(phase as u32, Ordering::Release);
+    }
+
+    /// Notes what this rank is about to wait for, `since_ns` on the monotonic clock. Its owner
+    /// alone calls it.
+    pub fn note_waiting(&self, note: WaitNoteRef<'_>) {
+        let s = &self.wait;
+        self.begin_note();
+        s.peer.store(note.peer, Ordering::Relaxed);
+        s.tag.store(note.tag, Ordering::Relaxed);
+        s.context.store(note.context, Ordering::Relaxed);
+        s.bytes.store(note.bytes, Ordering::Relaxed);
+        s.since_ns.store(note.since_ns, Ordering::Relaxed);
+        s.call.store(note.call);
+        s.waiting.store(1, Ordering::Relaxed);
+        self.end_note();
+    }
+
+    /// The wait is over.
+    pub fn clear_waiting(&self) {
+        self.begin_note();
+        self.wait.waiting.store(0, Ordering::Relaxed);
+        self.end_note();
+    }
+
+    /// What the rank waits for, None when it runs (or writes its note all the time).
+    pub fn wait_note(&self) -> Option<WaitNote> {
+        let s = &self.wait;
+        for _ in 0..1000 {
+            // ORDERING: partner is the release store in `end_note`.
+            let before = s.sequence.load(Ordering::Acquire);
+            if before.is_multiple_of(2) {
+                let waiting = s.waiting.load(Ordering::Relaxed) == 1;
+                let note = WaitNote {
+                    call: s.call.load(),
+                    peer: s.peer.load(Ordering::Relaxed),
+                    tag: s.tag.load(Ordering::Relaxed),
+                    context: s.context.load(Ordering::Relaxed),
+                    bytes: s.bytes.load(Ordering::Relaxed),
+                    since_ns: s.since_ns.load(Ordering::Relaxed),
+                };
+                // ORDERING: the fields are read before the second look at the sequence;
+                // partner is the fence in `begin_note`.
+                fence(Ordering::Acquire);
+                if s.sequence.load(Ordering::Relaxed) == before {
+                    return waiting.then_some(note);
+                }
+            }
+            fastpath_base::sync::spin_loop();
+        }
+        None
+    }
+
+    fn begin_note(&self) {
+        let odd = self.wait.sequence.load(Ordering::Relaxed) | 1;
+        self.wait.sequence.store(odd, Ordering::Relaxed);
+        // ORDERING: the odd number is seen before any field that follows; partner is the
+        // fence in `wait_note`.
+        fence(Ordering::Release);
+    }
+
+    fn end_note(&self) {
+        let odd = self.wait.sequence.load(Ordering::Relaxed);
+        // ORDERING: publishes the fields; partner is the acquire load in `wait_note`.
+        self.wait
+            .sequence
+            .store(odd.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// A note as its writer has it; the fields are those of [`WaitNote`].
+#[derive(Clone, Copy, Debug)]
+pub struct WaitNoteRef<'a> {
+    /// Name of the MPI call, at most 40 bytes of it are kept.
+    pub call: &'a str,
+    /// See [`WaitNote::peer`].
+    pub peer: i32,
+    /// See [`WaitNote::tag`].
+    pub tag: i32,
+    /// See [`WaitNote::context`].
+    pub context: u32,
+    /// See [`WaitNote::bytes`].
+    pub bytes: u64,
+    /// See [`WaitNote::since_ns`].
+    pub since_ns: u64,
+}

@@ -1,0 +1,94 @@
+//! Short texts in shared memory.
+
+use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// A text of at most `8 * W` bytes that one process writes and others may read at any time.
+///
+/// It is made of words rather than bytes of plain memory, so that a reader that comes in the
+/// middle of a write sees a mixture of both texts, and no undefined behaviour. All zeros is
+/// the empty text.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SharedText<const W: usize> {
+    length: AtomicU32,
+    _reserved: AtomicU32,
+    words: [AtomicU64; W],
+}
+
+impl<const W: usize> SharedText<W> {
+    /// Most bytes that fit.
+    pub const CAPACITY: usize = 8 * W;
+
+    /// Replaces the text; what does not fit is cut off, at a character's border.
+    pub fn store(&self, text: &str) {
+        let mut end = text.len().min(Self::CAPACITY);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.length.store(0, Ordering::Relaxed);
+        for (word, chunk) in self.words.iter().zip(text.as_bytes()[..end].chunks(8)) {
+            let mut bytes = [0u8; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        // ORDERING: publishes the words; partner is the acquire load in `load`.
+        self.length.store(end as u32, Ordering::Release);
+    }
+
+    /// The text as it is now. Whatever the writer left there, control characters are replaced
+    /// (it may end up on a terminal) and the length is bounded.
+    pub fn load(&self) -> String {
+        // ORDERING: partner is the release store in `store`.
+        let length = (self.length.load(Ordering::Acquire) as usize).min(Self::CAPACITY);
+        let bytes: Vec<u8> = self
+            .words
+            .iter()
+            .flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes())
+            .take(length)
+            .collect();
+        let text = String::from_utf8_lossy(&bytes);
+        text.chars()
+            .map(|c| if c.is_control() && c != '\n' { '?' } else { c })
+            .collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn empty() -> SharedText<2> {
+        SharedText {
+            length: AtomicU32::new(0),
+            _reserved: AtomicU32::new(0),
+            words: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+
+    #[test]
+    fn text__round_trips() {
+        let t = empty();
+        assert_eq!(t.load(), "");
+        for text in ["MPI_Recv", "", "sixteen bytes ok", "nine byte"] {
+            t.store(text);
+            assert_eq!(t.load(), text);
+        }
+    }
+
+    #[test]
+    fn text__is_cut_at_a_character() {
+        let t = empty();
+        t.store("0123456789abcdeé");
+        assert_eq!(t.load(), "0123456789abcde");
+    }
+
+    #[test]
+    fn text__survives_a_hostile_writer() {
+        let t = empty();
+        t.length.store(u32::MAX, Ordering::Relaxed);
+        t.words[0].store(u64::MAX, Ordering::Relaxed);
+        t.words[1].store(u64::from_le_bytes(*b"\x1b[2J\0\0\0\0"), Ordering::Relaxed);
+        assert!(t.load().chars().all(|c| !c.is_control()));
+    }
+}
