@@ -181,10 +181,8 @@ fn check_against_model(recipe: &Recipe, count: u64, cuts: &[usize]) {
         assert_eq!(n, cut.min(naive.len() - from));
         assert!(piece[n..].iter().all(|b| *b == 0xEE));
         // SAFETY: `unpacked` is as large as `memory`, around `target`.
-        assert_eq!(
-            unsafe { layout.unpack(target, count, from as u64, &piece[..n]) },
-            n
-        );
+        let taken = unsafe { layout.unpack(target, count, from as u64, &piece[..n]) };
+        assert_eq!(taken, n);
         packed.extend_from_slice(&piece[..n]);
         let mut seen = Vec::new();
         layout.for_each_run(count, from as u64, cut as u64, |run: Block| {
@@ -440,9 +438,7 @@ fn empty__packs_nothing() {
             (0, 0, Ok((0, 0)))
         );
         // SAFETY: an empty type has no data bytes.
-        assert_eq!(
-            unsafe { empty.pack(std::ptr::null(), 5, 0, &mut [0; 8]) },
-            0
-        );
+        let packed = unsafe { empty.pack(std::ptr::null(), 5, 0, &mut [0; 8]) };
+        assert_eq!(packed, 0);
     }
 }

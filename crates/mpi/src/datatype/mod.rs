@@ -1,4 +1,0 @@
-//! Datatypes.
-
-/// A datatype.
-pub struct Datatype {}
