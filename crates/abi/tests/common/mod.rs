@@ -1,0 +1,68 @@
+//! What the tests of the built library share.
+#![allow(dead_code)]
+
+use fastpath_abigen::{Table, header};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The table of the standard.
+pub fn table() -> Table {
+    Table::builtin().unwrap()
+}
+
+/// The folder with `libmpi_abi.so` as this build made it.
+pub fn library_folder() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let folder = exe.parent().unwrap().to_path_buf();
+    assert!(
+        folder.join("libmpi_abi.so").exists(),
+        "no library in {}",
+        folder.display()
+    );
+    folder
+}
+
+/// An own folder for a test, with `mpi.h` and the library under the name that programs load.
+pub fn make_folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("mpi.h"), header::emit_header(&table())).unwrap();
+    for name in ["libmpi_abi.so", "libmpi_abi.so.1"] {
+        std::os::unix::fs::symlink(library_folder().join("libmpi_abi.so"), folder.join(name))
+            .unwrap();
+    }
+    folder
+}
+
+/// Runs a command in `folder`, which must succeed in silence, and returns what it printed.
+pub fn run(folder: &Path, program: &str, args: &[&str], env: &[(&str, &str)]) -> String {
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(folder)
+        .env("LD_LIBRARY_PATH", folder)
+        .envs(env.iter().copied())
+        .output()
+        .unwrap_or_else(|e| panic!("{program}: {e}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "{program} {args:?}:\n{errors}"
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The C compiler.
+pub fn cc() -> String {
+    std::env::var("CC").unwrap_or_else(|_| "cc".into())
+}
+
+/// The C++ compiler.
+pub fn cxx() -> String {
+    std::env::var("CXX").unwrap_or_else(|_| "c++".into())
+}
+
+/// A source file of the tests.
+pub fn source(name: &str) -> String {
+    format!("{}/tests/c/{name}", env!("CARGO_MANIFEST_DIR"))
+}
