@@ -1,0 +1,249 @@
+#![allow(unsafe_code)]
+//! The floor: what the hardware takes for what every message needs at least.
+//!
+//! A message between two processors moves one cache line from the writer to a reader that waits
+//! for it. [`Lines`] holds two such lines; the two sides write them in turn, each waiting for the
+//! other's, and half a round trip is the time one line takes one way. No library can be faster
+//! than that with loads and stores. The second floor is the plain copy of memory by size.
+
+use std::ptr;
+use std::thread;
+
+use fastpath_base::clock;
+use fastpath_base::sync::{AtomicU64, Ordering};
+use serde::{Deserialize, Serialize};
+
+use super::placement;
+use super::statistics::{Summary, summarize};
+use super::{calibrate_calls, time_calls};
+
+/// A word alone on 128 bytes, so that the adjacent-line prefetcher does not couple the two.
+#[repr(C, align(128))]
+struct Word(AtomicU64);
+
+/// The two lines of the round trip. All zero is the initial state, so that it can lie in fresh
+/// shared memory.
+#[repr(C)]
+pub struct Lines {
+    ping: Word,
+    pong: Word,
+}
+
+const _: () = assert!(size_of::<Lines>() == 256);
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines {
+            ping: Word(AtomicU64::new(0)),
+            pong: Word(AtomicU64::new(0)),
+        }
+    }
+}
+
+/// Ends [`Lines::answer`].
+const STOP: u64 = u64::MAX;
+
+impl Lines {
+    /// `count` round trips that continue after `last`; returns the last number used. The other
+    /// side must be in [`Lines::answer`].
+    #[inline]
+    pub fn ask(&self, last: u64, count: u64) -> u64 {
+        for n in last + 1..=last + count {
+            // ORDERING: the number is all that is passed; release and acquire, as a message
+            // would need them, pair with those in `answer`.
+            self.ping.0.store(n, Ordering::Release);
+            // ORDERING: pairs with the release store in `answer`.
+            while self.pong.0.load(Ordering::Acquire) != n {}
+        }
+        last + count
+    }
+
+    /// Answers round trips until [`Lines::stop`].
+    pub fn answer(&self) {
+        let mut last = self.pong.0.load(Ordering::Relaxed);
+        loop {
+            // ORDERING: pairs with the release store in `ask` or `stop`.
+            let n = self.ping.0.load(Ordering::Acquire);
+            if n == STOP {
+                // ORDERING: pairs with the acquire load in `stop`.
+                self.pong.0.store(STOP, Ordering::Release);
+                return;
+            }
+            if n != last {
+                last = n;
+                // ORDERING: pairs with the acquire load in `ask`.
+                self.pong.0.store(n, Ordering::Release);
+            }
+        }
+    }
+
+    /// Lets the other side leave [`Lines::answer`], waits until it has seen it, and makes the
+    /// lines ready for another use.
+    pub fn stop(&self) {
+        // ORDERING: pairs with the acquire load in `answer`.
+        self.ping.0.store(STOP, Ordering::Release);
+        // ORDERING: pairs with the release store in `answer`.
+        while self.pong.0.load(Ordering::Acquire) != STOP {}
+        self.pong.0.store(0, Ordering::Relaxed);
+        // ORDERING: the next `answer` may start only after it can see both words reset; whoever
+        // starts it synchronises with this thread anyway (a message, a thread start).
+        self.ping.0.store(0, Ordering::Release);
+    }
+
+    /// `samples` samples of one way in nanoseconds, each the mean over a batch of at least
+    /// `batch_ns`. The first batches only warm up. The other side must be in [`Lines::answer`].
+    pub fn sample_one_way(&self, samples: usize, batch_ns: u64) -> Vec<f64> {
+        let mut last = 0;
+        let trips = calibrate_calls(batch_ns, |n| last = self.ask(last, n));
+        (0..samples)
+            .map(|_| {
+                let start = clock::now_ns();
+                last = self.ask(last, trips);
+                (clock::now_ns() - start) as f64 / (2 * trips) as f64
+            })
+            .collect()
+    }
+}
+
+/// One way of a cache line between two processors of this machine, measured by two threads.
+///
+/// # Errors
+/// A processor that this process may not use.
+pub fn measure_lines(
+    processors: [usize; 2],
+    samples: usize,
+    batch_ns: u64,
+) -> std::io::Result<Vec<f64>> {
+    let lines = Lines::default();
+    thread::scope(|scope| {
+        let partner = scope.spawn(|| -> std::io::Result<()> {
+            placement::bind_thread(processors[1])?;
+            lines.answer();
+            Ok(())
+        });
+        let leader = scope.spawn(|| -> std::io::Result<Vec<f64>> {
+            let bound = placement::bind_thread(processors[0]);
+            let mut taken = Vec::new();
+            // The partner ends without an answer when it could not be bound.
+            if wait_for_partner(&lines, || partner.is_finished()) {
+                if bound.is_ok() {
+                    taken = lines.sample_one_way(samples, batch_ns);
+                }
+                lines.stop();
+            }
+            partner.join().unwrap_or(Ok(()))?;
+            bound.map(|()| taken)
+        });
+        leader.join().unwrap_or(Ok(Vec::new()))
+    })
+}
+
+/// Waits for the answer to one first round trip; false when the partner has ended instead.
+fn wait_for_partner(lines: &Lines, ended: impl Fn() -> bool) -> bool {
+    // ORDERING: pairs with the acquire load in `answer`.
+    lines.ping.0.store(STOP - 1, Ordering::Release);
+    // ORDERING: pairs with the release store in `answer`.
+    while lines.pong.0.load(Ordering::Acquire) != STOP - 1 {
+        if ended() {
+            return false;
+        }
+        thread::yield_now();
+    }
+    true
+}
+
+/// Samples of the time of copying `bytes` bytes from one buffer to another, in nanoseconds, by
+/// the C library's `memcpy` on this thread; both buffers stay where the caches keep them.
+pub struct CopyFloor {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl CopyFloor {
+    /// Buffers for copies of up to `largest` bytes, touched.
+    pub fn new(largest: usize) -> CopyFloor {
+        CopyFloor {
+            from: vec![1; largest],
+            to: vec![2; largest],
+        }
+    }
+
+    /// `samples` samples of copying `bytes` (at most the `largest` of `new`), each the mean over a
+    /// batch of at least `batch_ns`.
+    pub fn sample(&mut self, bytes: usize, samples: usize, batch_ns: u64) -> Vec<f64> {
+        let bytes = bytes.min(self.from.len());
+        let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
+        let copy = || {
+            let (from, to) = std::hint::black_box((from, to));
+            // SAFETY: both buffers have at least `bytes` bytes and are distinct.
+            unsafe { ptr::copy_nonoverlapping(from, to, std::hint::black_box(bytes)) };
+        };
+        let calls = calibrate_calls(batch_ns, |n| (0..n).for_each(|_| copy()));
+        (0..samples).map(|_| time_calls(calls, copy)).collect()
+    }
+}
+
+/// The floor beside a measured case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Floor {
+    /// Nanoseconds that a cache line takes one way between the two processors.
+    pub line_one_way_ns: Summary,
+    /// Nanoseconds of a plain copy of the message; None for sizes too small to matter.
+    pub copy_ns: Option<Summary>,
+    /// Who measured it: the two ranks themselves, or two threads of the same processors.
+    pub measured_by: String,
+}
+
+/// The floor of these samples; None when a line was not measured.
+pub fn summarize_floor(line: &[f64], copy: &[f64], measured_by: &str) -> Option<Floor> {
+    Some(Floor {
+        line_one_way_ns: summarize(line)?,
+        copy_ns: summarize(copy),
+        measured_by: measured_by.to_owned(),
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines__answer_every_round_trip_and_can_be_used_again() {
+        let lines = Lines::default();
+        for _ in 0..3 {
+            thread::scope(|scope| {
+                scope.spawn(|| lines.answer());
+                assert_eq!(lines.ask(0, 100), 100);
+                assert_eq!(lines.ask(100, 1), 101);
+                lines.stop();
+            });
+        }
+    }
+
+    #[test]
+    fn measure_lines__gives_the_samples_asked_for() {
+        let cpus = placement::allowed_processors().unwrap();
+        // On one processor the two pass the line by time slices: slow, and right all the same.
+        let pair = [cpus[0], *cpus.last().unwrap()];
+        let samples = measure_lines(pair, 5, 1000).unwrap();
+        assert_eq!(samples.len(), 5);
+        assert!(samples.iter().all(|&s| s > 0.0));
+    }
+
+    #[test]
+    fn measure_lines__with_a_processor_that_is_not_there_is_an_error() {
+        let cpus = placement::allowed_processors().unwrap();
+        assert!(measure_lines([cpus[0], 1 << 20], 5, 1000).is_err());
+        assert!(measure_lines([1 << 20, cpus[0]], 5, 1000).is_err());
+    }
+
+    #[test]
+    fn copy__moves_the_bytes_asked_for() {
+        let mut floor = CopyFloor::new(4096);
+        let samples = floor.sample(100, 3, 100);
+        assert_eq!(samples.len(), 3);
+        assert!(floor.to[..100].iter().all(|&b| b == 1));
+        assert!(floor.to[100..].iter().all(|&b| b == 2));
+    }
+}
