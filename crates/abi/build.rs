@@ -39,13 +39,13 @@ fn generate() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Aliases where the compiler's own linker is lld; `FASTPATH_BUILD_NAMES=alias|jump` overrides.
+/// Aliases where the compiler's own linker is lld; `BUILD_MPI_NAMES=alias|jump` overrides.
 fn choose_names() -> Result<Names, Box<dyn Error>> {
-    println!("cargo:rerun-if-env-changed=FASTPATH_BUILD_NAMES");
-    match std::env::var("FASTPATH_BUILD_NAMES").as_deref() {
+    println!("cargo:rerun-if-env-changed=BUILD_MPI_NAMES");
+    match std::env::var("BUILD_MPI_NAMES").as_deref() {
         Ok("alias") => return Ok(Names::WeakAlias),
         Ok("jump") => return Ok(Names::Jump),
-        Ok(other) => return Err(format!("FASTPATH_BUILD_NAMES={other}: alias or jump").into()),
+        Ok(other) => return Err(format!("BUILD_MPI_NAMES={other}: alias or jump").into()),
         Err(_) => {}
     }
     let has_lld = std::env::var("TARGET")? == "x86_64-unknown-linux-gnu";

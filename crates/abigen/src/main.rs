@@ -1,4 +1,4 @@
-//! `fastpath-abigen header`: prints `mpi.h`.
+//! `fastpath-abigen header`: prints `mpi.h`, or another part of what the table makes.
 
 use fastpath_abigen::{Table, asserts, header};
 use std::process::ExitCode;
@@ -15,8 +15,9 @@ fn main() -> ExitCode {
         Some("header") => print!("{}", header::emit_header(&table)),
         Some("asserts") => print!("{}", asserts::emit_program(&table)),
         Some("symbols") => println!("{}", table.symbols().join("\n")),
+        Some("version") => println!("{}", env!("CARGO_PKG_VERSION")),
         _ => {
-            eprintln!("usage: fastpath-abigen header | asserts | symbols");
+            eprintln!("usage: fastpath-abigen header | asserts | symbols | version");
             return ExitCode::FAILURE;
         }
     }

@@ -91,6 +91,10 @@ variables! {
         "piece in which a large message is copied through shared memory; auto: by cache size";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank spins before it yields; auto: by ranks, processors and wake-up cost";
+    CompilerC "FASTPATH_CC" Kind::Text, "cc", false,
+        "the compiler that mpicc calls";
+    CompilerCpp "FASTPATH_CXX" Kind::Text, "c++", false,
+        "the compiler that mpicxx calls";
     InternalJob "FASTPATH_INTERNAL_JOB" Kind::Text, "", true,
         "the launcher tells a rank who it is";
 }

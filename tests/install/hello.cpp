@@ -1,0 +1,12 @@
+// Says which MPI library it runs on; needs no start of MPI.
+#include <iostream>
+#include <mpi.h>
+#include <string>
+
+int main()
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    std::cout << "hello from C++: " << std::string(text, static_cast<std::size_t>(length)) << "\n";
+}

@@ -1,0 +1,106 @@
+#!/bin/sh
+# Installs a build into a scratch folder and uses it as others will: mpicc, pkg-config, CMake.
+#
+# usage: run.sh BUILD        (BUILD: target/release)
+set -eu
+
+build=$1
+root=$(cd "$(dirname -- "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# `expect WHAT TEXT COMMAND...`: the command succeeds and prints the text.
+expect() {
+    what=$1 text=$2
+    shift 2
+    printed=$("$@" 2>&1) || fail "$what: $* says: $printed"
+    case $printed in
+    *"$text"*) echo "ok: $what" ;;
+    *) fail "$what: expected \`$text\`, got: $printed" ;;
+    esac
+}
+
+need() {
+    command -v "$1" > /dev/null && return
+    if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+        apt-get install -y -q "$2" > /dev/null 2>&1 || true
+    fi
+    command -v "$1" > /dev/null || fail "$1 is needed (Debian: apt-get install $2)"
+}
+
+need cmake cmake
+need pkg-config pkg-config
+
+# A path with a space, installed under one name and moved to another: nothing may remember either.
+prefix="$scratch/moved here"
+"$root/install/install.sh" "$build" "$scratch/first" > /dev/null
+mv "$scratch/first" "$prefix"
+cd "$scratch"
+cp "$root"/tests/install/hello.c "$root"/tests/install/hello.cpp .
+
+for name in mpicc mpicxx mpic++ mpicc_abi mpicxx_abi mpic++_abi mpiexec mpirun fastpath; do
+    [ -x "$prefix/bin/$name" ] || fail "$name is not installed"
+done
+for name in libmpi_abi.so libmpi_abi.so.0 libmpi_abi.so.1; do
+    [ -e "$prefix/lib/$name" ] || fail "$name is not installed"
+done
+
+"$prefix/bin/mpicc" -o hello-c hello.c
+expect "mpicc builds a program that runs" "hello from C: Fastpath" ./hello-c
+"$prefix/bin/mpicxx_abi" -o hello-cpp hello.cpp
+expect "mpicxx_abi does" "hello from C++: Fastpath" ./hello-cpp
+"$prefix/bin/mpicc" -c -o hello.o hello.c
+"$prefix/bin/mpicc" -o hello-two-steps hello.o
+expect "compiling and linking apart works" "hello from C: Fastpath" ./hello-two-steps
+expect "the library is found by RUNPATH, which LD_LIBRARY_PATH overrides" "(RUNPATH)" \
+    readelf -d hello-c
+expect "the compiler's own options get through" "cc" "$prefix/bin/mpicc" -cc=cc --version
+mkdir elsewhere
+ln -s "$prefix/bin/mpicc" elsewhere/mpicc
+expect "mpicc works through a link" "hello from C: Fastpath" \
+    sh -c 'elsewhere/mpicc -o linked hello.c && ./linked'
+
+expect "-show prints the command" "-lmpi_abi" "$prefix/bin/mpicc" -show -o a a.c
+expect "-showme:incdirs" "moved here/include" "$prefix/bin/mpicc" -showme:incdirs
+expect "-showme:libdirs" "moved here/lib" "$prefix/bin/mpicc" -showme:libdirs
+expect "-showme:libs" "mpi_abi" "$prefix/bin/mpicc" -showme:libs
+expect "-showme:compile" '-I"/' "$prefix/bin/mpicc" -showme:compile
+expect "-showme:link" "-lmpi_abi" "$prefix/bin/mpicc" -showme:link
+expect "-showme:version" "Fastpath" "$prefix/bin/mpicc" -showme:version
+expect "-link_info" "-lmpi_abi" "$prefix/bin/mpicc" -link_info
+expect "-compile_info" "-I" "$prefix/bin/mpicc" -compile_info
+expect "FASTPATH_CC chooses the compiler" "mycc -Dx" \
+    env "FASTPATH_CC=mycc -Dx" "$prefix/bin/mpicc" -show
+expect "FASTPATH_CXX chooses the compiler" "mycxx" \
+    env FASTPATH_CXX=mycxx "$prefix/bin/mpicxx" -showme:command
+eval "$("$prefix/bin/mpicc" -show -o hello-shown hello.c)"
+expect "what -show prints can be run" "hello from C: Fastpath" ./hello-shown
+
+for name in mpi mpi-c mpi-cxx; do
+    expect "pkg-config finds $name" "-lmpi_abi" \
+        env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs "$name"
+done
+expect "pkg-config's flags build a program" "hello from C: Fastpath" \
+    env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" sh -c \
+    'eval cc -o hello-pc hello.c $(pkg-config --cflags --libs mpi) && ./hello-pc'
+
+# CMake finds compilers on the path, or where it is told to look.
+cp -r "$root/tests/install/cmake" "$root"/tests/install/hello.c* .
+for how in path home; do
+    case $how in
+    path) set -- env PATH="$prefix/bin:$PATH" cmake ;;
+    home) set -- cmake "-DMPI_HOME=$prefix" ;;
+    esac
+    log=$("$@" -S cmake -B "build-$how" 2>&1) || fail "cmake ($how): $log"
+    expect "CMake finds this installation by $how" "$prefix/bin/mpiexec" \
+        grep MPIEXEC_EXECUTABLE: "build-$how/CMakeCache.txt"
+    log=$(cmake --build "build-$how" 2>&1) || fail "cmake --build ($how): $log"
+    expect "its C program runs" "hello from C: Fastpath" "build-$how/hello-c"
+    expect "its C++ program runs" "hello from C++: Fastpath" "build-$how/hello-cpp"
+done
+echo "test-install: passed"
