@@ -32,9 +32,11 @@
 //! `MPI_Type_get_contents`, `MPI_Type_get_envelope`) need a second body `x_c`; where both exist,
 //! each form calls its own.
 #![allow(unsafe_code)]
+// The standard says how many there are.
+#![allow(clippy::too_many_arguments)]
 
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_UNDEFINED};
+use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_UNDEFINED};
 use fastpath_mpi::{Error, Result};
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
@@ -42,6 +44,9 @@ include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 /// An integer that counts elements or bytes, in the width of either form of a function.
 #[allow(dead_code)]
 pub(crate) trait Count: Copy {
+    /// Whether the large-count form of a function has this type.
+    const LARGE: bool;
+
     /// The value.
     fn to_i64(self) -> i64;
 
@@ -53,8 +58,10 @@ pub(crate) trait Count: Copy {
 }
 
 macro_rules! impl_count {
-    ($($int:ty),*) => {$(
+    ($($int:ty: $large:expr),*) => {$(
         impl Count for $int {
+            const LARGE: bool = $large;
+
             #[inline]
             fn to_i64(self) -> i64 {
                 self as i64
@@ -73,7 +80,7 @@ macro_rules! impl_count {
     )*};
 }
 
-impl_count!(i32, i64, isize);
+impl_count!(i32: false, i64: true, isize: false);
 
 /// Stores a result in the caller's variable.
 ///
@@ -95,6 +102,66 @@ pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<()> {
 #[cold]
 fn null_result() -> Error {
     Error::new(MPI_ERR_ARG, "the pointer for a result is null")
+}
+
+/// The caller's variable.
+///
+/// # Errors
+/// `MPI_ERR_ARG` for a null pointer.
+///
+/// # Safety
+/// `from` is null or a variable.
+#[inline]
+pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
+    if from.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the pointer to an argument is null"));
+    }
+    // SAFETY: not null, and the caller's by the contract of this function.
+    Ok(unsafe { from.read() })
+}
+
+/// The caller's array `name` of `count` counts or displacements.
+///
+/// # Errors
+/// `MPI_ERR_COUNT` for a negative count, `MPI_ERR_ARG` for a null pointer with a count above 0,
+/// `MPI_ERR_NO_MEM` where there is no memory for them.
+///
+/// # Safety
+/// `from` is null or has `count` entries.
+pub(crate) unsafe fn read_counts<C: Count>(name: &str, from: *const C, count: i64) -> Result<Vec<i64>> {
+    let Ok(length) = usize::try_from(count) else {
+        return Err(Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")));
+    };
+    if length > 0 && from.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
+    }
+    let mut values = Vec::new();
+    if values.try_reserve_exact(length).is_err() {
+        return Err(Error::new(MPI_ERR_NO_MEM, format!("no memory for {count} entries of {name}")));
+    }
+    // SAFETY: the array has `count` entries by the contract of this function.
+    values.extend((0..length).map(|i| unsafe { from.add(i).read() }.to_i64()));
+    Ok(values)
+}
+
+/// The caller's string `name`, cut after `limit` bytes at most, between characters.
+///
+/// # Errors
+/// `MPI_ERR_ARG` for a null pointer.
+///
+/// # Safety
+/// `from` is null or a string ended by a NUL.
+pub(crate) unsafe fn read_text(name: &str, from: *const c_char, limit: usize) -> Result<String> {
+    if from.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
+    }
+    // SAFETY: not null, and a string by the contract of this function.
+    let text = unsafe { core::ffi::CStr::from_ptr(from) }.to_string_lossy();
+    let mut end = limit.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Ok(text[..end].to_string())
 }
 
 /// Stores `text` in a caller's buffer of `capacity` bytes, cut to fit and ended by a NUL, and its
@@ -138,6 +205,29 @@ mod tests {
         assert_eq!(i32::from_i64(-1 << 31), Some(i32::MIN));
         assert_eq!(i32::from_i64(1 << 31), None);
         assert_eq!((-3_isize).to_i64(), -3);
+    }
+
+    #[test]
+    fn text__is_read_up_to_a_whole_character() {
+        // SAFETY: strings and null are allowed.
+        let read = |text: &core::ffi::CStr, limit| unsafe { read_text("t", text.as_ptr(), limit) }.unwrap();
+        assert_eq!(read(c"abc", 10), "abc");
+        assert_eq!(read(c"abc", 2), "ab");
+        assert_eq!(read(c"a\u{e9}b", 2), "a");
+        // SAFETY: as above.
+        let error = unsafe { read_text("t", core::ptr::null(), 2) }.unwrap_err();
+        assert_eq!(error.code(), MPI_ERR_ARG);
+    }
+
+    #[test]
+    fn counts__are_checked_before_they_are_read() {
+        // SAFETY: arrays of the stated length and null are allowed.
+        unsafe {
+            assert_eq!(read_counts("c", [1_i32, -2].as_ptr(), 2).unwrap(), [1, -2]);
+            assert_eq!(read_counts("c", core::ptr::null::<i64>(), 0).unwrap(), []);
+            let error = |count| read_counts("c", core::ptr::null::<i64>(), count).unwrap_err().code();
+            assert_eq!((error(1), error(-1)), (MPI_ERR_ARG, MPI_ERR_COUNT));
+        }
     }
 
     #[test]

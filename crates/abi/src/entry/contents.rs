@@ -1,0 +1,198 @@
+//! Decoding a datatype (MPI 5.0, section 5.1.14).
+#![allow(unsafe_code)]
+
+use super::{Count, store};
+use core::ffi::c_int;
+use fastpath_mpi::consts::*;
+use fastpath_mpi::datatype::{Combiner, Contents, Datatype};
+use fastpath_mpi::{Error, Process, Result, process};
+use std::rc::Rc;
+
+/// `MPI_Type_get_envelope`
+///
+/// # Safety
+/// The pointers are null or variables.
+pub unsafe fn type_get_envelope(
+    p: &Process,
+    datatype: usize,
+    num_integers: *mut c_int,
+    num_addresses: *mut c_int,
+    num_datatypes: *mut c_int,
+    combiner: *mut c_int,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    let contents = datatype.contents();
+    check_small(contents)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(num_integers, c_int::from_i64_or_undefined(contents.integers.len() as i64))?;
+        store(num_addresses, c_int::from_i64_or_undefined(contents.addresses.len() as i64))?;
+        store(num_datatypes, c_int::from_i64_or_undefined(contents.types.len() as i64))?;
+        store(combiner, contents.combiner as c_int)
+    }
+}
+
+/// `MPI_Type_get_envelope_c`
+///
+/// # Safety
+/// The pointers are null or variables.
+pub unsafe fn type_get_envelope_c(
+    p: &Process,
+    datatype: usize,
+    num_integers: *mut i64,
+    num_addresses: *mut i64,
+    num_large_counts: *mut i64,
+    num_datatypes: *mut i64,
+    combiner: *mut c_int,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    let contents = datatype.contents();
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(num_integers, contents.integers.len() as i64)?;
+        store(num_addresses, contents.addresses.len() as i64)?;
+        store(num_large_counts, contents.large_counts.len() as i64)?;
+        store(num_datatypes, contents.types.len() as i64)?;
+        store(combiner, contents.combiner as c_int)
+    }
+}
+
+fn check_small(contents: &Contents) -> Result<()> {
+    if contents.large_counts.is_empty() {
+        return Ok(());
+    }
+    let cause = "the datatype was made with MPI_Count arguments: use the call whose name ends in _c";
+    Err(Error::new(MPI_ERR_TYPE, cause))
+}
+
+/// `MPI_Type_get_contents`
+///
+/// # Safety
+/// The arrays are null or have the stated numbers of entries.
+pub unsafe fn type_get_contents(
+    p: &Process,
+    datatype: usize,
+    max_integers: c_int,
+    max_addresses: c_int,
+    max_datatypes: c_int,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut isize,
+    array_of_datatypes: *mut usize,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    let contents = datatype.contents();
+    check_small(contents)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let integers = Room::new("integers", array_of_integers, max_integers.into());
+        let addresses = Room::new("addresses", array_of_addresses, max_addresses.into());
+        let types = Room::new("datatypes", array_of_datatypes, max_datatypes.into());
+        give_contents(p, contents, integers, addresses, Room::none(), types)
+    }
+}
+
+/// `MPI_Type_get_contents_c`
+///
+/// # Safety
+/// The arrays are null or have the stated numbers of entries.
+pub unsafe fn type_get_contents_c(
+    p: &Process,
+    datatype: usize,
+    max_integers: i64,
+    max_addresses: i64,
+    max_large_counts: i64,
+    max_datatypes: i64,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut isize,
+    array_of_large_counts: *mut i64,
+    array_of_datatypes: *mut usize,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let integers = Room::new("integers", array_of_integers, max_integers);
+        let addresses = Room::new("addresses", array_of_addresses, max_addresses);
+        let counts = Room::new("large_counts", array_of_large_counts, max_large_counts);
+        let types = Room::new("datatypes", array_of_datatypes, max_datatypes);
+        give_contents(p, datatype.contents(), integers, addresses, counts, types)
+    }
+}
+
+/// A caller's array for results.
+struct Room<T> {
+    name: &'static str,
+    array: *mut T,
+    length: i64,
+}
+
+impl<T> Room<T> {
+    /// # Safety
+    /// `array` is null or has `length` entries.
+    unsafe fn new(name: &'static str, array: *mut T, length: i64) -> Room<T> {
+        Room { name, array, length }
+    }
+
+    fn none() -> Room<T> {
+        Room { name: "", array: core::ptr::null_mut(), length: 0 }
+    }
+
+    fn check(&self, needed: usize) -> Result<()> {
+        if self.length < needed as i64 {
+            let cause = format!("max_{} is {}, but the datatype has {needed}", self.name, self.length);
+            return Err(Error::new(MPI_ERR_ARG, cause));
+        }
+        if needed > 0 && self.array.is_null() {
+            return Err(Error::new(MPI_ERR_ARG, format!("array_of_{} is null", self.name)));
+        }
+        Ok(())
+    }
+
+    /// Stores values whose number was checked.
+    fn fill(&self, values: impl ExactSizeIterator<Item = T>) {
+        debug_assert!(values.len() as i64 <= self.length);
+        for (i, value) in values.enumerate() {
+            // SAFETY: `check` found room for all of them in an array that `new`'s caller vouches for.
+            unsafe { self.array.add(i).write(value) };
+        }
+    }
+}
+
+fn give_contents(
+    p: &Process,
+    contents: &Contents,
+    integers: Room<c_int>,
+    addresses: Room<isize>,
+    counts: Room<i64>,
+    types: Room<usize>,
+) -> Result<()> {
+    if contents.combiner == Combiner::Named {
+        return Err(Error::new(MPI_ERR_TYPE, "a named predefined datatype has no contents"));
+    }
+    integers.check(contents.integers.len())?;
+    addresses.check(contents.addresses.len())?;
+    counts.check(contents.large_counts.len())?;
+    types.check(contents.types.len())?;
+    let mut handles = Vec::with_capacity(contents.types.len());
+    for datatype in &contents.types {
+        match hand_out(p, datatype) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                handles.into_iter().for_each(|handle| drop(p.types.remove(handle)));
+                return Err(error);
+            }
+        }
+    }
+    types.fill(handles.into_iter());
+    integers.fill(contents.integers.iter().map(|value| *value as c_int));
+    addresses.fill(contents.addresses.iter().map(|value| *value as isize));
+    counts.fill(contents.large_counts.iter().copied());
+    Ok(())
+}
+
+/// A handle for a type that another was made of: its own if predefined, else a new one that the caller frees.
+fn hand_out(p: &Process, datatype: &Rc<Datatype>) -> Result<usize> {
+    match datatype.basic() {
+        Some(basic) if datatype.contents().combiner == Combiner::Named => Ok(basic.handle.into()),
+        _ => p.types.insert(Datatype::clone(datatype)).ok_or_else(|| process::out_of_handles("datatype")),
+    }
+}

@@ -1,0 +1,356 @@
+//! Datatypes: making, committing and freeing them (MPI 5.0, section 5.1).
+#![allow(unsafe_code)]
+
+use super::{Count, load, read_counts, store};
+use core::ffi::c_int;
+use fastpath_mpi::consts::*;
+use fastpath_mpi::datatype::{Datatype, DistributedArray, Form};
+use fastpath_mpi::{Error, Process, Result, datatype, process};
+use std::rc::Rc;
+
+/// The form of a function by the width of its counts.
+fn form_of<C: Count>() -> Form {
+    if C::LARGE { Form::Large } else { Form::Small }
+}
+
+/// Puts a new datatype into the table and stores its handle.
+///
+/// # Safety
+/// `to` is null or a variable.
+unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) -> Result<()> {
+    let made = made?;
+    if to.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the new datatype is null"));
+    }
+    let handle = insert(p, made)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(to, handle) }
+}
+
+fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
+    p.types.insert(datatype).ok_or_else(|| process::out_of_handles("datatype"))
+}
+
+/// `MPI_Type_contiguous`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_contiguous(p: &Process, count: i64, oldtype: usize, newtype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Small)) }
+}
+
+/// `MPI_Type_contiguous_c`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_contiguous_c(p: &Process, count: i64, oldtype: usize, newtype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Large)) }
+}
+
+/// `MPI_Type_vector`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_vector(
+    p: &Process,
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Small);
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, made) }
+}
+
+/// `MPI_Type_vector_c`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_vector_c(
+    p: &Process,
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Large);
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, made) }
+}
+
+/// `MPI_Type_create_hvector`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_hvector(
+    p: &Process,
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Small);
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, made) }
+}
+
+/// `MPI_Type_create_hvector_c`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_hvector_c(
+    p: &Process,
+    count: i64,
+    blocklength: i64,
+    stride: i64,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Large);
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, made) }
+}
+
+/// `MPI_Type_indexed` and `MPI_Type_indexed_c`
+///
+/// # Safety
+/// The arrays are null or have `count` entries; `newtype` is null or a variable.
+pub unsafe fn type_indexed<C: Count>(
+    p: &Process,
+    count: i64,
+    array_of_blocklengths: *const C,
+    array_of_displacements: *const C,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
+        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
+        let made = Datatype::indexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
+        give(p, newtype, made)
+    }
+}
+
+/// `MPI_Type_create_hindexed` and `MPI_Type_create_hindexed_c`
+///
+/// # Safety
+/// The arrays are null or have `count` entries; `newtype` is null or a variable.
+pub unsafe fn type_create_hindexed<C: Count, D: Count>(
+    p: &Process,
+    count: i64,
+    array_of_blocklengths: *const C,
+    array_of_displacements: *const D,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
+        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
+        let made = Datatype::hindexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
+        give(p, newtype, made)
+    }
+}
+
+/// `MPI_Type_create_indexed_block` and `MPI_Type_create_indexed_block_c`
+///
+/// # Safety
+/// The array is null or has `count` entries; `newtype` is null or a variable.
+pub unsafe fn type_create_indexed_block<C: Count>(
+    p: &Process,
+    count: i64,
+    blocklength: i64,
+    array_of_displacements: *const C,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
+        let made = Datatype::indexed_block(blocklength, &displacements, &p.datatype(oldtype)?, form_of::<C>());
+        give(p, newtype, made)
+    }
+}
+
+/// `MPI_Type_create_hindexed_block` and `MPI_Type_create_hindexed_block_c`
+///
+/// # Safety
+/// The array is null or has `count` entries; `newtype` is null or a variable.
+pub unsafe fn type_create_hindexed_block<D: Count>(
+    p: &Process,
+    count: i64,
+    blocklength: i64,
+    array_of_displacements: *const D,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
+        let made = Datatype::hindexed_block(blocklength, &displacements, &p.datatype(oldtype)?, form_of::<D>());
+        give(p, newtype, made)
+    }
+}
+
+/// `MPI_Type_create_struct` and `MPI_Type_create_struct_c`
+///
+/// # Safety
+/// The arrays are null or have `count` entries; `newtype` is null or a variable.
+pub unsafe fn type_create_struct<C: Count, D: Count>(
+    p: &Process,
+    count: i64,
+    array_of_blocklengths: *const C,
+    array_of_displacements: *const D,
+    array_of_types: *const usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
+        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
+        if array_of_types.is_null() && count > 0 {
+            return Err(Error::new(MPI_ERR_ARG, "array_of_types is null"));
+        }
+        let types = (0..lengths.len()).map(|i| p.datatype(array_of_types.add(i).read()));
+        let types = types.collect::<Result<Vec<Rc<Datatype>>>>()?;
+        give(p, newtype, Datatype::structure(&lengths, &displacements, types, form_of::<C>()))
+    }
+}
+
+/// `MPI_Type_create_subarray` and `MPI_Type_create_subarray_c`
+///
+/// # Safety
+/// The arrays are null or have `ndims` entries; `newtype` is null or a variable.
+pub unsafe fn type_create_subarray<C: Count>(
+    p: &Process,
+    ndims: c_int,
+    array_of_sizes: *const C,
+    array_of_subsizes: *const C,
+    array_of_starts: *const C,
+    order: c_int,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    let ndims = check_dimensions(ndims)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let sizes = read_counts("array_of_sizes", array_of_sizes, ndims)?;
+        let subsizes = read_counts("array_of_subsizes", array_of_subsizes, ndims)?;
+        let starts = read_counts("array_of_starts", array_of_starts, ndims)?;
+        let old = p.datatype(oldtype)?;
+        give(p, newtype, Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>()))
+    }
+}
+
+/// `MPI_Type_create_darray` and `MPI_Type_create_darray_c`
+///
+/// # Safety
+/// The arrays are null or have `ndims` entries; `newtype` is null or a variable.
+pub unsafe fn type_create_darray<C: Count>(
+    p: &Process,
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: *const C,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
+    let ndims = check_dimensions(ndims)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let array = DistributedArray {
+            size: size.into(),
+            rank: rank.into(),
+            gsizes: &read_counts("array_of_gsizes", array_of_gsizes, ndims)?,
+            distribs: &read_counts("array_of_distribs", array_of_distribs, ndims)?,
+            dargs: &read_counts("array_of_dargs", array_of_dargs, ndims)?,
+            psizes: &read_counts("array_of_psizes", array_of_psizes, ndims)?,
+            order,
+        };
+        give(p, newtype, Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>()))
+    }
+}
+
+fn check_dimensions(ndims: c_int) -> Result<i64> {
+    match ndims {
+        1.. => Ok(ndims.into()),
+        _ => Err(Error::new(MPI_ERR_ARG, format!("ndims is {ndims}, must be at least 1"))),
+    }
+}
+
+/// `MPI_Type_create_resized`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_resized(
+    p: &Process,
+    oldtype: usize,
+    lb: i64,
+    extent: i64,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Small)) }
+}
+
+/// `MPI_Type_create_resized_c`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_resized_c(
+    p: &Process,
+    oldtype: usize,
+    lb: i64,
+    extent: i64,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Large)) }
+}
+
+/// `MPI_Type_dup`
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, newtype, Ok(Datatype::duplicate(&p.datatype(oldtype)?))) }
+}
+
+/// `MPI_Type_commit`
+///
+/// # Safety
+/// `datatype` is null or a variable.
+pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let handle = unsafe { load(datatype) }?;
+    p.datatype(handle)?.commit();
+    Ok(())
+}
+
+/// `MPI_Type_free`: what uses the type keeps it alive.
+///
+/// # Safety
+/// `datatype` is null or a variable.
+pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let handle = unsafe { load(datatype) }?;
+    let object = p.datatype(handle)?;
+    if object.is_predefined() {
+        return Err(Error::new(MPI_ERR_TYPE, format!("{} is predefined and cannot be freed", object.name())));
+    }
+    p.types.remove(handle);
+    // SAFETY: by the contract of this function.
+    unsafe { store(datatype, MPI_DATATYPE_NULL) }
+}

@@ -1,0 +1,176 @@
+//! What a datatype is: size, extent, name, elements received (MPI 5.0, sections 5.1.5 to 5.1.11, 7.8, 19.1.9).
+#![allow(unsafe_code)]
+
+use super::{Count, read_text, store, store_text};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::datatype::{self, Basic, TypeClass};
+use fastpath_mpi::status::Status;
+use fastpath_mpi::{Error, Process, Result};
+
+/// `MPI_Type_size` and `MPI_Type_size_c`: `MPI_UNDEFINED` where the size does not fit, or the type is optional and
+/// not supported.
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn type_size<C: Count>(p: &Process, datatype: usize, size: *mut C) -> Result<()> {
+    let value = p.datatype(datatype)?.size().unwrap_or(MPI_UNDEFINED.into());
+    // SAFETY: by the contract of this function.
+    unsafe { store(size, C::from_i64_or_undefined(value)) }
+}
+
+/// `MPI_Type_size_x`
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn type_size_x(p: &Process, datatype: usize, size: *mut i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { type_size(p, datatype, size) }
+}
+
+/// `MPI_Type_get_extent` and `MPI_Type_get_extent_c`
+///
+/// # Safety
+/// Both pointers are null or variables.
+pub unsafe fn type_get_extent<D: Count>(p: &Process, datatype: usize, lb: *mut D, extent: *mut D) -> Result<()> {
+    let (low, length) = p.datatype(datatype)?.extent();
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(lb, D::from_i64_or_undefined(low))?;
+        store(extent, D::from_i64_or_undefined(length))
+    }
+}
+
+/// `MPI_Type_get_extent_x`
+///
+/// # Safety
+/// Both pointers are null or variables.
+pub unsafe fn type_get_extent_x(p: &Process, datatype: usize, lb: *mut i64, extent: *mut i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { type_get_extent(p, datatype, lb, extent) }
+}
+
+/// `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c`
+///
+/// # Safety
+/// Both pointers are null or variables.
+pub unsafe fn type_get_true_extent<D: Count>(
+    p: &Process,
+    datatype: usize,
+    true_lb: *mut D,
+    true_extent: *mut D,
+) -> Result<()> {
+    let (low, length) = p.datatype(datatype)?.true_extent();
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(true_lb, D::from_i64_or_undefined(low))?;
+        store(true_extent, D::from_i64_or_undefined(length))
+    }
+}
+
+/// `MPI_Type_get_true_extent_x`
+///
+/// # Safety
+/// Both pointers are null or variables.
+pub unsafe fn type_get_true_extent_x(
+    p: &Process,
+    datatype: usize,
+    true_lb: *mut i64,
+    true_extent: *mut i64,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { type_get_true_extent(p, datatype, true_lb, true_extent) }
+}
+
+/// `MPI_Type_get_name`; MPI_DATATYPE_NULL has a name too.
+///
+/// # Safety
+/// `type_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
+pub unsafe fn type_get_name(
+    p: &Process,
+    datatype: usize,
+    type_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let name = match datatype {
+        MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_string(),
+        _ => p.datatype(datatype)?.name(),
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store_text(&name, type_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
+}
+
+/// `MPI_Type_set_name`: longer names are cut.
+///
+/// # Safety
+/// `type_name` is null or a string.
+pub unsafe fn type_set_name(p: &Process, datatype: usize, type_name: *const c_char) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let name = unsafe { read_text("type_name", type_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
+    p.datatype(datatype)?.set_name(&name);
+    Ok(())
+}
+
+/// `MPI_Type_match_size`
+///
+/// # Safety
+/// `datatype` is null or a variable.
+pub unsafe fn type_match_size(_p: &Process, typeclass: c_int, size: c_int, datatype: *mut usize) -> Result<()> {
+    let class = match typeclass {
+        MPI_TYPECLASS_REAL => TypeClass::Real,
+        MPI_TYPECLASS_INTEGER => TypeClass::Integer,
+        MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
+        _ => return Err(Error::new(MPI_ERR_ARG, format!("{typeclass} is no MPI_TYPECLASS_*"))),
+    };
+    let Some(found) = datatype::match_size(class, size.into()) else {
+        return Err(Error::new(MPI_ERR_ARG, format!("no datatype of this class has {size} bytes")));
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(datatype, found.handle.into()) }
+}
+
+/// `MPI_Type_get_value_index`
+///
+/// # Safety
+/// `pair_type` is null or a variable.
+pub unsafe fn type_get_value_index(
+    p: &Process,
+    value_type: usize,
+    index_type: usize,
+    pair_type: *mut usize,
+) -> Result<()> {
+    let (value, index) = (p.datatype(value_type)?, p.datatype(index_type)?);
+    let pair = value.basic().zip(index.basic()).and_then(|(v, i)| datatype::value_index_pair(v, i));
+    // SAFETY: by the contract of this function.
+    unsafe { store(pair_type, pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into())) }
+}
+
+/// `MPI_Get_elements` and `MPI_Get_elements_c`
+///
+/// # Safety
+/// `status` is null or a status, `count` null or a variable.
+pub unsafe fn get_elements<C: Count>(
+    p: &Process,
+    status: *const Status,
+    datatype: usize,
+    count: *mut C,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    if status.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the status is MPI_STATUS_IGNORE or null"));
+    }
+    // SAFETY: not null, and a status by the contract of this function.
+    let bytes = unsafe { (*status).bytes() };
+    let elements = u64::try_from(bytes).ok().and_then(|bytes| datatype.elements_from_bytes(bytes));
+    // SAFETY: by the contract of this function.
+    unsafe { store(count, elements.map_or(C::from_i64_or_undefined(MPI_UNDEFINED.into()), C::from_i64_or_undefined)) }
+}
+
+/// `MPI_Get_elements_x`
+///
+/// # Safety
+/// `status` is null or a status, `count` null or a variable.
+pub unsafe fn get_elements_x(p: &Process, status: *const Status, datatype: usize, count: *mut i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { get_elements(p, status, datatype, count) }
+}
