@@ -1,4 +1,0 @@
-//! Reduction operations.
-
-/// A reduction operation.
-pub struct Op {}
