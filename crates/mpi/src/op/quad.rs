@@ -3,17 +3,67 @@
 #![allow(unsafe_code)]
 
 use super::kernel::OperateAt;
+use std::arch::asm;
 use std::arch::x86_64::__m128i;
 
 /// Bytes of a number.
 const SIZE: usize = 16;
 
-unsafe extern "C" {
-    safe fn __addtf3(a: __m128i, b: __m128i) -> __m128i;
-    safe fn __subtf3(a: __m128i, b: __m128i) -> __m128i;
-    safe fn __multf3(a: __m128i, b: __m128i) -> __m128i;
-    /// Above 0 where `a > b`; not where one of them is not a number.
-    safe fn __gttf2(a: __m128i, b: __m128i) -> i32;
+/// The functions of the run-time library by name alone: stable Rust cannot declare their types.
+mod runtime {
+    unsafe extern "C" {
+        pub(super) fn __addtf3();
+        pub(super) fn __subtf3();
+        pub(super) fn __multf3();
+        pub(super) fn __gttf2();
+    }
+}
+
+macro_rules! call {
+    ($function:ident($a:expr, $b:expr)) => {{
+        let result: __m128i;
+        // SAFETY: the function takes its operands in the first two vector registers, returns the number in the
+        // first, and keeps to the C interface otherwise; it reads no memory of ours.
+        unsafe {
+            asm!(
+                "call {}",
+                sym runtime::$function,
+                inlateout("xmm0") $a => result,
+                in("xmm1") $b,
+                clobber_abi("C")
+            );
+        }
+        result
+    }};
+}
+
+fn add(a: __m128i, b: __m128i) -> __m128i {
+    call!(__addtf3(a, b))
+}
+
+fn subtract(a: __m128i, b: __m128i) -> __m128i {
+    call!(__subtf3(a, b))
+}
+
+fn multiply(a: __m128i, b: __m128i) -> __m128i {
+    call!(__multf3(a, b))
+}
+
+/// Whether `a > b`; not where one of them is not a number.
+fn is_greater(a: __m128i, b: __m128i) -> bool {
+    let order: i32;
+    // SAFETY: as in `call`; the result is in the integer register: above 0 where greater.
+    unsafe {
+        asm!(
+            "call {}",
+            sym runtime::__gttf2,
+            in("xmm0") a,
+            in("xmm1") b,
+            lateout("eax") order,
+            clobber_abi("C")
+        );
+    }
+    order > 0
 }
 
 /// # Safety
@@ -51,13 +101,13 @@ macro_rules! operations {
 
 operations! {
     /// Sum.
-    Sum: |a, b| __addtf3(a, b);
+    Sum: |a, b| add(a, b);
     /// Product.
-    Prod: |a, b| __multf3(a, b);
+    Prod: |a, b| multiply(a, b);
     /// The larger.
-    Max: |a, b| if __gttf2(a, b) > 0 { a } else { b };
+    Max: |a, b| if is_greater(a, b) { a } else { b };
     /// The smaller.
-    Min: |a, b| if __gttf2(b, a) > 0 { a } else { b };
+    Min: |a, b| if is_greater(b, a) { a } else { b };
 }
 
 /// Sum of complex numbers.
@@ -85,8 +135,8 @@ impl OperateAt for ComplexProd {
         // SAFETY: by contract both are elements of two numbers.
         unsafe {
             let (ar, ai, br, bi) = (load(left), load(left.add(SIZE)), load(right), load(right.add(SIZE)));
-            store(right, __subtf3(__multf3(ar, br), __multf3(ai, bi)));
-            store(right.add(SIZE), __addtf3(__multf3(ar, bi), __multf3(ai, br)));
+            store(right, subtract(multiply(ar, br), multiply(ai, bi)));
+            store(right.add(SIZE), add(multiply(ar, bi), multiply(ai, br)));
         }
     }
 }
