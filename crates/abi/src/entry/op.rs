@@ -1,0 +1,67 @@
+//! Reduction operations (MPI 5.0, section 6.9).
+#![allow(unsafe_code)]
+
+use super::{load, store};
+use core::ffi::c_int;
+use fastpath_mpi::consts::*;
+use fastpath_mpi::op::{Function, Op, UserFunction, UserFunctionLarge};
+use fastpath_mpi::{Error, Process, Result, process};
+
+/// `MPI_Op_create`
+///
+/// # Safety
+/// `user_fn` is null or a function of that type; `op` is null or a variable.
+pub unsafe fn op_create(p: &Process, user_fn: usize, commute: c_int, op: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function; the option of a function pointer has null for none.
+    let function = unsafe { core::mem::transmute::<usize, Option<UserFunction>>(user_fn) };
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, op, function.map(Function::User), commute) }
+}
+
+/// `MPI_Op_create_c`
+///
+/// # Safety
+/// `user_fn` is null or a function of that type; `op` is null or a variable.
+pub unsafe fn op_create_c(p: &Process, user_fn: usize, commute: c_int, op: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function; the option of a function pointer has null for none.
+    let function = unsafe { core::mem::transmute::<usize, Option<UserFunctionLarge>>(user_fn) };
+    // SAFETY: by the contract of this function.
+    unsafe { give(p, op, function.map(Function::UserLarge), commute) }
+}
+
+/// # Safety
+/// `to` is null or a variable.
+unsafe fn give(p: &Process, to: *mut usize, function: Option<Function>, commute: c_int) -> Result<()> {
+    let function = function.ok_or_else(|| Error::new(MPI_ERR_ARG, "user_fn is null"))?;
+    if to.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the new operation is null"));
+    }
+    let handle = p.ops.insert(Op::user(function, commute != 0)).ok_or_else(|| process::out_of_handles("operation"))?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(to, handle) }
+}
+
+/// `MPI_Op_free`
+///
+/// # Safety
+/// `op` is null or a variable.
+pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let handle = unsafe { load(op) }?;
+    if p.op(handle)?.is_predefined() {
+        return Err(Error::new(MPI_ERR_OP, "a predefined operation cannot be freed"));
+    }
+    p.ops.remove(handle);
+    // SAFETY: by the contract of this function.
+    unsafe { store(op, MPI_OP_NULL) }
+}
+
+/// `MPI_Op_commutative`
+///
+/// # Safety
+/// `commute` is null or a variable.
+pub unsafe fn op_commutative(p: &Process, op: usize, commute: *mut c_int) -> Result<()> {
+    let commutes = p.op(op)?.commutes();
+    // SAFETY: by the contract of this function.
+    unsafe { store(commute, c_int::from(commutes)) }
+}
