@@ -3,23 +3,45 @@
 
 use fastpath_abigen::{Table, header};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// The table of the standard.
 pub fn table() -> Table {
     Table::builtin().unwrap()
 }
 
-/// The folder with `libmpi_abi.so` as this build made it.
-pub fn library_folder() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let folder = exe.parent().unwrap().to_path_buf();
-    assert!(
-        folder.join("libmpi_abi.so").exists(),
-        "no library in {}",
-        folder.display()
-    );
-    folder
+/// The folder with `libmpi_abi.so`, built now if need be, in the profile of the test: cargo builds no
+/// shared library for the tests of its own package.
+pub fn library_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let exe = std::env::current_exe().unwrap();
+        let folder = exe.ancestors().nth(2).unwrap();
+        let profile = match folder.file_name().and_then(|name| name.to_str()).unwrap() {
+            "debug" => "dev",
+            name => name,
+        };
+        let status = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "fastpath-abi",
+                "--profile",
+                profile,
+            ])
+            .args([
+                "--target-dir".as_ref(),
+                folder.parent().unwrap().as_os_str(),
+            ])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "the library does not build");
+        folder.to_path_buf()
+    })
 }
 
 /// An own folder for a test, with `mpi.h` and the library under the name that programs load.
