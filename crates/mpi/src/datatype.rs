@@ -6,6 +6,9 @@
 mod array;
 mod construct;
 mod contents;
+mod external;
+mod fortran;
+mod packing;
 mod predefined;
 mod signature;
 #[cfg(test)]
@@ -38,6 +41,10 @@ pub enum TypeError {
     NotSupported(&'static str),
     /// A wrong argument, with its name and what is wrong with it.
     Argument(&'static str, String),
+    /// A datatype that was not committed.
+    NotCommitted,
+    /// A value that the portable form has no room for: the value and the bytes it has.
+    NotPortable(String, usize),
     /// A buffer too short for the data: bytes needed, bytes there.
     Truncated(u64, u64),
 }
@@ -50,6 +57,10 @@ impl fmt::Display for TypeError {
             TypeError::Overflow => f.write_str("the datatype's size or extent does not fit 64 bits"),
             TypeError::NotSupported(name) => write!(f, "{name} is not supported by this library"),
             TypeError::Argument(name, what) => write!(f, "{name} {what}"),
+            TypeError::NotCommitted => f.write_str("the datatype is not committed: call MPI_Type_commit first"),
+            TypeError::NotPortable(value, bytes) => {
+                write!(f, "the value {value} does not fit the {bytes} bytes that external32 has for it")
+            }
             TypeError::Truncated(need, have) => write!(f, "{need} bytes are needed, {have} are there"),
         }
     }
@@ -65,7 +76,8 @@ impl From<TypeError> for Error {
     fn from(error: TypeError) -> Error {
         let class = match error {
             TypeError::NegativeCount(_) | TypeError::Overflow => MPI_ERR_COUNT,
-            TypeError::NotSupported(_) => MPI_ERR_TYPE,
+            TypeError::NotSupported(_) | TypeError::NotCommitted => MPI_ERR_TYPE,
+            TypeError::NotPortable(..) => MPI_ERR_CONVERSION,
             TypeError::NegativeLength(..) | TypeError::Argument(..) => MPI_ERR_ARG,
             TypeError::Truncated(..) => MPI_ERR_TRUNCATE,
         };
@@ -216,12 +228,13 @@ impl Datatype {
     }
 }
 
-/// The predefined type of MPI_Type_match_size; `class` is REAL, INTEGER or COMPLEX.
+/// The predefined type of MPI_Type_match_size; the one of the class with that size.
 pub fn match_size(class: TypeClass, size: i64) -> Option<Basic> {
     let name = match class {
         TypeClass::Real => "MPI_REAL",
         TypeClass::Integer => "MPI_INTEGER",
         TypeClass::Complex => "MPI_COMPLEX",
+        TypeClass::Logical => "MPI_LOGICAL",
     };
     let name = format!("{name}{size}");
     Basic::all().find(|basic| basic.is_supported() && basic.name == name)
@@ -236,6 +249,8 @@ pub enum TypeClass {
     Integer,
     /// MPI_TYPECLASS_COMPLEX.
     Complex,
+    /// MPIX_TYPECLASS_LOGICAL.
+    Logical,
 }
 
 /// The pair type of two basic types (MPI_Type_get_value_index); none if there is no such predefined type.

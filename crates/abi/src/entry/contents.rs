@@ -191,8 +191,15 @@ fn give_contents(
 
 /// A handle for a type that another was made of: its own if predefined, else a new one that the caller frees.
 fn hand_out(p: &Process, datatype: &Rc<Datatype>) -> Result<usize> {
-    match datatype.basic() {
-        Some(basic) if datatype.contents().combiner == Combiner::Named => Ok(basic.handle.into()),
-        _ => p.types.insert(Datatype::clone(datatype)).ok_or_else(|| process::out_of_handles("datatype")),
+    if let Some(basic) = datatype.basic() {
+        if datatype.contents().combiner == Combiner::Named {
+            return Ok(basic.handle.into());
+        }
+        // One that stands for a Fortran kind is never freed, so its handle is still there.
+        let is_it = |handle: &usize| p.types.get(*handle).is_some_and(|other| Rc::ptr_eq(&other, datatype));
+        if let Some(handle) = p.types.handles().into_iter().find(is_it) {
+            return Ok(handle);
+        }
     }
+    p.types.insert(Datatype::clone(datatype)).ok_or_else(|| process::out_of_handles("datatype"))
 }

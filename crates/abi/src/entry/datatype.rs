@@ -328,6 +328,51 @@ pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Resu
     unsafe { give(p, newtype, Ok(Datatype::duplicate(&p.datatype(oldtype)?))) }
 }
 
+/// `MPI_Type_create_f90_real`: the same arguments give the same handle.
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_f90_real(p: &Process, precision: c_int, range: c_int, newtype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, false)) }
+}
+
+/// `MPI_Type_create_f90_complex`: the same arguments give the same handle.
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_f90_complex(
+    p: &Process,
+    precision: c_int,
+    range: c_int,
+    newtype: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, true)) }
+}
+
+/// `MPI_Type_create_f90_integer`: the same argument gives the same handle.
+///
+/// # Safety
+/// `newtype` is null or a variable.
+pub unsafe fn type_create_f90_integer(p: &Process, range: c_int, newtype: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { give_fortran(p, newtype, Datatype::fortran_integer(range)) }
+}
+
+/// # Safety
+/// `to` is null or a variable.
+unsafe fn give_fortran(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) -> Result<()> {
+    let made = made?;
+    let is_same = |handle: &usize| p.types.get(*handle).is_some_and(|other| other.is_same_kind(&made));
+    let known = p.types.handles().into_iter().find(is_same);
+    // SAFETY: by the contract of this function.
+    match known {
+        Some(handle) => unsafe { store(to, handle) },
+        None => unsafe { give(p, to, Ok(made)) },
+    }
+}
+
 /// `MPI_Type_commit`
 ///
 /// # Safety

@@ -120,6 +120,7 @@ pub unsafe fn type_match_size(_p: &Process, typeclass: c_int, size: c_int, datat
         MPI_TYPECLASS_REAL => TypeClass::Real,
         MPI_TYPECLASS_INTEGER => TypeClass::Integer,
         MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
+        MPIX_TYPECLASS_LOGICAL => TypeClass::Logical,
         _ => return Err(Error::new(MPI_ERR_ARG, format!("{typeclass} is no MPI_TYPECLASS_*"))),
     };
     let Some(found) = datatype::match_size(class, size.into()) else {

@@ -146,6 +146,17 @@ impl Signature {
         Some(bytes)
     }
 
+    /// Sum of `measure` over all basic types. None if it does not fit 64 bits.
+    pub fn measure(&self, measure: &dyn Fn(Basic) -> u64) -> Option<u64> {
+        self.items.iter().try_fold(0u64, |sum, item| {
+            let part = match item {
+                Item::Run(basic, count) => measure(*basic).checked_mul(*count),
+                Item::Repeat(body, count) => body.measure(measure)?.checked_mul(*count),
+            };
+            sum.checked_add(part?)
+        })
+    }
+
     /// Calls `visit` for each run of one basic type, in order. The number of calls can be as large as the number of
     /// elements of one copy.
     pub fn for_each_run(&self, visit: &mut dyn FnMut(Basic, u64)) {

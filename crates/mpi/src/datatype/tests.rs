@@ -1,4 +1,4 @@
-#![allow(non_snake_case)]
+#![allow(unsafe_code, non_snake_case)]
 //! Datatypes by what a caller sees of them.
 
 use super::*;
@@ -287,4 +287,95 @@ fn value_index__finds_pairs() {
     assert_eq!(pair(MPI_LONG, MPI_INT), Some(MPI_LONG_INT));
     assert_eq!(pair(MPI_REAL, MPI_REAL), Some(MPI_2REAL));
     assert_eq!(pair(MPI_INT, MPI_DOUBLE), None);
+}
+
+/// Packs and unpacks through `size` bytes at `position`.
+fn pack(t: &Datatype, input: &[u8], count: i64, out: &mut [u8], position: i64) -> Result<i64> {
+    // SAFETY: callers pass inputs as long as the elements' extents.
+    unsafe { t.pack(input.as_ptr(), count, out.as_mut_ptr(), out.len() as i64, position) }
+}
+
+#[test]
+fn pack__appends_at_the_position_and_unpack_takes_from_it() {
+    let t = rc(Datatype::vector(2, 1, 3, &named(MPI_SHORT), SMALL));
+    let memory: Vec<u8> = (1..=32).collect();
+    let mut out = [0u8; 12];
+    assert_eq!(pack(&t, &memory, 2, &mut out, 2), Err(TypeError::NotCommitted));
+    t.commit();
+    assert_eq!(t.pack_size(2), Ok(8));
+    assert_eq!(pack(&t, &memory, 2, &mut out, 2), Ok(10));
+    assert_eq!(out, [0, 0, 1, 2, 7, 8, 9, 10, 15, 16, 0, 0]);
+    let mut back = [0u8; 16];
+    // SAFETY: two elements span 16 bytes.
+    let position = unsafe { t.unpack(out.as_ptr(), 12, 2, back.as_mut_ptr(), 2) };
+    assert_eq!((position, back), (Ok(10), [1, 2, 0, 0, 0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 15, 16]));
+    assert_eq!(pack(&t, &memory, 2, &mut out, 5), Err(TypeError::Truncated(8, 7)));
+    assert_eq!(pack(&t, &memory, -1, &mut out, 0), Err(TypeError::NegativeCount(-1)));
+    assert!(matches!(pack(&t, &memory, 1, &mut out, 13), Err(TypeError::Argument(..))));
+    assert!(matches!(pack(&t, &memory, 1, &mut out, -1), Err(TypeError::Argument(..))));
+    assert_eq!(pack(&t, &[], 0, &mut [], 0), Ok(0));
+}
+
+#[test]
+fn external__is_big_endian_and_comes_back() {
+    let pair = named(MPI_DOUBLE_INT);
+    let complex = named(MPI_C_FLOAT_COMPLEX);
+    let types = vec![named(MPI_LONG), pair.clone(), complex, named(MPI_CHAR)];
+    let t = rc(Datatype::structure(&[2, 1, 1, 3], &[0, 16, 32, 40], types, SMALL));
+    t.commit();
+    let mut memory = [0u8; 48];
+    memory[..8].copy_from_slice(&(-5i64).to_ne_bytes());
+    memory[8..16].copy_from_slice(&7i64.to_ne_bytes());
+    memory[16..24].copy_from_slice(&1.5f64.to_ne_bytes());
+    memory[24..28].copy_from_slice(&258i32.to_ne_bytes());
+    memory[32..36].copy_from_slice(&2.0f32.to_ne_bytes());
+    memory[36..40].copy_from_slice(&(-0.5f32).to_ne_bytes());
+    memory[40..43].copy_from_slice(b"abc");
+    let mut expected = Vec::new();
+    expected.extend((-5i32).to_be_bytes());
+    expected.extend(7i32.to_be_bytes());
+    expected.extend(1.5f64.to_be_bytes());
+    expected.extend(258i32.to_be_bytes());
+    expected.extend(2.0f32.to_be_bytes());
+    expected.extend((-0.5f32).to_be_bytes());
+    expected.extend(b"abc");
+    assert_eq!(t.external_size(3), Ok(3 * expected.len() as i64));
+    let two = [memory, memory].concat();
+    let mut out = vec![0u8; 2 * expected.len()];
+    // SAFETY: `two` holds two elements of extent 48.
+    let position = unsafe { t.pack_external(two.as_ptr(), 2, out.as_mut_ptr(), out.len() as i64, 0) };
+    assert_eq!(position, Ok(out.len() as i64));
+    assert_eq!(out, [expected.clone(), expected].concat());
+    let mut back = vec![0u8; 96];
+    // SAFETY: `back` holds two elements of extent 48.
+    let position = unsafe { t.unpack_external(out.as_ptr(), out.len() as i64, 0, back.as_mut_ptr(), 2) };
+    assert_eq!((position, back), (Ok(out.len() as i64), two));
+}
+
+#[test]
+fn external__of_many_crosses_chunks() {
+    let t = named(MPI_UNSIGNED);
+    let memory: Vec<u32> = (0..5000).map(|i| i * 77_777).collect();
+    let mut out = vec![0u8; 20_000];
+    // SAFETY: 5000 elements lie in `memory`.
+    let position = unsafe { t.pack_external(memory.as_ptr().cast(), 5000, out.as_mut_ptr(), 20_000, 0) };
+    assert_eq!(position, Ok(20_000));
+    assert!(out.chunks(4).zip(&memory).all(|(bytes, value)| *bytes == value.to_be_bytes()));
+}
+
+#[test]
+fn fortran_kinds__are_the_smallest_that_fit() {
+    let real = |p, r| Datatype::fortran_real(p, r, false).map(|t| t.size().unwrap());
+    let u = MPI_UNDEFINED;
+    assert_eq!((real(6, 30), real(7, 30), real(6, 38), real(u, 308)), (Ok(4), Ok(8), Ok(8), Ok(16)));
+    assert_eq!((real(15, u), real(33, 4931)), (Ok(8), Ok(16)));
+    assert!(real(34, u).is_err() && real(u, u).is_err() && real(1, 5000).is_err());
+    assert_eq!(Datatype::fortran_real(6, 30, true).unwrap().size(), Some(8));
+    let sizes = [1, 2, 3, 5, 10, 18, 19].map(|r| Datatype::fortran_integer(r).unwrap().size().unwrap());
+    assert_eq!(sizes, [1, 1, 2, 4, 8, 8, 16]);
+    assert!(Datatype::fortran_integer(39).is_err());
+    let t = Datatype::fortran_integer(3).unwrap();
+    assert!(t.is_predefined() && t.is_committed() && t.contents().integers == [3]);
+    assert!(t.is_same_kind(&Datatype::fortran_integer(3).unwrap()));
+    assert!(!t.is_same_kind(&Datatype::fortran_integer(4).unwrap()));
 }

@@ -1,0 +1,157 @@
+//! Packing (MPI 5.0, section 5.2 and 5.3).
+#![allow(unsafe_code)]
+
+use super::{Count, load, read_text, store};
+use core::ffi::{c_char, c_void};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::{Error, Process, Result};
+
+/// A position for the caller's variable.
+///
+/// # Safety
+/// `to` is a variable.
+unsafe fn store_position<C: Count>(to: *mut C, position: i64) -> Result<()> {
+    // A position is at most the size of a buffer, which came in the same width.
+    // SAFETY: by the contract of this function.
+    unsafe { store(to, C::from_i64_or_undefined(position)) }
+}
+
+/// `MPI_Pack` and `MPI_Pack_c`
+///
+/// # Safety
+/// The buffers are as the standard says; `position` is null or a variable.
+pub unsafe fn pack<C: Count>(
+    p: &Process,
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: usize,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: *mut C,
+    comm: usize,
+) -> Result<()> {
+    p.comm(comm)?;
+    let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let at = load(position)?.to_i64();
+        store_position(position, datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at)?)
+    }
+}
+
+/// `MPI_Unpack` and `MPI_Unpack_c`
+///
+/// # Safety
+/// The buffers are as the standard says; `position` is null or a variable.
+pub unsafe fn unpack<C: Count>(
+    p: &Process,
+    inbuf: *const c_void,
+    insize: i64,
+    position: *mut C,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: usize,
+    comm: usize,
+) -> Result<()> {
+    p.comm(comm)?;
+    let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let at = load(position)?.to_i64();
+        store_position(position, datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount)?)
+    }
+}
+
+/// `MPI_Pack_size` and `MPI_Pack_size_c`: `MPI_UNDEFINED` where the size does not fit.
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn pack_size<C: Count>(
+    p: &Process,
+    incount: i64,
+    datatype: usize,
+    comm: usize,
+    size: *mut C,
+) -> Result<()> {
+    p.comm(comm)?;
+    let bytes = p.datatype(datatype)?.pack_size(incount)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(size, C::from_i64_or_undefined(bytes)) }
+}
+
+/// The only portable form is "external32".
+///
+/// # Safety
+/// `datarep` is null or a string.
+unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    match unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) }?.as_str() {
+        "external32" => Ok(()),
+        other => Err(Error::new(MPI_ERR_ARG, format!("datarep is \"{other}\", must be \"external32\""))),
+    }
+}
+
+/// `MPI_Pack_external` and `MPI_Pack_external_c`
+///
+/// # Safety
+/// The buffers are as the standard says; `datarep` is null or a string, `position` null or a variable.
+pub unsafe fn pack_external<D: Count>(
+    p: &Process,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: usize,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: *mut D,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        check_datarep(datarep)?;
+        let at = load(position)?.to_i64();
+        store_position(position, datatype.pack_external(inbuf.cast(), incount, outbuf.cast(), outsize, at)?)
+    }
+}
+
+/// `MPI_Unpack_external` and `MPI_Unpack_external_c`
+///
+/// # Safety
+/// The buffers are as the standard says; `datarep` is null or a string, `position` null or a variable.
+pub unsafe fn unpack_external<D: Count>(
+    p: &Process,
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: i64,
+    position: *mut D,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: usize,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        check_datarep(datarep)?;
+        let at = load(position)?.to_i64();
+        store_position(position, datatype.unpack_external(inbuf.cast(), insize, at, outbuf.cast(), outcount)?)
+    }
+}
+
+/// `MPI_Pack_external_size` and `MPI_Pack_external_size_c`
+///
+/// # Safety
+/// `datarep` is null or a string, `size` null or a variable.
+pub unsafe fn pack_external_size<D: Count>(
+    p: &Process,
+    datarep: *const c_char,
+    incount: i64,
+    datatype: usize,
+    size: *mut D,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        check_datarep(datarep)?;
+        store(size, D::from_i64_or_undefined(datatype.external_size(incount)?))
+    }
+}
