@@ -1,10 +1,15 @@
 //! Communicators: a group, a context that keeps its messages apart, and what users attach to it.
 
+pub mod contexts;
+
 use crate::group::Group;
 use fastpath_protocol::tag::Context;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+/// Kinds of memory whose addresses may be passed (MPI-5.0 section 12.4.3).
+pub const MEMORY_KINDS: &str = "system,mpi";
 
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {

@@ -1,5 +1,8 @@
 //! Error handlers, and what happens to an error.
 
+pub mod classes;
+pub mod codes;
+
 use crate::error::Error;
 use crate::process::Process;
 

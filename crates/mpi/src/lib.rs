@@ -9,6 +9,7 @@ pub mod comm;
 pub mod consts;
 pub mod datatype;
 pub(crate) mod engine;
+pub mod environment;
 pub mod error;
 pub mod errhandler;
 pub mod group;
@@ -18,6 +19,7 @@ pub mod op;
 pub mod process;
 pub mod status;
 pub mod table;
+pub mod topology;
 
 pub use error::{Error, Result};
 pub use process::Process;

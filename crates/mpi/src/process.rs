@@ -2,9 +2,12 @@
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
+use crate::comm::contexts::Pool;
 use crate::consts::*;
 use crate::datatype::Datatype;
+use crate::environment::Environment;
 use crate::errhandler::Errhandler;
+use crate::errhandler::codes::Codes;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -53,8 +56,12 @@ pub struct Process {
     pub errhandlers: Table<Errhandler>,
     /// Attribute keys. Their "handles" are the keyval numbers.
     pub keyvals: Table<Keyval>,
-    /// Number of the next communicator this process leads (see `Context::from_leader`).
-    pub next_context: Cell<u32>,
+    /// Context numbers for the communicators this process leads.
+    pub contexts: Pool,
+    /// Values of the predefined attributes.
+    pub environment: Environment,
+    /// Error classes and codes that the user added, and the last error.
+    pub codes: Codes,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
     pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
 }
@@ -63,22 +70,7 @@ pub struct Process {
 // MPI_THREAD_MULTIPLE, under `lock`; `enter` is the only public way to a reference and takes it.
 unsafe impl Sync for Process {}
 
-static PROCESS: Process = Process {
-    phase: AtomicU32::new(0),
-    lock: Lock::new(),
-    thread_level: Cell::new(MPI_THREAD_SINGLE),
-    main_thread: Cell::new(0),
-    call: Cell::new("MPI"),
-    comms: Table::new(),
-    groups: Table::new(),
-    types: Table::new(),
-    ops: Table::new(),
-    infos: Table::new(),
-    errhandlers: Table::new(),
-    keyvals: Table::new(),
-    next_context: Cell::new(4),
-    engine: std::cell::UnsafeCell::new(None),
-};
+static PROCESS: Process = Process::new();
 
 /// The process, entered: derefs to [`Process`], and gives up the lock when dropped.
 pub struct Guard(());
@@ -134,7 +126,36 @@ pub fn phase() -> Phase {
     }
 }
 
+impl Default for Process {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Process {
+    /// A process before `MPI_Init`, without any object. Every program has one, which [`enter`]
+    /// gives; tests make their own.
+    pub const fn new() -> Self {
+        Process {
+            phase: AtomicU32::new(0),
+            lock: Lock::new(),
+            thread_level: Cell::new(MPI_THREAD_SINGLE),
+            main_thread: Cell::new(0),
+            call: Cell::new("MPI"),
+            comms: Table::new(),
+            groups: Table::new(),
+            types: Table::new(),
+            ops: Table::new(),
+            infos: Table::new(),
+            errhandlers: Table::new(),
+            keyvals: Table::new(),
+            contexts: Pool::new(),
+            environment: Environment::new(),
+            codes: Codes::new(),
+            engine: std::cell::UnsafeCell::new(None),
+        }
+    }
+
     /// Moves to the next phase.
     pub(crate) fn set_phase(&self, phase: Phase) {
         // ORDERING: release pairs with the acquire in `phase`.

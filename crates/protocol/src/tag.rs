@@ -22,6 +22,11 @@ impl Context {
         Context(((leader as u64 & 0xf_ffff) << 20 | (counter as u64 & 0x7_ffff) << 1) & ((1 << 40) - 1))
     }
 
+    /// The arguments of [`Context::from_leader`] that made it.
+    pub fn origin(self) -> (u32, u32) {
+        ((self.0 >> 20) as u32, (self.0 >> 1) as u32 & 0x7_ffff)
+    }
+
     /// The context as a number that can be sent to another process.
     pub fn to_wire(self) -> u64 {
         self.0

@@ -99,6 +99,59 @@ pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
+/// The caller's array of `count` elements.
+///
+/// # Errors
+/// `MPI_ERR_ARG` for a negative count, or a null pointer with a count above 0.
+///
+/// # Safety
+/// `array` is null or has `count` elements, which nothing changes while the result lives.
+pub(crate) unsafe fn read_array<'a, T>(array: *const T, count: c_int) -> Result<&'a [T]> {
+    match usize::try_from(count) {
+        Err(_) => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the number of elements is {count}: it must be 0 or more"),
+        )),
+        Ok(0) => Ok(&[]),
+        Ok(_) if array.is_null() => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the pointer to an array of {count} elements is null"),
+        )),
+        // SAFETY: not null, and `count` elements by the contract of this function.
+        Ok(count) => Ok(unsafe { core::slice::from_raw_parts(array, count) }),
+    }
+}
+
+/// The handle in a caller's variable.
+///
+/// # Errors
+/// `MPI_ERR_ARG` for a null pointer.
+///
+/// # Safety
+/// `variable` is null or a handle's variable.
+pub(crate) unsafe fn load<T: Copy>(variable: *const T) -> Result<T> {
+    if variable.is_null() {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer to the argument is null",
+        ));
+    }
+    // SAFETY: not null, and the caller's by the contract of this function.
+    Ok(unsafe { variable.read() })
+}
+
+/// The bytes of a caller's string, without the NUL; `None` for a null pointer.
+///
+/// # Safety
+/// `text` is null or ends in a NUL, and nothing changes it while the result lives.
+pub(crate) unsafe fn read_text<'a>(text: *const c_char) -> Option<&'a [u8]> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and ends in a NUL by the contract of this function.
+    Some(unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
+}
+
 #[cold]
 fn null_result() -> Error {
     Error::new(MPI_ERR_ARG, "the pointer for a result is null")

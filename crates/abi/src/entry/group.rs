@@ -1,0 +1,279 @@
+//! Groups (MPI 5.0, section 7.3).
+#![allow(unsafe_code)]
+
+use super::{load, read_array, store};
+use core::ffi::c_int;
+use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_GROUP_NULL};
+use fastpath_mpi::group::{Group, free_group, publish_group};
+use fastpath_mpi::{Error, Process, Result};
+use std::rc::Rc;
+
+/// `MPI_Group_size`
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn group_size(p: &Process, group: usize, size: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(size, p.group(group)?.size() as c_int) }
+}
+
+/// `MPI_Group_rank`
+///
+/// # Safety
+/// `rank` is null or a variable.
+pub unsafe fn group_rank(p: &Process, group: usize, rank: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(rank, p.group(group)?.rank_or_undefined()) }
+}
+
+/// `MPI_Group_compare`
+///
+/// # Safety
+/// `result` is null or a variable.
+pub unsafe fn group_compare(
+    p: &Process,
+    group1: usize,
+    group2: usize,
+    result: *mut c_int,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(result, p.group(group1)?.compare(&*p.group(group2)?)) }
+}
+
+/// `MPI_Group_translate_ranks`
+///
+/// # Safety
+/// `ranks1` and `ranks2` are null or have `n` elements.
+pub unsafe fn group_translate_ranks(
+    p: &Process,
+    group1: usize,
+    n: c_int,
+    ranks1: *const c_int,
+    group2: usize,
+    ranks2: *mut c_int,
+) -> Result<()> {
+    let (group1, group2) = (p.group(group1)?, p.group(group2)?);
+    // SAFETY: by the contract of this function.
+    let translated = group1.translate(unsafe { read_array(ranks1, n) }?, &group2)?;
+    if ranks2.is_null() && n > 0 {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer for the translated ranks is null",
+        ));
+    }
+    for (index, rank) in translated.into_iter().enumerate() {
+        // SAFETY: not null, and `n` elements by the contract of this function.
+        unsafe { ranks2.add(index).write(rank) };
+    }
+    Ok(())
+}
+
+/// `MPI_Group_union`
+///
+/// # Safety
+/// `newgroup` is null or a variable.
+pub unsafe fn group_union(
+    p: &Process,
+    group1: usize,
+    group2: usize,
+    newgroup: *mut usize,
+) -> Result<()> {
+    let result = p.group(group1)?.union(&*p.group(group2)?);
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, newgroup, result) }
+}
+
+/// `MPI_Group_intersection`
+///
+/// # Safety
+/// `newgroup` is null or a variable.
+pub unsafe fn group_intersection(
+    p: &Process,
+    group1: usize,
+    group2: usize,
+    newgroup: *mut usize,
+) -> Result<()> {
+    let result = p.group(group1)?.intersection(&*p.group(group2)?);
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, newgroup, result) }
+}
+
+/// `MPI_Group_difference`
+///
+/// # Safety
+/// `newgroup` is null or a variable.
+pub unsafe fn group_difference(
+    p: &Process,
+    group1: usize,
+    group2: usize,
+    newgroup: *mut usize,
+) -> Result<()> {
+    let result = p.group(group1)?.difference(&*p.group(group2)?);
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, newgroup, result) }
+}
+
+/// `MPI_Group_incl`
+///
+/// # Safety
+/// `ranks` is null or has `n` elements, `newgroup` is null or a variable.
+pub unsafe fn group_incl(
+    p: &Process,
+    group: usize,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let result = p.group(group)?.include(read_array(ranks, n)?)?;
+        store_group(p, newgroup, result)
+    }
+}
+
+/// `MPI_Group_excl`
+///
+/// # Safety
+/// `ranks` is null or has `n` elements, `newgroup` is null or a variable.
+pub unsafe fn group_excl(
+    p: &Process,
+    group: usize,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let result = p.group(group)?.exclude(read_array(ranks, n)?)?;
+        store_group(p, newgroup, result)
+    }
+}
+
+/// `MPI_Group_range_incl`
+///
+/// # Safety
+/// `ranges` is null or has `n` triplets, `newgroup` is null or a variable.
+pub unsafe fn group_range_incl(
+    p: &Process,
+    group: usize,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut usize,
+) -> Result<()> {
+    let group = p.group(group)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let ranks = group.expand_ranges(read_array(ranges, n)?)?;
+        store_group(p, newgroup, group.include(&ranks)?)
+    }
+}
+
+/// `MPI_Group_range_excl`
+///
+/// # Safety
+/// `ranges` is null or has `n` triplets, `newgroup` is null or a variable.
+pub unsafe fn group_range_excl(
+    p: &Process,
+    group: usize,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut usize,
+) -> Result<()> {
+    let group = p.group(group)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let ranks = group.expand_ranges(read_array(ranges, n)?)?;
+        store_group(p, newgroup, group.exclude(&ranks)?)
+    }
+}
+
+/// `MPI_Group_free`
+///
+/// # Safety
+/// `group` is null or a variable.
+pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free_group(p, load(group)?)?;
+        store(group, MPI_GROUP_NULL)
+    }
+}
+
+/// Publishes a group and stores its handle.
+///
+/// # Safety
+/// `to` is null or a variable.
+unsafe fn store_group(p: &Process, to: *mut usize, group: Group) -> Result<()> {
+    let handle = publish_group(p, Rc::new(group))?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(to, handle) }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use core::ptr::{null, null_mut};
+    use fastpath_mpi::consts::{MPI_ERR_GROUP, MPI_ERR_RANK, MPI_GROUP_EMPTY};
+    use fastpath_mpi::group::register_predefined;
+
+    fn process() -> (Process, usize) {
+        let p = Process::new();
+        register_predefined(&p, 1);
+        let group = publish_group(&p, Rc::new(Group::new(vec![0, 1, 2, 3], 1))).unwrap();
+        (p, group)
+    }
+
+    #[test]
+    fn calls__take_and_give_c_arrays() {
+        let (p, group) = process();
+        let mut made = 0;
+        let ranks = [3, 1];
+        // SAFETY: all pointers are to variables and arrays of the stated size.
+        unsafe {
+            group_incl(&p, group, 2, ranks.as_ptr(), &mut made).unwrap();
+            let mut translated = [9; 2];
+            group_translate_ranks(&p, made, 2, [1, 0].as_ptr(), group, translated.as_mut_ptr())
+                .unwrap();
+            assert_eq!(translated, [1, 3]);
+            let mut rank = -1;
+            group_rank(&p, made, &mut rank).unwrap();
+            assert_eq!(rank, 1);
+            let mut empty = 0;
+            group_range_excl(&p, group, 1, [[0, 3, 1]].as_mut_ptr(), &mut empty).unwrap();
+            assert_eq!(empty, MPI_GROUP_EMPTY);
+            group_free(&p, &mut made).unwrap();
+            assert_eq!(made, MPI_GROUP_NULL);
+        }
+    }
+
+    #[test]
+    fn mistakes__have_their_class() {
+        let (p, group) = process();
+        let mut made = 0;
+        // SAFETY: all pointers are null or to variables.
+        unsafe {
+            let code = |result: Result<()>| result.unwrap_err().code();
+            assert_eq!(
+                code(group_incl(&p, group, -1, null(), &mut made)),
+                MPI_ERR_ARG
+            );
+            assert_eq!(
+                code(group_incl(&p, group, 1, null(), &mut made)),
+                MPI_ERR_ARG
+            );
+            assert_eq!(
+                code(group_incl(&p, group, 1, [4].as_ptr(), &mut made)),
+                MPI_ERR_RANK
+            );
+            assert_eq!(code(group_size(&p, group, null_mut())), MPI_ERR_ARG);
+            assert_eq!(
+                code(group_size(&p, MPI_GROUP_NULL, null_mut())),
+                MPI_ERR_GROUP
+            );
+            assert_eq!(code(group_free(&p, null_mut())), MPI_ERR_ARG);
+            group_incl(&p, group, 0, null(), &mut made).unwrap();
+            assert_eq!(made, MPI_GROUP_EMPTY);
+        }
+    }
+}

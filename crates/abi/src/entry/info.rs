@@ -1,0 +1,320 @@
+//! Info objects (MPI 5.0, chapter 10).
+#![allow(unsafe_code)]
+
+use super::{load, read_array, read_text, store};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::{
+    MPI_ERR_ARG, MPI_ERR_INFO_KEY, MPI_ERR_INFO_VALUE, MPI_INFO_NULL, MPI_MAX_INFO_KEY,
+};
+use fastpath_mpi::info::{
+    Info, describe_environment, find_info, find_mutable_info, free_info, publish_info,
+};
+use fastpath_mpi::{Error, Process, Result};
+
+/// `MPI_Info_create`
+///
+/// # Safety
+/// `info` is null or a variable.
+pub unsafe fn info_create(p: &Process, info: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, info, Info::default()) }
+}
+
+/// `MPI_Info_create_env`
+///
+/// # Safety
+/// `argv` is null or has `argc` strings, `info` is null or a variable.
+pub unsafe fn info_create_env(
+    p: &Process,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    info: *mut usize,
+) -> Result<()> {
+    let arguments = if argv.is_null() || argc <= 0 {
+        None
+    } else {
+        // SAFETY: by the contract of this function.
+        let strings = unsafe { read_array(argv, argc) }?.iter();
+        // SAFETY: each is null or a string.
+        Some(
+            strings
+                .map_while(|&text| unsafe { read_text(text) }.map(<[u8]>::to_vec))
+                .collect(),
+        )
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, info, describe_environment(arguments)) }
+}
+
+/// `MPI_Info_dup`
+///
+/// # Safety
+/// `newinfo` is null or a variable.
+pub unsafe fn info_dup(p: &Process, info: usize, newinfo: *mut usize) -> Result<()> {
+    let copy = find_info(p, info)?.duplicate();
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, newinfo, copy) }
+}
+
+/// `MPI_Info_free`
+///
+/// # Safety
+/// `info` is null or a variable.
+pub unsafe fn info_free(p: &Process, info: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free_info(p, load(info)?)?;
+        store(info, MPI_INFO_NULL)
+    }
+}
+
+/// `MPI_Info_set`
+///
+/// # Safety
+/// `key` and `value` are null or strings.
+pub unsafe fn info_set(
+    p: &Process,
+    info: usize,
+    key: *const c_char,
+    value: *const c_char,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let (key, value) = unsafe { (read_key(key)?, read_text(value)) };
+    let value = value.ok_or_else(|| Error::new(MPI_ERR_INFO_VALUE, "the value is a null pointer"));
+    find_mutable_info(p, info)?.set(key, value?)
+}
+
+/// `MPI_Info_delete`
+///
+/// # Safety
+/// `key` is null or a string.
+pub unsafe fn info_delete(p: &Process, info: usize, key: *const c_char) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    find_mutable_info(p, info)?.delete(unsafe { read_key(key) }?)
+}
+
+/// `MPI_Info_get`
+///
+/// # Safety
+/// `key` is null or a string, `value` is null or has room for `valuelen` + 1 bytes, `flag` is null or
+/// a variable.
+pub unsafe fn info_get(
+    p: &Process,
+    info: usize,
+    key: *const c_char,
+    valuelen: c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> Result<()> {
+    if valuelen < 0 {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the length of the value is {valuelen}"),
+        ));
+    }
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let found = find_info(p, info)?.get(read_key(key)?)?;
+        if let Some(found) = &found {
+            copy_cut(found, value, valuelen as usize + 1)?;
+        }
+        store(flag, found.is_some().into())
+    }
+}
+
+/// `MPI_Info_get_string`
+///
+/// # Safety
+/// `key` is null or a string, `buflen` and `flag` are null or variables, `value` is null or has room
+/// for `*buflen` bytes.
+pub unsafe fn info_get_string(
+    p: &Process,
+    info: usize,
+    key: *const c_char,
+    buflen: *mut c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let capacity = load(buflen)?;
+        if capacity < 0 {
+            let message = format!("the length of the buffer is {capacity}");
+            return Err(Error::new(MPI_ERR_ARG, message));
+        }
+        let found = find_info(p, info)?.get(read_key(key)?)?;
+        if let Some(found) = &found {
+            if capacity > 0 {
+                copy_cut(found, value, capacity as usize)?;
+            }
+            store(buflen, found.len() as c_int + 1)?;
+        }
+        store(flag, found.is_some().into())
+    }
+}
+
+/// `MPI_Info_get_valuelen`
+///
+/// # Safety
+/// `key` is null or a string, `valuelen` and `flag` are null or variables.
+pub unsafe fn info_get_valuelen(
+    p: &Process,
+    info: usize,
+    key: *const c_char,
+    valuelen: *mut c_int,
+    flag: *mut c_int,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let found = find_info(p, info)?.get(read_key(key)?)?;
+        if let Some(found) = &found {
+            store(valuelen, found.len() as c_int)?;
+        }
+        store(flag, found.is_some().into())
+    }
+}
+
+/// `MPI_Info_get_nkeys`
+///
+/// # Safety
+/// `nkeys` is null or a variable.
+pub unsafe fn info_get_nkeys(p: &Process, info: usize, nkeys: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(nkeys, find_info(p, info)?.key_count() as c_int) }
+}
+
+/// `MPI_Info_get_nthkey`
+///
+/// # Safety
+/// `key` is null or has room for `MPI_MAX_INFO_KEY` bytes.
+pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_char) -> Result<()> {
+    let found = find_info(p, info)?.key(n)?;
+    // SAFETY: by the contract of this function.
+    unsafe { copy_cut(&found, key, MPI_MAX_INFO_KEY as usize) }
+}
+
+/// Publishes an info object and stores its handle.
+///
+/// # Safety
+/// `to` is null or a variable.
+pub(crate) unsafe fn store_info(p: &Process, to: *mut usize, info: Info) -> Result<()> {
+    let handle = publish_info(p, info)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(to, handle) }
+}
+
+/// The key that a caller passed.
+///
+/// # Safety
+/// `key` is null or a string that outlives the result.
+unsafe fn read_key<'a>(key: *const c_char) -> Result<&'a [u8]> {
+    // SAFETY: by the contract of this function.
+    unsafe { read_text(key) }
+        .ok_or_else(|| Error::new(MPI_ERR_INFO_KEY, "the key is a null pointer"))
+}
+
+/// Copies bytes and a NUL, cut to `capacity`.
+///
+/// # Safety
+/// `to` is null or has room for `capacity` bytes, at least 1.
+unsafe fn copy_cut(bytes: &[u8], to: *mut c_char, capacity: usize) -> Result<()> {
+    if to.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the text is null"));
+    }
+    let count = bytes.len().min(capacity - 1);
+    // SAFETY: not null, and room for `count` bytes and the NUL by the contract of this function.
+    unsafe {
+        to.cast::<u8>()
+            .copy_from_nonoverlapping(bytes.as_ptr(), count);
+        to.add(count).write(0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use core::ffi::CStr;
+    use core::ptr::{null, null_mut};
+
+    fn info(p: &Process) -> usize {
+        let mut info = 0;
+        // SAFETY: the strings end in a NUL and `info` is a variable.
+        unsafe {
+            info_create(p, &mut info).unwrap();
+            info_set(p, info, c"key".as_ptr(), c"value".as_ptr()).unwrap();
+        }
+        info
+    }
+
+    #[test]
+    fn get_string__tells_the_length_it_needs() {
+        let p = Process::new();
+        let info = info(&p);
+        let mut buffer = [b'x' as c_char; 8];
+        let (mut length, mut flag) = (0, -1);
+        // SAFETY: the buffer has 8 bytes, the strings end in a NUL.
+        unsafe {
+            let key = c"key".as_ptr();
+            info_get_string(&p, info, key, &mut length, null_mut(), &mut flag).unwrap();
+            assert_eq!((length, flag), (6, 1));
+            length = 4;
+            info_get_string(&p, info, key, &mut length, buffer.as_mut_ptr(), &mut flag).unwrap();
+            assert_eq!(
+                (CStr::from_ptr(buffer.as_ptr()), length, flag),
+                (c"val", 6, 1)
+            );
+            assert_eq!(buffer[4], b'x' as c_char);
+            length = 8;
+            info_get_string(
+                &p,
+                info,
+                c"none".as_ptr(),
+                &mut length,
+                buffer.as_mut_ptr(),
+                &mut flag,
+            )
+            .unwrap();
+            assert_eq!((length, flag), (8, 0));
+        }
+    }
+
+    #[test]
+    fn get__cuts_at_the_length_without_the_nul() {
+        let p = Process::new();
+        let info = info(&p);
+        let mut buffer = [b'x' as c_char; 8];
+        let (mut length, mut flag) = (0, -1);
+        // SAFETY: the buffer has 8 bytes, the strings end in a NUL.
+        unsafe {
+            info_get(&p, info, c"key".as_ptr(), 2, buffer.as_mut_ptr(), &mut flag).unwrap();
+            assert_eq!((CStr::from_ptr(buffer.as_ptr()), flag), (c"va", 1));
+            info_get_valuelen(&p, info, c"key".as_ptr(), &mut length, &mut flag).unwrap();
+            assert_eq!((length, flag), (5, 1));
+            info_get_nthkey(&p, info, 0, buffer.as_mut_ptr()).unwrap();
+            assert_eq!(CStr::from_ptr(buffer.as_ptr()), c"key");
+        }
+    }
+
+    #[test]
+    fn null__is_refused_with_its_class() {
+        let p = Process::new();
+        let mut info = info(&p);
+        // SAFETY: all pointers are null or to variables and strings.
+        unsafe {
+            let code = |result: Result<()>| result.unwrap_err().code();
+            assert_eq!(
+                code(info_set(&p, info, null(), c"v".as_ptr())),
+                MPI_ERR_INFO_KEY
+            );
+            assert_eq!(
+                code(info_set(&p, info, c"k".as_ptr(), null())),
+                MPI_ERR_INFO_VALUE
+            );
+            assert_eq!(code(info_free(&p, null_mut())), MPI_ERR_ARG);
+            info_free(&p, &mut info).unwrap();
+            assert_eq!(info, MPI_INFO_NULL);
+        }
+    }
+}
