@@ -10,7 +10,8 @@ use std::rc::Rc;
 #[derive(Debug, Clone)]
 pub struct Group {
     ranks: Vec<u32>,
-    me: u32,
+    /// The calling process's world rank; the predefined empty group does not know it.
+    me: Option<u32>,
     my_rank: Option<u32>,
 }
 
@@ -27,17 +28,16 @@ impl Group {
     /// A group of world ranks in order; `me` is the calling process's world rank.
     pub fn new(ranks: Vec<u32>, me: u32) -> Self {
         let my_rank = ranks.iter().position(|&r| r == me).map(|i| i as u32);
-        Group { ranks, me, my_rank }
+        Group {
+            ranks,
+            me: Some(me),
+            my_rank,
+        }
     }
 
     /// World ranks in group order.
     pub fn world_ranks(&self) -> &[u32] {
         &self.ranks
-    }
-
-    /// The calling process's world rank, member or not.
-    pub fn my_world_rank(&self) -> u32 {
-        self.me
     }
 
     /// Number of members.
@@ -106,19 +106,23 @@ impl Group {
     pub fn union(&self, other: &Group) -> Group {
         let here = self.positions();
         let added = other.ranks.iter().filter(|world| !here.contains_key(world));
-        self.derive(self.ranks.iter().chain(added).copied().collect())
+        Group::derive(
+            self.ranks.iter().chain(added).copied().collect(),
+            self.me.or(other.me),
+        )
     }
 
     /// The members that `other` has too, in the order of this group.
     #[must_use]
     pub fn intersection(&self, other: &Group) -> Group {
         let there = other.positions();
-        self.derive(
+        Group::derive(
             self.ranks
                 .iter()
                 .copied()
                 .filter(|world| there.contains_key(world))
                 .collect(),
+            self.me,
         )
     }
 
@@ -126,12 +130,13 @@ impl Group {
     #[must_use]
     pub fn difference(&self, other: &Group) -> Group {
         let there = other.positions();
-        self.derive(
+        Group::derive(
             self.ranks
                 .iter()
                 .copied()
                 .filter(|world| !there.contains_key(world))
                 .collect(),
+            self.me,
         )
     }
 
@@ -145,7 +150,7 @@ impl Group {
         for &rank in ranks {
             members.push(self.ranks[self.take(rank, &mut taken)?]);
         }
-        Ok(self.derive(members))
+        Ok(Group::derive(members, self.me))
     }
 
     /// The members without those of the given ranks, in the order of this group.
@@ -158,7 +163,10 @@ impl Group {
             self.take(rank, &mut taken)?;
         }
         let left = self.ranks.iter().zip(&taken).filter(|(_, taken)| !**taken);
-        Ok(self.derive(left.map(|(&world, _)| world).collect()))
+        Ok(Group::derive(
+            left.map(|(&world, _)| world).collect(),
+            self.me,
+        ))
     }
 
     /// The ranks that triplets of first, last and stride name, in order (MPI-5.0 section 7.3.2).
@@ -189,8 +197,11 @@ impl Group {
         Ok(ranks)
     }
 
-    fn derive(&self, ranks: Vec<u32>) -> Group {
-        Group::new(ranks, self.me)
+    fn derive(ranks: Vec<u32>, me: Option<u32>) -> Group {
+        let my_rank = me
+            .and_then(|me| ranks.iter().position(|&r| r == me))
+            .map(|i| i as u32);
+        Group { ranks, me, my_rank }
     }
 
     fn index(&self, rank: i32) -> Result<usize> {
@@ -223,10 +234,10 @@ impl Group {
     }
 }
 
-/// Makes the predefined groups. `me` is the calling process's world rank.
-pub fn register_predefined(p: &Process, me: u32) {
+/// Makes the predefined groups.
+pub fn register_predefined(p: &Process) {
     p.groups
-        .insert_predefined(MPI_GROUP_EMPTY, Group::new(Vec::new(), me));
+        .insert_predefined(MPI_GROUP_EMPTY, Group::derive(Vec::new(), None));
 }
 
 /// Stores a group that an MPI call returns; an empty one is `MPI_GROUP_EMPTY` itself.
@@ -290,6 +301,8 @@ mod tests {
         assert_eq!(a.union(&b).world_ranks(), [5, 1, 4, 7, 6]);
         assert_eq!(a.intersection(&b).world_ranks(), [5, 4]);
         assert_eq!(a.difference(&b).world_ranks(), [1]);
+        let empty = Group::derive(Vec::new(), None);
+        assert_eq!(empty.union(&group(&[1, 2])).rank(), Some(1));
         assert_eq!(b.difference(&a).world_ranks(), [7, 6]);
     }
 
@@ -333,7 +346,7 @@ mod tests {
     #[test]
     fn handles__of_empty_groups_are_the_predefined_one() {
         let p = Process::new();
-        register_predefined(&p, 0);
+        register_predefined(&p);
         let empty = publish_group(&p, Rc::new(group(&[]))).unwrap();
         assert_eq!(empty, MPI_GROUP_EMPTY);
         free_group(&p, empty).unwrap();

@@ -219,7 +219,7 @@ mod tests {
 
     fn process() -> (Process, usize) {
         let p = Process::new();
-        register_predefined(&p, 1);
+        register_predefined(&p);
         let group = publish_group(&p, Rc::new(Group::new(vec![0, 1, 2, 3], 1))).unwrap();
         (p, group)
     }

@@ -1,7 +1,7 @@
 //! Info objects (MPI 5.0, chapter 10).
 #![allow(unsafe_code)]
 
-use super::{load, read_array, read_text, store};
+use super::{load, read_array, read_bytes, store};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::{
     MPI_ERR_ARG, MPI_ERR_INFO_KEY, MPI_ERR_INFO_VALUE, MPI_INFO_NULL, MPI_MAX_INFO_KEY,
@@ -38,7 +38,7 @@ pub unsafe fn info_create_env(
         // SAFETY: each is null or a string.
         Some(
             strings
-                .map_while(|&text| unsafe { read_text(text) }.map(<[u8]>::to_vec))
+                .map_while(|&text| unsafe { read_bytes(text) }.map(<[u8]>::to_vec))
                 .collect(),
         )
     };
@@ -79,7 +79,7 @@ pub unsafe fn info_set(
     value: *const c_char,
 ) -> Result<()> {
     // SAFETY: by the contract of this function.
-    let (key, value) = unsafe { (read_key(key)?, read_text(value)) };
+    let (key, value) = unsafe { (read_key(key)?, read_bytes(value)) };
     let value = value.ok_or_else(|| Error::new(MPI_ERR_INFO_VALUE, "the value is a null pointer"));
     find_mutable_info(p, info)?.set(key, value?)
 }
@@ -209,7 +209,7 @@ pub(crate) unsafe fn store_info(p: &Process, to: *mut usize, info: Info) -> Resu
 /// `key` is null or a string that outlives the result.
 unsafe fn read_key<'a>(key: *const c_char) -> Result<&'a [u8]> {
     // SAFETY: by the contract of this function.
-    unsafe { read_text(key) }
+    unsafe { read_bytes(key) }
         .ok_or_else(|| Error::new(MPI_ERR_INFO_KEY, "the key is a null pointer"))
 }
 

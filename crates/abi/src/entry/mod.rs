@@ -122,29 +122,11 @@ pub(crate) unsafe fn read_array<'a, T>(array: *const T, count: c_int) -> Result<
     }
 }
 
-/// The handle in a caller's variable.
-///
-/// # Errors
-/// `MPI_ERR_ARG` for a null pointer.
-///
-/// # Safety
-/// `variable` is null or a handle's variable.
-pub(crate) unsafe fn load<T: Copy>(variable: *const T) -> Result<T> {
-    if variable.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer to the argument is null",
-        ));
-    }
-    // SAFETY: not null, and the caller's by the contract of this function.
-    Ok(unsafe { variable.read() })
-}
-
 /// The bytes of a caller's string, without the NUL; `None` for a null pointer.
 ///
 /// # Safety
 /// `text` is null or ends in a NUL, and nothing changes it while the result lives.
-pub(crate) unsafe fn read_text<'a>(text: *const c_char) -> Option<&'a [u8]> {
+pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     if text.is_null() {
         return None;
     }
