@@ -18,7 +18,7 @@ pub enum Names {
 pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
 
 /// The source of the module with all exports. It expects in scope what `fastpath-abi` puts there:
-/// `entry`, `enter`, `fail`, `fail_unsupported`, `Scope`, `Status` and the C types.
+/// `entry`, `enter`, `fail`, `fail_unsupported`, `Scope`, `Status`, a constant and the C types.
 ///
 /// # Errors
 ///
@@ -93,6 +93,7 @@ fn emit_function(
         rust_params(table, function, found.is_some())
     );
     match found {
+        None if is_tool(function) => out.push_str("    MPI_ERR_UNSUPPORTED_OPERATION\n"),
         None => _ = writeln!(out, "    fail_unsupported({}, \"{name}\")", scope(function)),
         Some((body_name, body)) => emit_call(table, function, &body_name, body, out),
     }
@@ -127,8 +128,15 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         _ = writeln!(out, "    {call}");
         return;
     }
-    _ = writeln!(out, "    let scope = {};", scope(function));
-    let process = if body.takes_process {
+    let fail = |process: &str| match is_tool(function) {
+        true => "error.code()".to_string(),
+        false => format!("fail({process}, scope, \"{name}\", error)"),
+    };
+    if !is_tool(function) {
+        _ = writeln!(out, "    let scope = {};", scope(function));
+    }
+    let mut process = "None";
+    if body.takes_process {
         let anytime = function.anytime;
         _ = writeln!(
             out,
@@ -137,17 +145,18 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         _ = writeln!(out, "        Ok(process) => process,");
         _ = writeln!(
             out,
-            "        Err(error) => return fail(None, scope, \"{name}\", error),\n    }};"
+            "        Err(error) => return {},\n    }};",
+            fail("None")
         );
-        "Some(&*process)"
-    } else {
-        "None"
-    };
+        process = "Some(&*process)";
+    }
     _ = writeln!(out, "    match {call} {{\n        Ok(()) => 0,");
-    _ = writeln!(
-        out,
-        "        Err(error) => fail({process}, scope, \"{name}\", error),\n    }}"
-    );
+    _ = writeln!(out, "        Err(error) => {},\n    }}", fail(process));
+}
+
+/// The tool interface returns its error codes and calls no error handler (MPI 5.0, section 15.3).
+fn is_tool(function: &Function) -> bool {
+    function.name.starts_with("MPI_T_")
 }
 
 fn emit_jump(table: &Table, function: &Function, out: &mut String) {
@@ -322,6 +331,14 @@ mod tests {
         assert!(text.contains("fail_unsupported(Scope::Comm(r#comm), \"MPI_Send\")"));
         assert!(text.contains("_buf: *const c_void"));
         assert!(emit("MPI_Comm_free", &[]).contains("Scope::Comm(unsafe { read_handle(r#comm) })"));
+    }
+
+    #[test]
+    fn tool_interface__calls_no_error_handler() {
+        assert!(emit("MPI_T_finalize", &[]).contains("{\n    MPI_ERR_UNSUPPORTED_OPERATION\n}"));
+        let text = emit("MPI_T_finalize", &[("t_finalize", body(true, true))]);
+        assert_eq!(text.matches("error.code()").count(), 2);
+        assert!(!text.contains("fail"));
     }
 
     #[test]
