@@ -50,6 +50,11 @@ impl CpuSet {
         self.len() == 0
     }
 
+    /// The bits as the kernel's calls take them: processor n is bit n % 64 of word n / 64.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// The processors in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.words.len() * 64).filter(|&cpu| self.contains(cpu))

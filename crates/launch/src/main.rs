@@ -1,2 +1,46 @@
 //! `mpiexec`: starts the ranks of a job, watches them, and cleans up after them.
-fn main() {}
+
+mod args;
+mod binding;
+mod guard;
+mod help;
+mod input;
+mod launch;
+mod output;
+mod poll;
+mod program;
+mod ranks;
+mod report;
+mod signals;
+mod spawn;
+mod watch;
+
+use args::Request;
+
+/// Exit code for a command line that cannot be understood.
+const USAGE_CODE: i32 = 2;
+
+fn main() {
+    let host = fastpath_base::topology::host_name();
+    let code = match args::parse_args(std::env::args_os().skip(1), &host) {
+        Ok(Request::Help) => print_text(help::HELP),
+        Ok(Request::Version) => print_text(concat!(
+            "mpiexec (Fastpath) ",
+            env!("CARGO_PKG_VERSION"),
+            "\n"
+        )),
+        Ok(Request::Run(spec)) => launch::run_job(&spec),
+        Err(e) => {
+            eprintln!("mpiexec: {e}");
+            USAGE_CODE
+        }
+    };
+    std::process::exit(code);
+}
+
+/// Prints to standard output; somebody who stops reading is no error.
+fn print_text(text: &str) -> i32 {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    0
+}

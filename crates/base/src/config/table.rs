@@ -97,4 +97,8 @@ variables! {
         "the compiler that mpicxx calls";
     InternalJob "FASTPATH_INTERNAL_JOB" Kind::Text, "", true,
         "the launcher tells a rank who it is";
+    Rank "FASTPATH_RANK" Kind::Text, "", true,
+        "the launcher tells scripts which rank they are";
+    Size "FASTPATH_SIZE" Kind::Text, "", true,
+        "the launcher tells scripts how many ranks there are";
 }

@@ -1,0 +1,325 @@
+#![allow(unsafe_code)]
+//! Which processors each rank may use.
+//!
+//! Two jobs at once must not pile on the same cores, so a job claims those it binds to: a lock
+//! (`flock`) on the kernel's own folder of each processor. Nothing is created for it, and it
+//! vanishes with the launcher however that ends.
+
+use crate::args::Bind;
+use fastpath_base::topology::{Core, CpuSet};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// Where the ranks run.
+#[derive(Debug)]
+pub struct Plan {
+    /// One set for each rank; empty when all float.
+    pub sets: Vec<CpuSet>,
+    /// Why they float, or are bound as they are; one phrase.
+    pub reason: String,
+    /// Each rank has processors of its own.
+    pub exclusive: bool,
+    /// Something asked for could not be done.
+    pub warning: Option<String>,
+    /// Holds the claims for as long as the job runs.
+    _claims: Vec<File>,
+}
+
+/// What is there to bind to.
+#[derive(Debug)]
+pub struct Machine {
+    /// Cores with the processors that this process may use.
+    pub cores: Vec<Core>,
+    /// Processors worth of time that it may use at once.
+    pub processors: usize,
+}
+
+/// Claims processors for this job; None when another job has one of them.
+pub type Claim<'a> = &'a mut dyn FnMut(&[usize]) -> Option<Vec<File>>;
+
+/// Decides for `ranks` ranks that want `per_rank` cores each.
+pub fn plan_binding(
+    bind: Bind,
+    ranks: usize,
+    per_rank: usize,
+    machine: &Machine,
+    claim: Claim<'_>,
+) -> Plan {
+    match bind {
+        Bind::None => float("asked for"),
+        Bind::Numa => bind_to_nodes(ranks, machine),
+        Bind::Auto if ranks == 1 => float("a single rank may use all processors"),
+        Bind::Auto => {
+            bind_to_cores(ranks, per_rank, machine, claim).unwrap_or_else(|why| float(&why))
+        }
+        Bind::Core => bind_to_cores(ranks, per_rank, machine, claim).unwrap_or_else(|why| Plan {
+            warning: Some(format!("--bind-to core: not possible, ranks float: {why}")),
+            ..float(&why)
+        }),
+    }
+}
+
+fn float(reason: &str) -> Plan {
+    Plan {
+        sets: Vec::new(),
+        reason: reason.to_owned(),
+        exclusive: false,
+        warning: None,
+        _claims: Vec::new(),
+    }
+}
+
+/// A core each where there are enough that nobody has claimed, else a hardware thread each.
+fn bind_to_cores(
+    ranks: usize,
+    per_rank: usize,
+    machine: &Machine,
+    claim: Claim<'_>,
+) -> Result<Plan, String> {
+    let want = ranks.saturating_mul(per_rank);
+    if want > machine.processors {
+        return Err(format!(
+            "{want} processors wanted, {} usable",
+            machine.processors
+        ));
+    }
+    let cores: Vec<Vec<usize>> = machine.cores.iter().map(|c| c.threads.clone()).collect();
+    let threads: Vec<Vec<usize>> = cores.iter().flatten().map(|&cpu| vec![cpu]).collect();
+    for (units, name) in [(cores, "core"), (threads, "hardware thread")] {
+        if units.len() < want {
+            continue;
+        }
+        if let Some((taken, claims)) = claim_units(&units, want, claim) {
+            let sets = taken
+                .chunks(per_rank)
+                .map(|c| c.iter().flatten().copied().collect());
+            return Ok(Plan {
+                sets: sets.collect(),
+                reason: match per_rank {
+                    1 => format!("one {name} for each rank"),
+                    n => format!("{n} {name}s for each rank (OMP_NUM_THREADS)"),
+                },
+                exclusive: true,
+                warning: None,
+                _claims: claims,
+            });
+        }
+        return Err("other jobs have bound to the cores".to_owned());
+    }
+    Err(format!(
+        "{want} processors wanted, fewer allowed by the affinity mask"
+    ))
+}
+
+fn claim_units(
+    units: &[Vec<usize>],
+    want: usize,
+    claim: Claim<'_>,
+) -> Option<(Vec<Vec<usize>>, Vec<File>)> {
+    let mut taken = Vec::new();
+    let mut claims = Vec::new();
+    for unit in units {
+        if taken.len() == want {
+            break;
+        }
+        if let Some(files) = claim(unit) {
+            taken.push(unit.clone());
+            claims.extend(files);
+        }
+    }
+    (taken.len() == want).then_some((taken, claims))
+}
+
+/// Neighbouring ranks on the same node, the same number on each.
+fn bind_to_nodes(ranks: usize, machine: &Machine) -> Plan {
+    let mut nodes: Vec<(usize, CpuSet)> = Vec::new();
+    for core in &machine.cores {
+        if nodes.last().is_none_or(|(n, _)| *n != core.node) {
+            nodes.push((core.node, CpuSet::new()));
+        }
+        if let Some((_, set)) = nodes.last_mut() {
+            core.threads.iter().for_each(|&cpu| set.insert(cpu));
+        }
+    }
+    if nodes.is_empty() {
+        return float("no processors known");
+    }
+    let sets = (0..ranks)
+        .map(|r| nodes[r * nodes.len() / ranks].1.clone())
+        .collect();
+    Plan {
+        sets,
+        reason: format!(
+            "{} NUMA node{}",
+            nodes.len(),
+            if nodes.len() == 1 { "" } else { "s" }
+        ),
+        exclusive: false,
+        warning: None,
+        _claims: Vec::new(),
+    }
+}
+
+/// Locks the kernel's folder of each of these processors; None when one of them is locked, or
+/// where there are no such folders.
+pub fn claim_processors(cpus: &[usize]) -> Option<Vec<File>> {
+    cpus.iter()
+        .map(|cpu| {
+            let folder = File::open(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;
+            // SAFETY: plain flock on an open descriptor.
+            let locked = unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+            (locked == 0).then_some(folder)
+        })
+        .collect()
+}
+
+/// The lines of `--report-bindings`.
+pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
+    let mut text = String::new();
+    for rank in 0..ranks {
+        let line = match plan.sets.get(rank) {
+            Some(set) => {
+                format!(
+                    "rank {rank} is bound to processors {set} ({})",
+                    describe_place(set, machine)
+                )
+            }
+            None => {
+                let all: CpuSet = machine
+                    .cores
+                    .iter()
+                    .flat_map(|c| c.threads.iter().copied())
+                    .collect();
+                format!("rank {rank} floats over processors {all}: {}", plan.reason)
+            }
+        };
+        let _ = writeln!(text, "mpiexec: {line}");
+    }
+    text
+}
+
+fn describe_place(set: &CpuSet, machine: &Machine) -> String {
+    let on = |c: &&Core| c.threads.iter().any(|&cpu| set.contains(cpu));
+    let mut nodes: Vec<String> = machine
+        .cores
+        .iter()
+        .filter(on)
+        .map(|c| c.node.to_string())
+        .collect();
+    nodes.dedup();
+    let cores = machine.cores.iter().filter(on).count();
+    format!(
+        "{cores} core{}, NUMA node {}",
+        if cores == 1 { "" } else { "s" },
+        nodes.join(",")
+    )
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// `nodes` nodes of `cores` cores of `threads` hardware threads.
+    fn machine(nodes: usize, cores: usize, threads: usize) -> Machine {
+        let all = nodes * cores;
+        let core = |c: usize| Core {
+            node: c / cores,
+            package: c / cores,
+            cache: 0,
+            threads: (0..threads).map(|t| c + t * all).collect(),
+        };
+        Machine {
+            cores: (0..all).map(core).collect(),
+            processors: all * threads,
+        }
+    }
+
+    fn sets(plan: &Plan) -> Vec<String> {
+        plan.sets.iter().map(CpuSet::to_string).collect()
+    }
+
+    fn free(_: &[usize]) -> Option<Vec<File>> {
+        Some(Vec::new())
+    }
+
+    fn plan(bind: Bind, ranks: usize, machine: &Machine) -> Plan {
+        plan_binding(bind, ranks, 1, machine, &mut free)
+    }
+
+    #[test]
+    fn ranks__get_a_core_each_when_they_fit() {
+        let p = plan(Bind::Auto, 3, &machine(1, 4, 2));
+        assert_eq!(sets(&p), ["0,4", "1,5", "2,6"]);
+        assert!(p.exclusive);
+    }
+
+    #[test]
+    fn ranks__get_a_hardware_thread_each_when_cores_are_short() {
+        let p = plan(Bind::Auto, 6, &machine(1, 4, 2));
+        assert_eq!(sets(&p), ["0", "4", "1", "5", "2", "6"]);
+    }
+
+    #[test]
+    fn ranks__float_when_they_do_not_fit() {
+        let p = plan(Bind::Auto, 9, &machine(1, 4, 2));
+        assert!(p.sets.is_empty() && p.warning.is_none());
+        assert!(plan(Bind::Core, 9, &machine(1, 4, 2)).warning.is_some());
+    }
+
+    #[test]
+    fn quota__below_the_mask_counts() {
+        let m = Machine {
+            processors: 2,
+            ..machine(1, 4, 1)
+        };
+        assert!(plan(Bind::Auto, 3, &m).sets.is_empty());
+        assert_eq!(sets(&plan(Bind::Auto, 2, &m)), ["0", "1"]);
+    }
+
+    #[test]
+    fn single_rank__floats_unless_asked() {
+        assert!(plan(Bind::Auto, 1, &machine(1, 4, 1)).sets.is_empty());
+        assert_eq!(sets(&plan(Bind::Core, 1, &machine(1, 4, 1))), ["0"]);
+        assert!(plan(Bind::None, 2, &machine(1, 4, 1)).sets.is_empty());
+    }
+
+    #[test]
+    fn cores_of_another_job__are_left_alone() {
+        let mut claim = |cpus: &[usize]| (cpus[0] != 0).then(Vec::new);
+        let p = plan_binding(Bind::Auto, 2, 1, &machine(1, 4, 1), &mut claim);
+        assert_eq!(sets(&p), ["1", "2"]);
+        let p = plan_binding(Bind::Auto, 4, 1, &machine(1, 4, 1), &mut claim);
+        assert!(p.sets.is_empty() && p.reason.contains("other jobs"));
+    }
+
+    #[test]
+    fn threads__get_cores_of_their_own() {
+        let p = plan_binding(Bind::Auto, 2, 2, &machine(1, 4, 1), &mut free);
+        assert_eq!(sets(&p), ["0-1", "2-3"]);
+        let p = plan_binding(Bind::Auto, 2, usize::MAX, &machine(1, 4, 1), &mut free);
+        assert!(p.sets.is_empty());
+    }
+
+    #[test]
+    fn nodes__share_the_ranks() {
+        let p = plan(Bind::Numa, 4, &machine(2, 2, 1));
+        assert_eq!(sets(&p), ["0-1", "0-1", "2-3", "2-3"]);
+        assert!(!p.exclusive);
+    }
+
+    #[test]
+    fn report__names_every_rank() {
+        let m = machine(2, 2, 1);
+        let text = describe_plan(&plan(Bind::Auto, 3, &m), 3, &m);
+        assert_eq!(text.lines().count(), 3);
+        assert!(
+            text.contains("rank 2 is bound to processors 2 (1 core, NUMA node 1)"),
+            "{text}"
+        );
+        assert!(
+            describe_plan(&plan(Bind::None, 1, &m), 1, &m).contains("floats over processors 0-3")
+        );
+    }
+}

@@ -1,0 +1,440 @@
+//! What the ranks print: gathered by lines, tagged, and written without ever blocking the
+//! watch over the ranks.
+
+use crate::poll::{self, Interest, Poller};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// A line longer than this is passed on in pieces.
+const LONGEST_LINE: usize = 1 << 20;
+/// With this much waiting to be written, ranks are not read from.
+const QUEUE_HIGH: usize = 4 << 20;
+/// With this little they are again.
+const QUEUE_LOW: usize = 1 << 20;
+/// A pipe that is ready takes this much without blocking (PIPE_BUF).
+const WRITE_PIECE: usize = 4096;
+
+/// Turns the bytes of one stream into whole lines with tags.
+#[derive(Debug)]
+pub struct LineBuffer {
+    tag: String,
+    partial: Vec<u8>,
+    /// The last thing passed on was a piece of a line.
+    inside_line: bool,
+}
+
+impl LineBuffer {
+    /// `tag` is put before each line; empty for none.
+    pub fn new(tag: String) -> LineBuffer {
+        LineBuffer {
+            tag,
+            partial: Vec::new(),
+            inside_line: false,
+        }
+    }
+
+    /// Takes bytes in, gives whole lines out.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let Some(last) = bytes.iter().rposition(|&b| b == b'\n') else {
+            self.partial.extend_from_slice(bytes);
+            if self.partial.len() > LONGEST_LINE {
+                self.flush_partial(out);
+            }
+            return;
+        };
+        let (lines, rest) = bytes.split_at(last + 1);
+        if self.tag.is_empty() {
+            out.append(&mut self.partial);
+            out.extend_from_slice(lines);
+        } else {
+            for line in lines.split_inclusive(|&b| b == b'\n') {
+                self.begin_line(out);
+                out.append(&mut self.partial);
+                out.extend_from_slice(line);
+                self.inside_line = false;
+            }
+        }
+        self.inside_line = false;
+        self.partial.extend_from_slice(rest);
+    }
+
+    /// Passes on a line that has no end yet.
+    pub fn flush_partial(&mut self, out: &mut Vec<u8>) {
+        if !self.partial.is_empty() {
+            self.begin_line(out);
+            out.append(&mut self.partial);
+            self.inside_line = true;
+        }
+    }
+
+    /// The stream has ended. With tags the last line is completed, so that no two share one;
+    /// without, the bytes stay exactly as the program wrote them.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.flush_partial(out);
+        if self.inside_line && !self.tag.is_empty() {
+            out.push(b'\n');
+            self.inside_line = false;
+        }
+    }
+
+    /// Is there a line without its end?
+    pub fn has_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    fn begin_line(&self, out: &mut Vec<u8>) {
+        if !self.inside_line {
+            out.extend_from_slice(self.tag.as_bytes());
+        }
+    }
+}
+
+/// One of the launcher's own outputs.
+#[derive(Debug)]
+struct Sink {
+    fd: BorrowedFd<'static>,
+    token: u64,
+    queue: Vec<u8>,
+    written: usize,
+    /// Writes never block.
+    regular: bool,
+    /// Nobody reads it any more.
+    broken: bool,
+    watched: bool,
+}
+
+impl Sink {
+    fn new(fd: i32, token: u64) -> Sink {
+        let fd = poll::standard(fd);
+        Sink {
+            fd,
+            token,
+            queue: Vec::new(),
+            written: 0,
+            regular: poll::is_regular(fd),
+            broken: false,
+            watched: false,
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.queue.len() - self.written
+    }
+
+    /// Writes as much as goes without blocking.
+    fn write_ready(&mut self) {
+        while self.pending() > 0 {
+            let rest = &self.queue[self.written..];
+            let piece = if self.regular {
+                rest
+            } else {
+                &rest[..rest.len().min(WRITE_PIECE)]
+            };
+            if !self.regular && !poll::is_writable(self.fd) {
+                break;
+            }
+            match poll::write(self.fd, piece) {
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.broken = true;
+                    self.written = self.queue.len();
+                }
+            }
+        }
+        if self.written == self.queue.len() {
+            self.queue.clear();
+            self.written = 0;
+        } else if self.written > QUEUE_LOW {
+            self.queue.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Asks to be told about room to write, as long as something waits.
+    fn watch(&mut self, poller: &Poller) {
+        let want = self.pending() > 0 && !self.regular;
+        if want != self.watched {
+            let interest = if want {
+                Interest::Write
+            } else {
+                Interest::Nothing
+            };
+            poller.change(self.fd, self.token, interest);
+            self.watched = want;
+        }
+    }
+}
+
+/// One stream of one rank.
+#[derive(Debug)]
+struct Stream {
+    fd: Option<OwnedFd>,
+    sink: usize,
+    lines: LineBuffer,
+    /// Not read from while its sink is full.
+    paused: bool,
+    /// When something came last, while a line without its end waits.
+    touched: Option<Instant>,
+}
+
+/// All streams of all ranks and the launcher's own outputs.
+#[derive(Debug)]
+pub struct Outputs {
+    streams: Vec<Stream>,
+    sinks: Vec<Sink>,
+    /// Which sink serves standard output and which standard error: the same one where both
+    /// are the same file, or lines would tear each other.
+    sink_of: [usize; 2],
+    tag: bool,
+    /// A person looks at it: show a prompt that has no line end.
+    terminal: bool,
+    buffer: Vec<u8>,
+}
+
+/// After this long a line without its end is shown on a terminal.
+const PROMPT_MS: u64 = 50;
+
+impl Outputs {
+    /// `tokens` are those of the two sinks.
+    pub fn new(tag: bool, tokens: [u64; 2]) -> Outputs {
+        use std::io::IsTerminal;
+        let shared = poll::is_same_file(poll::standard(1), poll::standard(2));
+        let mut sinks = vec![Sink::new(1, tokens[0])];
+        if !shared {
+            sinks.push(Sink::new(2, tokens[1]));
+        }
+        Outputs {
+            streams: Vec::new(),
+            sink_of: [0, sinks.len() - 1],
+            sinks,
+            tag,
+            terminal: io::stdout().is_terminal(),
+            buffer: vec![0; 64 * 1024],
+        }
+    }
+
+    /// Watches a rank's output (`which` 0) or error (1). Streams are numbered in the order
+    /// they are added, which is also their token's offset from `first_token`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add_stream(
+        &mut self,
+        poller: &Poller,
+        first_token: u64,
+        rank: usize,
+        which: usize,
+        fd: OwnedFd,
+    ) -> io::Result<()> {
+        poller.add(
+            fd.as_fd(),
+            first_token + self.streams.len() as u64,
+            Interest::Read,
+        )?;
+        let tag = if self.tag {
+            format!("[{rank}] ")
+        } else {
+            String::new()
+        };
+        self.streams.push(Stream {
+            fd: Some(fd),
+            sink: self.sink_of[which],
+            lines: LineBuffer::new(tag),
+            paused: false,
+            touched: None,
+        });
+        Ok(())
+    }
+
+    /// Reads a stream that is ready.
+    pub fn read_stream(&mut self, index: usize) {
+        let Some(stream) = self.streams.get_mut(index) else {
+            return;
+        };
+        let Some(fd) = &stream.fd else { return };
+        let sink = &mut self.sinks[stream.sink];
+        let ended = match poll::read(fd.as_fd(), &mut self.buffer) {
+            Ok(0) => true,
+            Ok(n) => {
+                stream.lines.push(&self.buffer[..n], &mut sink.queue);
+                stream.touched = stream.lines.has_partial().then(Instant::now);
+                false
+            }
+            Err(e) => !matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ),
+        };
+        if ended {
+            stream.lines.finish(&mut sink.queue);
+            stream.touched = None;
+            stream.fd = None;
+        }
+        sink.write_ready();
+        if sink.broken {
+            // As if the rank wrote to the broken pipe itself: it gets SIGPIPE.
+            stream.fd = None;
+        }
+    }
+
+    /// Writes what waits and decides who may be read from; to be called after each round.
+    pub fn settle(&mut self, poller: &Poller, first_token: u64) {
+        for sink in &mut self.sinks {
+            sink.write_ready();
+            sink.watch(poller);
+        }
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            let pending = self.sinks[stream.sink].pending();
+            let pause = if stream.paused {
+                pending > QUEUE_LOW
+            } else {
+                pending > QUEUE_HIGH
+            };
+            if pause != stream.paused {
+                stream.paused = pause;
+                if let Some(fd) = &stream.fd {
+                    let interest = if pause {
+                        Interest::Nothing
+                    } else {
+                        Interest::Read
+                    };
+                    poller.change(fd.as_fd(), first_token + index as u64, interest);
+                }
+            }
+        }
+    }
+
+    /// Shows prompts that have waited long enough; returns in how many milliseconds the next
+    /// one is due.
+    pub fn show_prompts(&mut self) -> Option<u64> {
+        if !self.terminal || self.tag {
+            return None;
+        }
+        let mut next = None;
+        for stream in &mut self.streams {
+            let Some(touched) = stream.touched else {
+                continue;
+            };
+            let age = touched.elapsed().as_millis() as u64;
+            if age >= PROMPT_MS {
+                let sink = &mut self.sinks[stream.sink];
+                stream.lines.flush_partial(&mut sink.queue);
+                sink.write_ready();
+                stream.touched = None;
+            } else {
+                let left = PROMPT_MS - age;
+                next = Some(next.map_or(left, |n: u64| n.min(left)));
+            }
+        }
+        next
+    }
+
+    /// The ranks are gone: reads what is left in the pipes, without waiting for their ends,
+    /// which a process that left the job may hold.
+    pub fn drain(&mut self) {
+        for index in 0..self.streams.len() {
+            self.drain_stream(index);
+        }
+    }
+
+    fn drain_stream(&mut self, index: usize) {
+        // A pipe holds a mebibyte at most where nobody has asked for more; a process that
+        // writes on and on must not keep us here.
+        for _ in 0..1024 {
+            let Some(fd) = &self.streams[index].fd else {
+                return;
+            };
+            if !poll::is_readable(fd.as_fd()) {
+                break;
+            }
+            self.read_stream(index);
+        }
+        let stream = &mut self.streams[index];
+        stream.fd = None;
+        stream.lines.finish(&mut self.sinks[stream.sink].queue);
+    }
+
+    /// Writes all that waits, as long as somebody reads it and `go_on` agrees.
+    pub fn flush(&mut self, mut go_on: impl FnMut() -> bool) {
+        for sink in &mut self.sinks {
+            sink.write_ready();
+            while sink.pending() > 0 && go_on() {
+                poll::wait_writable(sink.fd, 100);
+                sink.write_ready();
+            }
+        }
+    }
+
+    /// Puts a message of the launcher's own among the lines of standard error.
+    pub fn say(&mut self, text: &str) {
+        let sink = &mut self.sinks[self.sink_of[1]];
+        sink.queue.extend_from_slice(text.as_bytes());
+        sink.write_ready();
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn run(tag: &str, pieces: &[&str]) -> String {
+        let mut buffer = LineBuffer::new(tag.to_owned());
+        let mut out = Vec::new();
+        pieces
+            .iter()
+            .for_each(|p| buffer.push(p.as_bytes(), &mut out));
+        buffer.finish(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lines__are_tagged_once_each() {
+        assert_eq!(run("[1] ", &["a\nb\n"]), "[1] a\n[1] b\n");
+        assert_eq!(
+            run("[1] ", &["a", "b\n", "\n", "c"]),
+            "[1] ab\n[1] \n[1] c\n"
+        );
+    }
+
+    #[test]
+    fn lines__without_tags_stay_byte_for_byte() {
+        for pieces in [&["a\nb"][..], &["a", "b", "\n"], &["", "\n\n"], &["no end"]] {
+            assert_eq!(run("", pieces), pieces.concat());
+        }
+    }
+
+    #[test]
+    fn lines__wait_for_their_end() {
+        let mut buffer = LineBuffer::new(String::new());
+        let mut out = Vec::new();
+        buffer.push(b"half", &mut out);
+        assert!(out.is_empty() && buffer.has_partial());
+        buffer.push(b" line\nnext", &mut out);
+        assert_eq!(out, b"half line\n");
+    }
+
+    #[test]
+    fn lines__longer_than_the_bound_come_in_pieces_with_one_tag() {
+        let mut buffer = LineBuffer::new("[0] ".to_owned());
+        let mut out = Vec::new();
+        let long = vec![b'x'; LONGEST_LINE + 1];
+        buffer.push(&long, &mut out);
+        assert_eq!(out.len(), LONGEST_LINE + 5);
+        buffer.push(b"yy\nz\n", &mut out);
+        assert!(out.ends_with(b"xyy\n[0] z\n"));
+    }
+
+    #[test]
+    fn prompt__is_passed_on_and_the_line_goes_on_untagged() {
+        let mut buffer = LineBuffer::new("[0] ".to_owned());
+        let mut out = Vec::new();
+        buffer.push(b"name? ", &mut out);
+        buffer.flush_partial(&mut out);
+        buffer.push(b"ok\n", &mut out);
+        assert_eq!(out, b"[0] name? ok\n");
+    }
+}

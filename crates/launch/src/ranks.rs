@@ -1,0 +1,267 @@
+#![allow(unsafe_code)]
+//! The processes of the ranks: who runs, who has ended and how.
+
+use crate::signals::signal_group;
+use fastpath_base::sync::Ordering;
+use fastpath_base::wait::futex_wake;
+use fastpath_bootstrap::segment::{
+    FailureKind, Phase, STATE_AWAKE, STATE_DEAD, STATE_SLEEPING, Segment, WaitNote,
+};
+use std::collections::HashMap;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this code.
+    Exit(i32),
+    /// By this signal; true when it left a core file.
+    Signal(i32, bool),
+}
+
+/// One rank's process.
+#[derive(Debug)]
+pub struct Rank {
+    /// Process and process group; 0 before it was started.
+    pub pid: libc::pid_t,
+    /// How it ended; None while it runs.
+    pub end: Option<End>,
+    /// What it was waiting for when it ended.
+    pub last_note: Option<WaitNote>,
+    /// Its app's number.
+    pub app: usize,
+    /// Nobody is left in its process group: the number may be somebody else's by now.
+    group_gone: bool,
+}
+
+impl Rank {
+    fn signal(&self, signal: i32) {
+        if !self.group_gone {
+            signal_group(self.pid, signal);
+        }
+    }
+}
+
+/// A rank's failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The rank.
+    pub rank: usize,
+    /// How.
+    pub kind: FailureKind,
+    /// Signal or exit code or abort code.
+    pub code: i32,
+    /// Message of the abort.
+    pub message: String,
+}
+
+/// All ranks of the job.
+#[derive(Debug)]
+pub struct Ranks {
+    list: Vec<Rank>,
+    by_pid: HashMap<libc::pid_t, usize>,
+    running: usize,
+}
+
+impl Ranks {
+    /// None started yet; `apps` has the app of each rank.
+    pub fn new(apps: &[usize]) -> Ranks {
+        let rank = |&app: &usize| Rank {
+            pid: 0,
+            end: None,
+            last_note: None,
+            app,
+            group_gone: false,
+        };
+        Ranks {
+            list: apps.iter().map(rank).collect(),
+            by_pid: HashMap::new(),
+            running: 0,
+        }
+    }
+
+    /// A rank's process was started.
+    pub fn started(&mut self, rank: usize, pid: libc::pid_t, segment: &Segment) {
+        self.list[rank].pid = pid;
+        self.by_pid.insert(pid, rank);
+        self.running += 1;
+        if let Some(page) = segment.page(rank) {
+            page.launched_pid.store(pid as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// All of them.
+    pub fn list(&self) -> &[Rank] {
+        &self.list
+    }
+
+    /// How many still run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Takes the ends of all processes that have ended, marks their pages and wakes those who
+    /// sleep. Returns the ranks, and the first failure among them: an abort before all else,
+    /// then a signal, then the lowest rank.
+    pub fn reap(&mut self, segment: &Segment) -> (Vec<usize>, Option<Failure>) {
+        let mut ended = Vec::new();
+        loop {
+            let mut status = 0;
+            // SAFETY: the status is writable.
+            let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+            if pid <= 0 {
+                break;
+            }
+            let Some(rank) = self.by_pid.remove(&pid) else {
+                continue;
+            };
+            self.running -= 1;
+            self.list[rank].end = Some(read_status(status));
+            self.list[rank].last_note = segment.page(rank).and_then(|p| p.wait_note());
+            ended.push(rank);
+        }
+        self.forget_groups(segment);
+        let failures: Vec<Failure> = ended
+            .iter()
+            .filter_map(|&r| self.judge(r, segment))
+            .collect();
+        for &rank in &ended {
+            mark_dead(segment, rank);
+        }
+        if !ended.is_empty() {
+            wake_sleepers(segment);
+        }
+        (ended, pick_first(failures, segment))
+    }
+
+    /// Notes which groups of ended ranks have nobody left. Members that outlive their rank are
+    /// children of the launcher by adoption, so it comes here when the last of them ends.
+    fn forget_groups(&mut self, segment: &Segment) {
+        for (number, rank) in self.list.iter_mut().enumerate() {
+            if rank.end.is_some() && !rank.group_gone && !signal_group(rank.pid, 0) {
+                rank.group_gone = true;
+                if let Some(page) = segment.page(number) {
+                    page.launched_pid.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Was the end of this rank a failure?
+    fn judge(&self, rank: usize, segment: &Segment) -> Option<Failure> {
+        let phase = segment.page(rank).map_or(Phase::Launched, |p| p.phase());
+        let failure = |kind, code| {
+            Some(Failure {
+                rank,
+                kind,
+                code,
+                message: String::new(),
+            })
+        };
+        match self.list[rank].end? {
+            End::Signal(signal, _) => failure(FailureKind::Signal, signal),
+            End::Exit(0) if phase == Phase::Initialized => failure(FailureKind::NoFinalize, 0),
+            End::Exit(0) => None,
+            End::Exit(code) => failure(FailureKind::Exit, code),
+        }
+    }
+
+    /// Sends a signal to the groups of all ranks, ended ones too: what they have started may
+    /// still run.
+    pub fn signal_all(&self, signal: i32) {
+        self.list.iter().for_each(|rank| rank.signal(signal));
+    }
+
+    /// Kills what is left of the job: the groups, and on `thoroughly` also processes that have
+    /// left their group and are this launcher's by adoption.
+    pub fn kill_rest(&mut self, segment: &Segment, guard: libc::pid_t, thoroughly: bool) {
+        self.signal_all(libc::SIGKILL);
+        for _ in 0..if thoroughly { 100 } else { 0 } {
+            let children = list_children();
+            let strangers: Vec<_> = children.into_iter().filter(|&p| p != guard).collect();
+            if strangers.is_empty() {
+                break;
+            }
+            for pid in strangers {
+                // SAFETY: plain calls on a child of ours, which keeps its number until it
+                // is waited for here.
+                unsafe {
+                    libc::kill(pid, libc::SIGKILL);
+                    libc::waitpid(pid, std::ptr::null_mut(), 0);
+                }
+            }
+        }
+        for rank in 0..self.list.len() {
+            if let Some(page) = segment.page(rank) {
+                page.launched_pid.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The abort's own record says more than the exit code of the process that called it.
+fn pick_first(failures: Vec<Failure>, segment: &Segment) -> Option<Failure> {
+    if failures.is_empty() {
+        return None;
+    }
+    if let Some((rank, code, message)) = segment.header().abort.load() {
+        return Some(Failure {
+            rank,
+            kind: FailureKind::Abort,
+            code,
+            message,
+        });
+    }
+    let by_signal = |f: &&Failure| f.kind == FailureKind::Signal;
+    let first = failures
+        .iter()
+        .find(by_signal)
+        .or_else(|| failures.iter().min_by_key(|f| f.rank));
+    first.cloned()
+}
+
+fn mark_dead(segment: &Segment, rank: usize) {
+    let Some(page) = segment.page(rank) else {
+        return;
+    };
+    if page.phase() != Phase::Finalized {
+        // ORDERING: partner is the senders' acquire load of the state.
+        page.state.store(STATE_DEAD, Ordering::Release);
+    }
+}
+
+/// Wakes every rank that sleeps, so that it looks who has died.
+fn wake_sleepers(segment: &Segment) {
+    // ORDERING: whoever sees the count sees the states.
+    segment.header().events.fetch_add(1, Ordering::Release);
+    for rank in 0..segment.layout().ranks() {
+        let Some(page) = segment.page(rank) else {
+            break;
+        };
+        // ORDERING: the sleeper that is woken sees the states; it loads its word with acquire.
+        let woken = page.state.compare_exchange(
+            STATE_SLEEPING,
+            STATE_AWAKE,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if woken.is_ok() {
+            futex_wake(&page.state, u32::MAX);
+        }
+    }
+}
+
+fn read_status(status: i32) -> End {
+    if libc::WIFSIGNALED(status) {
+        End::Signal(libc::WTERMSIG(status), libc::WCOREDUMP(status))
+    } else {
+        End::Exit(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Children of this thread, adopted ones too; empty where the kernel does not tell.
+fn list_children() -> Vec<libc::pid_t> {
+    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|w| w.parse().ok())
+        .collect()
+}

@@ -1,0 +1,285 @@
+//! The loop from the start of the last rank to the end of the job.
+
+use crate::args::JobSpec;
+use crate::guard::Guard;
+use crate::input::TerminalInput;
+use crate::output::Outputs;
+use crate::poll::{Interest, Poller};
+use crate::ranks::{Failure, Ranks};
+use crate::report::{describe_failure, describe_ranks};
+use crate::signals::{Signals, describe_signal, stop_self};
+use fastpath_base::clock::now_ns;
+use fastpath_bootstrap::job::exit_code;
+use fastpath_bootstrap::segment::{FailureKind, Phase, Segment};
+use std::time::{Duration, Instant};
+
+/// Token of the queue of signals.
+pub const SIGNALS: u64 = 0;
+/// Token of the terminal's input.
+pub const INPUT: u64 = 1;
+/// Tokens of the launcher's outputs.
+pub const SINKS: [u64; 2] = [2, 3];
+/// Token of the first stream of the ranks.
+pub const STREAMS: u64 = 16;
+
+/// Exit code after `--timeout`, that of timeout(1).
+const TIMEOUT_CODE: i32 = 124;
+/// Between the polite signal and the other one; together with the time below well under 2 s.
+const KILL_AFTER: Duration = Duration::from_millis(900);
+/// How long the others may go on when a rank has finalized MPI and then returned a failure:
+/// they are most likely about to end by themselves.
+const FINALIZED_GRACE: Duration = Duration::from_millis(700);
+
+/// The job is being ended.
+#[derive(Debug)]
+struct Ending {
+    code: i32,
+    /// Said when all output of the ranks is out.
+    text: String,
+    terminate_at: Option<Instant>,
+    kill_at: Option<Instant>,
+}
+
+/// All that the loop looks after.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    /// The command line.
+    pub spec: &'a JobSpec,
+    /// The node's name.
+    pub host: &'a str,
+    /// The job's memory.
+    pub segment: &'a Segment,
+    /// The processes.
+    pub ranks: Ranks,
+    /// Their output.
+    pub outputs: Outputs,
+    /// Their input, if it comes from a terminal.
+    pub input: Option<TerminalInput>,
+    /// Events.
+    pub poller: Poller,
+    /// Signals.
+    pub signals: Signals,
+    /// The guard.
+    pub guard: Guard,
+}
+
+/// What changes while it runs.
+#[derive(Debug, Default)]
+struct State {
+    ending: Option<Ending>,
+    timeout_at: Option<Instant>,
+    /// Signal by which somebody wants the job to end, and how often.
+    interrupted: Option<i32>,
+    interrupts: u32,
+}
+
+impl Watch<'_> {
+    /// Runs until no rank is left; returns the launcher's exit code.
+    pub fn run(mut self, started: Instant) -> i32 {
+        let mut state = State {
+            timeout_at: self.spec.timeout.and_then(|t| started.checked_add(t)),
+            ..State::default()
+        };
+        if self
+            .poller
+            .add(self.signals.fd(), SIGNALS, Interest::Read)
+            .is_err()
+        {
+            state.ending = Some(end_now(1, "mpiexec: cannot watch for signals\n".into()));
+        }
+        let mut prompt = None;
+        while self.ranks.running() > 0 {
+            let limit = earliest_ms(&state).into_iter().chain(prompt).min();
+            for token in self.poller.wait(limit) {
+                self.handle(token, &mut state);
+            }
+            self.outputs.settle(&self.poller, STREAMS);
+            prompt = self.outputs.show_prompts();
+            self.meet_deadlines(&mut state);
+        }
+        self.finish(state)
+    }
+
+    /// The ranks could not all be started: ends those that were.
+    pub fn abandon(mut self, code: i32, text: &str) -> i32 {
+        self.ranks.signal_all(libc::SIGKILL);
+        self.ranks.kill_rest(self.segment, self.guard.pid(), true);
+        self.outputs.drain();
+        self.outputs.say(text);
+        let signals = &self.signals;
+        self.outputs.flush(|| !wants_end(signals));
+        self.guard.dismiss();
+        code
+    }
+
+    fn handle(&mut self, token: u64, state: &mut State) {
+        match token {
+            SIGNALS => {
+                while let Some(signal) = self.signals.next() {
+                    self.take_signal(signal, state);
+                }
+            }
+            INPUT => {
+                if let Some(input) = &mut self.input {
+                    input.forward(&self.poller);
+                }
+            }
+            t if t >= STREAMS => self.outputs.read_stream((t - STREAMS) as usize),
+            // Room in an output: `settle` writes.
+            _ => {}
+        }
+    }
+
+    fn take_signal(&mut self, signal: i32, state: &mut State) {
+        match signal {
+            libc::SIGCHLD => self.take_ends(state),
+            libc::SIGTSTP => {
+                self.ranks.signal_all(libc::SIGTSTP);
+                stop_self();
+            }
+            libc::SIGCONT => {
+                self.ranks.signal_all(libc::SIGCONT);
+                if let Some(input) = &mut self.input {
+                    input.resume(&self.poller);
+                }
+            }
+            libc::SIGUSR1 | libc::SIGUSR2 => self.ranks.signal_all(signal),
+            _ => {
+                state.interrupted = Some(signal);
+                state.interrupts += 1;
+                if state.interrupts == 1 {
+                    self.ranks.signal_all(signal);
+                    self.ranks.signal_all(libc::SIGCONT);
+                } else {
+                    // Asked twice: no more waiting.
+                    let text = interrupted_text(signal);
+                    state
+                        .ending
+                        .get_or_insert_with(|| end_now(128 + signal, text));
+                    self.ranks.signal_all(libc::SIGKILL);
+                }
+            }
+        }
+    }
+
+    fn take_ends(&mut self, state: &mut State) {
+        let (_, failure) = self.ranks.reap(self.segment);
+        let Some(failure) = failure else { return };
+        if state.ending.is_some() {
+            return;
+        }
+        self.segment
+            .header()
+            .failure
+            .record(failure.kind, failure.rank, failure.code);
+        state.ending = Some(match state.interrupted {
+            Some(signal) => end_now(128 + signal, interrupted_text(signal)),
+            None => self.end_for(&failure),
+        });
+    }
+
+    fn end_for(&self, failure: &Failure) -> Ending {
+        let code = match failure.kind {
+            FailureKind::Signal => 128 + failure.code,
+            FailureKind::Exit => failure.code,
+            FailureKind::NoFinalize => 1,
+            FailureKind::Abort => exit_code(failure.code),
+        };
+        let now = now_ns();
+        let text = describe_failure(
+            failure,
+            &self.ranks,
+            self.spec,
+            self.segment,
+            self.host,
+            now,
+        );
+        let phase = self
+            .segment
+            .page(failure.rank)
+            .map_or(Phase::Launched, |p| p.phase());
+        let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
+        let mut ending = end_now(code, text);
+        if late {
+            ending.terminate_at = Some(Instant::now() + FINALIZED_GRACE);
+        }
+        ending
+    }
+
+    fn meet_deadlines(&mut self, state: &mut State) {
+        let now = Instant::now();
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(state.timeout_at) && state.ending.is_none() && self.ranks.running() > 0 {
+            let limit = self.spec.timeout.unwrap_or_default().as_secs_f64();
+            let text = format!(
+                "mpiexec: the job did not end within {limit} s (--timeout). What each rank was \
+                 doing:\n{}",
+                describe_ranks(&self.ranks, self.segment, now_ns())
+            );
+            state.ending = Some(end_now(TIMEOUT_CODE, text));
+        }
+        let Some(ending) = &mut state.ending else {
+            return;
+        };
+        state.timeout_at = None;
+        if due(ending.terminate_at) {
+            ending.terminate_at = None;
+            ending.kill_at = Some(now + KILL_AFTER);
+            self.ranks.signal_all(libc::SIGTERM);
+            self.ranks.signal_all(libc::SIGCONT);
+        }
+        if due(ending.kill_at) {
+            ending.kill_at = None;
+            self.ranks.signal_all(libc::SIGKILL);
+        }
+    }
+
+    fn finish(mut self, state: State) -> i32 {
+        let failed = state.ending.is_some();
+        self.ranks.kill_rest(self.segment, self.guard.pid(), failed);
+        self.outputs.drain();
+        let code = state.ending.map_or(0, |ending| {
+            self.outputs.say(&ending.text);
+            ending.code
+        });
+        let signals = &self.signals;
+        self.outputs.flush(|| !wants_end(signals));
+        self.guard.dismiss();
+        code
+    }
+}
+
+fn end_now(code: i32, text: String) -> Ending {
+    Ending {
+        code,
+        text,
+        terminate_at: Some(Instant::now()),
+        kill_at: None,
+    }
+}
+
+fn interrupted_text(signal: i32) -> String {
+    format!(
+        "mpiexec: the job was ended by {}\n",
+        describe_signal(signal)
+    )
+}
+
+/// Has somebody asked for the end while the last output is being written?
+fn wants_end(signals: &Signals) -> bool {
+    let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+    std::iter::from_fn(|| signals.next()).any(|s| ends.contains(&s))
+}
+
+fn earliest_ms(state: &State) -> Option<u64> {
+    let ending = state.ending.as_ref();
+    let all = [
+        state.timeout_at,
+        ending.and_then(|e| e.terminate_at),
+        ending.and_then(|e| e.kill_at),
+    ];
+    let next = all.into_iter().flatten().min()?;
+    let left = next.saturating_duration_since(Instant::now());
+    // Rounded up, or the loop would turn idly through the last millisecond.
+    Some(left.as_micros().div_ceil(1000) as u64)
+}
