@@ -3,8 +3,13 @@
 //! A [`Layout`] is immutable. It holds a short list of strided [`Block`]s in type-map order, so that packing walks a
 //! list. What one strided block cannot say (a vector of vectors, a repeated structure) becomes a loop over a shared
 //! list: a type costs memory in proportion to the arguments it was made from, never to the number of its pieces.
+//!
+//! Instructions per piece (x86-64, callgrind, `examples/pack_layouts.rs`; packing and unpacking are equal): pieces of 4
+//! or 8 bytes at a stride 4, in rows of 10 at two strides 6, in rows of 2 13; an irregular index 28; the parts of a
+//! structure 35. To these come about 60 to find the first piece of a fragment.
 
 mod bounds;
+mod copy;
 mod list;
 #[cfg(test)]
 mod tests;

@@ -367,9 +367,11 @@ unsafe fn give_fortran(p: &Process, to: *mut usize, made: datatype::Result<Datat
     let is_same = |handle: &usize| p.types.get(*handle).is_some_and(|other| other.is_same_kind(&made));
     let known = p.types.handles().into_iter().find(is_same);
     // SAFETY: by the contract of this function.
-    match known {
-        Some(handle) => unsafe { store(to, handle) },
-        None => unsafe { give(p, to, Ok(made)) },
+    unsafe {
+        match known {
+            Some(handle) => store(to, handle),
+            None => give(p, to, Ok(made)),
+        }
     }
 }
 

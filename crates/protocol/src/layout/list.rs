@@ -204,7 +204,7 @@ impl ListBuilder {
                 self.push(entry);
                 return Ok(());
             }
-            if !share && count.saturating_mul(entries as u64) <= UNROLL_ENTRIES {
+            if !share && entries > 1 && count.saturating_mul(entries as u64) <= UNROLL_ENTRIES {
                 for i in 0..count as i64 {
                     let at = i
                         .checked_mul(stride)

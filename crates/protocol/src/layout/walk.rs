@@ -2,12 +2,29 @@
 //! Packing and unpacking: any range of the packed form of `count` elements, found by division and one binary search.
 
 use super::Layout;
-use super::list::{Block, Entry, List, Loop};
+use super::copy::{Side, copy_grid, copy_piece, copy_strided};
+use super::list::{Block, Entry, List};
 
-/// What a walk does with the runs it meets, in packed order.
+/// What a walk does with the memory it meets, in packed order; `at` is in bytes from the buffer's address.
 trait Visit {
-    /// `n` pieces of `len` bytes, `stride` apart, the first `at` bytes from the buffer's address.
+    /// `n` pieces of `len` bytes, `stride` apart.
     fn run(&mut self, at: i64, len: u64, stride: i64, n: u64);
+
+    /// One piece of `len` bytes.
+    #[inline]
+    fn piece(&mut self, at: i64, len: u64) {
+        self.run(at, len, 0, 1);
+    }
+
+    /// `n` copies of a block, `step` apart.
+    #[inline]
+    fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
+        let mut at = at.wrapping_add(block.offset);
+        for _ in 0..n {
+            self.run(at, block.len, block.stride, block.count);
+            at = at.wrapping_add(step);
+        }
+    }
 }
 
 impl Layout {
@@ -86,6 +103,26 @@ impl Visit for Pack {
         };
         self.out = self.out.wrapping_add(len * n as usize);
     }
+
+    #[inline]
+    fn piece(&mut self, at: i64, len: u64) {
+        let from = self.base.wrapping_offset(at as isize);
+        // SAFETY: as in `run`, for one piece.
+        unsafe { copy_piece(from, self.out, len as usize) };
+        self.out = self.out.wrapping_add(len as usize);
+    }
+
+    #[inline]
+    fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
+        let from = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
+        let bytes = block.bytes() as isize;
+        let (len, count) = (block.len as isize, block.count as usize);
+        let from = Side { at: from, stride: block.stride as isize, step: step as isize };
+        let to = Side { at: self.out, stride: len, step: bytes };
+        // SAFETY: as in `run`, for `n` runs.
+        unsafe { copy_grid(from, to, len as usize, count, n as usize) };
+        self.out = self.out.wrapping_offset(bytes * n as isize);
+    }
 }
 
 /// Made in `Layout::unpack` alone, whose caller vouches for both addresses.
@@ -113,71 +150,25 @@ impl Visit for Unpack {
         };
         self.data = self.data.wrapping_add(len * n as usize);
     }
-}
 
-/// Copies `n` pieces of `len` bytes; each side steps by its own stride. Lengths that a basic type has get a loop of
-/// plain loads and stores.
-///
-/// # Safety
-/// Every piece is readable on the one side and writable on the other, and the two sides do not overlap.
-#[inline]
-unsafe fn copy_strided(
-    from: *const u8,
-    from_stride: isize,
-    to: *mut u8,
-    to_stride: isize,
-    len: usize,
-    n: usize,
-) {
-    // SAFETY: the same contract; the constant equals `len`.
-    unsafe {
-        match len {
-            4 => copy_pieces::<4>(from, from_stride, to, to_stride, n),
-            8 => copy_pieces::<8>(from, from_stride, to, to_stride, n),
-            16 => copy_pieces::<16>(from, from_stride, to, to_stride, n),
-            1 => copy_pieces::<1>(from, from_stride, to, to_stride, n),
-            2 => copy_pieces::<2>(from, from_stride, to, to_stride, n),
-            12 => copy_pieces::<12>(from, from_stride, to, to_stride, n),
-            24 => copy_pieces::<24>(from, from_stride, to, to_stride, n),
-            32 => copy_pieces::<32>(from, from_stride, to, to_stride, n),
-            _ => copy_any(from, from_stride, to, to_stride, len, n),
-        }
+    #[inline]
+    fn piece(&mut self, at: i64, len: u64) {
+        let to = self.base.wrapping_offset(at as isize);
+        // SAFETY: as in `run`, for one piece.
+        unsafe { copy_piece(self.data, to, len as usize) };
+        self.data = self.data.wrapping_add(len as usize);
     }
-}
 
-/// # Safety
-/// As for [`copy_strided`], with `N` for the length.
-#[inline]
-unsafe fn copy_pieces<const N: usize>(
-    mut from: *const u8,
-    from_stride: isize,
-    mut to: *mut u8,
-    to_stride: isize,
-    n: usize,
-) {
-    for _ in 0..n {
-        // SAFETY: both pieces are valid for N bytes by this function's contract; [u8; N] asks for no alignment.
-        unsafe { to.cast::<[u8; N]>().write(from.cast::<[u8; N]>().read()) };
-        from = from.wrapping_offset(from_stride);
-        to = to.wrapping_offset(to_stride);
-    }
-}
-
-/// # Safety
-/// As for [`copy_strided`].
-unsafe fn copy_any(
-    mut from: *const u8,
-    from_stride: isize,
-    mut to: *mut u8,
-    to_stride: isize,
-    len: usize,
-    n: usize,
-) {
-    for _ in 0..n {
-        // SAFETY: both pieces are valid for `len` bytes by this function's contract.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-        from = from.wrapping_offset(from_stride);
-        to = to.wrapping_offset(to_stride);
+    #[inline]
+    fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
+        let to = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
+        let bytes = block.bytes() as isize;
+        let (len, count) = (block.len as isize, block.count as usize);
+        let from = Side { at: self.data, stride: len, step: bytes };
+        let to = Side { at: to, stride: block.stride as isize, step: step as isize };
+        // SAFETY: as in `run`, for `n` runs.
+        unsafe { copy_grid(from, to, len as usize, count, n as usize) };
+        self.data = self.data.wrapping_offset(bytes * n as isize);
     }
 }
 
@@ -198,87 +189,74 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
             let whole = if i64::try_from(b.len) == Ok(layout.extent) {
                 Block { len: total, ..*b }
             } else {
-                Block {
-                    stride: layout.extent,
-                    count,
-                    ..*b
-                }
+                Block { stride: layout.extent, count, ..*b }
             };
             walk_block(&whole, 0, from, &mut left, v);
         }
-        _ => {
-            let (first, skip) = if from == 0 {
-                (0, 0)
-            } else {
-                (from / layout.size, from % layout.size)
-            };
-            walk_copies(&layout.list, 0, layout.extent, first, skip, &mut left, v);
-        }
+        _ => walk_copies(&layout.list, 0, layout.extent, from, left, v),
     }
-    (room - left) as usize
+    room as usize
 }
 
-/// Visits copies of a list, `stride` apart, from byte `skip` of copy `first` on until `left` is used up. The caller
-/// has bounded `left` by the bytes that there are.
-fn walk_copies<V: Visit>(
-    list: &List,
-    at: i64,
-    stride: i64,
-    first: u64,
-    skip: u64,
-    left: &mut u64,
-    v: &mut V,
-) {
-    let mut at = at.wrapping_add(stride.wrapping_mul(first as i64));
-    walk_list(list, at, skip, left, v);
-    while *left > 0 {
-        at = at.wrapping_add(stride);
-        walk_list(list, at, 0, left, v);
+/// Visits copies of a list, `stride` apart, from byte `skip` of the first on, `left` bytes in all. The caller has
+/// bounded `left` by the bytes that there are.
+fn walk_copies<V: Visit>(list: &List, at: i64, stride: i64, skip: u64, mut left: u64, v: &mut V) {
+    let size = list.size();
+    let (mut copy, within) = if skip == 0 { (0, 0) } else { (skip / size, skip % size) };
+    let place = |copy: u64| at.wrapping_add(stride.wrapping_mul(copy as i64));
+    if within > 0 {
+        let mut now = (size - within).min(left);
+        left -= now;
+        walk_list(list, place(copy), within, &mut now, v);
+        copy += 1;
+    }
+    let whole = if left < size { 0 } else { left / size };
+    if whole > 0 {
+        visit_copies(list, place(copy), stride, whole, v);
+        left -= whole * size;
+        copy += whole;
+    }
+    if left > 0 {
+        walk_list(list, place(copy), 0, &mut left, v);
     }
 }
 
-/// Visits one copy of a list from byte `skip` on.
-fn walk_list<V: Visit>(list: &List, at: i64, skip: u64, left: &mut u64, v: &mut V) {
+/// Visits `n` whole copies of a list: no bounds to watch.
+fn visit_copies<V: Visit>(list: &List, mut at: i64, stride: i64, n: u64, v: &mut V) {
     let entries = list.as_slice();
+    if let [Entry::Block(b)] = entries {
+        return v.grid(at, b, stride, n);
+    }
+    for _ in 0..n {
+        for entry in entries {
+            match entry {
+                Entry::Block(b) if b.count == 1 => v.piece(at.wrapping_add(b.offset), b.len),
+                Entry::Block(b) => v.run(at.wrapping_add(b.offset), b.len, b.stride, b.count),
+                Entry::Loop(l) => visit_copies(&l.body, at.wrapping_add(l.offset), l.stride, l.count, v),
+            }
+        }
+        at = at.wrapping_add(stride);
+    }
+}
+
+/// Visits one copy of a list from byte `skip` on, until `left` is used up.
+fn walk_list<V: Visit>(list: &List, at: i64, skip: u64, left: &mut u64, v: &mut V) {
     let (index, start) = if skip == 0 { (0, 0) } else { list.seek(skip) };
     let mut skip = skip - start;
-    for entry in entries.get(index..).unwrap_or(&[]) {
+    for entry in list.as_slice().get(index..).unwrap_or(&[]) {
         match entry {
             Entry::Block(b) => walk_block(b, at, skip, left, v),
-            Entry::Loop(l) => walk_loop(l, at, skip, left, v),
+            Entry::Loop(l) => {
+                let own = (l.body.size() * l.count - skip).min(*left);
+                *left -= own;
+                walk_copies(&l.body, at.wrapping_add(l.offset), l.stride, skip, own, v);
+            }
         }
         if *left == 0 {
             return;
         }
         skip = 0;
     }
-}
-
-fn walk_loop<V: Visit>(l: &Loop, at: i64, skip: u64, left: &mut u64, v: &mut V) {
-    let body = l.body.size();
-    let mut own = (body * l.count - skip).min(*left);
-    *left -= own;
-    let (first, skip) = if skip == 0 {
-        (0, 0)
-    } else {
-        (skip / body, skip % body)
-    };
-    let at = at.wrapping_add(l.offset);
-    // A loop over a single block is what a vector of vectors is: no list walk for each copy.
-    if let [Entry::Block(b)] = l.body.as_slice() {
-        let mut at = at.wrapping_add(l.stride.wrapping_mul(first as i64));
-        walk_block(b, at, skip, &mut own, v);
-        while own >= body {
-            at = at.wrapping_add(l.stride);
-            v.run(at.wrapping_add(b.offset), b.len, b.stride, b.count);
-            own -= body;
-        }
-        if own > 0 {
-            walk_block(b, at.wrapping_add(l.stride), 0, &mut own, v);
-        }
-        return;
-    }
-    walk_copies(&l.body, at, l.stride, first, skip, &mut own, v);
 }
 
 #[inline]
