@@ -183,7 +183,7 @@ pub fn run_floor(
     batch_ns: u64,
     form: Form,
 ) -> Result<(), BenchError> {
-    let allowed = placement::allowed_processors().map_err(BenchError::Floor)?;
+    let allowed = placement::allowed_processors();
     let pair = match (processors, allowed.as_slice()) {
         (Some(pair), _) => pair,
         (None, [first, second, ..]) => [*first, *second],

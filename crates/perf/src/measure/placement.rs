@@ -1,26 +1,13 @@
 #![allow(unsafe_code)]
-//! Which processors a thread may use, and binding it to one.
+//! Where a thread runs: binding it to one processor, and asking.
 
 use std::io;
-use std::mem;
+
+use fastpath_base::topology::{self, CpuSet};
 
 /// Processors this thread may run on, in ascending order.
-///
-/// # Errors
-/// What the kernel says.
-pub fn allowed_processors() -> io::Result<Vec<usize>> {
-    // SAFETY: a `cpu_set_t` is plain bits; all zero is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: `set` is a valid place of the size stated.
-    let rc = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) };
-    if rc != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let limit = libc::CPU_SETSIZE as usize;
-    // SAFETY: every index is below CPU_SETSIZE, the number of bits in the set.
-    Ok((0..limit)
-        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
-        .collect())
+pub fn allowed_processors() -> Vec<usize> {
+    topology::affinity().iter().collect()
 }
 
 /// Binds the calling thread to one processor.
@@ -28,19 +15,11 @@ pub fn allowed_processors() -> io::Result<Vec<usize>> {
 /// # Errors
 /// No such processor, or not one this thread may use.
 pub fn bind_thread(processor: usize) -> io::Result<()> {
-    if processor >= libc::CPU_SETSIZE as usize {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    if !topology::affinity().contains(processor) {
+        let why = format!("processor {processor} is not one this process may use");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    // SAFETY: a `cpu_set_t` is plain bits; all zero is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the index was checked against the number of bits in the set.
-    unsafe { libc::CPU_SET(processor, &mut set) };
-    // SAFETY: `set` is a valid set of the size stated.
-    let rc = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) };
-    if rc != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    topology::set_affinity(&CpuSet::from_iter([processor]))
 }
 
 /// The processor this thread runs on now; None where the kernel does not say.
@@ -58,9 +37,9 @@ mod tests {
     #[test]
     fn bind__moves_the_thread_and_narrows_what_it_may_use() {
         std::thread::spawn(|| {
-            let last = *allowed_processors().unwrap().last().unwrap();
+            let last = *allowed_processors().last().unwrap();
             bind_thread(last).unwrap();
-            assert_eq!(allowed_processors().unwrap(), [last]);
+            assert_eq!(allowed_processors(), [last]);
             assert_eq!(current_processor(), Some(last));
         })
         .join()
@@ -69,6 +48,7 @@ mod tests {
 
     #[test]
     fn bind__to_a_processor_that_is_not_there_is_an_error() {
-        assert!(bind_thread(1 << 20).is_err());
+        let e = bind_thread(1 << 20).unwrap_err();
+        assert!(e.to_string().contains("1048576"), "{e}");
     }
 }
