@@ -1,15 +1,24 @@
-//! Communicators: a group, a context that keeps its messages apart, and what users attach to it.
+//! Communicators: a group, a context that keeps its messages apart, and what users attach to it
+//! (MPI-5.0 chapter 7).
 
+mod agree;
 pub mod contexts;
+pub mod create;
+pub mod hints;
 
+use crate::attribute::{self, Attributes};
+use crate::consts::*;
+use crate::errhandler;
+use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::process::{Process, out_of_handles};
+use crate::topology::Topology;
+use contexts::Block;
 use fastpath_protocol::tag::Context;
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Kinds of memory whose addresses may be passed (MPI-5.0 section 12.4.3).
-pub const MEMORY_KINDS: &str = "system,mpi";
+pub use hints::MEMORY_KINDS;
 
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {
@@ -27,17 +36,49 @@ pub struct Comm {
     pub name: RefCell<String>,
     /// Handle of the error handler.
     pub errhandler: Cell<usize>,
-    /// Cartesian or graph structure (`topology` owns the type).
-    pub topology: RefCell<Option<Rc<dyn Any>>>,
-    /// Cached attributes (`attribute` owns the type).
-    pub attributes: RefCell<Option<Box<dyn Any>>>,
+    /// Cartesian or graph structure.
+    pub topology: RefCell<Option<Rc<Topology>>>,
+    /// Cached attributes.
+    pub attributes: Attributes,
     /// Hints given at creation or by `MPI_Comm_set_info`: key and value.
     pub hints: RefCell<Vec<(String, String)>>,
     /// Number of the next collective call, the same on all members.
     pub collective_sequence: Cell<u32>,
+    /// Contexts for duplicates, the same on all members.
+    pub spares: Cell<Block>,
 }
 
 impl Comm {
+    /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
+    /// rank in `group`.
+    pub fn new(
+        _p: &Process,
+        context: Context,
+        group: Rc<Group>,
+        remote_group: Option<Rc<Group>>,
+        rank: u32,
+    ) -> Self {
+        let spares = if context == Context::WORLD {
+            Block::WORLD_SPARES
+        } else {
+            Block::EMPTY
+        };
+        Comm {
+            handle: Cell::new(MPI_COMM_NULL),
+            context,
+            group,
+            remote_group,
+            rank,
+            name: RefCell::default(),
+            errhandler: Cell::new(MPI_ERRORS_ARE_FATAL),
+            topology: RefCell::default(),
+            attributes: Attributes::default(),
+            hints: RefCell::default(),
+            collective_sequence: Cell::new(0),
+            spares: Cell::new(spares),
+        }
+    }
+
     /// Number of processes in the local group.
     pub fn size(&self) -> u32 {
         self.group.size()
@@ -57,4 +98,120 @@ impl Comm {
     pub fn is_inter(&self) -> bool {
         self.remote_group.is_some()
     }
+
+    /// The calling process's rank in the world.
+    pub fn my_world_rank(&self) -> u32 {
+        self.group
+            .world_ranks()
+            .get(self.rank as usize)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Refuses an intercommunicator.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    pub fn require_intra(&self) -> Result {
+        match self.remote_group {
+            Some(_) => Err(Error::new(
+                MPI_ERR_COMM,
+                "the communicator is an intercommunicator: pass an intracommunicator",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The remote group of an intercommunicator.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for an intracommunicator.
+    pub fn remote(&self) -> Result<&Rc<Group>> {
+        self.remote_group.as_ref().ok_or_else(|| {
+            Error::new(
+                MPI_ERR_COMM,
+                "the communicator is an intracommunicator: it has no remote group",
+            )
+        })
+    }
+
+    /// `MPI_IDENT` (the same object), `MPI_CONGRUENT` (same processes in the same order),
+    /// `MPI_SIMILAR` (in another order) or `MPI_UNEQUAL`.
+    pub fn compare(&self, other: &Comm) -> i32 {
+        if std::ptr::eq(self, other) {
+            return MPI_IDENT;
+        }
+        let mut result = self.group.compare(&other.group);
+        match (&self.remote_group, &other.remote_group) {
+            (None, None) => {}
+            (Some(remote), Some(other)) => {
+                let there = remote.compare(other);
+                if result == MPI_UNEQUAL || there == MPI_UNEQUAL {
+                    result = MPI_UNEQUAL;
+                } else if there == MPI_SIMILAR {
+                    result = MPI_SIMILAR;
+                }
+            }
+            _ => result = MPI_UNEQUAL,
+        }
+        if result == MPI_IDENT {
+            MPI_CONGRUENT
+        } else {
+            result
+        }
+    }
 }
+
+/// Gives a new communicator a handle and makes it known.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when no handle is free.
+pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
+    let comm = Rc::new(comm);
+    let handle = p
+        .comms
+        .insert_rc(comm.clone())
+        .ok_or_else(|| out_of_handles("communicator"))?;
+    comm.handle.set(handle);
+    errhandler::attach(p, comm.errhandler.get());
+    Ok(handle)
+}
+
+/// `MPI_Comm_free`: deletes the attributes, then the handle. Operations under way keep what they need
+/// of the communicator.
+///
+/// # Errors
+/// `MPI_ERR_COMM` for a handle that is no communicator or a predefined one; what a user's attribute
+/// delete function returns, and then the communicator stays.
+pub fn free_comm(p: &Process, handle: usize) -> Result {
+    let comm = p.comm(handle)?;
+    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
+        return Err(Error::new(
+            MPI_ERR_COMM,
+            "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed",
+        ));
+    }
+    attribute::delete_all(p, &comm)?;
+    p.comms.remove(handle);
+    errhandler::detach(p, comm.errhandler.get());
+    let me = comm.my_world_rank();
+    p.contexts.give_back(me, comm.spares.replace(Block::EMPTY));
+    p.contexts.release(me, comm.context);
+    Ok(())
+}
+
+/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it.
+///
+/// # Errors
+/// As [`free_comm`], and those of communication.
+pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
+    let comm = p.comm(handle)?;
+    if comm.size() > 1 && !comm.is_inter() {
+        agree::synchronize(&crate::channel::Channel::next(p, &comm))?;
+    }
+    free_comm(p, handle)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

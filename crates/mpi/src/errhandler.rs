@@ -1,13 +1,65 @@
-//! Error handlers, and what happens to an error.
+//! Error handlers, and what happens to an error (MPI-5.0 section 9.3).
+#![allow(unsafe_code)]
 
+pub mod abort;
 pub mod classes;
 pub mod codes;
+mod report;
 
-use crate::error::Error;
-use crate::process::Process;
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::{self, Process, out_of_handles};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::rc::Rc;
+
+/// The kind of object whose errors a user's error handler takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Communicators.
+    Comm,
+    /// Windows.
+    Win,
+    /// Files.
+    File,
+    /// Sessions.
+    Session,
+}
+
+/// A user's error handler: the object's handle, the error code, and arguments that the standard
+/// leaves to implementations. Here there are none.
+type Function = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    /// `MPI_ERRORS_ARE_FATAL`, `MPI_ERRORS_ABORT`: the job ends.
+    End,
+    /// `MPI_ERRORS_RETURN`
+    Return,
+    /// The user's function.
+    Call(Kind, Function),
+}
 
 /// An error handler.
-pub struct Errhandler {}
+#[derive(Debug)]
+pub struct Errhandler {
+    action: Action,
+    /// Handles that the user holds: one from creation, one from each query.
+    held: Cell<usize>,
+    /// Objects that have it.
+    attached: Cell<usize>,
+}
+
+impl Errhandler {
+    fn new(action: Action) -> Self {
+        Errhandler {
+            action,
+            held: Cell::new(1),
+            attached: Cell::new(0),
+        }
+    }
+}
 
 /// The object whose error handler an error goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +76,219 @@ pub enum Scope {
     Session(usize),
 }
 
+/// Makes the predefined error handlers.
+pub fn register_predefined(p: &Process) {
+    p.errhandlers
+        .insert_predefined(MPI_ERRORS_ARE_FATAL, Errhandler::new(Action::End));
+    p.errhandlers
+        .insert_predefined(MPI_ERRORS_ABORT, Errhandler::new(Action::End));
+    p.errhandlers
+        .insert_predefined(MPI_ERRORS_RETURN, Errhandler::new(Action::Return));
+}
+
+/// Makes an error handler from the address of a user's function.
+///
+/// # Errors
+/// `MPI_ERR_ARG` for a null address, `MPI_ERR_OTHER` when no handle is free.
+///
+/// # Safety
+/// `function` is null or a function of the type that the standard gives for `kind`, and stays so
+/// while the handler is in use.
+pub unsafe fn create_errhandler(p: &Process, kind: Kind, function: usize) -> Result<usize> {
+    if function == 0 {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the error handler function is a null pointer",
+        ));
+    }
+    // SAFETY: a function of this type by the contract of this function; the kinds of objects differ
+    // only in what the handle, an integer here, is a handle of.
+    let function = unsafe { std::mem::transmute::<usize, Function>(function) };
+    let handler = Errhandler::new(Action::Call(kind, function));
+    p.errhandlers
+        .insert(handler)
+        .ok_or_else(|| out_of_handles("error handler"))
+}
+
+/// The error handler behind a handle. The predefined ones exist before initialisation too.
+///
+/// # Errors
+/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler.
+pub fn find_errhandler(p: &Process, handle: usize) -> Result<Rc<Errhandler>> {
+    if (MPI_ERRORS_ARE_FATAL..=MPI_ERRORS_RETURN).contains(&handle)
+        && p.errhandlers.get(handle).is_none()
+    {
+        register_predefined(p);
+    }
+    p.errhandlers.get(handle).ok_or_else(|| match handle {
+        MPI_ERRHANDLER_NULL => Error::new(
+            MPI_ERR_ERRHANDLER,
+            "the error handler is MPI_ERRHANDLER_NULL",
+        ),
+        _ => Error::new(
+            MPI_ERR_ERRHANDLER,
+            format!("invalid error handler handle {handle:#x}"),
+        ),
+    })
+}
+
+/// `MPI_Errhandler_free`. Objects that have the handler keep it.
+///
+/// # Errors
+/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or freed as often as it was given.
+pub fn free_errhandler(p: &Process, handle: usize) -> Result {
+    let handler = find_errhandler(p, handle)?;
+    if !matches!(handler.action, Action::Call(..)) {
+        return Ok(());
+    }
+    let Some(left) = handler.held.get().checked_sub(1) else {
+        return Err(Error::new(
+            MPI_ERR_ERRHANDLER,
+            "the error handler was freed already",
+        ));
+    };
+    handler.held.set(left);
+    remove_unused(p, handle, &handler);
+    Ok(())
+}
+
+fn remove_unused(p: &Process, handle: usize, handler: &Errhandler) {
+    if matches!(handler.action, Action::Call(..))
+        && handler.held.get() == 0
+        && handler.attached.get() == 0
+    {
+        p.errhandlers.remove(handle);
+    }
+}
+
+/// Notes that an object has the error handler; with [`detach`] when it has it no more.
+pub fn attach(p: &Process, handle: usize) {
+    if let Some(handler) = p.errhandlers.get(handle) {
+        handler.attached.set(handler.attached.get() + 1);
+    }
+}
+
+/// Undoes [`attach`].
+pub fn detach(p: &Process, handle: usize) {
+    if let Some(handler) = p.errhandlers.get(handle) {
+        handler
+            .attached
+            .set(handler.attached.get().saturating_sub(1));
+        remove_unused(p, handle, &handler);
+    }
+}
+
+/// Replaces the error handler that an object of kind `kind` keeps in `place`.
+///
+/// # Errors
+/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
+pub fn set_errhandler(p: &Process, kind: Kind, place: &Cell<usize>, handle: usize) -> Result {
+    let handler = find_errhandler(p, handle)?;
+    if matches!(handler.action, Action::Call(other, _) if other != kind) {
+        let message = "the error handler was made for objects of another kind: communicator, window, file or session";
+        return Err(Error::new(MPI_ERR_ERRHANDLER, message));
+    }
+    attach(p, handle);
+    detach(p, place.replace(handle));
+    Ok(())
+}
+
+/// The error handler that an object keeps in `place`, as a handle that the user has to free.
+pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
+    let handle = place.get();
+    if let Some(handler) = p.errhandlers.get(handle) {
+        handler.held.set(handler.held.get() + 1);
+    }
+    handle
+}
+
+/// Where the error handler of an object is kept, and the handle that its function is called with.
+/// An object that is none, or none any more, stands for `MPI_COMM_SELF`, as where there is no object.
+struct Target {
+    handler: usize,
+    object: usize,
+    comm: Option<Rc<Comm>>,
+}
+
+fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
+    let wanted = match (error.comm(), scope) {
+        (Some(comm), _) | (None, Scope::Comm(comm)) => p.comms.get(comm),
+        // Files return errors unless the user says otherwise.
+        (None, Scope::File(file)) => {
+            return Target {
+                handler: p.file_errhandler.get(),
+                object: file,
+                comm: None,
+            };
+        }
+        _ => None,
+    };
+    match wanted.clone().or_else(|| p.comms.get(MPI_COMM_SELF)) {
+        Some(comm) => Target {
+            handler: comm.errhandler.get(),
+            object: comm.handle.get(),
+            comm: wanted,
+        },
+        // Before initialisation and after finalisation.
+        None => Target {
+            handler: MPI_ERRORS_ARE_FATAL,
+            object: MPI_COMM_NULL,
+            comm: None,
+        },
+    }
+}
+
 /// Hands `error` of the call `name` to the error handler of `scope` and returns the code that the
-/// MPI call returns. `process` is `None` where the call could not enter MPI.
+/// MPI call returns. `process` is `None` where the call could not enter MPI or did not need to.
 #[cold]
 #[inline(never)]
 pub fn raise(process: Option<&Process>, scope: Scope, name: &'static str, error: Error) -> i32 {
-    let _ = (process, scope, name);
-    error.code()
+    match process {
+        Some(p) => dispatch(p, scope, name, error),
+        None => match process::enter(name, true) {
+            Ok(guard) => dispatch(&guard, scope, name, error),
+            Err(_) => error.code(),
+        },
+    }
 }
+
+fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 {
+    let code = error.code();
+    let target = find_target(p, scope, &error);
+    match find_errhandler(p, target.handler).map(|handler| handler.action) {
+        Ok(Action::Return) => p.codes.remember(code, format!("{name}: {error}")),
+        Ok(Action::Call(_, function)) => {
+            p.codes.remember(code, format!("{name}: {error}"));
+            call_function(function, target.object, code);
+        }
+        Ok(Action::End) | Err(_) => abort::abort_job(
+            p,
+            code,
+            &report::describe(p, name, &error, target.comm.as_deref()),
+        ),
+    }
+    code
+}
+
+fn call_function(function: Function, object: usize, code: i32) {
+    let (mut object, mut code) = (object, code);
+    // SAFETY: `create_errhandler` was promised a function of this type; the variables live. The lock,
+    // if there is one, may be taken again by this thread.
+    unsafe { function(&mut object, &mut code) };
+}
+
+/// `MPI_Comm_call_errhandler` and the like: the handler of `scope` is called with `code`. Success is
+/// no error and calls nothing.
+pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32) {
+    if code != MPI_SUCCESS {
+        let message = format!(
+            "the program raised this error itself: {}",
+            p.codes.text(code)
+        );
+        dispatch(p, scope, name, Error::new(code, message));
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

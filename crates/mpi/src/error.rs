@@ -15,6 +15,9 @@ struct Info {
     code: i32,
     message: String,
     comm: Option<usize>,
+    peer: Option<i32>,
+    tag: Option<i32>,
+    bytes: Option<u64>,
 }
 
 impl Error {
@@ -23,7 +26,8 @@ impl Error {
     #[cold]
     #[inline(never)]
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Error(Box::new(Info { code, message: message.into(), comm: None }))
+        let message = message.into();
+        Error(Box::new(Info { code, message, comm: None, peer: None, tag: None, bytes: None }))
     }
 
     /// The call exists in the standard, but is not implemented yet.
@@ -43,6 +47,14 @@ impl Error {
         self
     }
 
+    /// Names the message the error is about: the rank of the peer (or `MPI_ANY_SOURCE`), the tag (or
+    /// `MPI_ANY_TAG`) and the bytes.
+    #[must_use]
+    pub fn about_message(mut self, peer: i32, tag: i32, bytes: u64) -> Self {
+        (self.0.peer, self.0.tag, self.0.bytes) = (Some(peer), Some(tag), Some(bytes));
+        self
+    }
+
     /// The MPI error class or code.
     pub fn code(&self) -> i32 {
         self.0.code
@@ -51,6 +63,11 @@ impl Error {
     /// The cause in words.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// What [`Error::about_message`] named: peer, tag and bytes.
+    pub fn about(&self) -> Option<(i32, i32, u64)> {
+        Some((self.0.peer?, self.0.tag?, self.0.bytes?))
     }
 
     /// The communicator that [`Error::on_comm`] named.

@@ -62,6 +62,8 @@ pub struct Process {
     pub environment: Environment,
     /// Error classes and codes that the user added, and the last error.
     pub codes: Codes,
+    /// Error handler of errors on no open file, and of files when they are opened.
+    pub file_errhandler: Cell<usize>,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
     pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
 }
@@ -152,6 +154,7 @@ impl Process {
             contexts: Pool::new(),
             environment: Environment::new(),
             codes: Codes::new(),
+            file_errhandler: Cell::new(MPI_ERRORS_RETURN),
             engine: std::cell::UnsafeCell::new(None),
         }
     }

@@ -1,0 +1,113 @@
+//! What a fatal error says.
+
+use super::classes;
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::Error;
+use crate::process::Process;
+use std::fmt::Write;
+
+/// The report of a fatal error: rank, host, call, class, cause, the message and communicator it is
+/// about, and what to do. Ends in a newline.
+pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> String {
+    let world = p.comms.get(MPI_COMM_WORLD);
+    let who = match &world {
+        Some(world) => format!("rank {} of {}", world.rank, world.size()),
+        None => "a process without a rank".to_string(),
+    };
+    let class = p.codes.class(error.code());
+    let known = classes::find(class);
+    let mut text = format!(
+        "fastpath: fatal error in {call} on {who}, host {}, process {}\n",
+        host_name(),
+        std::process::id()
+    );
+    let mut line = |label: &str, value: &str| {
+        _ = writeln!(text, "fastpath:   {label:<13}{value}");
+    };
+    match known {
+        Some(known) if class == error.code() => {
+            line("error:", &format!("{}, {}", known.name, known.meaning))
+        }
+        Some(known) => line(
+            "error:",
+            &format!(
+                "code {} of class {}, {}",
+                error.code(),
+                known.name,
+                known.meaning
+            ),
+        ),
+        None => line(
+            "error:",
+            &format!("code {}, added by the program", error.code()),
+        ),
+    }
+    line("cause:", error.message());
+    if let Some((peer, tag, bytes)) = error.about() {
+        line(
+            "message:",
+            &format!(
+                "peer {}, tag {}, {bytes} bytes",
+                peer_name(peer),
+                tag_name(tag)
+            ),
+        );
+    }
+    if let Some(comm) = comm {
+        line("communicator:", &comm_name(comm));
+    }
+    let advice = known.map_or("", |known| known.advice);
+    if !advice.is_empty() {
+        line("to do:", advice);
+    }
+    text
+}
+
+fn comm_name(comm: &Comm) -> String {
+    let name = comm.name.borrow();
+    let name = if name.is_empty() {
+        "without a name"
+    } else {
+        name.as_str()
+    };
+    match &comm.remote_group {
+        Some(remote) => format!(
+            "{name}, {} and {} ranks, this process is rank {}",
+            comm.size(),
+            remote.size(),
+            comm.rank
+        ),
+        None => format!(
+            "{name}, {} ranks, this process is rank {}",
+            comm.size(),
+            comm.rank
+        ),
+    }
+}
+
+fn peer_name(peer: i32) -> String {
+    match peer {
+        MPI_ANY_SOURCE => "MPI_ANY_SOURCE".into(),
+        MPI_PROC_NULL => "MPI_PROC_NULL".into(),
+        MPI_ROOT => "MPI_ROOT".into(),
+        _ => format!("rank {peer}"),
+    }
+}
+
+fn tag_name(tag: i32) -> String {
+    if tag == MPI_ANY_TAG {
+        "MPI_ANY_TAG".into()
+    } else {
+        tag.to_string()
+    }
+}
+
+/// The host's name as the kernel knows it; nothing is resolved.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "unknown".to_string(),
+        name => name.to_string(),
+    }
+}
