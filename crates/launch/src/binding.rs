@@ -10,6 +10,7 @@ use fastpath_base::topology::{Core, CpuSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 /// Where the ranks run.
 #[derive(Debug)]
@@ -161,12 +162,12 @@ fn bind_to_nodes(ranks: usize, machine: &Machine) -> Plan {
     }
 }
 
-/// Locks the kernel's folder of each of these processors; None when one of them is locked, or
-/// where there are no such folders.
-pub fn claim_processors(cpus: &[usize]) -> Option<Vec<File>> {
+/// Locks the folder of each of these processors (the kernel's, in /sys/devices/system/cpu);
+/// None when one of them is locked, or where there are no such folders.
+pub fn claim_processors(folder: &Path, cpus: &[usize]) -> Option<Vec<File>> {
     cpus.iter()
         .map(|cpu| {
-            let folder = File::open(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;
+            let folder = File::open(folder.join(format!("cpu{cpu}"))).ok()?;
             // SAFETY: plain flock on an open descriptor.
             let locked = unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
             (locked == 0).then_some(folder)

@@ -63,7 +63,6 @@ fn keep_watch(alive: &OwnedFd, segment: &Segment) -> ! {
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"mpi-guard".as_ptr());
-        libc::prctl(libc::PR_SET_DUMPABLE, 0);
         libc::dup2(fd, 0);
         close_from(1);
         let mut byte = 0u8;

@@ -10,10 +10,11 @@ use crate::poll::{Poller, make_pipe};
 use crate::program::{
     ProgramError, c_pair, c_string, check_wdir, describe_exec_error, find_program,
 };
-use crate::ranks::Ranks;
+use crate::ranks::{Ranks, list_children};
 use crate::signals::{Inherited, Signals, raise_file_limit};
 use crate::spawn::{RankStart, SpawnError, Spawner, Step};
 use crate::watch::{INPUT, SINKS, STREAMS, Watch};
+use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
 use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, random_job_id};
@@ -21,7 +22,7 @@ use fastpath_bootstrap::segment::Segment;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The job's memory is inherited under a number that scripts do not use themselves.
@@ -91,6 +92,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     let plan = plan_for(spec, app_of.len(), &machine);
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan)?;
     let poller = Poller::new().map_err(|e| (1, format!("cannot make an event queue: {e}")))?;
+    let mut spared = list_children();
     adopt_orphans();
     let guard = Guard::start(segment).map_err(|e| {
         (
@@ -98,6 +100,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
             format!("cannot start the process that guards the job: {e}"),
         )
     })?;
+    spared.push(guard.pid());
     let mut watch = Box::new(Watch {
         spec,
         host: Box::leak(topology::host_name().into_boxed_str()),
@@ -108,6 +111,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         poller,
         signals,
         guard,
+        spared,
     });
     if let Some(warning) = &plan.warning {
         watch.outputs.say(&format!("mpiexec: {warning}\n"));
@@ -169,6 +173,9 @@ fn start_ranks(
         let (err_reader, err) =
             make_pipe().map_err(|e| system("pipes for the ranks' output", e))?;
         let stdin = if rank == 0 { &input } else { &null };
+        let Some(page) = watch.segment.page(rank) else {
+            continue;
+        };
         let pid = spawner
             .spawn(&RankStart {
                 program: &prepared.program,
@@ -178,9 +185,10 @@ fn start_ranks(
                 stdio: [stdin.as_raw_fd(), out.as_raw_fd(), err.as_raw_fd()],
                 keep,
                 cpus: plan.sets.get(rank),
+                pid_cell: &page.launched_pid,
             })
             .map_err(|e| describe_spawn_error(&e, rank, prepared))?;
-        watch.ranks.started(rank, pid, watch.segment);
+        watch.ranks.started(rank, pid);
         for (which, reader) in [(0, out_reader), (1, err_reader)] {
             watch
                 .outputs
@@ -221,6 +229,13 @@ fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
     }
     env.extend(spec.env.iter().cloned());
     env.extend(app.env.iter().cloned());
+    let pairs = env.iter().map(|(n, v)| (n.clone(), v.clone()));
+    if let Err(e) = Config::from_pairs(pairs) {
+        return Err(ProgramError {
+            code: 2,
+            text: e.to_string(),
+        });
+    }
     let found = find_program(
         app,
         env.get(std::ffi::OsStr::new("PATH")).map(|p| p.as_os_str()),
@@ -277,7 +292,10 @@ fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
             .and_then(|n| n.trim().parse::<usize>().ok())
     });
     let per_rank = threads.unwrap_or(1).max(1);
-    plan_binding(spec.bind, ranks, per_rank, machine, &mut claim_processors)
+    let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
+    let folder = Path::new(config.text(Key::InternalClaims));
+    let mut claim = |cpus: &[usize]| claim_processors(folder, cpus);
+    plan_binding(spec.bind, ranks, per_rank, machine, &mut claim)
 }
 
 /// Makes the job's memory and fills in what the ranks find there. The segment lives as long

@@ -80,13 +80,10 @@ impl Ranks {
     }
 
     /// A rank's process was started.
-    pub fn started(&mut self, rank: usize, pid: libc::pid_t, segment: &Segment) {
+    pub fn started(&mut self, rank: usize, pid: libc::pid_t) {
         self.list[rank].pid = pid;
         self.by_pid.insert(pid, rank);
         self.running += 1;
-        if let Some(page) = segment.page(rank) {
-            page.launched_pid.store(pid as u32, Ordering::Relaxed);
-        }
     }
 
     /// All of them.
@@ -171,30 +168,36 @@ impl Ranks {
         self.list.iter().for_each(|rank| rank.signal(signal));
     }
 
-    /// Kills what is left of the job: the groups, and on `thoroughly` also processes that have
-    /// left their group and are this launcher's by adoption.
-    pub fn kill_rest(&mut self, segment: &Segment, guard: libc::pid_t, thoroughly: bool) {
+    /// Kills what is left in the ranks' groups, and forgets them.
+    pub fn kill_groups(&mut self, segment: &Segment) {
         self.signal_all(libc::SIGKILL);
-        for _ in 0..if thoroughly { 100 } else { 0 } {
-            let children = list_children();
-            let strangers: Vec<_> = children.into_iter().filter(|&p| p != guard).collect();
-            if strangers.is_empty() {
-                break;
-            }
-            for pid in strangers {
-                // SAFETY: plain calls on a child of ours, which keeps its number until it
-                // is waited for here.
-                unsafe {
-                    libc::kill(pid, libc::SIGKILL);
-                    libc::waitpid(pid, std::ptr::null_mut(), 0);
-                }
-            }
-        }
         for rank in 0..self.list.len() {
             if let Some(page) = segment.page(rank) {
                 page.launched_pid.store(0, Ordering::Relaxed);
             }
         }
+    }
+}
+
+/// Kills every child of the launcher but `spared`: what has left its rank's group, and was
+/// adopted when its own parent ended.
+pub fn kill_adopted(spared: &[libc::pid_t]) {
+    // Each round may bring children of those that were killed in the one before.
+    for _ in 0..200 {
+        let mut strangers = list_children();
+        strangers.retain(|pid| !spared.contains(pid));
+        if strangers.is_empty() {
+            return;
+        }
+        for pid in strangers {
+            // SAFETY: plain calls on a child of ours, which keeps its number until it is
+            // waited for here.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG);
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
 
@@ -259,7 +262,7 @@ fn read_status(status: i32) -> End {
 }
 
 /// Children of this thread, adopted ones too; empty where the kernel does not tell.
-fn list_children() -> Vec<libc::pid_t> {
+pub fn list_children() -> Vec<libc::pid_t> {
     let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     text.split_whitespace()
         .filter_map(|w| w.parse().ok())

@@ -5,6 +5,7 @@
 //! copied and a rank costs a few hundred microseconds whatever the launcher holds. In return
 //! the child may do nothing but system calls: no allocation, no lock, no formatting.
 
+use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::topology::CpuSet;
 use std::ffi::CString;
 use std::io;
@@ -30,6 +31,9 @@ pub struct RankStart<'a> {
     pub keep: RawFd,
     /// Processors to be bound to.
     pub cpus: Option<&'a CpuSet>,
+    /// Where the child leaves its process number once it has a group of its own. The guard
+    /// reads it, so it must be there before the program can start anything itself.
+    pub pid_cell: &'a AtomicU32,
 }
 
 /// What all ranks of the job have in common.
@@ -75,6 +79,7 @@ struct Child {
     keep: RawFd,
     cpus: *const u64,
     cpu_bytes: usize,
+    pid_cell: *const AtomicU32,
     launcher: libc::pid_t,
     mask: *const libc::sigset_t,
     files: *const libc::rlimit,
@@ -133,6 +138,7 @@ impl Spawner {
             keep: start.keep,
             cpus: words.map_or(null(), <[u64]>::as_ptr),
             cpu_bytes: words.map_or(0, |w| w.len() * 8),
+            pid_cell: from_ref(start.pid_cell),
             launcher: self.launcher,
             mask: from_ref(&self.mask),
             files: from_ref(&self.files),
@@ -160,6 +166,7 @@ impl Spawner {
         match unsafe { from_ref(&child.failed).read_volatile() } {
             None => Ok(pid),
             Some((step, errno)) => {
+                start.pid_cell.store(0, Ordering::Relaxed);
                 // SAFETY: our own child, which has ended.
                 unsafe { libc::waitpid(pid, null_mut(), 0) };
                 Err(SpawnError { step, errno })
@@ -206,6 +213,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), Step> {
             libc::_exit(127);
         }
         check(libc::setpgid(0, 0))?;
+        (*child.pid_cell).store(libc::getpid() as u32, Ordering::Relaxed);
         for (target, &fd) in child.stdio.iter().enumerate() {
             check(libc::dup2(fd, target as libc::c_int))?;
         }

@@ -5,7 +5,7 @@ use crate::guard::Guard;
 use crate::input::TerminalInput;
 use crate::output::Outputs;
 use crate::poll::{Interest, Poller};
-use crate::ranks::{Failure, Ranks};
+use crate::ranks::{Failure, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::signals::{Signals, describe_signal, stop_self};
 use fastpath_base::clock::now_ns;
@@ -61,6 +61,9 @@ pub struct Watch<'a> {
     pub signals: Signals,
     /// The guard.
     pub guard: Guard,
+    /// Children of the launcher that are no part of the job: the guard, and what a shell that
+    /// became the launcher by exec had started before.
+    pub spared: Vec<libc::pid_t>,
 }
 
 /// What changes while it runs.
@@ -102,8 +105,8 @@ impl Watch<'_> {
 
     /// The ranks could not all be started: ends those that were.
     pub fn abandon(mut self, code: i32, text: &str) -> i32 {
-        self.ranks.signal_all(libc::SIGKILL);
-        self.ranks.kill_rest(self.segment, self.guard.pid(), true);
+        self.ranks.kill_groups(self.segment);
+        kill_adopted(&self.spared);
         self.outputs.drain();
         self.outputs.say(text);
         let signals = &self.signals;
@@ -235,8 +238,10 @@ impl Watch<'_> {
     }
 
     fn finish(mut self, state: State) -> i32 {
-        let failed = state.ending.is_some();
-        self.ranks.kill_rest(self.segment, self.guard.pid(), failed);
+        self.ranks.kill_groups(self.segment);
+        if state.ending.is_some() {
+            kill_adopted(&self.spared);
+        }
         self.outputs.drain();
         let code = state.ending.map_or(0, |ending| {
             self.outputs.say(&ending.text);

@@ -1,0 +1,167 @@
+#![allow(unsafe_code)]
+//! A rank that does as it is told, for the launcher's tests: it uses the job as the MPI
+//! library does, without being one.
+//!
+//! `probe WORD...` carries out the words in order:
+//! `attach`, `init`, `finalize`, `say TEXT`, `print N` (lines of growing length, in torn
+//! writes), `flood MIB`, `wait CALL` (sleeps for ever), `until-dead RANK`, `abort CODE TEXT`,
+//! `exit CODE`, `signal N` (to itself), `where`, `close FD`, `exec WORD...`, `orphan SECONDS`
+//! (leaves a process in a session of its own), `limit` (open files).
+
+use fastpath_base::sync::Ordering;
+use fastpath_base::wait::{futex_wait, yield_now};
+use fastpath_bootstrap::Job;
+use fastpath_bootstrap::segment::{Phase, STATE_AWAKE, STATE_SLEEPING};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let mut job: Option<Job> = None;
+    while let Some(word) = words.next() {
+        let mut next = || words.next().expect("a word is missing");
+        match word.as_str() {
+            "attach" => match Job::attach() {
+                Ok(j) => job = Some(j),
+                Err(e) => {
+                    println!("attach: {e}");
+                    std::process::exit(99);
+                }
+            },
+            "init" => of(&job).set_phase(Phase::Initialized),
+            "finalize" => of(&job).set_phase(Phase::Finalized),
+            "say" => println!("{}", next()),
+            "print" => print_torn(next().parse().unwrap()),
+            "flood" => flood(next().parse().unwrap()),
+            "wait" => sleep_in(of(&job), &next()),
+            "until-dead" => wait_for_death(of(&job), next().parse().unwrap()),
+            "abort" => {
+                let code = next().parse().unwrap();
+                of(&job).record_abort(code, &next());
+                std::process::exit(fastpath_bootstrap::job::exit_code(code));
+            }
+            "exit" => std::process::exit(next().parse().unwrap()),
+            // SAFETY: plain kill of this process.
+            "signal" => unsafe {
+                libc::kill(libc::getpid(), next().parse().unwrap());
+            },
+            "where" => {
+                let j = of(&job);
+                println!(
+                    "rank {} of {} app {:?} of {} launcher {}",
+                    j.rank(),
+                    j.size(),
+                    j.appnum(),
+                    j.app_size(),
+                    j.launcher().is_some()
+                );
+            }
+            // SAFETY: plain close of a number nobody here uses.
+            "close" => unsafe {
+                libc::close(next().parse().unwrap());
+            },
+            "exec" => {
+                let e = Command::new(std::env::current_exe().unwrap())
+                    .args(words)
+                    .exec();
+                panic!("exec: {e}");
+            }
+            "child" => {
+                let status = Command::new(std::env::current_exe().unwrap())
+                    .args(words)
+                    .status();
+                std::process::exit(status.unwrap().code().unwrap_or(98));
+            }
+            "orphan" => leave_orphan(&next()),
+            "limit" => print_limit(),
+            _ => panic!("unknown word {word}"),
+        }
+    }
+}
+
+fn of(job: &Option<Job>) -> &Job {
+    job.as_ref().expect("attach comes first")
+}
+
+/// Lines of growing length, written in pieces that end anywhere.
+fn print_torn(lines: usize) {
+    let rank = std::env::var("FASTPATH_RANK").unwrap_or_default();
+    let mut text = Vec::new();
+    for n in 0..lines {
+        let filler = rank.repeat(n % 300);
+        text.extend_from_slice(format!("<{rank} {n} {filler}>\n").as_bytes());
+    }
+    let mut out = std::io::stdout().lock();
+    let mut step = 1;
+    let mut rest = &text[..];
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.len().min(step));
+        out.write_all(piece).unwrap();
+        out.flush().unwrap();
+        rest = after;
+        step = step * 7 % 1009 + 1;
+    }
+}
+
+fn flood(mib: usize) {
+    let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+    let block = line.repeat(64);
+    let mut out = std::io::stdout().lock();
+    for _ in 0..mib * 16 {
+        out.write_all(&block).unwrap();
+    }
+}
+
+/// Sleeps as a rank does that waits for a message which never comes.
+fn sleep_in(job: &Job, call: &str) {
+    job.note_waiting(call, 1, 7, 3, 8);
+    println!("waiting");
+    let word = &job.own_page().state;
+    loop {
+        word.store(STATE_SLEEPING, Ordering::Relaxed);
+        futex_wait(word, STATE_SLEEPING, None);
+    }
+}
+
+fn wait_for_death(job: &Job, rank: usize) {
+    let word = &job.own_page().state;
+    job.note_waiting("MPI_Recv", rank as i32, 0, 0, 0);
+    loop {
+        word.store(STATE_SLEEPING, Ordering::SeqCst);
+        if job.is_dead(rank) {
+            break;
+        }
+        futex_wait(word, STATE_SLEEPING, None);
+    }
+    word.store(STATE_AWAKE, Ordering::Relaxed);
+    job.clear_waiting();
+    println!("rank {rank} is dead");
+}
+
+/// A process that has left the group and the session of its rank.
+#[allow(clippy::zombie_processes)]
+fn leave_orphan(seconds: &str) {
+    let mut command = Command::new("sleep");
+    command.arg(seconds);
+    // SAFETY: setsid is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        });
+    }
+    let child = command.spawn().unwrap();
+    println!("orphan {}", child.id());
+    yield_now();
+}
+
+fn print_limit() {
+    // SAFETY: all zeros is valid for the structure, which the call fills.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit
+    };
+    println!("limit {}", limit.rlim_cur);
+}

@@ -1,0 +1,102 @@
+#![allow(non_snake_case)]
+//! Binding to processors. The claims lie in a folder of the test's own, so that other jobs on
+//! the machine do not matter.
+
+mod common;
+use common::Job;
+use fastpath_base::topology::{affinity, list_cores};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+const MASK: &str = "grep Cpus_allowed_list /proc/self/status | tr -d '\\t'";
+
+fn claims() -> PathBuf {
+    std::env::temp_dir().join(format!("launch-claims-{}", std::process::id()))
+}
+
+fn mpiexec(words: &[&str]) -> Job {
+    common::mpiexec(words).env("FASTPATH_INTERNAL_CLAIMS", claims().to_str().unwrap())
+}
+
+fn masks(words: &[&str]) -> Vec<String> {
+    let words = [words, &["sh", "-c", MASK]].concat();
+    let o = mpiexec(&words).run().expect_code(0);
+    o.stdout
+        .lines()
+        .map(|l| l.rsplit(':').next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
+    let all = affinity();
+    all.iter()
+        .for_each(|cpu| std::fs::create_dir_all(claims().join(format!("cpu{cpu}"))).unwrap());
+    let cores = list_cores(&all).len();
+
+    assert_eq!(
+        masks(&["-n", "2", "--bind-to", "none"]),
+        [all.to_string(), all.to_string()]
+    );
+    assert_eq!(masks(&["-n", "1"]), [all.to_string()]);
+    let many = (all.len() + 1).to_string();
+    assert!(masks(&["-n", &many]).iter().all(|m| *m == all.to_string()));
+    mpiexec(&["-n", &many, "--bind-to", "core", "true"])
+        .run()
+        .expect_code(0)
+        .expect_stderr("not possible");
+    mpiexec(&["-n", "1", "--bind-to", "numa", "--report-bindings", "true"])
+        .run()
+        .expect_code(0)
+        .expect_stderr("rank 0 is bound to processors");
+    mpiexec(&["-n", "1", "--report-bindings", "true"])
+        .run()
+        .expect_code(0)
+        .expect_stderr("floats");
+
+    // One job holds a core until its input ends; another then gets a different one.
+    let mut job = mpiexec(&[
+        "-n",
+        "1",
+        "--bind-to",
+        "core",
+        "sh",
+        "-c",
+        &format!("{MASK}; cat"),
+    ]);
+    job.command.stdin(Stdio::piped());
+    let mut holder = job.start();
+    let held = holder
+        .read_until("Cpus_allowed")
+        .trim()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert_ne!(held, all.to_string());
+    if cores > 1 {
+        let other = masks(&["-n", "1", "--bind-to", "core"]);
+        assert_ne!(other[0], held);
+        assert_ne!(other[0], all.to_string());
+    }
+    // All cores: not to be had while the first job runs.
+    let o = mpiexec(&[
+        "-n",
+        &cores.to_string(),
+        "--bind-to",
+        "core",
+        "--report-bindings",
+        "true",
+    ]);
+    o.run()
+        .expect_code(0)
+        .expect_stderr("other jobs have bound");
+    let mut input = holder.child.stdin.take().unwrap();
+    input.write_all(b"done\n").unwrap();
+    drop(input);
+    holder.finish().expect_code(0);
+    // Now they are.
+    assert_eq!(masks(&["-n", "1", "--bind-to", "core"]), [held]);
+    std::fs::remove_dir_all(claims()).unwrap();
+}

@@ -1,0 +1,313 @@
+#![allow(unsafe_code, non_snake_case)]
+//! Ranks that fail, jobs that are interrupted, and what is left of them: nothing.
+
+mod common;
+use common::{litter, marked, mpiexec, wait_gone};
+
+#[test]
+fn exit_code__is_that_of_the_rank_that_failed() {
+    let o = mpiexec(&[
+        "-n", "1", "sleep", "1000", ":", "-n", "1", "sh", "-c", "exit 7",
+    ])
+    .run();
+    o.expect_code(7)
+        .expect_stderr("rank 1 on")
+        .expect_stderr("exit code 7");
+}
+
+#[test]
+fn signal__is_named_and_gives_128_and_more() {
+    let words = [
+        "-n", "2", "PROBE", "attach", "init", "wait", "MPI_Recv", ":",
+    ];
+    let words = [&words[..], &["PROBE", "attach", "init", "signal", "6"]].concat();
+    let o = mpiexec(&words).run().expect_code(134);
+    o.expect_stderr("rank 2 on").expect_stderr("SIGABRT");
+}
+
+#[test]
+fn killed_rank__is_reported_with_the_call_it_was_in() {
+    let mut running = mpiexec(&[
+        "-n",
+        "2",
+        "-l",
+        "PROBE",
+        "attach",
+        "init",
+        "wait",
+        "MPI_Bcast",
+    ])
+    .start();
+    running.read_until("waiting");
+    running.read_until("waiting");
+    let ranks = marked(&running.mark);
+    let victim = ranks.iter().find(|p| !p.contains("mpiexec")).unwrap();
+    let pid: i32 = victim.split(' ').next().unwrap().parse().unwrap();
+    // SAFETY: a process of our own job.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    let o = running.finish().expect_code(137);
+    o.expect_stderr("SIGKILL")
+        .expect_stderr("while waiting in MPI_Bcast, peer 1, tag 7");
+}
+
+#[test]
+fn leaving_without_finalize__is_a_failure() {
+    let words = [
+        "-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":",
+    ];
+    let words = [&words[..], &["PROBE", "attach", "init", "exit", "0"]].concat();
+    mpiexec(&words)
+        .run()
+        .expect_code(1)
+        .expect_stderr("without calling MPI_Finalize");
+}
+
+#[test]
+fn leaving_before_init__wakes_those_who_wait() {
+    let words = [
+        "-n",
+        "1",
+        "PROBE",
+        "attach",
+        "init",
+        "until-dead",
+        "1",
+        "finalize",
+        ":",
+        "true",
+    ];
+    let o = mpiexec(&words).run().expect_code(0);
+    assert_eq!(o.stdout, "rank 1 is dead\n");
+}
+
+#[test]
+fn abort__gives_code_and_message() {
+    let words = [
+        "-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":",
+    ];
+    let words = [
+        &words[..],
+        &["PROBE", "attach", "init", "abort", "5", "no input file"],
+    ]
+    .concat();
+    let o = mpiexec(&words).run().expect_code(5);
+    o.expect_stderr("rank 1 on")
+        .expect_stderr("MPI_Abort with code 5")
+        .expect_stderr("no input file");
+}
+
+#[test]
+fn failure_after_finalize__counts_and_lets_the_others_finish() {
+    let done = "sleep 0.1; echo done";
+    let words = [
+        "-n", "1", "PROBE", "attach", "init", "finalize", "exit", "3", ":",
+    ];
+    let words = [&words[..], &["-n", "2", "sh", "-c", done]].concat();
+    let o = mpiexec(&words).run().expect_code(3);
+    assert_eq!(o.stdout, "done\ndone\n");
+}
+
+#[test]
+fn ranks_that_ignore_sigterm__are_killed() {
+    let stubborn = "trap '' TERM; while :; do sleep 1000; done";
+    mpiexec(&["-n", "2", "sh", "-c", stubborn, ":", "false"])
+        .run()
+        .expect_code(1);
+}
+
+#[test]
+fn failure__ends_what_has_left_its_group_too() {
+    let words = [
+        "-n",
+        "1",
+        "PROBE",
+        "orphan",
+        "1000",
+        ":",
+        "sh",
+        "-c",
+        "sleep 0.1; exit 4",
+    ];
+    // `run` finds every process with the job's mark.
+    mpiexec(&words).run().expect_code(4);
+}
+
+#[test]
+fn timeout__says_what_each_rank_was_doing() {
+    let words = [
+        "--timeout",
+        "0.5",
+        "-n",
+        "1",
+        "PROBE",
+        "attach",
+        "init",
+        "wait",
+        "MPI_Recv",
+        ":",
+    ];
+    let words = [&words[..], &["sleep", "1000", ":", "true"]].concat();
+    let o = mpiexec(&words).run().expect_code(124);
+    o.expect_stderr("waits in MPI_Recv, peer 1, tag 7")
+        .expect_stderr("has not called MPI_Init")
+        .expect_stderr("has left with exit code 0");
+}
+
+#[test]
+fn timeout__calls_a_deadlock_by_its_name() {
+    let words = [
+        "--timeout",
+        "0.5",
+        "-n",
+        "2",
+        "PROBE",
+        "attach",
+        "init",
+        "wait",
+        "MPI_Recv",
+    ];
+    mpiexec(&words)
+        .run()
+        .expect_code(124)
+        .expect_stderr("looks like a deadlock");
+}
+
+#[test]
+fn timeout__in_time_changes_nothing() {
+    let o = mpiexec(&["--timeout", "50", "-n", "2", "true"])
+        .run()
+        .expect_code(0);
+    assert_eq!(o.stderr, "");
+}
+
+#[test]
+fn user_signals__reach_every_rank() {
+    let script = "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.01; done";
+    let mut running = mpiexec(&["-n", "2", "sh", "-c", script]).start();
+    running.read_until("ready");
+    running.read_until("ready");
+    running.signal(libc::SIGUSR1);
+    let o = running.finish().expect_code(0);
+    assert_eq!(o.stdout, "got\ngot\n");
+}
+
+#[test]
+fn terminate__ends_the_job() {
+    let mut running = mpiexec(&["-n", "3", "PROBE", "attach", "init", "wait", "MPI_Recv"]).start();
+    running.read_until("waiting");
+    running.signal(libc::SIGTERM);
+    running
+        .finish()
+        .expect_code(143)
+        .expect_stderr("ended by signal 15");
+}
+
+#[test]
+fn interrupt__lets_ranks_end_in_their_own_way() {
+    let script = "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.01; done";
+    let mut running = mpiexec(&["-n", "2", "sh", "-c", script]).start();
+    running.read_until("ready");
+    running.read_until("ready");
+    running.signal(libc::SIGINT);
+    let o = running.finish().expect_code(0);
+    assert_eq!(o.stdout, "bye\nbye\n");
+}
+
+#[test]
+fn interrupt_twice__kills() {
+    let script = "trap '' INT; echo ready; while :; do sleep 0.01; done";
+    let mut running = mpiexec(&["-n", "2", "sh", "-c", script]).start();
+    running.read_until("ready");
+    running.read_until("ready");
+    running.signal(libc::SIGINT);
+    // The second may merge with the first while that is pending: send it until it counts.
+    while running.child.try_wait().unwrap().is_none() {
+        running.signal(libc::SIGINT);
+        std::thread::yield_now();
+    }
+    running.finish().expect_code(130);
+}
+
+#[test]
+fn stop_and_continue__reach_every_rank() {
+    let script = "echo ready; while :; do sleep 0.01; done";
+    let mut running = mpiexec(&["-n", "1", "sh", "-c", script]).start();
+    running.read_until("ready");
+    let sh: i32 = {
+        let found = marked(&running.mark);
+        let sh = found.iter().find(|p| p.contains("sh -c")).unwrap();
+        sh.split(' ').next().unwrap().parse().unwrap()
+    };
+    let state = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next())
+    };
+    running.signal(libc::SIGTSTP);
+    while state(sh) != Some('T') || state(running.child.id() as i32) != Some('T') {
+        std::thread::yield_now();
+    }
+    running.signal(libc::SIGCONT);
+    while state(sh) == Some('T') {
+        std::thread::yield_now();
+    }
+    running.signal(libc::SIGTERM);
+    running.finish().expect_code(143);
+}
+
+#[test]
+fn killed_launcher__leaves_nobody() {
+    let script = "sleep 1000 & echo ready; wait";
+    let mut running = mpiexec(&["-n", "3", "sh", "-c", script]).start();
+    (0..3).for_each(|_| drop(running.read_until("ready")));
+    running.signal(libc::SIGKILL);
+    running.child.wait().unwrap();
+    wait_gone(&running.mark);
+}
+
+#[test]
+fn killed_launcher__at_any_moment_leaves_nobody() {
+    let before = litter();
+    let script = "sleep 1000 & wait";
+    for step in 0..60u32 {
+        let mut running = mpiexec(&["-n", "4", "sh", "-c", script]).start();
+        let until =
+            std::time::Instant::now() + std::time::Duration::from_micros(u64::from(step) * 150);
+        while std::time::Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        running.signal(libc::SIGKILL);
+        running.child.wait().unwrap();
+        wait_gone(&running.mark);
+    }
+    assert_eq!(litter(), before);
+}
+
+#[test]
+fn everything_killed_at_once__leaves_nothing() {
+    let before = litter();
+    for _ in 0..10 {
+        let mut running =
+            mpiexec(&["-n", "3", "PROBE", "attach", "init", "wait", "MPI_Recv"]).start();
+        running.read_until("waiting");
+        for process in marked(&running.mark) {
+            let pid: i32 = process.split(' ').next().unwrap().parse().unwrap();
+            // SAFETY: a process of our own job.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        running.child.wait().unwrap();
+        wait_gone(&running.mark);
+    }
+    assert_eq!(litter(), before);
+}
+
+#[test]
+fn hundred_jobs_in_a_row__leave_nothing() {
+    let before = litter();
+    for _ in 0..100 {
+        let o = mpiexec(&["-n", "4", "PROBE", "attach", "init", "finalize"])
+            .run()
+            .expect_code(0);
+        assert_eq!(o.stderr, "");
+    }
+    assert_eq!(litter(), before);
+}

@@ -1,0 +1,294 @@
+#![allow(non_snake_case)]
+//! What a job gets and what it gives: programs, folders, variables, input, output, exit codes.
+
+mod common;
+use common::mpiexec;
+
+#[test]
+fn exit_code__is_0_when_all_is_well() {
+    let o = mpiexec(&["-n", "3", "true"]).run().expect_code(0);
+    assert_eq!((o.stdout.as_str(), o.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn ranks__know_who_they_are() {
+    let o = mpiexec(&["-n", "3", "PROBE", "attach", "init", "where", "finalize"]).run();
+    let o = o.expect_code(0);
+    let line = |r| format!("rank {r} of 3 app Some(0) of 3 launcher true");
+    assert_eq!(o.sorted_lines(), [line(0), line(1), line(2)]);
+    assert_eq!(o.stderr, "");
+}
+
+#[test]
+fn apps__share_one_job() {
+    let words = "-n 1 PROBE attach init where finalize : -n 2 PROBE attach init where finalize";
+    let words: Vec<&str> = words.split(' ').collect();
+    let o = mpiexec(&words).run().expect_code(0);
+    assert_eq!(
+        o.sorted_lines(),
+        [
+            "rank 0 of 3 app Some(0) of 1 launcher true",
+            "rank 1 of 3 app Some(1) of 2 launcher true",
+            "rank 2 of 3 app Some(1) of 2 launcher true",
+        ]
+    );
+}
+
+#[test]
+fn attach__works_when_the_descriptor_was_closed_on_the_way() {
+    let words = ["-n", "2", "PROBE", "close", "60", "exec", "attach", "where"];
+    let o = mpiexec(&words).run().expect_code(0);
+    assert_eq!(o.stdout.lines().count(), 2, "{o:?}");
+}
+
+#[test]
+fn attach__below_a_shell_is_the_rank() {
+    let o = mpiexec(&[
+        "-n",
+        "2",
+        "sh",
+        "-c",
+        "PROBE attach init where finalize; exit $?",
+    ])
+    .run();
+    assert!(o.expect_code(0).stdout.contains("rank 1 of 2"));
+}
+
+#[test]
+fn attach__by_a_program_that_a_rank_starts_is_a_job_of_one() {
+    let o = mpiexec(&["-n", "1", "PROBE", "attach", "child", "attach", "where"]).run();
+    assert!(
+        o.expect_code(0)
+            .stdout
+            .contains("rank 0 of 1 app None of 1 launcher false")
+    );
+}
+
+#[test]
+fn attach__twice_in_a_row_is_an_error() {
+    let script = "PROBE attach init finalize; PROBE attach";
+    let o = mpiexec(&["-n", "1", "sh", "-c", script])
+        .run()
+        .expect_code(99);
+    assert!(
+        o.stdout.contains("has been rank 0 of this job already"),
+        "{o:?}"
+    );
+}
+
+#[test]
+fn wdir__of_each_app() {
+    let o = mpiexec(&[
+        "-n", "1", "-wdir", "/usr", "pwd", ":", "-wdir", "/proc/..", "pwd",
+    ])
+    .run();
+    assert_eq!(o.expect_code(0).sorted_lines(), ["/", "/usr"]);
+}
+
+#[test]
+fn program__relative_to_its_folder() {
+    let o = mpiexec(&["-wdir", "/usr/bin", "./env", "-i", "echo", "ok"]).run();
+    assert_eq!(o.expect_code(0).stdout, "ok\n");
+}
+
+#[test]
+fn environment__app_over_job_over_inherited() {
+    let script = "echo $A $B $C";
+    let words = [
+        "-genv", "A", "job", "-x", "B=job", "-env", "A", "app", "sh", "-c", script, ":", "sh",
+        "-c", script,
+    ];
+    let o = mpiexec(&words)
+        .env("B", "inherited")
+        .env("C", "inherited")
+        .run()
+        .expect_code(0);
+    assert_eq!(o.sorted_lines(), ["app job inherited", "job job inherited"]);
+}
+
+#[test]
+fn export__of_what_is_not_set_is_said() {
+    mpiexec(&["-x", "NOT_SET_ANYWHERE", "true"])
+        .run()
+        .expect_code(0)
+        .expect_stderr("NOT_SET_ANYWHERE: not set");
+}
+
+#[test]
+fn stdin__goes_to_rank_0_alone() {
+    let o = mpiexec(&["-n", "3", "-l", "cat"])
+        .run_with_input("one\ntwo\n")
+        .expect_code(0);
+    assert_eq!(o.stdout, "[0] one\n[0] two\n");
+}
+
+#[test]
+fn stdin__is_not_read_ahead() {
+    let mpi = env!("CARGO_BIN_EXE_mpiexec");
+    let script = format!("{mpi} -n 2 true; {mpi} -n 2 head -c 4; cat");
+    let mut job = mpiexec(&["-n", "1", "sh", "-c", &script]);
+    let input = std::env::temp_dir().join(format!("launch-input-{}", std::process::id()));
+    std::fs::write(&input, "one\ntwo\n").unwrap();
+    job.command.stdin(std::fs::File::open(&input).unwrap());
+    let o = job.run().expect_code(0);
+    std::fs::remove_file(&input).unwrap();
+    assert_eq!(o.stdout, "one\ntwo\n");
+}
+
+#[test]
+fn output__without_tags_is_byte_for_byte() {
+    let o = mpiexec(&["printf", "a\\nno end"]).run().expect_code(0);
+    assert_eq!(o.stdout, "a\nno end");
+}
+
+#[test]
+fn output__lines_are_never_torn() {
+    let o = mpiexec(&["-n", "4", "-l", "PROBE", "print", "2000"])
+        .run()
+        .expect_code(0);
+    let mut next = [0usize; 4];
+    for line in o.stdout.lines() {
+        let rank: usize = line[1..2].parse().unwrap();
+        let n = next[rank];
+        let filler = rank.to_string().repeat(n % 300);
+        assert_eq!(line, format!("[{rank}] <{rank} {n} {filler}>"));
+        next[rank] += 1;
+    }
+    assert_eq!(next, [2000; 4]);
+}
+
+#[test]
+fn output__both_streams_into_one_file_keep_their_lines() {
+    let script = r#"i=0; while [ $i -lt 300 ]; do echo "out $FASTPATH_RANK end"; echo "err $FASTPATH_RANK end" >&2; i=$((i+1)); done"#;
+    let path = std::env::temp_dir().join(format!("launch-both-{}", std::process::id()));
+    let file = std::fs::File::create(&path).unwrap();
+    let mut job = mpiexec(&["-n", "3", "sh", "-c", script]);
+    job.command.stdout(file.try_clone().unwrap()).stderr(file);
+    assert!(job.command.status().unwrap().success());
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(text.lines().count(), 1800);
+    assert!(text.lines().all(|l| l.len() == 9 && l.ends_with(" end")));
+}
+
+#[test]
+fn output__more_than_any_buffer_comes_through() {
+    let o = mpiexec(&["-n", "2", "PROBE", "flood", "12"])
+        .run()
+        .expect_code(0);
+    assert_eq!(o.stdout.len(), 24 << 20);
+    assert!(o.stdout.lines().all(|l| l.len() == 1023));
+}
+
+#[test]
+fn output__nobody_reads_ends_the_job() {
+    let mut running = mpiexec(&["-n", "2", "yes"]).start();
+    running.read_until("y");
+    drop(running.child.stdout.replace(empty()));
+    let o = running.finish();
+    assert_eq!(o.code(), Some(128 + libc::SIGPIPE), "{o:?}");
+}
+
+/// A pipe at its end, in place of an output that was closed.
+fn empty() -> std::process::ChildStdout {
+    let (reader, _) = std::io::pipe().unwrap();
+    std::os::fd::OwnedFd::from(reader).into()
+}
+
+#[test]
+fn many_ranks__on_few_processors() {
+    let o = mpiexec(&[
+        "-n", "100", "PROBE", "attach", "init", "say", "here", "finalize",
+    ])
+    .run();
+    assert_eq!(o.expect_code(0).stdout.lines().count(), 100);
+}
+
+#[test]
+fn file_limit__is_raised_for_the_launcher_and_kept_for_the_ranks() {
+    let mpi = env!("CARGO_BIN_EXE_mpiexec");
+    let script = format!("ulimit -Sn 100; exec {mpi} -n 60 PROBE limit");
+    let o = mpiexec(&["-n", "1", "sh", "-c", &script])
+        .run()
+        .expect_code(0);
+    assert_eq!(o.stdout, "limit 100\n".repeat(60));
+}
+
+#[test]
+fn hostile_surroundings__do_not_matter() {
+    let long = format!("/tmp/{}", "x".repeat(200));
+    let words = [
+        "-n",
+        "2",
+        "--oversubscribe",
+        "--allow-run-as-root",
+        "--host",
+        "localhost:2",
+    ];
+    let words = [
+        &words[..],
+        &["PROBE", "attach", "init", "where", "finalize"],
+    ]
+    .concat();
+    let o = mpiexec(&words)
+        .env("TMPDIR", &long)
+        .env("HOSTNAME", "no.such.host")
+        .env("HOME", "/nx")
+        .run();
+    assert_eq!(o.expect_code(0).stdout.lines().count(), 2);
+}
+
+#[test]
+fn mistakes__are_one_clear_line() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&[], 2, "no program"),
+        (&["-n", "0", "true"], 2, "number of ranks"),
+        (&["-n", "1000000", "true"], 2, "1 to 16384"),
+        (&["--frobnicate", "true"], 2, "unknown option"),
+        (&["-wdir", "/no/such", "true"], 2, "/no/such"),
+        (&["no-such-program"], 127, "no-such-program"),
+        (&["/no/such/program"], 127, "/no/such/program"),
+        (&["/etc"], 126, "folder"),
+        (&["/etc/passwd"], 126, "not executable"),
+        (&["-n", "2", "--host", "elsewhere", "true"], 2, "elsewhere"),
+        (
+            &["-genv", "FASTPATH_WAIT", "spni", "true"],
+            2,
+            "FASTPATH_WAIT=spni",
+        ),
+    ];
+    for (words, code, part) in cases {
+        let o = mpiexec(words).run().expect_code(*code).expect_stderr(part);
+        assert_eq!(o.stderr.lines().count(), 1, "{o:?}");
+    }
+}
+
+#[test]
+fn programs_that_cannot_run__say_why() {
+    let dir = std::env::temp_dir().join(format!("launch-exec-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let make = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (lost, plain) = (
+        make("lost", "#!/no/such/interpreter\n"),
+        make("plain", "echo hi\n"),
+    );
+    mpiexec(&["-n", "2", &lost])
+        .run()
+        .expect_code(127)
+        .expect_stderr("interpreter is missing");
+    mpiexec(&["-n", "2", &plain])
+        .run()
+        .expect_code(126)
+        .expect_stderr("#!");
+    // Ranks that run already are ended when a later one cannot be started.
+    mpiexec(&["-n", "2", "sleep", "1000", ":", &lost])
+        .run()
+        .expect_code(127);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
