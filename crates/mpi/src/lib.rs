@@ -12,6 +12,7 @@ pub(crate) mod engine;
 pub mod environment;
 pub mod error;
 pub mod errhandler;
+pub mod fortran;
 pub mod group;
 pub mod info;
 pub mod lock;

@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::errhandler::Errhandler;
 use crate::errhandler::codes::Codes;
 use crate::error::{Error, Result};
+use crate::fortran::Fortran;
 use crate::group::Group;
 use crate::info::Info;
 use crate::lock::{self, Lock};
@@ -64,6 +65,8 @@ pub struct Process {
     pub codes: Codes,
     /// Error handler of errors on no open file, and of files when they are opened.
     pub file_errhandler: Cell<usize>,
+    /// What Fortran support told of its compiler.
+    pub fortran: Fortran,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
     pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
 }
@@ -155,6 +158,7 @@ impl Process {
             environment: Environment::new(),
             codes: Codes::new(),
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
+            fortran: Fortran::new(),
             engine: std::cell::UnsafeCell::new(None),
         }
     }

@@ -22,18 +22,6 @@ pub unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result
     }
 }
 
-/// `MPI_Abi_get_version`
-///
-/// # Safety
-/// Both pointers are null or variables.
-pub unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe {
-        store(abi_major, MPI_ABI_VERSION)?;
-        store(abi_minor, MPI_ABI_SUBVERSION)
-    }
-}
-
 /// `MPI_Get_library_version`
 ///
 /// # Safety
