@@ -10,6 +10,8 @@
 
 pub mod clock;
 pub mod config;
+pub mod copy;
+pub mod memory;
 pub mod sync;
 pub mod topology;
 pub mod wait;

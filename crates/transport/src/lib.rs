@@ -1,1 +1,16 @@
 //! How bytes move between two processes.
+//!
+//! One folder for each transport, with the same rooms: `domain` (memory), `iface` (set-up and
+//! progress), `endpoint` (connection), `wire` (what lies on the wire or in shared memory),
+//! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
+//! set that the protocol layer matches on.
+
+pub mod contract;
+pub mod interfaces;
+pub mod lane;
+pub mod loopback;
+pub mod shm;
+
+pub use contract::{Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};
+pub use interfaces::Interfaces;
+pub use lane::Lane;

@@ -1,0 +1,94 @@
+//! Memory copies of the message path.
+#![allow(unsafe_code)]
+
+/// Largest length [`copy_small`] accepts, in bytes.
+pub const COPY_SMALL_MAX: usize = 48;
+
+/// Copies 0 to 48 bytes by a few overlapping loads and stores, without a call.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, they do not overlap, and `len` is at most
+/// [`COPY_SMALL_MAX`].
+#[inline]
+pub unsafe fn copy_small(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: every access lies inside the first `len` bytes.
+    unsafe {
+        if len.wrapping_sub(8) <= 8 {
+            let (head, tail) = (load::<u64>(from, 0), load::<u64>(from, len - 8));
+            store(to, 0, head);
+            store(to, len - 8, tail);
+        } else if len < 8 {
+            copy_tiny(to, from, len);
+        } else {
+            let (first, last) = (load::<u128>(from, 0), load::<u128>(from, len - 16));
+            if len > 32 {
+                let middle = load::<u128>(from, 16);
+                store(to, 16, middle);
+            }
+            store(to, 0, first);
+            store(to, len - 16, last);
+        }
+    }
+}
+
+/// As [`copy_small`], for 0 to 7 bytes.
+#[inline]
+unsafe fn copy_tiny(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: every access lies inside the first `len` bytes.
+    unsafe {
+        if len >= 4 {
+            let (head, tail) = (load::<u32>(from, 0), load::<u32>(from, len - 4));
+            store(to, 0, head);
+            store(to, len - 4, tail);
+        } else if len > 0 {
+            let (first, middle, last) = (*from, *from.add(len / 2), *from.add(len - 1));
+            *to = first;
+            *to.add(len / 2) = middle;
+            *to.add(len - 1) = last;
+        }
+    }
+}
+
+/// # Safety
+/// `from` is readable for the size of `T` at `offset`.
+#[inline]
+unsafe fn load<T: Copy>(from: *const u8, offset: usize) -> T {
+    // SAFETY: the caller's.
+    unsafe { from.add(offset).cast::<T>().read_unaligned() }
+}
+
+/// # Safety
+/// `to` is writable for the size of `T` at `offset`.
+#[inline]
+unsafe fn store<T: Copy>(to: *mut u8, offset: usize, value: T) {
+    // SAFETY: the caller's.
+    unsafe { to.add(offset).cast::<T>().write_unaligned(value) }
+}
+
+/// Copies any number of bytes.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[inline]
+pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_small__every_length_copies_just_that() {
+        let from: Vec<u8> = (1..=COPY_SMALL_MAX as u8).collect();
+        for len in 0..=COPY_SMALL_MAX {
+            let mut to = vec![0u8; COPY_SMALL_MAX + 2];
+            // SAFETY: both are longer than `len` plus one.
+            unsafe { copy_small(to.as_mut_ptr().add(1), from.as_ptr(), len) };
+            assert_eq!(&to[1..=len], &from[..len]);
+            assert!(to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0), "length {len}");
+        }
+    }
+}

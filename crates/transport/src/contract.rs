@@ -1,0 +1,161 @@
+//! What every transport promises, and what the protocol layer may ask of it.
+//!
+//! The split into *short*, *bcopy* and *zcopy* is the field's (UCX's transport layer uses the same
+//! words). Calls are dispatched statically: [`crate::Lane`] is a closed enum over the endpoints.
+//!
+//! **Immediate or nothing.** A call that returns [`Post::NoResource`] has changed nothing that anyone
+//! can observe. **Look, then take.** [`Endpoint::look`] shows the next arrival of one peer without a
+//! side effect; [`Endpoint::take`] consumes it. A transport knows nothing of MPI matching: header
+//! words are opaque to it.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+
+/// What became of a posted operation.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Post {
+    /// Done: the caller's buffer may be reused, and nothing will be reported later.
+    Done,
+    /// Under way: completion is reported by progress; the caller's buffer stays in use until then.
+    InProgress,
+    /// No room now. Nothing has changed; try again after progress.
+    NoResource,
+    /// The peer has left the job: nobody will ever take this message.
+    PeerGone,
+}
+
+/// The header of an active message: what the protocol layer needs to know an arrival by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header {
+    /// Active message id: which protocol step this is (`protocol::wire` has the list).
+    pub id: u8,
+    /// Immediate data; the tag of an eager message.
+    pub imm: u32,
+    /// The match key of an eager message, ids of requests in others.
+    pub key: u64,
+}
+
+/// A borrowed view of the next arrival. The bytes lie where the transport received them, often in
+/// memory that the peer can still write: copy out, then check the copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// The header.
+    pub header: Header,
+    data: *const u8,
+    len: usize,
+    _borrow: PhantomData<&'a u8>,
+}
+
+impl Arrival<'_> {
+    /// A view of `len` bytes at `data`.
+    #[inline]
+    pub fn new(header: Header, data: *const u8, len: usize) -> Self {
+        Arrival { header, data, len, _borrow: PhantomData }
+    }
+
+    /// First byte of the payload; valid for [`Arrival::len`] bytes until the arrival is taken.
+    #[inline]
+    pub fn data(&self) -> *const u8 {
+        self.data
+    }
+
+    /// Number of payload bytes, already checked against the transport's own bounds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no payload.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// What a transport can do. Sizes in bytes; 0 says that the way does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The field's name of the transport, for reports.
+    pub name: &'static str,
+    /// Largest active message payload that the CPU puts into the descriptor or slot itself.
+    pub short: usize,
+    /// Largest active message payload that is packed into a transport buffer.
+    pub bcopy: usize,
+    /// Largest single `get` from remote memory without a copy through transport buffers.
+    pub get_zcopy: usize,
+    /// Largest single `put` to remote memory.
+    pub put_zcopy: usize,
+    /// Whether messages arrive once and in the order sent.
+    pub reliable: bool,
+    /// Whether an endpoint must exchange messages over another one before it carries data.
+    pub needs_wireup: bool,
+    /// Whether `look` can be directed at one peer at a cost that does not depend on the others.
+    pub directed: bool,
+}
+
+/// What an operation costs: `overhead + size / bandwidth` on each side, plus `latency`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// CPU time per operation on the sending side, in nanoseconds.
+    pub send_overhead_ns: f64,
+    /// CPU time per operation on the receiving side, in nanoseconds.
+    pub recv_overhead_ns: f64,
+    /// Time per byte while both sides work at once, in nanoseconds.
+    pub ns_per_byte: f64,
+    /// From the send's end until the receiver can see it, in nanoseconds.
+    pub latency_ns: f64,
+}
+
+/// Memory of a peer: where, and what proves the right to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// Address in the peer's address space, or offset, as the transport's key says.
+    pub addr: u64,
+    /// The transport's key of the region.
+    pub rkey: u64,
+}
+
+/// Why a transfer from or to remote memory did not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteError {
+    /// The way does not exist or is not permitted here: use another one.
+    Unsupported,
+    /// The peer's memory is not there: it lied about an address, or has gone.
+    Fault,
+}
+
+/// A connection to one peer.
+pub trait Endpoint {
+    /// What this endpoint can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Sends `len` bytes at `data`, at most `capabilities().short`, by copying them now.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post;
+
+    /// Sends `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's
+    /// buffer. `pack` runs only if there is room, and is given a pointer to `len` writable bytes.
+    fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post;
+
+    /// The next arrival from this peer, left where it is.
+    fn look(&mut self) -> Option<Arrival<'_>>;
+
+    /// Consumes what [`Endpoint::look`] showed. Called once after a `look` that returned `Some`.
+    fn take(&mut self);
+
+    /// Copies `len` bytes from the peer's memory to `to`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes.
+    unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError>;
+
+    /// Copies `len` bytes at `from` into the peer's memory.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError>;
+}

@@ -1,0 +1,105 @@
+//! The closed set of endpoints, matched where a message is posted.
+#![allow(unsafe_code)]
+
+use crate::contract::*;
+use crate::loopback::LoopbackEndpoint;
+use crate::shm::ShmEndpoint;
+
+/// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
+/// endpoints of peers that never talk cost no memory.
+#[repr(u8)]
+pub enum Lane {
+    /// No transport has been chosen for this peer.
+    Unconnected = 0,
+    /// Shared memory.
+    Shm(ShmEndpoint) = 1,
+    /// To oneself.
+    Loopback(Box<LoopbackEndpoint>) = 2,
+}
+
+impl Lane {
+    /// What the endpoint can do; `None` while unconnected.
+    pub fn capabilities(&self) -> Option<Capabilities> {
+        match self {
+            Lane::Unconnected => None,
+            Lane::Shm(endpoint) => Some(endpoint.capabilities()),
+            Lane::Loopback(endpoint) => Some(endpoint.capabilities()),
+        }
+    }
+
+    /// See [`Endpoint::am_short`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Lane::Shm(endpoint) => endpoint.am_short(header, data, len),
+                Lane::Loopback(endpoint) => endpoint.am_short(header, data, len),
+                Lane::Unconnected => Post::NoResource,
+            }
+        }
+    }
+
+    /// See [`Endpoint::am_bcopy`].
+    #[inline]
+    pub fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        match self {
+            Lane::Shm(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Loopback(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Unconnected => Post::NoResource,
+        }
+    }
+
+    /// See [`Endpoint::look`].
+    #[inline]
+    pub fn look(&mut self) -> Option<Arrival<'_>> {
+        match self {
+            Lane::Shm(endpoint) => endpoint.look(),
+            Lane::Loopback(endpoint) => endpoint.look(),
+            Lane::Unconnected => None,
+        }
+    }
+
+    /// See [`Endpoint::take`].
+    #[inline]
+    pub fn take(&mut self) {
+        match self {
+            Lane::Shm(endpoint) => endpoint.take(),
+            Lane::Loopback(endpoint) => endpoint.take(),
+            Lane::Unconnected => {}
+        }
+    }
+
+    /// See [`Endpoint::get`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Lane::Shm(endpoint) => endpoint.get(to, len, from),
+                Lane::Loopback(endpoint) => endpoint.get(to, len, from),
+                Lane::Unconnected => Err(RemoteError::Unsupported),
+            }
+        }
+    }
+
+    /// See [`Endpoint::put`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Lane::Shm(endpoint) => endpoint.put(from, len, to),
+                Lane::Loopback(endpoint) => endpoint.put(from, len, to),
+                Lane::Unconnected => Err(RemoteError::Unsupported),
+            }
+        }
+    }
+}

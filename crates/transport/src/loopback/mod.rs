@@ -1,0 +1,4 @@
+//! A rank's messages to itself: a queue in private memory.
+pub mod endpoint;
+
+pub use endpoint::LoopbackEndpoint;

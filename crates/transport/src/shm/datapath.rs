@@ -1,0 +1,298 @@
+//! The hot path: one store publishes a message, one load sees it.
+//!
+//! [`Tx`] belongs to the producer and [`Rx`] to the consumer of one ring; each is private memory and
+//! shares only the [`Pair`]. Positions count slots from the start and wrap at 2^32.
+#![allow(unsafe_code)]
+
+use super::wire::*;
+use crate::contract::{Arrival, Header, Post};
+use fastpath_base::copy::copy_small;
+use fastpath_base::sync::{AtomicU32, Ordering};
+use std::ptr;
+
+/// The producer's end.
+#[repr(C)]
+pub struct Tx {
+    /// Null until connected.
+    pub(super) pair: *const Pair,
+    /// Next position to write.
+    pub(super) tail: u32,
+    /// Position that must not be reached: all before it are free. Equal to `tail` when full, when
+    /// not connected and when sends are held back, so that one comparison covers all three.
+    pub(super) limit: u32,
+    /// The peer's state word: anything but awake needs a closer look after a publish.
+    pub(super) peer_state: *const AtomicU32,
+    /// Next data position, modulo 2^32.
+    pub(super) data_tail: u32,
+    /// Data position up to which everything has been consumed.
+    pub(super) data_head: u32,
+    /// Bytes of the data area in use, a power of two; 0 until connected.
+    pub(super) data_size: u32,
+    /// The peer's world rank.
+    pub(super) peer: u32,
+    /// The messages in the data area that may not have been taken yet, oldest first.
+    pub(super) in_data: *mut DataQueue,
+    /// Where more memory comes from.
+    pub(super) domain: *const super::domain::Domain,
+}
+
+/// Which ring position holds the message that ends at which data position.
+pub(super) struct DataQueue {
+    pub first: u32,
+    pub next: u32,
+    pub entries: [(u32, u32); SLOTS as usize],
+}
+
+/// The consumer's end.
+#[repr(C)]
+pub struct Rx {
+    /// Null until the peer has connected.
+    pub(super) pair: *const Pair,
+    /// Next position to read.
+    pub(super) head: u32,
+    /// `head` as the producer may know it.
+    pub(super) published: u32,
+    /// Bytes of data messages taken since `head` was published.
+    pub(super) data_taken: u32,
+    /// Length of the data message that `look` showed last.
+    pub(super) shown: u32,
+    /// The producer's state word.
+    pub(super) producer_state: *const AtomicU32,
+}
+
+impl Tx {
+    /// Whether a slot is free as far as the producer knows.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.tail != self.limit
+    }
+
+    /// See [`crate::contract::Endpoint::am_short`].
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes, and `len` is at most [`SLOT_PAYLOAD`].
+    #[inline]
+    pub unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        if !self.has_room() {
+            // SAFETY: the caller's.
+            return unsafe { self.refuse_or_refresh(header, data, len) };
+        }
+        debug_assert!(len <= SLOT_PAYLOAD);
+        // SAFETY: `pair` is mapped (there is room, so the ring is connected); this producer owns the
+        // slot at `tail` until it publishes; the caller vouches for `data`.
+        unsafe {
+            let slot = &(*self.pair).slots[(self.tail & SLOT_MASK) as usize];
+            copy_small(slot.payload.get().cast(), data, len);
+            self.publish(slot, header, len as u8)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn refuse_or_refresh(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        if !self.refresh_credits() {
+            return Post::NoResource;
+        }
+        // SAFETY: as the caller's; there is room now.
+        unsafe { self.am_short(header, data, len) }
+    }
+
+    /// See [`crate::contract::Endpoint::am_bcopy`]; `len` is at most [`DATA_MESSAGE_MAX`].
+    #[inline]
+    pub fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        if !self.has_room() && !self.refresh_credits() {
+            return Post::NoResource;
+        }
+        // SAFETY: as in `am_short`; `allot_data` returns an offset with `len` bytes behind it that no
+        // unread message occupies.
+        unsafe {
+            let slot = &(*self.pair).slots[(self.tail & SLOT_MASK) as usize];
+            if len <= SLOT_PAYLOAD {
+                pack(slot.payload.get().cast());
+                return self.publish(slot, header, len as u8);
+            }
+            let Some(offset) = self.allot_data(len as u32) else {
+                return Post::NoResource;
+            };
+            pack((*self.pair).data.get().cast::<u8>().add(offset as usize));
+            slot.payload.get().cast::<DataRef>().write(DataRef { offset, len: len as u32 });
+            let queue = &mut *self.in_data;
+            queue.entries[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
+            queue.next = queue.next.wrapping_add(1);
+            self.publish(slot, header, LEN_IN_DATA)
+        }
+    }
+
+    /// Writes the header, the last word last, and wakes the peer if it sleeps.
+    #[inline]
+    unsafe fn publish(&mut self, slot: &Slot, header: Header, len: u8) -> Post {
+        slot.word1.store(header.key, Ordering::Relaxed);
+        let word0 = encode_word0(self.tail, header.id, len, header.imm);
+        // ORDERING: release pairs with the acquire in `Rx::look`: who sees the lap sees key and payload.
+        slot.word0.store(word0, Ordering::Release);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the state word lies in the mapped node segment.
+        // A plain load suffices: a peer runs an expedited membarrier between announcing its sleep
+        // and its last look (see `fastpath_base::wait`).
+        if unsafe { (*self.peer_state).load(Ordering::Relaxed) } != 0 {
+            return super::iface::wake_peer(self.peer_state);
+        }
+        Post::Done
+    }
+
+    /// Finds `len` contiguous free bytes in the data area and takes them.
+    #[inline]
+    fn allot_data(&mut self, len: u32) -> Option<u32> {
+        if let Some(offset) = self.allot_known(len) {
+            return Some(offset);
+        }
+        self.allot_data_slow(len)
+    }
+
+    #[inline]
+    fn allot_known(&mut self, len: u32) -> Option<u32> {
+        let len = (len + 63) & !63;
+        let mut start = self.data_tail;
+        let mut offset = start & self.data_size.wrapping_sub(1);
+        if offset + len > self.data_size {
+            start = start.wrapping_add(self.data_size - offset);
+            offset = 0;
+        }
+        let end = start.wrapping_add(len);
+        if end.wrapping_sub(self.data_head) > self.data_size {
+            return None;
+        }
+        self.data_tail = end;
+        Some(offset)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allot_data_slow(&mut self, len: u32) -> Option<u32> {
+        self.refresh_credits();
+        if let Some(offset) = self.allot_known(len) {
+            return Some(offset);
+        }
+        super::endpoint::grow_data(self).then(|| self.allot_known(len))?
+    }
+
+    /// Reads how far the consumer has come; says whether a slot is free now.
+    #[cold]
+    #[inline(never)]
+    pub fn refresh_credits(&mut self) -> bool {
+        if self.pair.is_null() {
+            return false;
+        }
+        // ORDERING: acquire pairs with the release in `Rx::publish_head`: the consumer has finished
+        // reading what it gives back. SAFETY: mapped, as `pair` is not null.
+        let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
+        // The peer's word is not trusted: it cannot be ahead of the tail or a ring behind it.
+        let outstanding = self.tail.wrapping_sub(head);
+        if outstanding > SLOTS {
+            return false;
+        }
+        self.limit = head.wrapping_add(SLOTS);
+        // SAFETY: allocated when the ring was connected.
+        let queue = unsafe { &mut *self.in_data };
+        while queue.first != queue.next {
+            let (position, end) = queue.entries[(queue.first & SLOT_MASK) as usize];
+            if self.tail.wrapping_sub(position) <= outstanding {
+                break;
+            }
+            self.data_head = end;
+            queue.first = queue.first.wrapping_add(1);
+        }
+        self.has_room()
+    }
+
+    /// Whether everything sent has been taken, as far as the consumer has said so.
+    pub fn is_drained(&mut self) -> bool {
+        self.pair.is_null() || {
+            self.refresh_credits();
+            self.limit == self.tail.wrapping_add(SLOTS)
+        }
+    }
+}
+
+impl Rx {
+    /// The next arrival, left where it is.
+    #[inline]
+    pub fn look(&mut self) -> Option<Arrival<'_>> {
+        if self.pair.is_null() {
+            return None;
+        }
+        // SAFETY: `pair` is mapped for the life of the job.
+        let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
+        // ORDERING: acquire pairs with the release in `Tx::publish`.
+        let word0 = slot.word0.load(Ordering::Acquire);
+        if word0 as u16 != lap(self.head) {
+            return None;
+        }
+        let header = Header {
+            id: (word0 >> 16) as u8,
+            imm: (word0 >> 32) as u32,
+            key: slot.word1.load(Ordering::Relaxed),
+        };
+        let len = (word0 >> 24) as u8;
+        if len as usize <= SLOT_PAYLOAD {
+            self.shown = 0;
+            return Some(Arrival::new(header, slot.payload.get().cast(), len as usize));
+        }
+        self.look_data(header, slot)
+    }
+
+    #[inline]
+    fn look_data(&mut self, header: Header, slot: *const Slot) -> Option<Arrival<'_>> {
+        // SAFETY: the slot is mapped; the reference is read once and its copy is checked.
+        let place = unsafe { ptr::read_volatile((*slot).payload.get().cast::<DataRef>()) };
+        let end = place.offset as u64 + place.len as u64;
+        if end > DATA_BYTES as u64 || place.len as usize > DATA_MESSAGE_MAX {
+            return self.look_nonsense();
+        }
+        self.shown = place.len;
+        // SAFETY: inside the data area, as just checked.
+        let data = unsafe { (*self.pair).data.get().cast::<u8>().add(place.offset as usize) };
+        Some(Arrival::new(header, data, place.len as usize))
+    }
+
+    /// A peer wrote what no healthy peer writes: shown as id 255, which the protocol layer refuses.
+    #[cold]
+    #[inline(never)]
+    fn look_nonsense(&mut self) -> Option<Arrival<'_>> {
+        self.shown = 0;
+        Some(Arrival::new(Header { id: u8::MAX, imm: 0, key: 0 }, ptr::dangling(), 0))
+    }
+
+    /// Consumes what `look` showed.
+    #[inline]
+    pub fn take(&mut self) {
+        self.head = self.head.wrapping_add(1);
+        self.data_taken += self.shown;
+        let due = self.head.wrapping_sub(self.published) >= SLOTS / 4;
+        if due || self.data_taken >= DATA_BYTES_FIRST / 4 {
+            self.publish_head();
+        }
+    }
+
+    /// Tells the producer what has been taken.
+    #[cold]
+    #[inline(never)]
+    pub fn publish_head(&mut self) {
+        self.published = self.head;
+        self.data_taken = 0;
+        // SAFETY: mapped: something was taken.
+        let control = unsafe { &(*self.pair).control };
+        // ORDERING: release pairs with the acquire in `Tx::refresh_credits`.
+        control.head.store(self.head, Ordering::Release);
+        if control.producer_waits.load(Ordering::Relaxed) != 0 {
+            // SAFETY: the producer's state word, mapped for the life of the job.
+            super::iface::wake_producer(control, unsafe { &*self.producer_state });
+        }
+    }
+
+    /// Whether something taken has not been told to the producer.
+    #[inline]
+    pub fn owes_credits(&self) -> bool {
+        self.head != self.published
+    }
+}

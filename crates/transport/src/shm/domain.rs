@@ -1,0 +1,62 @@
+//! The memory domain: the node segment as the transport uses it.
+#![allow(unsafe_code)]
+
+use super::wire::Pair;
+use fastpath_base::sync::{AtomicU32, AtomicU64};
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::{RankPage, SegmentError};
+
+/// The part of the node segment that belongs to this transport.
+#[derive(Clone, Copy)]
+pub struct Domain {
+    /// The job; lives as long as the process.
+    pub job: &'static Job,
+    /// This process's rank.
+    pub me: u32,
+}
+
+impl Domain {
+    /// The domain of a job.
+    pub fn new(job: &'static Job) -> Self {
+        Domain { job, me: job.rank() as u32 }
+    }
+
+    /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
+    /// far as [`Domain::back_pair`] made it.
+    pub fn pair(&self, from: u32, to: u32) -> *const Pair {
+        self.job.pair_region(from as usize, to as usize).map_or(std::ptr::null(), |at| at.as_ptr().cast())
+    }
+
+    /// Backs the first `len` bytes of the region from this rank to `to` with memory.
+    pub fn back_pair(&self, to: u32, len: usize) -> Result<(), SegmentError> {
+        let segment = self.job.segment();
+        let offset = segment.layout().pair_offset(self.me as usize, to as usize);
+        segment.ensure_backed(offset, len as u64)
+    }
+
+    /// The word that says whether a rank is awake, asleep, finished or dead.
+    pub fn state_word(&self, rank: u32) -> &'static AtomicU32 {
+        &self.page(rank).state
+    }
+
+    /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.
+    pub fn incoming_word(&self, rank: u32, index: usize) -> &'static AtomicU64 {
+        match self.job.incoming_bitmap(rank as usize).and_then(|words| words.get(index)) {
+            Some(word) => word,
+            None => unreachable!("rank {rank} is not of this job"),
+        }
+    }
+
+    /// How often `rank`'s bitmap has changed.
+    pub fn incoming_generation(&self, rank: u32) -> &'static AtomicU32 {
+        &self.page(rank).incoming_generation
+    }
+
+    /// The page of a rank of this job.
+    pub fn page(&self, rank: u32) -> &'static RankPage {
+        match self.job.rank_page(rank as usize) {
+            Some(page) => page,
+            None => unreachable!("rank {rank} is not of this job"),
+        }
+    }
+}

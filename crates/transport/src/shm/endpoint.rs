@@ -1,0 +1,169 @@
+//! Connecting: the sender backs the pair's region with memory and announces itself.
+#![allow(unsafe_code)]
+
+use super::datapath::{DataQueue, Rx, Tx};
+use super::domain::Domain;
+use super::wire::*;
+use crate::contract::*;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::SegmentError;
+use std::ptr;
+
+/// Both directions between this rank and one peer.
+#[repr(C)]
+pub struct ShmEndpoint {
+    /// Towards the peer.
+    pub tx: Tx,
+    /// From the peer.
+    pub rx: Rx,
+    domain: &'static Domain,
+    /// Whether single copy by the kernel has been tried with this peer: 0 no, 1 works, 2 refused.
+    pub(super) cma: u8,
+}
+
+impl ShmEndpoint {
+    /// An endpoint that is not connected in either direction.
+    pub fn new(domain: &'static Domain, peer: u32) -> Self {
+        ShmEndpoint {
+            tx: Tx {
+                pair: ptr::null(),
+                tail: 0,
+                limit: 0,
+                peer_state: domain.state_word(peer),
+                data_tail: 0,
+                data_head: 0,
+                data_size: 0,
+                peer,
+                in_data: ptr::null_mut(),
+                domain: ptr::from_ref(domain),
+            },
+            rx: Rx {
+                pair: ptr::null(),
+                head: 0,
+                published: 0,
+                data_taken: 0,
+                shown: 0,
+                producer_state: domain.state_word(peer),
+            },
+            domain,
+            cma: 0,
+        }
+    }
+
+    /// The peer's world rank.
+    pub fn peer(&self) -> u32 {
+        self.tx.peer
+    }
+
+    /// Opens the ring towards the peer. Fails where there is no memory for it.
+    pub fn connect(&mut self) -> Result<(), SegmentError> {
+        if !self.tx.pair.is_null() {
+            return Ok(());
+        }
+        let (domain, peer) = (self.domain, self.tx.peer);
+        domain.back_pair(peer, HEAD_BYTES + DATA_BYTES_FIRST as usize)?;
+        self.tx.in_data =
+            Box::into_raw(Box::new(DataQueue { first: 0, next: 0, entries: [(0, 0); SLOTS as usize] }));
+        self.tx.data_size = DATA_BYTES_FIRST;
+        self.tx.limit = SLOTS;
+        self.tx.pair = domain.pair(domain.me, peer);
+        let (word, bit) = (domain.me as usize / 64, 1u64 << (domain.me % 64));
+        // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
+        domain.incoming_word(peer, word).fetch_or(bit, Ordering::Release);
+        // ORDERING: release pairs with the acquire in `Iface::accept`: the bit is set.
+        domain.incoming_generation(peer).fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the ring towards the peer is open.
+    pub fn is_connected(&self) -> bool {
+        !self.tx.pair.is_null()
+    }
+
+    /// Attaches the ring from the peer, which has announced that it is there.
+    pub fn accept(&mut self) {
+        self.rx.pair = self.domain.pair(self.tx.peer, self.domain.me);
+    }
+
+    /// Asks the consumer for a wake-up when it gives back room.
+    pub fn await_room(&mut self) {
+        if !self.tx.pair.is_null() {
+            // SAFETY: mapped, as it is not null.
+            let control = unsafe { &(*self.tx.pair).control };
+            control.producer_waits.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The peer's state word as it is now.
+    pub fn peer_state(&self) -> u32 {
+        self.domain.state_word(self.tx.peer).load(Ordering::Relaxed)
+    }
+}
+
+/// Backs the whole data area with memory, once it is empty; says whether there is more room now.
+pub(super) fn grow_data(tx: &mut Tx) -> bool {
+    if tx.data_size == DATA_BYTES || tx.pair.is_null() || tx.data_tail != tx.data_head {
+        return false;
+    }
+    // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+    let domain = unsafe { &*tx.domain };
+    let backed = domain.back_pair(tx.peer, HEAD_BYTES + DATA_BYTES as usize).is_ok();
+    if backed {
+        tx.data_size = DATA_BYTES;
+    }
+    backed
+}
+
+impl Drop for ShmEndpoint {
+    fn drop(&mut self) {
+        if !self.tx.in_data.is_null() {
+            // SAFETY: made by `Box::into_raw` in `connect`, and not shared.
+            drop(unsafe { Box::from_raw(self.tx.in_data) });
+        }
+    }
+}
+
+impl Endpoint for ShmEndpoint {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "shm",
+            short: SLOT_PAYLOAD,
+            bcopy: DATA_MESSAGE_MAX,
+            get_zcopy: if self.cma == 2 { 0 } else { usize::MAX },
+            put_zcopy: 0,
+            reliable: true,
+            needs_wireup: false,
+            directed: true,
+        }
+    }
+
+    #[inline]
+    unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        // SAFETY: the caller's.
+        unsafe { self.tx.am_short(header, data, len) }
+    }
+
+    #[inline]
+    fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        self.tx.am_bcopy(header, len, pack)
+    }
+
+    #[inline]
+    fn look(&mut self) -> Option<Arrival<'_>> {
+        self.rx.look()
+    }
+
+    #[inline]
+    fn take(&mut self) {
+        self.rx.take();
+    }
+
+    unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
+        // SAFETY: the caller's.
+        unsafe { super::cma::read(self, to, len, from) }
+    }
+
+    unsafe fn put(&mut self, _from: *const u8, _len: usize, _to: Remote) -> Result<(), RemoteError> {
+        Err(RemoteError::Unsupported)
+    }
+}

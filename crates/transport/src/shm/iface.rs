@@ -1,0 +1,91 @@
+//! The interface: who has opened a ring to this rank, and the sleep of a rank that waits.
+#![allow(unsafe_code)]
+
+use super::domain::Domain;
+use super::wire::Control;
+use crate::contract::Post;
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_base::wait;
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+
+/// The interface of this rank.
+pub struct Iface {
+    domain: &'static Domain,
+    seen_generation: u32,
+    seen: Vec<u64>,
+}
+
+impl Iface {
+    /// The interface of a domain's rank.
+    pub fn new(domain: &'static Domain) -> Self {
+        let words = domain.job.size().div_ceil(64);
+        Iface { domain, seen_generation: 0, seen: vec![0; words] }
+    }
+
+    /// Whether somebody has opened a ring since the last [`Iface::accept`]. One load.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        let generation = self.domain.incoming_generation(self.domain.me);
+        generation.load(Ordering::Relaxed) != self.seen_generation
+    }
+
+    /// Calls `found` with the rank of each peer that has newly opened a ring to this one.
+    #[cold]
+    pub fn accept(&mut self, mut found: impl FnMut(u32)) {
+        let me = self.domain.me;
+        // ORDERING: acquire pairs with the release in `ShmEndpoint::connect`.
+        self.seen_generation = self.domain.incoming_generation(me).load(Ordering::Acquire);
+        for (index, seen) in self.seen.iter_mut().enumerate() {
+            // ORDERING: acquire pairs with the release in `ShmEndpoint::connect`.
+            let now = self.domain.incoming_word(me, index).load(Ordering::Acquire);
+            let mut fresh = now & !*seen;
+            *seen |= fresh;
+            while fresh != 0 {
+                let rank = index as u32 * 64 + fresh.trailing_zeros();
+                fresh &= fresh - 1;
+                if (rank as usize) < self.domain.job.size() {
+                    found(rank);
+                }
+            }
+        }
+    }
+}
+
+/// What a sender does that finds its peer's state word not awake.
+#[cold]
+#[inline(never)]
+pub(super) fn wake_peer(word: *const AtomicU32) -> Post {
+    // SAFETY: the word lies in the node segment, mapped for the life of the process.
+    let word = unsafe { &*word };
+    match word.load(Ordering::Relaxed) {
+        STATE_SLEEPING => {
+            rouse(word);
+            Post::Done
+        }
+        STATE_AWAKE => Post::Done,
+        _ => Post::PeerGone,
+    }
+}
+
+/// Wakes the owner of a state word if it sleeps.
+pub fn rouse(word: &AtomicU32) {
+    // ORDERING: release pairs with the acquire of the sleeper's next look at its word.
+    let slept = word.compare_exchange(
+        STATE_SLEEPING,
+        STATE_AWAKE,
+        Ordering::Release,
+        Ordering::Relaxed,
+    );
+    if slept.is_ok() {
+        wait::futex_wake(word, u32::MAX);
+    }
+}
+
+/// Wakes a producer that waits for room in a ring whose consumer we are.
+#[cold]
+#[inline(never)]
+pub(super) fn wake_producer(control: &Control, producer_state: &AtomicU32) {
+    if control.producer_waits.swap(0, Ordering::Relaxed) != 0 {
+        rouse(producer_state);
+    }
+}

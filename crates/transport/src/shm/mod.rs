@@ -1,0 +1,11 @@
+//! Shared memory within a node: a ring of cache lines for each pair of ranks that talks.
+pub mod cma;
+pub mod datapath;
+pub mod domain;
+pub mod endpoint;
+pub mod iface;
+pub mod wire;
+
+pub use domain::Domain;
+pub use endpoint::ShmEndpoint;
+pub use iface::Iface;

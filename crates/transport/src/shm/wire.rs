@@ -1,0 +1,104 @@
+//! What lies in shared memory: the region of one ordered pair of ranks.
+//!
+//! ```text
+//!  0        64                                    16448 (page aligned up to 20480)
+//!  +--------+--------------------------------------+---------------------------+
+//!  | Control| 256 slots of 64 bytes                | data: 256 KiB             |
+//!  +--------+--------------------------------------+---------------------------+
+//!
+//!  slot, one cache line:
+//!   0      2   3    4        8              16                               64
+//!  +------+---+----+--------+--------------+---------------------------------+
+//!  | lap  | id|len | imm    | key          | payload, or {offset, length}    |
+//!  +------+---+----+--------+--------------+---------------------------------+
+//!   `------- word0 --------' `--- word1 --'
+//! ```
+//!
+//! `word0` is published last, by one release store. `lap` tells a fresh slot from the one that lay
+//! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
+//! the slot; a longer one lies in the data area, and the slot says where.
+#![allow(unsafe_code)]
+
+use fastpath_base::sync::{AtomicU32, AtomicU64};
+use std::cell::UnsafeCell;
+
+/// Slots of a ring.
+pub const SLOTS: u32 = 256;
+/// Index mask of a ring.
+pub const SLOT_MASK: u32 = SLOTS - 1;
+/// Payload bytes that fit a slot.
+pub const SLOT_PAYLOAD: usize = 48;
+/// Value of `len` that says: the payload lies in the data area.
+pub const LEN_IN_DATA: u8 = 0xff;
+/// Bytes of the data area.
+pub const DATA_BYTES: u32 = 256 * 1024;
+/// Bytes of the data area that a new connection backs with memory; the rest follows on need.
+pub const DATA_BYTES_FIRST: u32 = 64 * 1024;
+/// Largest payload of one message in the data area.
+pub const DATA_MESSAGE_MAX: usize = 32 * 1024;
+
+/// A cache line that carries a message.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Lap, id, length and immediate data; written last.
+    pub word0: AtomicU64,
+    /// The key.
+    pub word1: AtomicU64,
+    /// Payload, or a [`DataRef`].
+    pub payload: UnsafeCell<[u8; SLOT_PAYLOAD]>,
+}
+
+/// Where a longer payload lies in the data area.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DataRef {
+    /// Offset in the data area, in bytes.
+    pub offset: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// What the two sides tell each other rarely.
+#[repr(C, align(64))]
+pub struct Control {
+    /// Slots the consumer has taken in all, modulo 2^32; written by the consumer.
+    pub head: AtomicU32,
+    /// Set by a producer that sleeps until there is room; read by the consumer as it writes `head`.
+    pub producer_waits: AtomicU32,
+    _pad: [u8; 56],
+}
+
+/// The region of one ordered pair.
+#[repr(C)]
+pub struct Pair {
+    /// Credits.
+    pub control: Control,
+    /// The ring.
+    pub slots: [Slot; SLOTS as usize],
+    _pad: [u8; 4096 - 64],
+    /// Payloads that do not fit a slot.
+    pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
+}
+
+const _: () = {
+    assert!(size_of::<Slot>() == 64);
+    assert!(size_of::<Control>() == 64);
+    assert!(std::mem::offset_of!(Slot, payload) == 16);
+    assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
+    assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);
+};
+
+/// Bytes of a pair's region before the data area.
+pub const HEAD_BYTES: usize = std::mem::offset_of!(Pair, data);
+
+/// The lap of ring position `position`. 0 is a fresh page's value and never the first lap's.
+#[inline]
+pub fn lap(position: u32) -> u16 {
+    (position / SLOTS).wrapping_add(1) as u16
+}
+
+/// Packs `word0`.
+#[inline]
+pub fn encode_word0(position: u32, id: u8, len: u8, imm: u32) -> u64 {
+    lap(position) as u64 | (id as u64) << 16 | (len as u64) << 24 | (imm as u64) << 32
+}
