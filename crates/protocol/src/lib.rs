@@ -1,5 +1,20 @@
 //! What a message is: worker, endpoint, tag matching, eager and rendezvous.
 
 pub mod buffer;
+pub mod endpoint;
 pub mod layout;
+pub mod matching;
+pub mod progress;
+pub mod recv;
+pub mod request;
+pub mod send;
 pub mod tag;
+pub mod unexpected;
+pub mod waiting;
+pub mod wire;
+pub mod worker;
+
+pub use endpoint::Endpoint;
+pub use request::{Fault, Request, RequestId, State};
+pub use send::{SendArgs, Started};
+pub use worker::Worker;

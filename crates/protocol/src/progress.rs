@@ -1,0 +1,189 @@
+//! Progress: looks at what has arrived, and goes on with what was begun.
+#![allow(unsafe_code)]
+
+use crate::matching::ANY_PEER;
+use crate::request::{Kind, RequestId, State};
+use crate::unexpected::{Arrived, Unexpected};
+use crate::wire::{self, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
+use crate::worker::Worker;
+use fastpath_transport::Header;
+
+/// Arrivals of one peer handled in one round, so that no peer starves another.
+const ROUND: u32 = 32;
+
+impl Worker {
+    /// One round over everything alive; says whether anything happened.
+    pub fn progress(&mut self) -> bool {
+        let mut moved = false;
+        if self.interfaces.has_news() {
+            self.accept_peers();
+            moved = true;
+        }
+        let mut index = 0;
+        while index < self.active.len() {
+            moved |= self.progress_peer(self.active[index]);
+            index += 1;
+        }
+        moved | self.progress_sends()
+    }
+
+    /// Goes on with sends that found no room and with long messages.
+    pub fn progress_sends(&mut self) -> bool {
+        let mut moved = false;
+        if !self.pushing.is_empty() {
+            moved |= self.push_fragments();
+        }
+        if self.gated != 0 {
+            moved |= self.flush_all();
+        }
+        moved
+    }
+
+    #[cold]
+    fn flush_all(&mut self) -> bool {
+        let mut moved = false;
+        for peer in 0..self.size() {
+            if self.endpoint(peer).gate != 0 {
+                moved |= self.flush_pending(peer);
+            }
+        }
+        moved
+    }
+
+    /// Handles what has arrived from one peer, and looks at no other.
+    #[inline]
+    pub fn progress_peer(&mut self, peer: u32) -> bool {
+        let mut rounds = 0;
+        while rounds < ROUND {
+            let Some(arrival) = self.endpoint(peer).lane.look() else { break };
+            let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
+            self.handle(peer, header, data, len);
+            self.endpoint(peer).lane.take();
+            rounds += 1;
+        }
+        if rounds == 0 {
+            self.endpoint(peer).lane.return_credits();
+        }
+        rounds != 0
+    }
+
+    /// One arrival. `data` is valid for `len` bytes, in memory the peer may still write.
+    fn handle(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        match header.id {
+            wire::EAGER => self.handle_eager(peer, header, data, len),
+            wire::EAGER_SYNC => self.handle_eager_sync(peer, header, data, len),
+            wire::RTS => self.handle_announcement(peer, header, data, len),
+            wire::FRAG => self.handle_fragment(peer, header, data, len),
+            wire::RTR => self.handle_go(peer, header, data, len),
+            wire::ACK | wire::FIN => self.handle_matched(peer, header),
+            _ => self.violation(),
+        }
+    }
+
+    fn handle_eager(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        let tag = header.imm as i32;
+        match self.matcher.match_arrival(peer, header.key, tag) {
+            Some(id) => self.deliver(id, header.key, tag, data, len),
+            None => self.store(peer, header, Arrived::Eager, data, len),
+        }
+    }
+
+    fn handle_eager_sync(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        // SAFETY: `data` holds `len` bytes.
+        let Some(sender) = (unsafe { wire::read::<u64>(data, len) }) else { return self.violation() };
+        // SAFETY: `len` is at least the header's, as `read` found.
+        let (data, len) = (unsafe { data.add(SYNC_HEADER) }, len - SYNC_HEADER);
+        let tag = header.imm as i32;
+        match self.matcher.match_arrival(peer, header.key, tag) {
+            Some(id) => {
+                self.deliver(id, header.key, tag, data, len);
+                self.send_control(peer, Header { id: wire::ACK, imm: 0, key: sender }, &[]);
+            }
+            None => self.store(peer, header, Arrived::EagerSync(sender as u32), data, len),
+        }
+    }
+
+    fn handle_announcement(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        // SAFETY: `data` holds `len` bytes.
+        let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else { return self.violation() };
+        // SAFETY: as `read` found, the header fits.
+        let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
+        if len as u64 > rts.total {
+            return self.violation();
+        }
+        let tag = header.imm as i32;
+        match self.matcher.match_arrival(peer, header.key, tag) {
+            Some(id) => self.fetch(id, peer, header.key, tag, rts, data, len),
+            None => self.store(peer, header, Arrived::Rendezvous(rts), data, len),
+        }
+    }
+
+    fn store(&mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize) {
+        let mut data = self.unexpected.buffer(len);
+        // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
+        unsafe {
+            fastpath_base::copy::copy(data.as_mut_ptr(), from, len);
+            data.set_len(len);
+        }
+        let tag = header.imm as i32;
+        let token = self.unexpected.insert(Unexpected { peer, key: header.key, tag, arrived, data });
+        self.matcher.add_unexpected(peer, header.key, tag, token);
+        self.counters.unexpected += 1;
+    }
+
+    fn handle_fragment(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
+        let request = self.requests.get(id);
+        if request.node != 0 || len as u64 > request.limit - request.moved {
+            return self.violation();
+        }
+        // SAFETY: the rest of the buffer has room, as just checked.
+        unsafe { request.unpack(request.moved, data, len) };
+        request.moved += len as u64;
+        if request.moved == request.limit {
+            request.received = request.moved;
+            self.finish_recv(id, request.limit);
+        }
+    }
+
+    fn handle_go(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        // SAFETY: `data` holds `len` bytes.
+        let rtr = unsafe { wire::read::<Rtr>(data, len) };
+        let (Some(rtr), Some(id)) = (rtr, self.find_active(header.key, Kind::Send, peer)) else {
+            return self.violation();
+        };
+        let request = self.requests.get(id);
+        if request.matched || rtr.limit > request.bytes {
+            return self.violation();
+        }
+        request.matched = true;
+        request.limit = rtr.limit;
+        request.remote = rtr.request;
+        self.pushing.push(id);
+    }
+
+    fn handle_matched(&mut self, peer: u32, header: Header) {
+        let Some(id) = self.find_active(header.key, Kind::Send, peer) else { return self.violation() };
+        if self.requests.get(id).matched {
+            return self.violation();
+        }
+        self.requests.get(id).matched = true;
+        self.complete(id);
+    }
+
+    /// The active request that a peer names, if it is one with that peer.
+    fn find_active(&self, key: u64, kind: Kind, peer: u32) -> Option<RequestId> {
+        let id = self.requests.find(key)?;
+        let request = self.requests.get(id);
+        let right = request.kind == kind
+            && request.state == State::Active
+            && request.peer == peer
+            && request.peer != ANY_PEER;
+        right.then_some(id)
+    }
+
+    #[cold]
+    fn violation(&mut self) {
+        self.counters.violations += 1;
+    }
+}

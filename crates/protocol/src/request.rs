@@ -1,0 +1,284 @@
+//! Requests: operations that outlive the call that started them.
+//!
+//! They lie in one reserved stretch of address space, so that a handle's index is an address by one
+//! multiplication, an address never moves, and memory is used only as far as requests were ever
+//! alive at once.
+#![allow(unsafe_code)]
+
+use crate::buffer::Buffer;
+use crate::layout::Layout;
+use crate::matching::NodeId;
+use std::sync::Arc;
+
+/// Index of a request in its pool; 0 is none.
+pub type RequestId = u32;
+
+/// What kind of operation a request is.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A send.
+    Send,
+    /// A receive.
+    Recv,
+    /// An operation of the layer above, which completes it itself.
+    Foreign,
+}
+
+/// Where a request is in its life.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not in use.
+    Free,
+    /// Under way.
+    Active,
+    /// Done; its result waits to be read.
+    Complete,
+}
+
+/// Why an operation failed.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It did not.
+    None,
+    /// The message was longer than the receive buffer; what fits is there.
+    Truncated,
+    /// The peer has left the job.
+    PeerGone,
+    /// There was no memory for the connection.
+    NoMemory,
+    /// The peer sent what no healthy peer sends.
+    Protocol,
+}
+
+/// One operation.
+#[repr(C, align(64))]
+pub struct Request {
+    /// The handle that names it in the layer above; 0 while free.
+    pub handle: u32,
+    /// Next free request while free.
+    pub next: RequestId,
+    /// Kind of operation.
+    pub kind: Kind,
+    /// Where it is in its life.
+    pub state: State,
+    /// How it failed, if it did.
+    pub fault: Fault,
+    /// Receives: cancelled before a message matched.
+    pub cancelled: bool,
+    /// Incremented each time the request is freed.
+    pub generation: u8,
+    /// Sends: completes only when the receive has matched.
+    pub synchronous: bool,
+    /// Sends: the receiver has matched.
+    pub matched: bool,
+    /// The buffer belongs to the library (buffered mode).
+    pub owned: bool,
+    /// The request's owner has let it go: freed as soon as it completes.
+    pub detached: bool,
+    /// World rank of the other side, or `ANY_PEER`.
+    pub peer: u32,
+    /// Tag asked for or sent.
+    pub tag: i32,
+    /// Match key.
+    pub key: u64,
+    /// First byte or origin of the buffer.
+    pub ptr: *mut u8,
+    /// Bytes of the buffer.
+    pub bytes: u64,
+    // Second line: results, and what only long or typed messages need.
+    /// Source rank in the communicator, once received.
+    pub source: i32,
+    /// Tag, once received.
+    pub received_tag: i32,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes moved so far.
+    pub moved: u64,
+    /// Bytes to move in all.
+    pub limit: u64,
+    /// `Arc` of the layout as a raw pointer; null where contiguous.
+    layout: *const Layout,
+    /// Elements of the layout.
+    count: u64,
+    /// The peer's request.
+    pub remote: u32,
+    /// Entry in the matcher while posted.
+    pub node: NodeId,
+    /// A word for the layer above.
+    pub user: usize,
+}
+
+const _: () = assert!(size_of::<Request>() == 128);
+
+impl Request {
+    /// The request's buffer.
+    pub fn buffer(&self) -> Buffer {
+        let layout = (!self.layout.is_null()).then(|| {
+            // SAFETY: `set_buffer` stored a pointer from `Arc::into_raw`, which stays owned by the request.
+            unsafe {
+                Arc::increment_strong_count(self.layout);
+                Arc::from_raw(self.layout)
+            }
+        });
+        Buffer { ptr: self.ptr, bytes: self.bytes, layout, count: self.count }
+    }
+
+    /// Sets the buffer.
+    #[inline]
+    pub fn set_buffer(&mut self, buffer: Buffer) {
+        self.drop_layout();
+        self.ptr = buffer.ptr;
+        self.bytes = buffer.bytes;
+        self.count = buffer.count;
+        self.layout = buffer.layout.map_or(std::ptr::null(), Arc::into_raw);
+    }
+
+    /// Whether the buffer is contiguous.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.layout.is_null()
+    }
+
+    /// Packs bytes `from..from + len` of the message into `to`.
+    ///
+    /// # Safety
+    /// The buffer is readable as its layout says, and `to` writable for `len` bytes.
+    pub unsafe fn pack(&self, from: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's; `layout` is owned by the request.
+        unsafe {
+            match self.layout.as_ref() {
+                None => fastpath_base::copy::copy(to, self.ptr.add(from as usize), len),
+                Some(layout) => {
+                    layout.pack(self.ptr, self.count, from, std::slice::from_raw_parts_mut(to, len));
+                }
+            }
+        }
+    }
+
+    /// Unpacks `len` bytes to position `at` of the message.
+    ///
+    /// # Safety
+    /// The buffer is writable as its layout says, and `from` readable for `len` bytes.
+    pub unsafe fn unpack(&self, at: u64, from: *const u8, len: usize) {
+        // SAFETY: the caller's; `layout` is owned by the request.
+        unsafe {
+            match self.layout.as_ref() {
+                None => fastpath_base::copy::copy(self.ptr.add(at as usize), from, len),
+                Some(layout) => {
+                    layout.unpack(self.ptr, self.count, at, std::slice::from_raw_parts(from, len));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn drop_layout(&mut self) {
+        if !self.layout.is_null() {
+            // SAFETY: stored by `set_buffer` from `Arc::into_raw`.
+            drop(unsafe { Arc::from_raw(self.layout) });
+            self.layout = std::ptr::null();
+        }
+    }
+}
+
+/// Bits of a handle that hold the index.
+const INDEX_BITS: u32 = 22;
+/// Largest number of requests.
+const CAPACITY: u32 = 1 << INDEX_BITS;
+/// Bit that marks a handle made at run time (the layer above uses the same for all its objects).
+const USER_BIT: u32 = 1 << 30;
+/// The first index in use; indices below would collide with predefined handles.
+const FIRST: u32 = 4096;
+
+/// All requests of a worker.
+pub struct RequestPool {
+    base: *mut Request,
+    free: RequestId,
+    fresh: u32,
+    alive: u32,
+}
+
+impl RequestPool {
+    /// Reserves address space for the pool; no memory is used yet.
+    pub fn new() -> std::io::Result<Self> {
+        let bytes = CAPACITY as usize * size_of::<Request>();
+        let base = fastpath_base::memory::reserve(bytes)?;
+        Ok(RequestPool { base: base.cast(), free: 0, fresh: FIRST, alive: 0 })
+    }
+
+    /// A request in state `Active` with its handle set, or `None` when all are in use.
+    #[inline]
+    pub fn allocate(&mut self, kind: Kind) -> Option<RequestId> {
+        let id = match self.free {
+            0 => self.allocate_fresh()?,
+            id => id,
+        };
+        // SAFETY: an id from the free list or fresh, both inside the reservation.
+        let request = unsafe { &mut *self.base.add(id as usize) };
+        self.free = request.next;
+        self.alive += 1;
+        request.handle = USER_BIT | (request.generation as u32) << INDEX_BITS | id;
+        request.next = 0;
+        request.kind = kind;
+        request.state = State::Active;
+        request.fault = Fault::None;
+        request.cancelled = false;
+        request.synchronous = false;
+        request.matched = false;
+        request.detached = false;
+        request.owned = false;
+        request.node = 0;
+        Some(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_fresh(&mut self) -> Option<RequestId> {
+        if self.fresh == CAPACITY {
+            return None;
+        }
+        self.fresh += 1;
+        Some(self.fresh - 1)
+    }
+
+    /// Frees a request.
+    #[inline]
+    pub fn free(&mut self, id: RequestId) {
+        let free = self.free;
+        let request = self.get(id);
+        request.drop_layout();
+        request.handle = 0;
+        request.state = State::Free;
+        request.generation = request.generation.wrapping_add(1);
+        request.next = free;
+        self.free = id;
+        self.alive -= 1;
+    }
+
+    /// The request of an id that this pool gave out.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub fn get(&self, id: RequestId) -> &mut Request {
+        debug_assert!((FIRST..self.fresh).contains(&id));
+        // SAFETY: inside the reservation; a worker belongs to one thread at a time, and callers do
+        // not hold two references to one request.
+        unsafe { &mut *self.base.add((id & (CAPACITY - 1)) as usize) }
+    }
+
+    /// The id behind a handle, or `None` where it is stale or garbage. One load.
+    #[inline]
+    pub fn find(&self, handle: u64) -> Option<RequestId> {
+        let id = handle as u32 & (CAPACITY - 1);
+        // SAFETY: every index lies inside the reservation, whose untouched pages read as zero.
+        let found = unsafe { (*self.base.add(id as usize)).handle };
+        (found as u64 == handle && found != 0).then_some(id)
+    }
+
+    /// Number of requests in use.
+    pub fn alive(&self) -> u32 {
+        self.alive
+    }
+}

@@ -1,0 +1,218 @@
+//! Sends that need more than the immediate path.
+#![allow(unsafe_code)]
+
+use crate::buffer::Buffer;
+use crate::endpoint::Pending;
+use crate::request::{Fault, Kind, RequestId};
+use crate::wire::{self, RTS_HEADER, Rts, SYNC_HEADER};
+use crate::worker::Worker;
+use fastpath_transport::{Header, Lane, Post};
+
+/// A send as the layer above asks for it.
+#[derive(Debug, Clone)]
+pub struct SendArgs {
+    /// World rank of the destination.
+    pub peer: u32,
+    /// Match key.
+    pub key: u64,
+    /// Tag.
+    pub tag: i32,
+    /// The message.
+    pub buffer: Buffer,
+    /// Whether it completes only when the receive has matched.
+    pub synchronous: bool,
+}
+
+/// What became of a started operation.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Started {
+    /// It is done, and there is no request.
+    Done,
+    /// It goes on under this request.
+    Request(RequestId),
+}
+
+impl Worker {
+    /// Starts a send. The buffer stays in use until the request completes.
+    ///
+    /// # Safety
+    /// The buffer is readable as its layout says until then.
+    pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
+        self.connect(args.peer)?;
+        let eager = args.buffer.bytes <= self.thresholds.eager;
+        if eager && !args.synchronous && args.buffer.layout.is_none() {
+            let endpoint = self.endpoint(args.peer);
+            // SAFETY: the caller's; the size is within one transport buffer.
+            let post = unsafe {
+                endpoint.send_buffered(args.key, args.tag, args.buffer.ptr, args.buffer.bytes as usize)
+            };
+            match post {
+                Post::Done => return Ok(Started::Done),
+                Post::PeerGone => return Err(Fault::PeerGone),
+                Post::InProgress | Post::NoResource => {}
+            }
+        }
+        let id = self.requests.allocate(Kind::Send).ok_or(Fault::NoMemory)?;
+        self.counters.requests += 1;
+        let request = self.requests.get(id);
+        request.peer = args.peer;
+        request.key = args.key;
+        request.tag = args.tag;
+        request.synchronous = args.synchronous;
+        request.moved = 0;
+        request.set_buffer(args.buffer);
+        self.start_request(id);
+        Ok(Started::Request(id))
+    }
+
+    /// Sends the first message of a request, or queues it behind what waits already.
+    fn start_request(&mut self, id: RequestId) {
+        let peer = self.requests.get(id).peer;
+        if self.endpoint(peer).gate != 0 || !self.post_first(id) {
+            self.enqueue(peer, Pending::Start(id));
+        }
+    }
+
+    /// Posts the eager message or the announcement of a request; false where there is no room.
+    pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
+        let request = self.requests.get(id);
+        let post = if request.bytes <= self.thresholds.eager {
+            self.post_eager(id)
+        } else {
+            self.post_announcement(id)
+        };
+        match post {
+            Post::NoResource => false,
+            Post::PeerGone => {
+                self.requests.get(id).fault = Fault::PeerGone;
+                self.complete(id);
+                true
+            }
+            Post::Done | Post::InProgress => true,
+        }
+    }
+
+    fn post_eager(&mut self, id: RequestId) -> Post {
+        let request = self.requests.get(id);
+        let len = request.bytes as usize;
+        let sync = request.synchronous;
+        let skip = if sync { SYNC_HEADER } else { 0 };
+        let wire_id = if sync { wire::EAGER_SYNC } else { wire::EAGER };
+        let header = Header { id: wire_id, imm: request.tag as u32, key: request.key };
+        let handle = request.handle as u64;
+        // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
+        let post = self.endpoint(request.peer).lane.am_bcopy(header, len + skip, |to| unsafe {
+            if sync {
+                to.cast::<u64>().write_unaligned(handle);
+            }
+            request.pack(0, to.add(skip), len);
+        });
+        if post == Post::Done && !sync {
+            self.complete(id);
+        }
+        post
+    }
+
+    fn post_announcement(&mut self, id: RequestId) -> Post {
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(request.peer).lane;
+        let single = request.is_contiguous()
+            && (matches!(lane, Lane::Loopback(_)) || request.bytes >= self.thresholds.single_copy);
+        let first = if single { 0 } else { self.thresholds.first.min(request.bytes) };
+        let rts = Rts {
+            total: request.bytes,
+            addr: if request.is_contiguous() { request.ptr as u64 } else { 0 },
+            rkey: lane.memory_key(),
+            request: request.handle,
+            reserved: 0,
+        };
+        let header = Header { id: wire::RTS, imm: request.tag as u32, key: request.key };
+        // SAFETY: as in `post_eager`.
+        let post = lane.am_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
+            to.cast::<Rts>().write_unaligned(rts);
+            request.pack(0, to.add(RTS_HEADER), first as usize);
+        });
+        if post == Post::Done {
+            request.moved = first;
+            self.counters.rendezvous += 1;
+        }
+        post
+    }
+
+    /// Sends what waits for room, in order, as far as there is room.
+    pub(crate) fn flush_pending(&mut self, peer: u32) -> bool {
+        let mut moved = false;
+        loop {
+            let endpoint = self.endpoint(peer);
+            let Some(queue) = endpoint.pending.as_mut() else { return moved };
+            let Some(next) = queue.front() else {
+                endpoint.gate = 0;
+                self.gated -= 1;
+                return moved;
+            };
+            let sent = match next {
+                Pending::Start(id) => {
+                    let id = *id;
+                    self.post_first(id)
+                }
+                Pending::Control(header, bytes, len) => {
+                    let (header, bytes, len) = (*header, *bytes, *len);
+                    // SAFETY: `len` bytes of the array.
+                    let post = unsafe { endpoint.lane.am_short(header, bytes.as_ptr(), len as usize) };
+                    post != Post::NoResource
+                }
+            };
+            if !sent {
+                return moved;
+            }
+            moved = true;
+            if let Some(queue) = self.endpoint(peer).pending.as_mut() {
+                queue.pop_front();
+            }
+        }
+    }
+
+    /// Sends fragments of long messages as far as there is room.
+    pub(crate) fn push_fragments(&mut self) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.pushing.len() {
+            let id = self.pushing[index];
+            moved |= self.push_one(id);
+            let request = self.requests.get(id);
+            if request.moved >= request.limit {
+                self.pushing.swap_remove(index);
+                self.complete(id);
+            } else {
+                index += 1;
+            }
+        }
+        moved
+    }
+
+    fn push_one(&mut self, id: RequestId) -> bool {
+        let request = self.requests.get(id);
+        let fragment = self.thresholds.fragment;
+        let mut moved = false;
+        while request.moved < request.limit {
+            let len = fragment.min(request.limit - request.moved) as usize;
+            let header = Header { id: wire::FRAG, imm: 0, key: request.remote as u64 };
+            // SAFETY: as in `post_eager`.
+            let post = self
+                .endpoint(request.peer)
+                .lane
+                .am_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
+            match post {
+                Post::NoResource => break,
+                Post::PeerGone => {
+                    request.fault = Fault::PeerGone;
+                    request.moved = request.limit;
+                }
+                Post::Done | Post::InProgress => request.moved += len as u64,
+            }
+            moved = true;
+        }
+        moved
+    }
+}

@@ -1,0 +1,225 @@
+//! Waiting: spin, then yield, then sleep (see `fastpath_base::wait` for the handshake with senders).
+#![allow(unsafe_code)]
+
+use crate::worker::Worker;
+use fastpath_base::config::WaitMode;
+use fastpath_base::sync::{Ordering, spin_loop};
+use fastpath_base::{clock, wait};
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+
+/// Looks at a directed peer between two rounds over everything.
+const DIRECTED_LOOKS: u32 = 64;
+/// Looks between two readings of the clock.
+const LOOKS_PER_CLOCK: u32 = 256;
+/// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
+/// about what a wake-up costs.
+const SPIN_NS: u64 = 50_000;
+/// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
+/// rank run once, so this must cover a round of many ranks.
+const YIELD_NS: u64 = 200_000;
+
+/// What a waiting rank writes on its status page before it sleeps.
+#[derive(Debug, Clone, Copy)]
+pub struct Note {
+    /// Name of the MPI call.
+    pub call: &'static str,
+    /// Rank waited for in the communicator, negative for any or none.
+    pub peer: i32,
+    /// Tag.
+    pub tag: i32,
+    /// Context of the communicator.
+    pub context: u32,
+    /// Bytes of the message or buffer.
+    pub bytes: u64,
+}
+
+/// Lets other threads of the process into MPI while the argument runs.
+pub type Breathe = fn(&mut dyn FnMut());
+
+/// How this process waits.
+#[derive(Clone)]
+pub struct WaitPolicy {
+    /// What the user asked for.
+    pub mode: WaitMode,
+    /// Processors that the ranks of this node may use.
+    pub processors: u32,
+    /// Whether a receive that names its source looks at that source alone.
+    pub directed: bool,
+    /// Set at `MPI_THREAD_MULTIPLE`.
+    pub breathe: Option<Breathe>,
+    /// Threads of this process that sleep now.
+    pub sleepers: u32,
+}
+
+impl WaitPolicy {
+    /// Wakes this process's own sleeping threads: one of their requests may be complete.
+    #[cold]
+    pub(crate) fn rouse_own(&self, job: &Job) {
+        let word = &*job.own_page().state;
+        // ORDERING: release pairs with the sleeper's look after it wakes.
+        word.store(STATE_AWAKE, Ordering::Release);
+        wait::futex_wake(word, u32::MAX);
+    }
+}
+
+/// One wait from its first look to its end.
+struct Wait {
+    looks: u32,
+    started_ns: u64,
+    crowded: bool,
+}
+
+impl Worker {
+    /// Whether more ranks are awake on this node than it has processors.
+    pub fn is_crowded(&self) -> bool {
+        self.job.header().awake.load(Ordering::Relaxed) > self.wait.processors
+    }
+
+    /// Makes progress until `done` says so. `focus` is the one peer whose message is waited for, if
+    /// there is one: it is looked at first and, while nothing else is under way, mostly alone.
+    ///
+    /// # Safety
+    /// `worker` is valid, and no reference to it lives in the caller across this call.
+    pub unsafe fn wait_until(
+        worker: *mut Worker,
+        focus: Option<u32>,
+        note: &Note,
+        mut done: impl FnMut(&mut Worker) -> bool,
+    ) {
+        let mut wait = Wait { looks: 0, started_ns: 0, crowded: false };
+        loop {
+            // SAFETY: valid by the contract; the reference ends before other threads are let in.
+            let this = unsafe { &mut *worker };
+            wait.looks += 1;
+            let moved = match focus {
+                Some(peer) if this.wait.directed && wait.looks % DIRECTED_LOOKS != 0 && this.is_idle() => {
+                    this.progress_peer(peer)
+                }
+                _ => this.progress(),
+            };
+            if done(this) {
+                return;
+            }
+            if moved {
+                wait.looks = 0;
+                wait.started_ns = 0;
+                continue;
+            }
+            // SAFETY: as above.
+            unsafe { pause(worker, &mut wait, note, &mut done) };
+        }
+    }
+}
+
+/// What happens between two looks that found nothing.
+#[inline]
+unsafe fn pause(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
+    // SAFETY: the caller's.
+    let this = unsafe { &mut *worker };
+    if wait.looks % LOOKS_PER_CLOCK != 0 && !wait.crowded && this.wait.breathe.is_none() {
+        if wait.looks > LOOKS_PER_CLOCK {
+            spin_loop();
+        }
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { pause_slow(worker, wait, note, done) };
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn pause_slow(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
+    // SAFETY: the caller's.
+    let this = unsafe { &mut *worker };
+    let now = clock::now_ns();
+    if wait.started_ns == 0 {
+        wait.started_ns = now;
+    }
+    wait.crowded = this.is_crowded();
+    let waited = now - wait.started_ns;
+    let breathe = this.wait.breathe;
+    let (yields, limit) = match this.wait.mode {
+        WaitMode::Spin => (false, u64::MAX),
+        WaitMode::Yield => (true, u64::MAX),
+        WaitMode::Sleep => (false, 0),
+        WaitMode::Auto if wait.crowded => (true, YIELD_NS),
+        WaitMode::Auto => (false, SPIN_NS),
+    };
+    if waited >= limit {
+        // SAFETY: the caller's.
+        unsafe { sleep(worker, note, done) };
+        wait.started_ns = 0;
+        wait.looks = 0;
+        return;
+    }
+    let rest = || match yields {
+        true => wait::yield_now(),
+        false => spin_loop(),
+    };
+    match breathe {
+        Some(breathe) => breathe(&mut || wait::yield_now()),
+        None => rest(),
+    }
+}
+
+/// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it.
+unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
+    // SAFETY: the caller's.
+    let this = unsafe { &mut *worker };
+    this.counters.sleeps += 1;
+    this.return_all_credits();
+    let job = this.job;
+    let word = &*job.own_page().state;
+    job.note_waiting(note.call, note.peer, note.tag, note.context, note.bytes);
+    this.wait.sleepers += 1;
+    if this.wait.sleepers == 1 {
+        job.header().awake.fetch_sub(1, Ordering::Relaxed);
+    }
+    word.store(STATE_SLEEPING, Ordering::Relaxed);
+    // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
+    // their messages (partner: the load of the state word in the transport's publish).
+    wait::fence_others();
+    let moved = this.progress();
+    if !moved && !done(this) {
+        let breathe = this.wait.breathe;
+        let mut nap = || {
+            wait::futex_wait(word, STATE_SLEEPING, None);
+        };
+        match breathe {
+            Some(breathe) => breathe(&mut nap),
+            None => nap(),
+        }
+    }
+    // SAFETY: the caller's; other threads may have used the worker meanwhile.
+    let this = unsafe { &mut *worker };
+    word.store(STATE_AWAKE, Ordering::Relaxed);
+    this.wait.sleepers -= 1;
+    if this.wait.sleepers == 0 {
+        job.header().awake.fetch_add(1, Ordering::Relaxed);
+        job.clear_waiting();
+    } else {
+        // The others slept on the same word: they must look for themselves.
+        wait::futex_wake(word, u32::MAX);
+    }
+}
+
+impl Worker {
+    /// Before a sleep: peers learn what was taken, and that this rank waits for room.
+    fn return_all_credits(&mut self) {
+        for index in 0..self.active.len() {
+            self.endpoint(self.active[index]).lane.return_credits();
+        }
+        if self.gated != 0 {
+            for peer in 0..self.size() {
+                if self.endpoint(peer).gate != 0 {
+                    self.endpoint(peer).lane.await_room();
+                }
+            }
+        }
+        for index in 0..self.pushing.len() {
+            let peer = self.requests.get(self.pushing[index]).peer;
+            self.endpoint(peer).lane.await_room();
+        }
+    }
+}

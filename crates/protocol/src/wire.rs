@@ -1,0 +1,72 @@
+//! The steps of the protocols as they travel: ids of active messages and what they carry.
+//!
+//! | id | header.imm | header.key | payload |
+//! |---|---|---|---|
+//! | `EAGER` | tag | match key | the message |
+//! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
+//! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
+//! | `RTS` | tag | match key | [`Rts`], then the first bytes of the message |
+//! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
+//! | `FRAG` | 0 | receiver's request | the next bytes of the message |
+//! | `FIN` | 0 | sender's request | none: the receiver has got the message by itself |
+#![allow(unsafe_code)]
+
+/// A whole message of standard mode.
+pub const EAGER: u8 = 1;
+/// A whole message of synchronous mode.
+pub const EAGER_SYNC: u8 = 2;
+/// A synchronous message was matched.
+pub const ACK: u8 = 3;
+/// Ready to send: the announcement of a long message, with its first bytes.
+pub const RTS: u8 = 4;
+/// Ready to receive: the long message was matched; send the rest.
+pub const RTR: u8 = 5;
+/// A fragment of a long message.
+pub const FRAG: u8 = 6;
+/// The receiver has fetched the long message by itself, or wants no more of it.
+pub const FIN: u8 = 7;
+
+/// Bytes before the message in an `EAGER_SYNC`.
+pub const SYNC_HEADER: usize = 8;
+
+/// What an `RTS` says of its message.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rts {
+    /// Length of the whole message in bytes.
+    pub total: u64,
+    /// Where it lies in the sender's memory; 0 where it is not contiguous.
+    pub addr: u64,
+    /// Key of that memory (see `transport::Remote`).
+    pub rkey: u64,
+    /// The sender's request.
+    pub request: u32,
+    /// Reserved, 0.
+    pub reserved: u32,
+}
+
+/// What an `RTR` says.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rtr {
+    /// How many bytes of the message the receiver wants in all, those of the RTS included.
+    pub limit: u64,
+    /// The receiver's request, to be named by each fragment.
+    pub request: u32,
+    /// Reserved, 0.
+    pub reserved: u32,
+}
+
+/// Bytes before the message in an `RTS`.
+pub const RTS_HEADER: usize = size_of::<Rts>();
+
+const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 16);
+
+/// Reads a plain structure from the start of an arrival, or `None` where it is too short.
+///
+/// # Safety
+/// `data` is readable for `len` bytes; `T` is plain data.
+pub unsafe fn read<T: Copy>(data: *const u8, len: usize) -> Option<T> {
+    // SAFETY: length checked; read once, so that a peer that writes meanwhile changes nothing.
+    (len >= size_of::<T>()).then(|| unsafe { data.cast::<T>().read_unaligned() })
+}

@@ -1,0 +1,253 @@
+//! The worker: everything one process (later: one thread) needs to send and receive.
+#![allow(unsafe_code)]
+
+use crate::endpoint::{Endpoint, Pending};
+use crate::matching::Matcher;
+use crate::request::{Fault, Request, RequestId, RequestPool, State};
+use crate::unexpected::UnexpectedPool;
+use crate::waiting::WaitPolicy;
+use fastpath_bootstrap::job::Job;
+use fastpath_transport::{Header, Interfaces, Lane, Post};
+use std::collections::VecDeque;
+
+/// Largest payload that goes to a slot by an immediate send, in bytes.
+pub const SHORT_LIMIT: usize = 48;
+/// Largest payload of one transport buffer, in bytes.
+pub const EAGER_LIMIT: usize = 32 * 1024;
+
+/// Sizes from which the protocols change, in bytes (see `selection`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Messages up to this size are sent whole without asking.
+    pub eager: u64,
+    /// Bytes of a long message that travel with its announcement.
+    pub first: u64,
+    /// Bytes of one further fragment.
+    pub fragment: u64,
+    /// Size from which the receiver fetches the message by a single copy, if it can.
+    pub single_copy: u64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Thresholds { eager: 8 * 1024, first: 16 * 1024, fragment: 16 * 1024, single_copy: u64::MAX }
+    }
+}
+
+/// Counters for reports and tests; nothing on the immediate path is counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests made in all.
+    pub requests: u64,
+    /// Messages stored because nobody had asked for them.
+    pub unexpected: u64,
+    /// Long messages sent.
+    pub rendezvous: u64,
+    /// Long messages fetched by a single copy.
+    pub single_copies: u64,
+    /// Times this process slept.
+    pub sleeps: u64,
+    /// Peers this process has opened a lane to.
+    pub connections: u64,
+    /// Messages that no healthy peer sends, dropped.
+    pub violations: u64,
+}
+
+/// Sends, receives and progress of one process.
+pub struct Worker {
+    endpoints: *mut Endpoint,
+    size: u32,
+    /// This process's rank in the world.
+    pub rank: u32,
+    pub(crate) interfaces: Interfaces,
+    /// The matching engine.
+    pub matcher: Matcher,
+    /// All requests.
+    pub requests: RequestPool,
+    pub(crate) unexpected: UnexpectedPool,
+    /// Peers whose lanes are looked at by progress.
+    pub(crate) active: Vec<u32>,
+    /// Sends of long messages whose receivers have said go on.
+    pub(crate) pushing: Vec<RequestId>,
+    /// Number of endpoints that have something pending.
+    pub(crate) gated: u32,
+    /// Where protocols change.
+    pub thresholds: Thresholds,
+    /// Events so far.
+    pub counters: Counters,
+    /// How to wait.
+    pub wait: WaitPolicy,
+    /// The job.
+    pub job: &'static Job,
+    /// Called with every completed detached request (buffered sends) before it is freed.
+    pub on_detached: Option<fn(&Request)>,
+}
+
+impl Worker {
+    /// The worker of a job's rank. No peer is connected yet.
+    pub fn new(job: &'static Job, wait: WaitPolicy) -> std::io::Result<Self> {
+        let size = job.size() as u32;
+        let bytes = size as usize * size_of::<Endpoint>();
+        // All bits zero is a valid endpoint; untouched pages cost nothing.
+        let endpoints = fastpath_base::memory::reserve(bytes)?.cast();
+        Ok(Worker {
+            endpoints,
+            size,
+            rank: job.rank() as u32,
+            interfaces: Interfaces::open(job),
+            matcher: Matcher::new(size),
+            requests: RequestPool::new()?,
+            unexpected: UnexpectedPool::default(),
+            active: Vec::new(),
+            pushing: Vec::new(),
+            gated: 0,
+            thresholds: Thresholds::default(),
+            counters: Counters::default(),
+            wait,
+            job,
+            on_detached: None,
+        })
+    }
+
+    /// Number of ranks of the job.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The endpoint of a world rank, by address, so that it can be cached per communicator.
+    pub fn endpoint_address(&self, peer: u32) -> *mut Endpoint {
+        assert!(peer < self.size);
+        // SAFETY: inside the reservation.
+        unsafe { self.endpoints.add(peer as usize) }
+    }
+
+    /// The endpoint of a world rank.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) fn endpoint(&self, peer: u32) -> &mut Endpoint {
+        debug_assert!(peer < self.size);
+        // SAFETY: inside the reservation; a worker belongs to one thread at a time, and no caller
+        // holds two references to one endpoint across a call that makes another.
+        unsafe { &mut *self.endpoints.add(peer as usize) }
+    }
+
+    /// Whether nothing but the operation at hand needs progress.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.pushing.is_empty() && self.gated == 0
+    }
+
+    /// Makes sure that messages can be sent to `peer`.
+    pub(crate) fn connect(&mut self, peer: u32) -> Result<(), Fault> {
+        self.prepare_lane(peer);
+        let lane = &mut self.endpoint(peer).lane;
+        match self.interfaces.connect(lane) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.job.own_page().message.store(&format!("connecting to rank {peer}: {error}"));
+                Err(Fault::NoMemory)
+            }
+        }
+    }
+
+    /// Chooses a lane for `peer` if it has none.
+    pub(crate) fn prepare_lane(&mut self, peer: u32) {
+        let endpoint = self.endpoint(peer);
+        if matches!(endpoint.lane, Lane::Unconnected) {
+            endpoint.lane = self.interfaces.make_lane(peer);
+            let own = matches!(endpoint.lane, Lane::Loopback(_));
+            self.counters.connections += 1;
+            if own {
+                self.active.push(peer);
+            }
+        }
+    }
+
+    /// Attaches the lanes of peers that have connected to this process.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn accept_peers(&mut self) {
+        let mut fresh = Vec::new();
+        self.interfaces.accept(|peer| fresh.push(peer));
+        for peer in fresh {
+            self.prepare_lane(peer);
+            self.endpoint(peer).lane.open_receive();
+            self.active.push(peer);
+        }
+    }
+
+    /// Sends a small control message now or as soon as there is room.
+    pub(crate) fn send_control(&mut self, peer: u32, header: Header, payload: &[u8]) {
+        debug_assert!(payload.len() <= 16);
+        if self.connect(peer).is_err() {
+            return; // noted; the peer's operation will not complete, and the job says why
+        }
+        let endpoint = self.endpoint(peer);
+        // Control messages may overtake waiting data: they are matched by request, not by order.
+        // SAFETY: the payload is a slice.
+        let post = unsafe { endpoint.lane.am_short(header, payload.as_ptr(), payload.len()) };
+        if post == Post::NoResource {
+            let mut bytes = [0; 16];
+            bytes[..payload.len()].copy_from_slice(payload);
+            self.enqueue(peer, Pending::Control(header, bytes, payload.len() as u8));
+        }
+    }
+
+    /// Queues something that found no room.
+    pub(crate) fn enqueue(&mut self, peer: u32, pending: Pending) {
+        if self.endpoint(peer).gate == 0 {
+            self.gated += 1;
+        }
+        let endpoint = self.endpoint(peer);
+        endpoint.gate = 1;
+        endpoint.pending.get_or_insert_with(|| Box::new(VecDeque::new())).push_back(pending);
+    }
+
+    /// Marks a request complete; a detached one is freed.
+    pub(crate) fn complete(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        request.state = State::Complete;
+        if request.detached {
+            if let Some(call) = self.on_detached {
+                call(request);
+            }
+            self.requests.free(id);
+        }
+        if self.wait.sleepers != 0 {
+            self.wait.rouse_own(self.job);
+        }
+    }
+}
+
+impl Worker {
+    /// Whether a receive that watches `peer` alone must let the ordinary path have a turn: other work
+    /// is under way, a new peer has connected, another message stands before the wanted one, or the
+    /// processor is needed by others.
+    pub fn wants_attention(&mut self, peer: u32) -> bool {
+        !self.is_idle()
+            || self.interfaces.has_news()
+            || !self.matcher.is_quiet(peer)
+            || self.endpoint(peer).lane.look().is_some()
+            || self.is_crowded()
+    }
+
+    /// Whether anything sent still waits in this process.
+    pub fn has_unsent(&self) -> bool {
+        !self.is_idle()
+    }
+
+    /// Last progress before the process leaves the job: what it still owes its peers.
+    pub fn leave(&mut self) {
+        self.progress();
+        for index in 0..self.active.len() {
+            self.endpoint(self.active[index]).lane.return_credits();
+        }
+    }
+
+    /// Wakes peers that sleep, so that those who wait for this process see that it has left.
+    pub fn announce_exit(&mut self) {
+        for &peer in &self.active {
+            self.interfaces.rouse(peer);
+        }
+    }
+}
