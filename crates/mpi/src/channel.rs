@@ -6,14 +6,27 @@
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::p2p::Args;
+use crate::p2p_slow as slow;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::matching::Want;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Fault, SendArgs, Started, State};
+use fastpath_transport::Post;
+
+/// Looks at the named peer's ring before a receive is posted in full.
+const SPIN_LOOKS: u32 = 4096;
+/// Looks between two checks whether something else needs this process.
+const LOOKS_PER_CHECK: u32 = 64;
 
 /// A started send or receive. Must be waited for.
 #[must_use]
 #[derive(Debug)]
-pub struct Ticket(#[allow(dead_code)] u32);
+pub struct Ticket(u32);
 
 /// The way from this process to the other members of one communicator, for one collective call.
 pub struct Channel<'a> {
@@ -43,27 +56,50 @@ impl<'a> Channel<'a> {
     ///
     /// # Safety
     /// The buffer is readable as its layout says.
+    #[inline]
     pub unsafe fn send(&self, to: u32, data: Buffer) -> Result {
-        let _ = (to, data);
-        Err(Error::unsupported("Channel::send"))
+        // SAFETY: the caller's.
+        unsafe {
+            if self.try_send(to, &data) {
+                return Ok(());
+            }
+            let ticket = self.start_send(to, data)?;
+            self.wait(ticket)
+        }
     }
 
     /// Receives and returns when the data is there. A longer message is an error.
     ///
     /// # Safety
     /// The buffer is writable as its layout says.
+    #[inline]
     pub unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
-        let _ = (from, data);
-        Err(Error::unsupported("Channel::recv"))
+        // SAFETY: the caller's.
+        unsafe {
+            if self.spin_recv(from, &data) {
+                return Ok(());
+            }
+            let ticket = self.start_recv(from, data)?;
+            self.wait(ticket)
+        }
     }
 
     /// Sends to one member and receives from another at the same time; cannot deadlock.
     ///
     /// # Safety
     /// As [`Channel::send`] and [`Channel::recv`]; the buffers do not overlap.
+    #[inline]
     pub unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
-        let _ = (to, out, from, into);
-        Err(Error::unsupported("Channel::exchange"))
+        // SAFETY: the caller's.
+        unsafe {
+            if self.try_send(to, &out) {
+                return self.recv(from, into);
+            }
+            let receiving = self.start_recv(from, into)?;
+            let sending = self.start_send(to, out)?;
+            let sent = self.wait(sending);
+            self.wait(receiving).and(sent)
+        }
     }
 
     /// Starts a send.
@@ -71,8 +107,21 @@ impl<'a> Channel<'a> {
     /// # Safety
     /// As [`Channel::send`], until the ticket has been waited for.
     pub unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
-        let _ = (to, data);
-        Err(Error::unsupported("Channel::start_send"))
+        let args = self.args(to, &data);
+        let bytes = data.bytes;
+        let send = SendArgs {
+            peer: self.world_rank(to),
+            key: self.context().key(self.comm.rank),
+            tag: self.tag,
+            buffer: data,
+            synchronous: false,
+        };
+        // SAFETY: the caller's; the worker lives while MPI runs.
+        match unsafe { (*self.process.worker()?).start_send(send) } {
+            Ok(Started::Done) => Ok(Ticket(0)),
+            Ok(Started::Request(id)) => Ok(Ticket(id)),
+            Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
+        }
     }
 
     /// Starts a receive.
@@ -80,18 +129,110 @@ impl<'a> Channel<'a> {
     /// # Safety
     /// As [`Channel::recv`], until the ticket has been waited for.
     pub unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
-        let _ = (from, data);
-        Err(Error::unsupported("Channel::start_recv"))
+        let args = self.args(from, &data);
+        let bytes = data.bytes;
+        let want = Want { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) };
+        // SAFETY: the caller's; the worker lives while MPI runs.
+        match unsafe { (*self.process.worker()?).start_recv(want, data) } {
+            Ok(id) => Ok(Ticket(id)),
+            Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
+        }
+    }
+
+    /// Whether an operation has ended; it must still be waited for.
+    pub fn is_done(&self, ticket: &Ticket) -> Result<bool> {
+        // SAFETY: the worker lives while MPI runs.
+        Ok(ticket.0 == 0 || unsafe { (*self.process.worker()?).requests.get(ticket.0).state == State::Complete })
     }
 
     /// Waits for one operation.
     pub fn wait(&self, ticket: Ticket) -> Result {
-        let _ = ticket;
-        Err(Error::unsupported("Channel::wait"))
+        if ticket.0 == 0 {
+            return Ok(());
+        }
+        let worker = self.process.worker()?;
+        // SAFETY: the worker lives while MPI runs.
+        unsafe {
+            let request = (*worker).requests.get(ticket.0);
+            if request.state != State::Complete {
+                let note = Note {
+                    call: self.process.call.get(),
+                    peer: request.peer as i32,
+                    tag: -1,
+                    context: self.comm.context.to_wire() as u32,
+                    bytes: request.bytes,
+                };
+                slow::wait_complete(worker, ticket.0, &note);
+            }
+            let request = (*worker).requests.get(ticket.0);
+            let (fault, bytes, sent, peer) = (request.fault, request.bytes, request.limit, request.peer);
+            (*worker).requests.free(ticket.0);
+            match fault {
+                Fault::None => Ok(()),
+                fault => {
+                    let args = Args { peer: peer as i32, ..self.args(0, &Buffer::empty()) };
+                    Err(slow::explain(fault, &args, bytes, sent))
+                }
+            }
+        }
     }
 
     /// Waits for all; the first error is returned after all have ended.
     pub fn wait_all(&self, tickets: Vec<Ticket>) -> Result {
         tickets.into_iter().map(|ticket| self.wait(ticket)).fold(Ok(()), Result::and)
+    }
+
+    /// Sends a short contiguous message at once, or does nothing.
+    #[inline]
+    unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
+        let Some(&endpoint) = self.comm.endpoints.get(to as usize) else { return false };
+        if data.layout.is_some() || data.bytes > SHORT_LIMIT as u64 {
+            return false;
+        }
+        let key = self.context().key(self.comm.rank);
+        // SAFETY: the caller's; the endpoint lives as long as the worker, and the lock is held.
+        unsafe { (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize) == Post::Done }
+    }
+
+    /// Looks at the peer alone for a while; false leaves everything as it was.
+    #[inline]
+    unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> bool {
+        let Some(&endpoint) = self.comm.endpoints.get(from as usize) else { return false };
+        let Ok(worker) = self.process.worker() else { return false };
+        if data.layout.is_some() || self.process.lock.is_enabled() {
+            return false;
+        }
+        let peer = self.world_rank(from);
+        let key = self.context().key(from);
+        // SAFETY: as in `try_send`.
+        unsafe {
+            if !(*worker).matcher.is_quiet(peer) || !(*worker).wait.directed {
+                return false;
+            }
+            for look in 1..SPIN_LOOKS {
+                if (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize).is_some() {
+                    return true;
+                }
+                if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn context(&self) -> Context {
+        self.comm.context.collective()
+    }
+
+    #[inline]
+    fn world_rank(&self, rank: u32) -> u32 {
+        self.comm.peer_group().world_ranks()[rank as usize]
+    }
+
+    fn args(&self, peer: u32, data: &Buffer) -> Args {
+        let comm = self.comm.handle.get();
+        Args { buf: data.ptr, count: 0, datatype: 0, peer: peer as i32, tag: self.tag, comm }
     }
 }

@@ -14,6 +14,7 @@ use crate::group::Group;
 use crate::process::{Process, out_of_handles};
 use crate::topology::Topology;
 use contexts::Block;
+use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -46,13 +47,15 @@ pub struct Comm {
     pub collective_sequence: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
+    /// Endpoint of each rank that a message can be sent to.
+    pub endpoints: Box<[*mut Endpoint]>,
 }
 
 impl Comm {
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
     /// rank in `group`.
     pub fn new(
-        _p: &Process,
+        p: &Process,
         context: Context,
         group: Rc<Group>,
         remote_group: Option<Rc<Group>>,
@@ -63,6 +66,8 @@ impl Comm {
         } else {
             Block::EMPTY
         };
+        let peers = remote_group.as_ref().unwrap_or(&group);
+        let endpoints = peers.world_ranks().iter().filter_map(|&peer| p.endpoint_address(peer)).collect();
         Comm {
             handle: Cell::new(MPI_COMM_NULL),
             context,
@@ -76,6 +81,7 @@ impl Comm {
             hints: RefCell::default(),
             collective_sequence: Cell::new(0),
             spares: Cell::new(spares),
+            endpoints,
         }
     }
 
@@ -174,6 +180,7 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         .ok_or_else(|| out_of_handles("communicator"))?;
     comm.handle.set(handle);
     errhandler::attach(p, comm.errhandler.get());
+    p.hot_comm_set(handle, &comm);
     Ok(handle)
 }
 
@@ -192,6 +199,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
         ));
     }
     attribute::delete_all(p, &comm)?;
+    p.hot_comm_clear(handle);
     p.comms.remove(handle);
     errhandler::detach(p, comm.errhandler.get());
     let me = comm.my_world_rank();

@@ -1,4 +1,182 @@
-//! What a running process talks with: the job and the worker.
+//! Initialisation and finalisation: the job, the worker and the predefined objects.
+#![allow(unsafe_code)]
+
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::hot::{self, Allowed};
+use crate::lock;
+use crate::process::{self, Phase, Process};
+use fastpath_base::config::Config;
+use fastpath_base::wait;
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::Phase as RankPhase;
+use fastpath_protocol::Worker;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::WaitPolicy;
+use std::rc::Rc;
 
 /// The job and the worker of a process between `MPI_Init` and `MPI_Finalize`.
-pub struct Engine {}
+pub struct Engine {
+    /// The job; lives as long as the process.
+    pub job: &'static Job,
+    /// What the environment says.
+    pub config: &'static Config,
+    worker: *mut Worker,
+    pub(crate) allowed: Allowed,
+}
+
+impl Engine {
+    /// The worker, by address: a wait may let other threads use it meanwhile.
+    #[inline]
+    pub fn worker(&self) -> *mut Worker {
+        self.worker
+    }
+}
+
+impl Process {
+    /// The engine, while MPI is initialised.
+    #[inline]
+    pub fn engine(&self) -> Option<&Engine> {
+        // SAFETY: set once at initialisation and taken at finalisation, under the lock or alone.
+        unsafe { (*self.engine.get()).as_ref() }
+    }
+
+    /// The engine, or the error of a call outside initialisation and finalisation.
+    #[inline]
+    pub fn running(&self) -> Result<&Engine> {
+        self.engine().ok_or_else(process::refuse_phase)
+    }
+
+    /// The worker of the running process.
+    #[inline]
+    pub fn worker(&self) -> Result<*mut Worker> {
+        Ok(self.running()?.worker)
+    }
+
+    /// Whether more ranks are awake on this node than it has processors.
+    pub fn is_crowded(&self) -> bool {
+        // SAFETY: the worker lives as long as the engine.
+        self.engine().is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
+    }
+}
+
+/// Initialises MPI at the thread level `required` and returns the level provided.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when called a second time, or when the job cannot be joined.
+pub fn init(required: i32) -> Result<i32> {
+    // SAFETY: the standard allows one thread to initialise; no other is inside MPI yet.
+    let p = unsafe { process::get_unlocked() };
+    match process::phase() {
+        Phase::Uninitialized => {}
+        Phase::Running => return Err(Error::new(MPI_ERR_OTHER, "MPI is initialised already: call MPI_Init once")),
+        Phase::Finalized => {
+            return Err(Error::new(MPI_ERR_OTHER, "MPI was finalized: it cannot be initialised again"));
+        }
+    }
+    let levels = [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
+    let level = levels.into_iter().find(|&level| required <= level).unwrap_or(MPI_THREAD_MULTIPLE);
+    let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
+    let config: &'static Config = Box::leak(Box::new(config));
+    let job = Job::attach().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
+    let job: &'static Job = Box::leak(Box::new(job));
+    if job.rank() == 0 {
+        config.warnings().iter().for_each(|warning| eprintln!("fastpath: {warning}"));
+    }
+    wait::register_membarrier();
+    let policy = WaitPolicy {
+        mode: config.wait_mode(),
+        processors: job.processors() as u32,
+        directed: !config.is_disabled("directed"),
+        breathe: (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut())),
+        sleepers: 0,
+    };
+    let worker = Worker::new(job, policy)
+        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
+    let worker = Box::into_raw(Box::new(worker));
+    let allowed = Allowed {
+        send: !config.is_disabled("sendi"),
+        recv: !config.is_disabled("recvi"),
+        datatype: !config.is_disabled("immediate-datatype"),
+    };
+    // SAFETY: just made, and nobody else knows it.
+    crate::request::make_done_request(unsafe { &mut *worker });
+    // SAFETY: nobody else is inside MPI.
+    unsafe { *p.engine.get() = Some(Engine { job, config, worker, allowed }) };
+    hot::set_worker(if level == MPI_THREAD_MULTIPLE { std::ptr::null_mut() } else { worker });
+    p.thread_level.set(level);
+    p.main_thread.set(lock::thread_token());
+    if level == MPI_THREAD_MULTIPLE {
+        p.lock.enable();
+    }
+    p.environment.appnum.set(job.appnum().map(|number| number as i32));
+    p.environment.universe_size.set(Some(job.universe_size() as i32));
+    register_predefined(p);
+    make_world(p, job);
+    crate::buffered::install(p);
+    job.set_phase(RankPhase::Initialized);
+    p.set_phase(Phase::Running);
+    Ok(level)
+}
+
+/// Everything with a handle fixed by the ABI.
+fn register_predefined(p: &Process) {
+    for (handle, datatype) in crate::datatype::Datatype::all_named() {
+        if datatype.is_supported() && datatype.layout().is_contiguous() {
+            p.hot_type_set(handle, datatype.layout().size());
+        }
+        p.types.insert_predefined(handle, datatype);
+    }
+    crate::op::register_predefined(p);
+    crate::errhandler::register_predefined(p);
+    crate::info::register_predefined(p);
+    crate::group::register_predefined(p);
+}
+
+fn make_world(p: &Process, job: &Job) {
+    let (me, size) = (job.rank() as u32, job.size() as u32);
+    let world = Rc::new(Group::new((0..size).collect(), me));
+    let own = Rc::new(Group::new(vec![me], me));
+    add_predefined_comm(p, MPI_COMM_WORLD, Context::WORLD, world, me, "MPI_COMM_WORLD");
+    add_predefined_comm(p, MPI_COMM_SELF, Context::SELF, own, 0, "MPI_COMM_SELF");
+}
+
+fn add_predefined_comm(p: &Process, handle: usize, context: Context, group: Rc<Group>, rank: u32, name: &str) {
+    let comm = Comm::new(p, context, group, None, rank);
+    comm.handle.set(handle);
+    *comm.name.borrow_mut() = name.to_string();
+    comm.errhandler.set(MPI_ERRORS_ARE_FATAL);
+    p.comms.insert_predefined(handle, comm);
+    if let Some(comm) = p.comms.get(handle) {
+        p.hot_comm_set(handle, &comm);
+    }
+}
+
+/// Lets other threads into MPI while `pause` runs.
+fn breathe(pause: &mut dyn FnMut()) {
+    // SAFETY: called by a thread that holds the lock, from a wait.
+    let p = unsafe { process::get_unlocked() };
+    p.lock.breathe(pause);
+}
+
+/// Finalises MPI: delivers what is under way, runs the callbacks that the standard asks for, and
+/// leaves the job.
+pub fn finalize(p: &Process) -> Result {
+    let engine = p.running()?;
+    let (job, worker) = (engine.job, engine.worker);
+    if let Some(own) = p.comms.get(MPI_COMM_SELF) {
+        crate::attribute::delete_all(p, &own)?;
+    }
+    crate::buffered::drain(p)?;
+    p.hot_clear_all();
+    hot::set_worker(std::ptr::null_mut());
+    // SAFETY: the worker lives as long as the engine, and this call holds the lock.
+    unsafe { (*worker).leave() };
+    job.set_phase(RankPhase::Finalized);
+    // SAFETY: as above.
+    unsafe { (*worker).announce_exit() };
+    p.set_phase(Phase::Finalized);
+    Ok(())
+}

@@ -4,20 +4,25 @@
 //! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
 
 pub mod attribute;
+pub mod buffered;
 pub mod channel;
 pub mod comm;
 pub mod consts;
 pub mod datatype;
-pub(crate) mod engine;
+pub mod engine;
 pub mod environment;
 pub mod error;
 pub mod errhandler;
-pub mod fortran;
 pub mod group;
+pub mod hot;
 pub mod info;
 pub mod lock;
 pub mod op;
+pub mod p2p;
+pub mod p2p_slow;
+pub mod probe;
 pub mod process;
+pub mod request;
 pub mod status;
 pub mod table;
 pub mod topology;

@@ -9,7 +9,6 @@ use crate::environment::Environment;
 use crate::errhandler::Errhandler;
 use crate::errhandler::codes::Codes;
 use crate::error::{Error, Result};
-use crate::fortran::Fortran;
 use crate::group::Group;
 use crate::info::Info;
 use crate::lock::{self, Lock};
@@ -65,8 +64,12 @@ pub struct Process {
     pub codes: Codes,
     /// Error handler of errors on no open file, and of files when they are opened.
     pub file_errhandler: Cell<usize>,
-    /// What Fortran support told of its compiler.
-    pub fortran: Fortran,
+    /// Requests of this layer.
+    pub extras: crate::request::Extras,
+    /// The buffer of buffered sends.
+    pub attached: crate::buffered::Attached,
+    /// Messages taken out of matching by a matched probe.
+    pub messages: Table<crate::probe::Message>,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
     pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
 }
@@ -113,7 +116,7 @@ pub unsafe fn get_unlocked() -> &'static Process {
 }
 
 #[cold]
-fn refuse_phase() -> Error {
+pub(crate) fn refuse_phase() -> Error {
     match phase() {
         Phase::Uninitialized => Error::new(MPI_ERR_OTHER, "called before MPI_Init: call MPI_Init first"),
         _ => Error::new(MPI_ERR_OTHER, "called after MPI_Finalize: no MPI call may follow it but a few queries"),
@@ -158,7 +161,9 @@ impl Process {
             environment: Environment::new(),
             codes: Codes::new(),
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
-            fortran: Fortran::new(),
+            extras: crate::request::Extras::new(),
+            attached: crate::buffered::Attached::new(),
+            messages: Table::new(),
             engine: std::cell::UnsafeCell::new(None),
         }
     }

@@ -1,0 +1,68 @@
+//! Initialisation, finalisation and threads (MPI-5.0 chapter 11).
+
+use super::store;
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::errhandler::abort;
+use fastpath_mpi::process::{self, Phase};
+use fastpath_mpi::{Process, Result, engine};
+
+/// # Safety
+/// The standard's: the arguments are not looked at.
+pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+    engine::init(MPI_THREAD_SINGLE).map(|_| ())
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn init_thread(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> Result<()> {
+    let level = engine::init(required)?;
+    // SAFETY: the caller's variable.
+    unsafe { store(provided, level) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn finalize(p: &Process) -> Result<()> {
+    engine::finalize(p)
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn initialized(flag: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's variable.
+    unsafe { store(flag, (process::phase() != Phase::Uninitialized) as c_int) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn finalized(flag: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's variable.
+    unsafe { store(flag, (process::phase() == Phase::Finalized) as c_int) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn query_thread(p: &Process, provided: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's variable.
+    unsafe { store(provided, p.thread_level.get()) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn is_thread_main(p: &Process, flag: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's variable.
+    unsafe { store(flag, p.is_main_thread() as c_int) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn abort(p: &Process, comm: usize, errorcode: c_int) -> Result<()> {
+    let name = p.comm(comm).map(|comm| comm.name.borrow().clone()).unwrap_or_default();
+    abort::abort_job(p, errorcode, &format!("MPI_Abort on communicator {name:?} with code {errorcode}\n"))
+}

@@ -1,0 +1,431 @@
+//! Point-to-point communication (MPI-5.0 chapter 3).
+
+use super::{load, store};
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::p2p::{self, Args, Mode};
+use fastpath_mpi::status::Status;
+use fastpath_mpi::{Process, Result, p2p_slow as slow, probe, request};
+
+#[inline]
+fn args(buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize) -> Args {
+    Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn send(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { p2p::send(args(buf, count, datatype, dest, tag, comm)) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn ssend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { slow::send("MPI_Ssend", args(buf, count, datatype, dest, tag, comm), Mode::Synchronous) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn bsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { slow::send("MPI_Bsend", args(buf, count, datatype, dest, tag, comm), Mode::Buffered) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn rsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { slow::send("MPI_Rsend", args(buf, count, datatype, dest, tag, comm), Mode::Ready) }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn recv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { p2p::recv(args(buf, count, datatype, source, tag, comm), status) }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn isend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { p2p::isend(args(buf, count, datatype, dest, tag, comm), request) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn issend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { slow::isend("MPI_Issend", args(buf, count, datatype, dest, tag, comm), Mode::Synchronous, request) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn ibsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { slow::isend("MPI_Ibsend", args(buf, count, datatype, dest, tag, comm), Mode::Buffered, request) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn irsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { slow::isend("MPI_Irsend", args(buf, count, datatype, dest, tag, comm), Mode::Ready, request) }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn irecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { p2p::irecv(args(buf, count, datatype, source, tag, comm), request) }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn sendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: usize,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: usize,
+    source: c_int,
+    recvtag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
+        let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
+        p2p::sendrecv(out, into, status)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn sendrecv_replace(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let out = args(buf, count, datatype, dest, sendtag, comm);
+        let into = args(buf, count, datatype, source, recvtag, comm);
+        slow::sendrecv_replace(p, out, into, status)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn send_init(
+    p: &Process,
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, request::make_persistent(p, "MPI_Send_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Standard))?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn ssend_init(
+    p: &Process,
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, request::make_persistent(p, "MPI_Ssend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Synchronous))?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn bsend_init(
+    p: &Process,
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, request::make_persistent(p, "MPI_Bsend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Buffered))?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn rsend_init(
+    p: &Process,
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, request::make_persistent(p, "MPI_Rsend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Ready))?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn recv_init(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, request::make_persistent(p, "MPI_Recv_init", args(buf, count, datatype, source, tag, comm), None)?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn probe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        if let Some(found) = probe::probe(p, "MPI_Probe", source, tag, comm, true, false)? {
+            request::write_status(status, found.status);
+        }
+        Ok(())
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn iprobe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let found = probe::probe(p, "MPI_Iprobe", source, tag, comm, false, false)?;
+        if let Some(found) = &found {
+            request::write_status(status, found.status);
+        }
+        store(flag, found.is_some() as c_int)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn mprobe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    message: *mut usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        match probe::probe(p, "MPI_Mprobe", source, tag, comm, true, true)? {
+            Some(found) => {
+                request::write_status(status, found.status);
+                store(message, found.message)
+            }
+            None => store(message, MPI_MESSAGE_NULL),
+        }
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn improbe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    flag: *mut c_int,
+    message: *mut usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let found = probe::probe(p, "MPI_Improbe", source, tag, comm, false, true)?;
+        if let Some(found) = &found {
+            request::write_status(status, found.status);
+            store(message, found.message)?;
+        }
+        store(flag, found.is_some() as c_int)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn mrecv(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    message: *mut usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let mut request = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
+        *message = MPI_MESSAGE_NULL;
+        request::wait(p, &mut request, status)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn imrecv(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    message: *mut usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let made = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
+        *message = MPI_MESSAGE_NULL;
+        store(request, made)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn buffer_attach(p: &Process, buffer: *mut c_void, size: i64) -> Result<()> {
+    fastpath_mpi::buffered::attach(p, buffer as usize, size)
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn buffer_detach<C: super::Count>(p: &Process, buffer_addr: *mut c_void, size: *mut C) -> Result<()> {
+    let (address, bytes) = fastpath_mpi::buffered::detach(p)?;
+    // SAFETY: the caller's variables.
+    unsafe {
+        store(buffer_addr.cast::<usize>(), address)?;
+        store(size, C::from_i64_or_undefined(bytes))
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn buffer_flush(p: &Process) -> Result<()> {
+    fastpath_mpi::buffered::drain(p)
+}

@@ -1,0 +1,341 @@
+//! Completion of operations (MPI-5.0 section 3.7) and the status object.
+
+use super::store;
+use core::ffi::c_int;
+use fastpath_mpi::consts::*;
+use fastpath_mpi::request::{self, try_collect};
+use fastpath_mpi::status::Status;
+use fastpath_mpi::{Error, Process, Result, process};
+
+fn checked(count: c_int) -> Result<usize> {
+    usize::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")))
+}
+
+fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
+    match pointer.is_null() {
+        true => Err(Error::new(MPI_ERR_ARG, format!("the pointer for {what} is null"))),
+        false => Ok(pointer),
+    }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn wait(request: *mut usize, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's variables.
+    unsafe {
+        if try_collect::<false>(request, status) {
+            return Ok(());
+        }
+        let p = process::enter("MPI_Wait", false)?;
+        request::wait(&p, present(request, "the request")?, status)
+    }
+}
+
+/// # Safety
+/// The standard's.
+#[inline]
+pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's variables.
+    unsafe {
+        if !flag.is_null() && try_collect::<false>(request, status) {
+            *flag = 1;
+            return Ok(());
+        }
+        let p = process::enter("MPI_Test", false)?;
+        let done = request::test(&p, present(request, "the request")?, status)?;
+        store(flag, done as c_int)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status) -> Result<()> {
+    let mut done = 0;
+    // SAFETY: the caller's arrays.
+    unsafe {
+        while done < count {
+            let index = done as usize;
+            let status = if statuses.is_null() { statuses } else { statuses.add(index) };
+            if !try_collect::<true>(requests.add(index), status) {
+                break;
+            }
+            done += 1;
+        }
+        if done == count && count > 0 {
+            return Ok(());
+        }
+        let p = process::enter("MPI_Waitall", false)?;
+        let (index, rest) = (done as usize, checked(count)? - done as usize);
+        let statuses = if statuses.is_null() { statuses } else { statuses.add(index) };
+        request::wait_all(&p, rest, requests.wrapping_add(index), statuses)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn testall(p: &Process, count: c_int, requests: *mut usize, flag: *mut c_int, statuses: *mut Status) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let done = request::test_all(p, checked(count)?, requests, statuses)?;
+        store(flag, done as c_int)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn waitany(p: &Process, count: c_int, requests: *mut usize, indx: *mut c_int, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let found = request::wait_any(p, checked(count)?, requests, status)?;
+        store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn testany(
+    p: &Process,
+    count: c_int,
+    requests: *mut usize,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let (done, found) = request::test_any(p, checked(count)?, requests, status)?;
+        store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))?;
+        store(flag, done as c_int)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn waitsome(
+    p: &Process,
+    incount: c_int,
+    requests: *mut usize,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let done = request::complete_some(p, true, checked(incount)?, requests, indices, statuses)?;
+        store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn testsome(
+    p: &Process,
+    incount: c_int,
+    requests: *mut usize,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let done = request::complete_some(p, false, checked(incount)?, requests, indices, statuses)?;
+        store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn request_free(p: &Process, request: *mut usize) -> Result<()> {
+    // SAFETY: the caller's variable.
+    unsafe { request::free(p, present(request, "the request")?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn request_get_status(p: &Process, request: usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's variables.
+    unsafe {
+        let done = request::get_status(p, request, status)?;
+        store(flag, done as c_int)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn request_get_status_all(
+    p: &Process,
+    count: c_int,
+    requests: *const usize,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let count = checked(count)?;
+        let mut all = true;
+        for index in 0..count {
+            all &= request::get_status(p, *requests.add(index), core::ptr::null_mut())?;
+        }
+        if all && !statuses.is_null() {
+            for index in 0..count {
+                request::get_status(p, *requests.add(index), statuses.add(index))?;
+            }
+        }
+        store(flag, all as c_int)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn request_get_status_any(
+    p: &Process,
+    count: c_int,
+    requests: *const usize,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let mut active = false;
+        for index in 0..checked(count)? {
+            let request = *requests.add(index);
+            if !request::is_active(p, request)? {
+                continue;
+            }
+            active = true;
+            if request::get_status(p, request, status)? {
+                store(indx, index as c_int)?;
+                return store(flag, 1);
+            }
+        }
+        if !active {
+            request::write_status(status, request::empty_status());
+        }
+        store(indx, MPI_UNDEFINED)?;
+        store(flag, !active as c_int)
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn request_get_status_some(
+    p: &Process,
+    incount: c_int,
+    requests: *const usize,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let (mut active, mut done) = (false, 0);
+        for index in 0..checked(incount)? {
+            let request = *requests.add(index);
+            if !request::is_active(p, request)? {
+                continue;
+            }
+            active = true;
+            let status = if statuses.is_null() { statuses } else { statuses.add(done) };
+            if request::get_status(p, request, status)? {
+                *indices.add(done) = index as c_int;
+                done += 1;
+            }
+        }
+        store(outcount, if active { done as c_int } else { MPI_UNDEFINED })
+    }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn cancel(p: &Process, request: *mut usize) -> Result<()> {
+    // SAFETY: the caller's variable.
+    request::cancel(p, unsafe { *present(request, "the request")? })
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn start(p: &Process, request: *mut usize) -> Result<()> {
+    // SAFETY: the caller's variable.
+    request::start(p, unsafe { *present(request, "the request")? })
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Result<()> {
+    for index in 0..checked(count)? {
+        // SAFETY: the caller's array.
+        request::start(p, unsafe { *requests.add(index) })?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn test_cancelled(p: &Process, status: *const Status, flag: *mut c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variables.
+    unsafe { store(flag, (*present(status.cast_mut(), "the status")?).is_cancelled() as c_int) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_set_cancelled(p: &Process, status: *mut Status, flag: c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variable.
+    unsafe { (*present(status, "the status")?).set_cancelled(flag != 0) };
+    Ok(())
+}
+
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_set_source(p: &Process, status: *mut Status, source: c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variable.
+    unsafe { (*present(status, "the status")?).source = source };
+    Ok(())
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_get_source(p: &Process, status: *const Status, source: *mut c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variables.
+    unsafe { store(source, (*present(status.cast_mut(), "the status")?).source) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_set_tag(p: &Process, status: *mut Status, tag: c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variable.
+    unsafe { (*present(status, "the status")?).tag = tag };
+    Ok(())
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_get_tag(p: &Process, status: *const Status, tag: *mut c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variables.
+    unsafe { store(tag, (*present(status.cast_mut(), "the status")?).tag) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_set_error(p: &Process, status: *mut Status, error: c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variable.
+    unsafe { (*present(status, "the status")?).error = error };
+    Ok(())
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn status_get_error(p: &Process, status: *const Status, error: *mut c_int) -> Result<()> {
+    let _ = p;
+    // SAFETY: the caller's variables.
+    unsafe { store(error, (*present(status.cast_mut(), "the status")?).error) }
+}

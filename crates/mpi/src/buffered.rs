@@ -1,0 +1,149 @@
+//! Buffered mode: the message is copied, and the copy is counted against the attached buffer.
+#![allow(unsafe_code)]
+
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::p2p::{Args, Mode};
+use crate::p2p_slow::{self as slow, Checked};
+use crate::process::Process;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{Request, Started, Worker};
+use std::cell::Cell;
+
+/// The buffer of `MPI_Buffer_attach`.
+#[derive(Default)]
+pub struct Attached {
+    address: Cell<usize>,
+    size: Cell<i64>,
+    used: Cell<i64>,
+    is_attached: Cell<bool>,
+}
+
+impl Attached {
+    /// Nothing attached.
+    pub const fn new() -> Self {
+        Attached {
+            address: Cell::new(0),
+            size: Cell::new(0),
+            used: Cell::new(0),
+            is_attached: Cell::new(false),
+        }
+    }
+}
+
+/// Has completed copies given back.
+pub(crate) fn install(p: &Process) {
+    if let Ok(worker) = p.worker() {
+        // SAFETY: the worker lives while MPI runs.
+        unsafe { (*worker).on_detached = Some(release) };
+    }
+}
+
+fn release(request: &Request) {
+    if request.owned {
+        // SAFETY: called inside MPI, by the thread that makes progress.
+        let p = unsafe { crate::process::get_unlocked() };
+        // SAFETY: `send` leaked a vector of exactly this length and capacity.
+        drop(unsafe { Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize) });
+        p.attached.used.set(p.attached.used.get() - cost(request.bytes));
+    }
+}
+
+fn cost(bytes: u64) -> i64 {
+    bytes as i64 + MPI_BSEND_OVERHEAD as i64
+}
+
+/// Sends by way of a copy.
+///
+/// # Safety
+/// The buffer is readable as its layout says.
+pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result<Started> {
+    let bytes = checked.buffer.bytes;
+    let attached = &p.attached;
+    let room = |p: &Process| p.attached.size.get() - p.attached.used.get();
+    if room(p) < cost(bytes) {
+        // SAFETY: the worker lives while MPI runs.
+        unsafe { (*p.worker()?).progress() };
+    }
+    if room(p) < cost(bytes) {
+        let (need, have) = (cost(bytes), room(p).max(0));
+        return Err(Error::new(
+            MPI_ERR_BUFFER,
+            format!("buffered send of {bytes} bytes needs {need} bytes of attached buffer (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with MPI_Buffer_attach"),
+        ));
+    }
+    let mut copy = Vec::with_capacity(bytes as usize);
+    // SAFETY: the user's buffer as promised; the vector has the capacity.
+    unsafe {
+        match &checked.buffer.layout {
+            None => fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes as usize),
+            Some(layout) => {
+                let to = std::slice::from_raw_parts_mut(copy.as_mut_ptr(), bytes as usize);
+                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, to);
+            }
+        }
+        copy.set_len(bytes as usize);
+    }
+    let copy = copy.into_boxed_slice();
+    let copied = Checked { comm: checked.comm.clone(), buffer: Buffer::contiguous(Box::into_raw(copy).cast(), bytes) };
+    let give_back = || {
+        // SAFETY: made above, and no request holds it.
+        drop(unsafe { Vec::from_raw_parts(copied.buffer.ptr, bytes as usize, bytes as usize) });
+    };
+    // SAFETY: the copy lives until the request completes (`release`).
+    match unsafe { slow::start_send(p, &copied, args, Mode::Standard) } {
+        Ok(Started::Done) => give_back(),
+        Ok(Started::Request(id)) => {
+            // SAFETY: the worker lives while MPI runs.
+            let worker = unsafe { &mut *p.worker()? };
+            attached.used.set(attached.used.get() + cost(bytes));
+            let request = worker.requests.get(id);
+            request.owned = true;
+            if request.state == fastpath_protocol::State::Complete {
+                release(request);
+                worker.requests.free(id);
+            } else {
+                request.detached = true;
+            }
+        }
+        Err(error) => {
+            give_back();
+            return Err(error);
+        }
+    }
+    Ok(Started::Done)
+}
+
+/// `MPI_Buffer_attach`.
+pub fn attach(p: &Process, address: usize, size: i64) -> Result {
+    if p.attached.is_attached.get() {
+        return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already: detach it first"));
+    }
+    if size < 0 {
+        return Err(Error::new(MPI_ERR_ARG, format!("the size {size} is negative")));
+    }
+    p.attached.address.set(address);
+    p.attached.size.set(size);
+    p.attached.is_attached.set(true);
+    Ok(())
+}
+
+/// `MPI_Buffer_detach`: waits until all buffered messages have left; returns address and size.
+pub fn detach(p: &Process) -> Result<(usize, i64)> {
+    if !p.attached.is_attached.get() {
+        return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached"));
+    }
+    drain(p)?;
+    p.attached.is_attached.set(false);
+    Ok((p.attached.address.replace(0), p.attached.size.replace(0)))
+}
+
+/// Waits until all buffered messages have left (`MPI_Buffer_flush`), and all else that waits for room.
+pub fn drain(p: &Process) -> Result {
+    let worker = p.worker()?;
+    let note = Note { call: p.call.get(), peer: -1, tag: -1, context: 0, bytes: p.attached.used.get() as u64 };
+    // SAFETY: the worker lives while MPI runs.
+    unsafe { Worker::wait_until(worker, None, &note, |w| p.attached.used.get() <= 0 && !w.has_unsent()) };
+    Ok(())
+}

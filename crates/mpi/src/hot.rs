@@ -1,0 +1,177 @@
+//! What the immediate path reads: one cache line per communicator, one pair of words per datatype.
+//!
+//! A handle's low 16 bits are an index here, and the entry's key must equal the handle. An entry of
+//! zeros (before initialisation, after a free, where a feature is switched off or threads need the
+//! lock) matches no handle, so that one comparison covers them all and the ordinary path says what
+//! is wrong. Handles beyond 65,536 of a kind simply take the ordinary path.
+#![allow(unsafe_code)]
+
+use crate::comm::Comm;
+use crate::process::Process;
+use fastpath_protocol::{Endpoint, Worker};
+use std::cell::UnsafeCell;
+use std::ptr;
+
+const ENTRIES: usize = 1 << 16;
+
+/// A communicator as the immediate path sees it.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub struct HotComm {
+    /// The handle, where sends may be immediate.
+    pub send_key: u64,
+    /// The handle, where receives may be immediate.
+    pub recv_key: u64,
+    /// Match key of messages that this process sends.
+    pub own_key: u64,
+    /// Match key of messages from rank 0; from rank r it is this plus r.
+    pub from_key: u64,
+    /// Endpoint of each rank.
+    pub endpoints: *const *mut Endpoint,
+    /// World rank of each rank.
+    pub world: *const u32,
+    /// Number of ranks that can be named.
+    pub size: u32,
+}
+
+/// A datatype as the immediate path sees it: contiguous, committed, at least one byte long.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct HotType {
+    /// The handle.
+    pub key: u64,
+    /// Bytes of one element.
+    pub size: u64,
+}
+
+struct Tables {
+    comms: UnsafeCell<[HotComm; ENTRIES]>,
+    types: UnsafeCell<[HotType; ENTRIES]>,
+    worker: UnsafeCell<*mut Worker>,
+}
+
+// SAFETY: written inside MPI calls that hold the lock or are alone; read without it only while the
+// entries' keys allow immediate operations, which they do only below MPI_THREAD_MULTIPLE.
+unsafe impl Sync for Tables {}
+
+static TABLES: Tables = Tables {
+    comms: UnsafeCell::new(
+        [HotComm {
+            send_key: 0,
+            recv_key: 0,
+            own_key: 0,
+            from_key: 0,
+            endpoints: ptr::null(),
+            world: ptr::null(),
+            size: 0,
+        }; ENTRIES],
+    ),
+    types: UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]),
+    worker: UnsafeCell::new(ptr::null_mut()),
+};
+
+/// The entry that a communicator's handle selects; its keys say whether it is that one's.
+#[inline]
+pub fn comm(handle: usize) -> &'static HotComm {
+    // SAFETY: the index is masked; nobody writes while a call of this thread runs.
+    unsafe { &(*TABLES.comms.get())[handle & (ENTRIES - 1)] }
+}
+
+/// The entry that a datatype's handle selects; its key says whether it is that one's.
+#[inline]
+pub fn datatype(handle: usize) -> &'static HotType {
+    // SAFETY: the index is masked; nobody writes while a call of this thread runs.
+    unsafe { &(*TABLES.types.get())[handle & (ENTRIES - 1)] }
+}
+
+/// The worker; null before initialisation, after finalisation and at `MPI_THREAD_MULTIPLE`.
+#[inline]
+pub fn worker() -> *mut Worker {
+    // SAFETY: written at initialisation and finalisation alone.
+    unsafe { *TABLES.worker.get() }
+}
+
+/// Which immediate operations a process may use.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allowed {
+    /// Send-immediate.
+    pub send: bool,
+    /// Receive-immediate.
+    pub recv: bool,
+    /// The shortcut for contiguous datatypes; without it no call is immediate.
+    pub datatype: bool,
+}
+
+pub(crate) fn set_worker(worker: *mut Worker) {
+    // SAFETY: under the lock or alone.
+    unsafe { *TABLES.worker.get() = worker };
+}
+
+impl Process {
+    /// The endpoint of a world rank, while MPI is initialised.
+    pub fn endpoint_address(&self, peer: u32) -> Option<*mut Endpoint> {
+        let worker = self.engine()?.worker();
+        // SAFETY: the worker lives as long as the engine.
+        Some(unsafe { (*worker).endpoint_address(peer) })
+    }
+
+    /// Publishes a communicator to the immediate path.
+    pub fn hot_comm_set(&self, handle: usize, comm: &Comm) {
+        let Some(engine) = self.engine() else { return };
+        if self.lock.is_enabled() || handle & 0xffff >= ENTRIES || comm.endpoints.is_empty() {
+            return;
+        }
+        let entry = HotComm {
+            send_key: if engine.allowed.send { handle as u64 } else { 0 },
+            recv_key: if engine.allowed.recv { handle as u64 } else { 0 },
+            own_key: comm.context.key(comm.rank),
+            from_key: comm.context.key(0),
+            endpoints: comm.endpoints.as_ptr(),
+            world: comm.peer_group().world_ranks().as_ptr(),
+            size: comm.peer_count(),
+        };
+        // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
+        // taken out by `hot_comm_clear` before it goes.
+        let slot = unsafe { &mut (*TABLES.comms.get())[handle & (ENTRIES - 1)] };
+        if slot.send_key == 0 && slot.recv_key == 0 {
+            *slot = entry;
+        }
+    }
+
+    /// Takes a communicator out of the immediate path, before it is freed.
+    pub fn hot_comm_clear(&self, handle: usize) {
+        // SAFETY: under the lock or alone.
+        let slot = unsafe { &mut (*TABLES.comms.get())[handle & (ENTRIES - 1)] };
+        if slot.send_key == handle as u64 || slot.recv_key == handle as u64 {
+            (slot.send_key, slot.recv_key) = (0, 0);
+        }
+    }
+
+    /// Publishes a contiguous, committed datatype of `size` bytes to the immediate path.
+    pub fn hot_type_set(&self, handle: usize, size: u64) {
+        let allowed = self.engine().is_none_or(|engine| engine.allowed.datatype);
+        // SAFETY: under the lock or alone.
+        let slot = unsafe { &mut (*TABLES.types.get())[handle & (ENTRIES - 1)] };
+        if allowed && size > 0 && slot.key == 0 {
+            *slot = HotType { key: handle as u64, size };
+        }
+    }
+
+    /// Takes a datatype out of the immediate path, before it is freed.
+    pub fn hot_type_clear(&self, handle: usize) {
+        // SAFETY: under the lock or alone.
+        let slot = unsafe { &mut (*TABLES.types.get())[handle & (ENTRIES - 1)] };
+        if slot.key == handle as u64 {
+            *slot = HotType { key: 0, size: 0 };
+        }
+    }
+
+    /// Empties all entries, at finalisation.
+    pub(crate) fn hot_clear_all(&self) {
+        for handle in self.comms.handles() {
+            self.hot_comm_clear(handle);
+        }
+        self.hot_comm_clear(crate::consts::MPI_COMM_WORLD);
+        self.hot_comm_clear(crate::consts::MPI_COMM_SELF);
+    }
+}

@@ -1,0 +1,422 @@
+//! Point-to-point communication in full: every check, every mode, every kind of buffer.
+#![allow(unsafe_code)]
+
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::hot;
+use crate::p2p::{Args, Mode, fill_status, try_recv};
+use crate::process::{self, Process};
+use crate::request;
+use crate::status::Status;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::tag::ANY_TAG;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State, Worker};
+use std::rc::Rc;
+
+/// Looks at the named peer's ring before a receive is posted in full.
+const SPIN_LOOKS: u32 = 4096;
+/// Looks between two checks whether something else needs this process.
+const LOOKS_PER_CHECK: u32 = 64;
+
+/// A checked send or receive.
+pub(crate) struct Checked {
+    /// The communicator.
+    pub comm: Rc<Comm>,
+    /// The buffer.
+    pub buffer: Buffer,
+}
+
+/// Whether a receive could never fail its checks once the send half has gone.
+#[inline]
+pub(crate) fn is_plain_recv(args: &Args) -> bool {
+    hot::datatype(args.datatype).key == args.datatype as u64
+        && args.count as u64 <= i32::MAX as u64
+        && (args.peer as u32) < hot::comm(args.comm).size
+        && (args.tag >= 0 || args.tag == ANY_TAG)
+}
+
+/// Checks what sends and receives have in common.
+fn check(p: &Process, args: &Args) -> Result<Checked> {
+    let comm = p.comm(args.comm)?;
+    if args.count < 0 {
+        return Err(Error::new(MPI_ERR_COUNT, format!("the count {} is negative", args.count)));
+    }
+    let datatype = p.datatype(args.datatype)?;
+    if !datatype.is_supported() {
+        return Err(Error::new(MPI_ERR_TYPE, format!("{} is not supported here", datatype.name())));
+    }
+    if !datatype.is_committed() {
+        return Err(Error::new(MPI_ERR_TYPE, "the datatype is not committed: call MPI_Type_commit first"));
+    }
+    let buffer = datatype
+        .buffer(args.buf, args.count as u64)
+        .ok_or_else(|| Error::new(MPI_ERR_COUNT, "count times size does not fit 64 bits"))?;
+    if args.buf.is_null() && buffer.bytes > 0 && buffer.layout.is_none() {
+        return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null, and {} bytes are asked for", buffer.bytes)));
+    }
+    Ok(Checked { comm, buffer })
+}
+
+/// Checks a send. `None` stands for `MPI_PROC_NULL`.
+pub(crate) fn check_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
+    let checked = check(p, args)?;
+    if args.tag < 0 {
+        return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative", args.tag)));
+    }
+    if args.peer == MPI_PROC_NULL {
+        return Ok(None);
+    }
+    check_rank(&checked.comm, args.peer)?;
+    Ok(Some(checked))
+}
+
+/// Checks a receive or probe. `None` stands for `MPI_PROC_NULL`.
+pub(crate) fn check_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
+    let checked = check(p, args)?;
+    if args.tag < 0 && args.tag != MPI_ANY_TAG {
+        return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative and not MPI_ANY_TAG", args.tag)));
+    }
+    if args.peer == MPI_PROC_NULL {
+        return Ok(None);
+    }
+    if args.peer != MPI_ANY_SOURCE {
+        check_rank(&checked.comm, args.peer)?;
+    }
+    Ok(Some(checked))
+}
+
+fn check_rank(comm: &Comm, rank: i32) -> Result {
+    if rank >= 0 && (rank as u32) < comm.peer_count() {
+        return Ok(());
+    }
+    let last = comm.peer_count() as i64 - 1;
+    let name = comm.name.borrow();
+    Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is not in {name:?}: ranks go from 0 to {last}")))
+}
+
+/// What a receive on `comm` asks for.
+pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> Want {
+    match source {
+        MPI_ANY_SOURCE => Want { peer: ANY_PEER, tag, key: comm.context.key(0) },
+        _ => Want {
+            peer: comm.peer_group().world_ranks()[source as usize],
+            tag,
+            key: comm.context.key(source as u32),
+        },
+    }
+}
+
+/// The note of a wait for `args`.
+pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> Note {
+    Note { call, peer: args.peer, tag: args.tag, context: comm.context.to_wire() as u32, bytes }
+}
+
+/// Explains a failure of the protocol layer.
+#[cold]
+pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error {
+    let Args { peer, tag, .. } = *args;
+    match fault {
+        Fault::Truncated => Error::new(
+            MPI_ERR_TRUNCATE,
+            format!("the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer {bytes}: make it larger"),
+        ),
+        Fault::PeerGone => Error::new(
+            MPI_ERR_OTHER,
+            format!("rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes"),
+        ),
+        Fault::NoMemory => Error::new(
+            MPI_ERR_NO_MEM,
+            format!("no memory to talk to rank {peer}: {}", last_note()),
+        ),
+        Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
+    }
+}
+
+fn last_note() -> String {
+    // SAFETY: called inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    p.engine().map(|engine| engine.job.own_page().message.load()).unwrap_or_default()
+}
+
+/// Starts a checked send.
+///
+/// # Safety
+/// The buffer is readable until the request completes.
+pub(crate) unsafe fn start_send(p: &Process, checked: &Checked, args: &Args, mode: Mode) -> Result<Started> {
+    let comm = &checked.comm;
+    let send = SendArgs {
+        peer: comm.peer_group().world_ranks()[args.peer as usize],
+        key: comm.context.key(comm.rank),
+        tag: args.tag,
+        buffer: checked.buffer.clone(),
+        synchronous: mode == Mode::Synchronous,
+    };
+    // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
+    let started = unsafe { (*p.worker()?).start_send(send) };
+    let started = started.map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
+    if let Started::Request(id) = started {
+        // SAFETY: as above.
+        unsafe { (*p.worker()?).requests.get(id).user = args.comm };
+    }
+    Ok(started)
+}
+
+/// Starts a checked receive.
+///
+/// # Safety
+/// The buffer is writable until the request completes.
+pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
+    let want = want(&checked.comm, args.peer, args.tag);
+    let worker = p.worker()?;
+    // SAFETY: as in `start_send`.
+    unsafe {
+        let id = (*worker)
+            .start_recv(want, checked.buffer.clone())
+            .map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
+        (*worker).requests.get(id).user = args.comm;
+        Ok(id)
+    }
+}
+
+/// Waits until a request is complete.
+pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
+    // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+    unsafe {
+        let request = (*worker).requests.get(id);
+        if request.state == State::Complete {
+            return;
+        }
+        let focus = (request.peer != ANY_PEER).then_some(request.peer);
+        Worker::wait_until(worker, focus, note, |w| w.requests.get(id).state == State::Complete);
+    }
+}
+
+/// Any blocking send.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say.
+#[cold]
+#[inline(never)]
+pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
+    let p = process::enter(name, false)?;
+    let Some(checked) = check_send(&p, &args)? else { return Ok(()) };
+    // SAFETY: the caller's.
+    unsafe {
+        if mode == Mode::Buffered {
+            return crate::buffered::send(&p, &checked, &args).map(|_| ());
+        }
+        match start_send(&p, &checked, &args, mode)? {
+            Started::Done => Ok(()),
+            Started::Request(id) => {
+                let worker = p.worker()?;
+                wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
+                let fault = (*worker).requests.get(id).fault;
+                (*worker).requests.free(id);
+                match fault {
+                    Fault::None => Ok(()),
+                    fault => Err(explain(fault, &args, checked.buffer.bytes, 0)),
+                }
+            }
+        }
+    }
+}
+
+/// Any blocking receive.
+///
+/// # Safety
+/// The buffer is writable as count and datatype say; `status` is null or a status.
+#[inline(never)]
+pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        if spin_recv(&args, status) {
+            return Ok(());
+        }
+        let p = process::enter(name, false)?;
+        let Some(checked) = check_recv(&p, &args)? else {
+            fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+            return Ok(());
+        };
+        let worker = p.worker()?;
+        let id = start_recv(&p, &checked, &args)?;
+        wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
+        finish_recv(worker, id, &args, status)
+    }
+}
+
+/// Looks at the named peer alone for a while, as long as nothing else needs this process.
+unsafe fn spin_recv(args: &Args, status: *mut Status) -> bool {
+    let comm = hot::comm(args.comm);
+    let worker = hot::worker();
+    if comm.recv_key != args.comm as u64 || worker.is_null() || args.peer as u32 >= comm.size {
+        return false;
+    }
+    // SAFETY: as in `try_recv`; no reference to the worker outlives a statement.
+    unsafe {
+        let peer = *comm.world.add(args.peer as usize);
+        if !(*worker).wait.directed {
+            return false;
+        }
+        for look in 1..SPIN_LOOKS {
+            if try_recv(args, status) {
+                return true;
+            }
+            if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
+                return false;
+            }
+        }
+    }
+    false
+}
+
+/// Reads and frees a completed receive.
+pub(crate) unsafe fn finish_recv(worker: *mut Worker, id: RequestId, args: &Args, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        let request = (*worker).requests.get(id);
+        let (fault, bytes, sent) = (request.fault, request.bytes, request.limit);
+        let (source, tag, received) = (request.source, request.received_tag, request.received);
+        fill_status(status, source, tag, received as i64);
+        (*worker).requests.free(id);
+        match fault {
+            Fault::None => Ok(()),
+            fault => Err(explain(fault, &Args { peer: source, tag, ..*args }, bytes, sent)),
+        }
+    }
+}
+
+/// `MPI_Sendrecv` in full: the receive is posted, the send started, then both are waited for.
+///
+/// # Safety
+/// As [`send`] and [`recv`]; the buffers do not overlap.
+#[cold]
+#[inline(never)]
+pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
+    let p = process::enter(name, false)?;
+    let receive = check_recv(&p, &into)?;
+    let send = check_send(&p, &out)?;
+    let worker = p.worker()?;
+    // SAFETY: the caller's.
+    unsafe {
+        let receiving = match &receive {
+            Some(checked) => Some(start_recv(&p, checked, &into)?),
+            None => None,
+        };
+        let mut result = Ok(());
+        if let Some(checked) = &send {
+            match start_send(&p, checked, &out, Mode::Standard) {
+                Ok(Started::Done) => {}
+                Ok(Started::Request(id)) => {
+                    wait_complete(worker, id, &note(name, &checked.comm, &out, checked.buffer.bytes));
+                    let fault = (*worker).requests.get(id).fault;
+                    (*worker).requests.free(id);
+                    if fault != Fault::None {
+                        result = Err(explain(fault, &out, checked.buffer.bytes, 0));
+                    }
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        match (receive, receiving) {
+            (Some(checked), Some(id)) => {
+                if result.is_err() {
+                    (*worker).cancel_recv(id);
+                }
+                wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
+                let received = finish_recv(worker, id, &into, status);
+                result.and(received)
+            }
+            _ => {
+                fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+                result
+            }
+        }
+    }
+}
+
+/// `MPI_Sendrecv_replace`: sends from a copy of the buffer.
+///
+/// # Safety
+/// The buffer is readable and writable as count and datatype say.
+pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
+    let checked = check(p, &out)?;
+    let bytes = checked.buffer.bytes as usize;
+    let mut copy = vec![0_u8; bytes.max(1)];
+    // SAFETY: the caller's; the copy has the message's length.
+    unsafe {
+        match &checked.buffer.layout {
+            None if bytes > 0 => fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes),
+            None => {}
+            Some(layout) => {
+                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, &mut copy[..bytes]);
+            }
+        }
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes as i64, datatype: MPI_BYTE, ..out };
+        sendrecv("MPI_Sendrecv_replace", out, into, status)
+    }
+}
+
+/// Any nonblocking send.
+///
+/// # Safety
+/// The buffer is readable until the request completes; `request` is null or a variable.
+#[cold]
+#[inline(never)]
+pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut usize) -> Result {
+    let p = process::enter(name, false)?;
+    if request.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        *request = isend_checked(&p, &args, mode)?;
+    }
+    Ok(())
+}
+
+/// As [`isend`], inside MPI; returns the request's handle.
+pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Result<usize> {
+    let Some(checked) = check_send(p, args)? else { return Ok(request::DONE_HANDLE) };
+    // SAFETY: the caller's.
+    unsafe {
+        let started = match mode {
+            Mode::Buffered => crate::buffered::send(p, &checked, args)?,
+            _ => start_send(p, &checked, args, mode)?,
+        };
+        match started {
+            Started::Done => Ok(request::DONE_HANDLE),
+            Started::Request(id) => Ok((*p.worker()?).requests.get(id).handle as usize),
+        }
+    }
+}
+
+/// Any nonblocking receive.
+///
+/// # Safety
+/// The buffer is writable until the request completes; `request` is null or a variable.
+#[cold]
+#[inline(never)]
+pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Result {
+    let p = process::enter(name, false)?;
+    if request.is_null() {
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        *request = irecv_checked(&p, &args)?;
+    }
+    Ok(())
+}
+
+/// As [`irecv`], inside MPI; returns the request's handle.
+pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
+    let Some(checked) = check_recv(p, args)? else { return request::make_proc_null(p) };
+    // SAFETY: the caller's.
+    unsafe {
+        let id = start_recv(p, &checked, args)?;
+        Ok((*p.worker()?).requests.get(id).handle as usize)
+    }
+}

@@ -1,0 +1,97 @@
+//! Probes: what a receive would match, without receiving it.
+#![allow(unsafe_code)]
+
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::p2p::Args;
+use crate::p2p_slow as slow;
+use crate::process::{Process, out_of_handles};
+use crate::status::Status;
+use fastpath_protocol::Worker;
+use fastpath_protocol::recv::Found;
+use std::cell::Cell;
+
+/// A message that a matched probe has taken out of matching.
+pub struct Message {
+    token: Cell<Option<u32>>,
+    found: Found,
+    comm: usize,
+}
+
+/// What a probe saw.
+#[derive(Debug, Clone, Copy)]
+pub struct Probed {
+    /// Handle of the message (`MPI_MESSAGE_NULL` for a plain probe).
+    pub message: usize,
+    /// Source, tag and size.
+    pub status: Status,
+}
+
+fn status_of(found: &Found) -> Status {
+    Status::new(found.source as i32, found.tag, MPI_SUCCESS, found.bytes as i64)
+}
+
+/// Any probe: with `wait` until a message is there, with `take` it is taken out of matching.
+pub fn probe(p: &Process, call: &'static str, source: i32, tag: i32, comm: usize, wait: bool, take: bool) -> Result<Option<Probed>> {
+    let args = Args { buf: std::ptr::null_mut(), count: 0, datatype: MPI_BYTE, peer: source, tag, comm };
+    let Some(checked) = slow::check_recv(p, &args)? else {
+        let message = if take { MPI_MESSAGE_NO_PROC } else { MPI_MESSAGE_NULL };
+        return Ok(Some(Probed { message, status: Status::new(MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0) }));
+    };
+    let want = slow::want(&checked.comm, source, tag);
+    let worker = p.worker()?;
+    let mut found = None;
+    let mut look = |w: &mut Worker| {
+        found = match take {
+            true => w.probe_matched(&want).map(|(token, found)| (Some(token), found)),
+            false => w.probe(&want).map(|found| (None, found)),
+        };
+        found.is_some()
+    };
+    // SAFETY: the worker lives while MPI runs.
+    unsafe {
+        (*worker).progress();
+        if !look(&mut *worker) && wait {
+            let note = slow::note(call, &checked.comm, &args, 0);
+            Worker::wait_until(worker, None, &note, &mut look);
+        }
+    }
+    let Some((token, found)) = found else { return Ok(None) };
+    let message = match token {
+        None => MPI_MESSAGE_NULL,
+        Some(token) => p
+            .messages
+            .insert(Message { token: Cell::new(Some(token)), found, comm })
+            .ok_or_else(|| out_of_handles("message"))?,
+    };
+    Ok(Some(Probed { message, status: status_of(&found) }))
+}
+
+/// `MPI_Imrecv`: receives a message that a matched probe took out; returns the request's handle.
+///
+/// # Safety
+/// The buffer is writable until the request completes.
+pub unsafe fn imrecv(p: &Process, buf: *mut u8, count: i64, datatype: usize, message: usize) -> Result<usize> {
+    if message == MPI_MESSAGE_NO_PROC {
+        return crate::request::make_proc_null(p);
+    }
+    let found = p.messages.get(message).ok_or_else(|| {
+        Error::new(MPI_ERR_ARG, format!("invalid message handle {message:#x}: never probed, or received already"))
+    })?;
+    let args = Args { buf, count, datatype, peer: MPI_ANY_SOURCE, tag: found.found.tag, comm: found.comm };
+    let checked = slow::check_recv(p, &args)?;
+    p.messages.remove(message);
+    let (Some(checked), Some(token)) = (checked, found.token.take()) else {
+        return Err(Error::new(MPI_ERR_ARG, "the message has been received already"));
+    };
+    let worker = p.worker()?;
+    // SAFETY: the caller's; the worker lives while MPI runs.
+    unsafe {
+        let id = (*worker)
+            .recv_matched(token, checked.buffer)
+            .map_err(|fault| slow::explain(fault, &args, 0, 0))?;
+        let request = (*worker).requests.get(id);
+        request.user = found.comm;
+        Ok(request.handle as usize)
+    }
+}

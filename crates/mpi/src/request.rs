@@ -1,0 +1,753 @@
+//! Requests as MPI sees them: waiting, testing, persistent ones, and operations that poll.
+//!
+//! A request's handle is that of the protocol layer's request. A persistent request or an operation
+//! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
+#![allow(unsafe_code)]
+
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::p2p::{Args, Mode};
+use crate::p2p_slow as slow;
+use crate::process::Process;
+use crate::status::Status;
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::request::Kind;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{Fault, Request, RequestId, State, Worker};
+use std::cell::UnsafeCell;
+
+/// Handle of the request of every send that was done at once: the first of the pool, never freed.
+pub const DONE_HANDLE: usize = 1 << 30 | 4096;
+
+/// Makes the request behind [`DONE_HANDLE`].
+pub(crate) fn make_done_request(worker: &mut Worker) {
+    let Some(id) = worker.requests.allocate(Kind::Send) else { return };
+    let request = worker.requests.get(id);
+    request.state = State::Complete;
+    debug_assert_eq!(request.handle as usize, DONE_HANDLE);
+}
+
+/// A completed receive from `MPI_PROC_NULL`.
+pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs.
+    let pool = unsafe { &mut (*worker).requests };
+    let id = pool.allocate(Kind::Recv).ok_or_else(out_of_requests)?;
+    let request = pool.get(id);
+    request.state = State::Complete;
+    request.source = MPI_PROC_NULL;
+    request.received_tag = MPI_ANY_TAG;
+    request.received = 0;
+    Ok(request.handle as usize)
+}
+
+#[cold]
+fn out_of_requests() -> Error {
+    Error::new(MPI_ERR_OTHER, "4 million requests are in use: complete or free some")
+}
+
+/// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
+/// request). Polled by every wait and test that names it.
+pub trait Operation {
+    /// Goes on; `Some` with the status when it has ended. Not called again after that.
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>>;
+
+    /// Called by `MPI_Cancel`.
+    fn cancel(&mut self, p: &Process) -> Result {
+        let _ = p;
+        Ok(())
+    }
+
+    /// Called when the request is freed.
+    fn free(&mut self, p: &Process) -> Result {
+        let _ = p;
+        Ok(())
+    }
+}
+
+/// A persistent send or receive.
+pub(crate) struct Persistent {
+    call: &'static str,
+    args: Args,
+    mode: Option<Mode>,
+    /// The started request, if one is active.
+    active: Option<usize>,
+}
+
+enum Extra {
+    Persistent(Persistent),
+    Operation { poll: Option<Box<dyn Operation>>, result: Option<Result<Status>> },
+}
+
+/// What requests of kind `Foreign` stand for.
+#[derive(Default)]
+pub struct Extras {
+    slots: UnsafeCell<Vec<Option<Extra>>>,
+}
+
+impl Extras {
+    /// No requests.
+    pub const fn new() -> Self {
+        Extras { slots: UnsafeCell::new(Vec::new()) }
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    fn slots(&self) -> &mut Vec<Option<Extra>> {
+        // SAFETY: under the lock or alone; no reference is held while foreign code runs (an
+        // operation is taken out of its slot before it is polled).
+        unsafe { &mut *self.slots.get() }
+    }
+
+    fn insert(&self, extra: Extra) -> usize {
+        let slots = self.slots();
+        match slots.iter().position(Option::is_none) {
+            Some(index) => {
+                slots[index] = Some(extra);
+                index
+            }
+            None => {
+                slots.push(Some(extra));
+                slots.len() - 1
+            }
+        }
+    }
+}
+
+/// What a request handle names.
+enum Named {
+    /// `MPI_REQUEST_NULL`, or an inactive persistent request.
+    Inactive,
+    /// A request of the protocol layer, active or complete.
+    Plain(RequestId),
+    /// An operation of this layer.
+    Operation(usize),
+}
+
+fn pool(p: &Process) -> Result<&'static mut fastpath_protocol::request::RequestPool> {
+    // SAFETY: the worker lives while MPI runs, and callers hold the result within one statement or
+    // a stretch that neither waits nor calls out.
+    Ok(unsafe { &mut (*p.worker()?).requests })
+}
+
+fn find(p: &Process, handle: usize) -> Result<RequestId> {
+    pool(p)?.find(handle as u64).ok_or_else(|| {
+        Error::new(MPI_ERR_REQUEST, format!("invalid request handle {handle:#x}: never made, or completed and freed already"))
+    })
+}
+
+fn resolve(p: &Process, handle: usize) -> Result<Named> {
+    if handle == MPI_REQUEST_NULL {
+        return Ok(Named::Inactive);
+    }
+    let id = find(p, handle)?;
+    let request = pool(p)?.get(id);
+    if request.kind != Kind::Foreign {
+        return Ok(Named::Plain(id));
+    }
+    let index = request.user;
+    match p.extras.slots().get(index) {
+        Some(Some(Extra::Persistent(persistent))) => match persistent.active {
+            None => Ok(Named::Inactive),
+            Some(inner) => resolve(p, inner),
+        },
+        Some(Some(Extra::Operation { .. })) => Ok(Named::Operation(index)),
+        _ => Err(Error::new(MPI_ERR_REQUEST, "the request has been freed")),
+    }
+}
+
+/// Whether the operation has ended; polls operations of this layer.
+fn is_complete(p: &Process, named: &Named) -> Result<bool> {
+    match *named {
+        Named::Inactive => Ok(true),
+        Named::Plain(id) => Ok(pool(p)?.get(id).state == State::Complete),
+        Named::Operation(index) => {
+            let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
+                return Ok(true);
+            };
+            let Some(mut operation) = poll.take() else { return Ok(true) };
+            let ended = operation.poll(p);
+            let complete = ended.is_some();
+            if let Some(Some(Extra::Operation { poll, result })) = p.extras.slots().get_mut(index) {
+                *poll = Some(operation);
+                *result = result.take().or(ended);
+                if complete {
+                    // Kept for `free`, but not polled again: the result says so.
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+    }
+}
+
+fn operation_has_result(p: &Process, index: usize) -> bool {
+    matches!(p.extras.slots().get(index), Some(Some(Extra::Operation { result: Some(_), .. })))
+}
+
+fn check_complete(p: &Process, named: &Named) -> Result<bool> {
+    match *named {
+        Named::Operation(index) if operation_has_result(p, index) => Ok(true),
+        _ => is_complete(p, named),
+    }
+}
+
+/// The status that stands for "nothing was received".
+pub fn empty_status() -> Status {
+    Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0)
+}
+
+fn status_of(request: &Request) -> Status {
+    if request.kind == Kind::Send {
+        let mut status = empty_status();
+        status.set_cancelled(request.cancelled);
+        return status;
+    }
+    if request.cancelled {
+        let mut status = empty_status();
+        status.set_cancelled(true);
+        return status;
+    }
+    Status::new(request.source, request.received_tag, MPI_SUCCESS, request.received as i64)
+}
+
+fn error_of(request: &Request) -> Option<Error> {
+    (request.fault != Fault::None).then(|| {
+        let (peer, tag) = match request.kind {
+            Kind::Recv => (request.source, request.received_tag),
+            _ => (request.peer as i32, request.tag),
+        };
+        let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
+        slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
+    })
+}
+
+/// The result of a completed operation, without freeing it.
+fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
+    match *named {
+        Named::Inactive => Ok((empty_status(), None)),
+        Named::Plain(id) => {
+            let request = pool(p)?.get(id);
+            Ok((status_of(request), error_of(request)))
+        }
+        Named::Operation(index) => {
+            if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots().get_mut(index) {
+                return match result.take() {
+                    Some(Ok(status)) => {
+                        *result = Some(Ok(status));
+                        Ok((status, None))
+                    }
+                    Some(Err(error)) => Ok((empty_status(), Some(error))),
+                    None => Ok((empty_status(), None)),
+                };
+            }
+            Ok((empty_status(), None))
+        }
+    }
+}
+
+/// Reads the result of a completed operation and frees its request, or makes it inactive.
+///
+/// # Safety
+/// `handle` is a variable that holds the request.
+unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Error>)> {
+    // SAFETY: the caller's.
+    let value = unsafe { *handle };
+    let named = resolve(p, value)?;
+    let result = read_result(p, &named)?;
+    if value == MPI_REQUEST_NULL {
+        return Ok(result);
+    }
+    let outer = find(p, value)?;
+    let request = pool(p)?.get(outer);
+    if request.kind == Kind::Foreign {
+        let index = request.user;
+        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
+            if let (Some(_), Named::Plain(id)) = (persistent.active.take(), &named) {
+                free_plain(p, *id)?;
+            }
+            return Ok(result);
+        }
+        free_operation(p, outer, index)?;
+    } else {
+        free_plain(p, outer)?;
+    }
+    // SAFETY: the caller's.
+    unsafe { *handle = MPI_REQUEST_NULL };
+    Ok(result)
+}
+
+fn free_plain(p: &Process, id: RequestId) -> Result {
+    let pool = pool(p)?;
+    if pool.get(id).handle as usize != DONE_HANDLE {
+        pool.free(id);
+    }
+    Ok(())
+}
+
+fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
+    let extra = p.extras.slots().get_mut(index).and_then(Option::take);
+    pool(p)?.free(id);
+    match extra {
+        Some(Extra::Operation { poll: Some(mut operation), .. }) => operation.free(p),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a request out of an operation of this layer and returns its handle.
+pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
+    let index = p.extras.insert(Extra::Operation { poll: Some(operation), result: None });
+    make_foreign(p, index)
+}
+
+fn make_foreign(p: &Process, index: usize) -> Result<usize> {
+    let pool = pool(p)?;
+    let id = pool.allocate(Kind::Foreign).ok_or_else(out_of_requests)?;
+    let request = pool.get(id);
+    request.user = index;
+    Ok(request.handle as usize)
+}
+
+/// Waits for the operation behind a request. Does not read or free it.
+fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
+    match *named {
+        Named::Inactive => Ok(()),
+        Named::Plain(id) => {
+            let request = pool(p)?.get(id);
+            if request.state == State::Complete {
+                return Ok(());
+            }
+            let peer = if request.peer == ANY_PEER { -1 } else { request.peer as i32 };
+            let context = (request.key >> 24) as u32;
+            let note = Note { call, peer, tag: request.tag, context, bytes: request.bytes };
+            slow::wait_complete(p.worker()?, id, &note);
+            Ok(())
+        }
+        Named::Operation(..) => wait_any_of(p, call, || check_complete(p, named)),
+    }
+}
+
+/// Makes progress until `done` says so or fails.
+fn wait_any_of(p: &Process, call: &'static str, mut done: impl FnMut() -> Result<bool>) -> Result {
+    let mut result = done();
+    if matches!(result, Ok(false)) {
+        let note = Note { call, peer: -1, tag: -1, context: 0, bytes: 0 };
+        // SAFETY: the worker lives while MPI runs; `done` makes its own short references.
+        unsafe {
+            Worker::wait_until(p.worker()?, None, &note, |_| {
+                result = done();
+                !matches!(result, Ok(false))
+            });
+        }
+    }
+    result.map(|_| ())
+}
+
+/// Whether a request is neither null nor an inactive persistent one.
+pub fn is_active(p: &Process, handle: usize) -> Result<bool> {
+    Ok(!matches!(resolve(p, handle)?, Named::Inactive))
+}
+
+/// Writes a status, its `MPI_ERROR` left alone.
+///
+/// # Safety
+/// `to` is null (`MPI_STATUS_IGNORE`) or a status.
+pub unsafe fn write_status(to: *mut Status, status: Status) {
+    if !to.is_null() {
+        // SAFETY: the caller's: not null, a status.
+        unsafe {
+            let error = (*to).error;
+            *to = status;
+            (*to).error = error;
+        }
+    }
+}
+
+/// `MPI_Wait`.
+///
+/// # Safety
+/// `request` is a variable; `status` is null or a status.
+pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        let named = resolve(p, *request)?;
+        wait_named(p, "MPI_Wait", &named)?;
+        let (result, error) = collect(p, request)?;
+        write_status(status, result);
+        error.map_or(Ok(()), Err)
+    }
+}
+
+/// `MPI_Test`: makes one round of progress if needed.
+///
+/// # Safety
+/// As [`wait`].
+pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Result<bool> {
+    // SAFETY: the caller's.
+    unsafe {
+        let named = resolve(p, *request)?;
+        if !check_with_progress(p, &named)? {
+            return Ok(false);
+        }
+        let (result, error) = collect(p, request)?;
+        write_status(status, result);
+        error.map_or(Ok(true), Err)
+    }
+}
+
+fn check_with_progress(p: &Process, named: &Named) -> Result<bool> {
+    if check_complete(p, named)? {
+        return Ok(true);
+    }
+    progress(p)?;
+    check_complete(p, named)
+}
+
+fn progress(p: &Process) -> Result {
+    // SAFETY: the worker lives while MPI runs.
+    unsafe { (*p.worker()?).progress() };
+    Ok(())
+}
+
+/// `MPI_Request_get_status`: as test, but the request stays.
+///
+/// # Safety
+/// `status` is null or a status.
+pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Result<bool> {
+    let named = resolve(p, request)?;
+    if !check_with_progress(p, &named)? {
+        return Ok(false);
+    }
+    let (result, _) = read_result(p, &named)?;
+    // SAFETY: the caller's.
+    unsafe { write_status(status, result) };
+    Ok(true)
+}
+
+/// Completes request `index` of an array and notes its error, for calls that complete several.
+unsafe fn collect_into(p: &Process, request: *mut usize, status: *mut Status) -> Result<Option<Error>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let (result, error) = collect(p, request)?;
+        if !status.is_null() {
+            let code = error.as_ref().map_or(MPI_SUCCESS, Error::code);
+            *status = result;
+            (*status).error = code;
+        }
+        Ok(error)
+    }
+}
+
+/// Where the status of entry `index` goes.
+unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
+    // SAFETY: the caller's array, or null.
+    if statuses.is_null() { statuses } else { unsafe { statuses.add(index) } }
+}
+
+/// The error of a call that completes several: the first one's text, in a class that points to the statuses.
+fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
+    match first {
+        None => Ok(()),
+        Some(error) if !has_statuses => Err(error),
+        Some(error) => {
+            let comm = error.comm();
+            let joined = Error::new(MPI_ERR_IN_STATUS, error.message());
+            Err(match comm {
+                Some(comm) => joined.on_comm(comm),
+                None => joined,
+            })
+        }
+    }
+}
+
+/// `MPI_Waitall`.
+///
+/// # Safety
+/// `requests` holds `count` requests; `statuses` is null or as long.
+pub unsafe fn wait_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result {
+    let mut first = None;
+    // SAFETY: the caller's.
+    unsafe {
+        for index in 0..count {
+            let named = resolve(p, *requests.add(index))?;
+            wait_named(p, "MPI_Waitall", &named)?;
+            let error = collect_into(p, requests.add(index), status_at(statuses, index))?;
+            first = first.or(error);
+        }
+    }
+    join_errors(first, !statuses.is_null())
+}
+
+/// `MPI_Testall`: all or none.
+///
+/// # Safety
+/// As [`wait_all`].
+pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result<bool> {
+    // SAFETY: the caller's.
+    unsafe {
+        for round in 0..2 {
+            let mut all = true;
+            for index in 0..count {
+                all &= check_complete(p, &resolve(p, *requests.add(index))?)?;
+            }
+            if all {
+                let mut first = None;
+                for index in 0..count {
+                    first = first.or(collect_into(p, requests.add(index), status_at(statuses, index))?);
+                }
+                return join_errors(first, !statuses.is_null()).map(|()| true);
+            }
+            if round == 0 {
+                progress(p)?;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// One look over an array: the first completed active entry, and whether any is active.
+unsafe fn find_complete(p: &Process, count: usize, requests: *const usize) -> Result<(Option<usize>, bool)> {
+    let mut any_active = false;
+    for index in 0..count {
+        // SAFETY: the caller's.
+        let named = resolve(p, unsafe { *requests.add(index) })?;
+        if matches!(named, Named::Inactive) {
+            continue;
+        }
+        any_active = true;
+        if check_complete(p, &named)? {
+            return Ok((Some(index), true));
+        }
+    }
+    Ok((None, any_active))
+}
+
+/// `MPI_Waitany`; `None` where no request is active.
+///
+/// # Safety
+/// `requests` holds `count` requests; `status` is null or a status.
+pub unsafe fn wait_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut found = (None, true);
+        wait_any_of(p, "MPI_Waitany", || {
+            found = find_complete(p, count, requests)?;
+            Ok(found.0.is_some() || !found.1)
+        })?;
+        finish_any(p, found.0, requests, status)
+    }
+}
+
+unsafe fn finish_any(p: &Process, found: Option<usize>, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(index) = found else {
+            write_status(status, empty_status());
+            return Ok(None);
+        };
+        let (result, error) = collect(p, requests.add(index))?;
+        write_status(status, result);
+        error.map_or(Ok(Some(index)), Err)
+    }
+}
+
+/// `MPI_Testany`: `(completed or nothing active, index)`.
+///
+/// # Safety
+/// As [`wait_any`].
+pub unsafe fn test_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<(bool, Option<usize>)> {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut found = find_complete(p, count, requests)?;
+        if found == (None, true) {
+            progress(p)?;
+            found = find_complete(p, count, requests)?;
+        }
+        if found == (None, true) {
+            return Ok((false, None));
+        }
+        Ok((true, finish_any(p, found.0, requests, status)?))
+    }
+}
+
+/// `MPI_Waitsome` and `MPI_Testsome`: indices of all that have completed, at least one if `wait`;
+/// `None` where no request is active.
+///
+/// # Safety
+/// `requests`, `indices` hold `count` entries; `statuses` is null or as long.
+pub unsafe fn complete_some(
+    p: &Process,
+    wait: bool,
+    count: usize,
+    requests: *mut usize,
+    indices: *mut i32,
+    statuses: *mut Status,
+) -> Result<Option<usize>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut found = find_complete(p, count, requests)?;
+        if found == (None, true) && !wait {
+            progress(p)?;
+        } else if found == (None, true) {
+            wait_any_of(p, "MPI_Waitsome", || {
+                found = find_complete(p, count, requests)?;
+                Ok(found.0.is_some() || !found.1)
+            })?;
+        }
+        if !found.1 {
+            return Ok(None);
+        }
+        let mut done = 0;
+        let mut first = None;
+        for index in 0..count {
+            let named = resolve(p, *requests.add(index))?;
+            if matches!(named, Named::Inactive) || !check_complete(p, &named)? {
+                continue;
+            }
+            first = first.or(collect_into(p, requests.add(index), status_at(statuses, done))?);
+            *indices.add(done) = index as i32;
+            done += 1;
+        }
+        join_errors(first, !statuses.is_null()).map(|()| Some(done))
+    }
+}
+
+/// `MPI_Request_free`: an active request goes on and frees itself.
+///
+/// # Safety
+/// `request` is a variable.
+pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
+    // SAFETY: the caller's.
+    let handle = unsafe { *request };
+    if handle == MPI_REQUEST_NULL {
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
+    }
+    let id = find(p, handle)?;
+    let found = pool(p)?.get(id);
+    if found.kind == Kind::Foreign {
+        let index = found.user;
+        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
+            let active = persistent.active.take();
+            if let Some(mut inner) = active {
+                // SAFETY: a local variable.
+                unsafe { free(p, &mut inner)? };
+            }
+        }
+        free_operation(p, id, index)?;
+    } else if found.state == State::Complete {
+        free_plain(p, id)?;
+    } else {
+        found.detached = true;
+    }
+    // SAFETY: the caller's.
+    unsafe { *request = MPI_REQUEST_NULL };
+    Ok(())
+}
+
+/// `MPI_Cancel`: a receive that nothing has matched is taken back; a send goes on.
+pub fn cancel(p: &Process, handle: usize) -> Result {
+    if handle == MPI_REQUEST_NULL {
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
+    }
+    match resolve(p, handle)? {
+        Named::Inactive => Err(Error::new(MPI_ERR_REQUEST, "the persistent request is not active")),
+        Named::Plain(id) => {
+            // SAFETY: the worker lives while MPI runs.
+            unsafe { (*p.worker()?).cancel_recv(id) };
+            Ok(())
+        }
+        Named::Operation(index) => {
+            let taken = match p.extras.slots().get_mut(index) {
+                Some(Some(Extra::Operation { poll, .. })) => poll.take(),
+                _ => None,
+            };
+            let Some(mut operation) = taken else { return Ok(()) };
+            let result = operation.cancel(p);
+            if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) {
+                *poll = Some(operation);
+            }
+            result
+        }
+    }
+}
+
+/// `MPI_Send_init` and its like; `mode` is `None` for a receive.
+pub fn make_persistent(p: &Process, call: &'static str, args: Args, mode: Option<Mode>) -> Result<usize> {
+    match mode {
+        Some(_) => drop(slow::check_send(p, &args)?),
+        None => drop(slow::check_recv(p, &args)?),
+    }
+    let index = p.extras.insert(Extra::Persistent(Persistent { call, args, mode, active: None }));
+    make_foreign(p, index)
+}
+
+/// `MPI_Start`.
+pub fn start(p: &Process, handle: usize) -> Result {
+    let id = find(p, handle)?;
+    let request = pool(p)?.get(id);
+    let index = request.user;
+    let foreign = request.kind == Kind::Foreign;
+    let (args, mode) = match p.extras.slots().get(index) {
+        Some(Some(Extra::Persistent(Persistent { active: None, args, mode, .. }))) if foreign => (*args, *mode),
+        Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
+            return Err(Error::new(MPI_ERR_REQUEST, format!("the request of {call} is active already")));
+        }
+        _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
+    };
+    // SAFETY: the program promises the buffer between start and completion.
+    let inner = unsafe {
+        match mode {
+            Some(mode) => slow::isend_checked(p, &args, mode)?,
+            None => slow::irecv_checked(p, &args)?,
+        }
+    };
+    if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
+        persistent.active = Some(inner);
+    }
+    Ok(())
+}
+
+/// A request that has completed with an empty status.
+pub fn completed_request() -> usize {
+    DONE_HANDLE
+}
+
+/// Completes a send or receive that has ended without fault, with nothing but the hot worker, or
+/// does nothing and returns false. With `ENTRY` the status is one of several and gets its error.
+///
+/// # Safety
+/// `request` is null or a variable; `status` is null or a status.
+#[inline]
+pub unsafe fn try_collect<const ENTRY: bool>(request: *mut usize, status: *mut Status) -> bool {
+    let worker = crate::hot::worker();
+    if worker.is_null() || request.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's; below MPI_THREAD_MULTIPLE this is the only thread inside MPI.
+    unsafe {
+        let handle = *request;
+        if handle == DONE_HANDLE {
+            if !status.is_null() {
+                let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
+                *status = empty_status();
+                (*status).error = error;
+            }
+            *request = MPI_REQUEST_NULL;
+            return true;
+        }
+        let pool = &mut (*worker).requests;
+        let Some(id) = pool.find(handle as u64) else { return false };
+        let found = pool.get(id);
+        let plain = found.kind != Kind::Foreign && found.fault == Fault::None && !found.cancelled;
+        if found.state != State::Complete || !plain {
+            return false;
+        }
+        if !status.is_null() {
+            let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
+            *status = status_of(found);
+            (*status).error = error;
+        }
+        pool.free(id);
+        *request = MPI_REQUEST_NULL;
+    }
+    true
+}
