@@ -203,8 +203,12 @@ pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
 ///
 /// # Safety
 /// `to` is null or a variable.
-unsafe fn store_group(p: &Process, to: *mut usize, group: Group) -> Result<()> {
-    let handle = publish_group(p, Rc::new(group))?;
+pub(crate) unsafe fn store_group(
+    p: &Process,
+    to: *mut usize,
+    group: impl Into<Rc<Group>>,
+) -> Result<()> {
+    let handle = publish_group(p, group.into())?;
     // SAFETY: by the contract of this function.
     unsafe { store(to, handle) }
 }

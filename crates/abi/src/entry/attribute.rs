@@ -1,0 +1,254 @@
+//! Attributes of communicators, datatypes and windows, also under their old names
+//! (MPI 5.0, sections 7.7 and 18.1).
+#![allow(unsafe_code)]
+
+use super::{load, store};
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::attribute::{
+    Holder, Kind, create_keyval, delete_attribute, free_keyval, get_attribute, set_attribute,
+};
+use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_KEYVAL_INVALID};
+use fastpath_mpi::{Error, Process, Result};
+
+/// `MPI_Comm_create_keyval`
+///
+/// # Safety
+/// The functions are constants or functions of the right type; `comm_keyval` is null or a variable.
+pub unsafe fn comm_create_keyval(
+    p: &Process,
+    comm_copy_attr_fn: usize,
+    comm_delete_attr_fn: usize,
+    comm_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        make(
+            p,
+            Kind::Comm,
+            comm_copy_attr_fn,
+            comm_delete_attr_fn,
+            comm_keyval,
+            extra_state,
+        )
+    }
+}
+
+/// `MPI_Comm_free_keyval`
+///
+/// # Safety
+/// `comm_keyval` is null or a variable.
+pub unsafe fn comm_free_keyval(p: &Process, comm_keyval: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { free(p, Kind::Comm, comm_keyval) }
+}
+
+/// `MPI_Comm_set_attr`
+pub fn comm_set_attr(
+    p: &Process,
+    comm: usize,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
+    set_attribute(p, Holder::comm(&*p.comm(comm)?), comm_keyval, attribute_val)
+}
+
+/// `MPI_Comm_get_attr`
+///
+/// # Safety
+/// `attribute_val` is null or a variable of pointer size, `flag` is null or a variable.
+pub unsafe fn comm_get_attr(
+    p: &Process,
+    comm: usize,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    unsafe { read(p, Holder::comm(&comm), comm_keyval, attribute_val, flag) }
+}
+
+/// `MPI_Comm_delete_attr`
+pub fn comm_delete_attr(p: &Process, comm: usize, comm_keyval: c_int) -> Result<()> {
+    delete_attribute(p, Holder::comm(&*p.comm(comm)?), comm_keyval)
+}
+
+/// `MPI_Keyval_create`
+///
+/// # Safety
+/// As [`comm_create_keyval`].
+pub unsafe fn keyval_create(
+    p: &Process,
+    copy_fn: usize,
+    delete_fn: usize,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { make(p, Kind::Comm, copy_fn, delete_fn, keyval, extra_state) }
+}
+
+/// `MPI_Keyval_free`
+///
+/// # Safety
+/// `keyval` is null or a variable.
+pub unsafe fn keyval_free(p: &Process, keyval: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { free(p, Kind::Comm, keyval) }
+}
+
+/// `MPI_Attr_put`
+///
+/// # Safety
+/// As [`comm_set_attr`].
+pub unsafe fn attr_put(
+    p: &Process,
+    comm: usize,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
+    set_attribute(p, Holder::comm(&*p.comm(comm)?), keyval, attribute_val)
+}
+
+/// `MPI_Attr_get`
+///
+/// # Safety
+/// As [`comm_get_attr`].
+pub unsafe fn attr_get(
+    p: &Process,
+    comm: usize,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    unsafe { read(p, Holder::comm(&comm), keyval, attribute_val, flag) }
+}
+
+/// `MPI_Attr_delete`
+pub fn attr_delete(p: &Process, comm: usize, keyval: c_int) -> Result<()> {
+    delete_attribute(p, Holder::comm(&*p.comm(comm)?), keyval)
+}
+
+/// `MPI_Type_create_keyval`
+///
+/// # Safety
+/// The functions are constants or functions of the right type; `type_keyval` is null or a variable.
+pub unsafe fn type_create_keyval(
+    p: &Process,
+    type_copy_attr_fn: usize,
+    type_delete_attr_fn: usize,
+    type_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        make(
+            p,
+            Kind::Type,
+            type_copy_attr_fn,
+            type_delete_attr_fn,
+            type_keyval,
+            extra_state,
+        )
+    }
+}
+
+/// `MPI_Type_free_keyval`
+///
+/// # Safety
+/// `type_keyval` is null or a variable.
+pub unsafe fn type_free_keyval(p: &Process, type_keyval: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { free(p, Kind::Type, type_keyval) }
+}
+
+/// `MPI_Win_create_keyval`
+///
+/// # Safety
+/// The functions are constants or functions of the right type; `win_keyval` is null or a variable.
+pub unsafe fn win_create_keyval(
+    p: &Process,
+    win_copy_attr_fn: usize,
+    win_delete_attr_fn: usize,
+    win_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        make(
+            p,
+            Kind::Win,
+            win_copy_attr_fn,
+            win_delete_attr_fn,
+            win_keyval,
+            extra_state,
+        )
+    }
+}
+
+/// `MPI_Win_free_keyval`
+///
+/// # Safety
+/// `win_keyval` is null or a variable.
+pub unsafe fn win_free_keyval(p: &Process, win_keyval: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { free(p, Kind::Win, win_keyval) }
+}
+
+/// Makes a key and stores it.
+///
+/// # Safety
+/// The functions are constants or functions of the right type; `keyval` is null or a variable.
+unsafe fn make(
+    p: &Process,
+    kind: Kind,
+    copy: usize,
+    delete: usize,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(keyval, create_keyval(p, kind, copy, delete, extra_state)?) }
+}
+
+/// Frees a key and takes it from its variable.
+///
+/// # Safety
+/// `keyval` is null or a variable.
+unsafe fn free(p: &Process, kind: Kind, keyval: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free_keyval(p, kind, load(keyval)?)?;
+        store(keyval, MPI_KEYVAL_INVALID)
+    }
+}
+
+/// Stores whether an attribute is set, and its value where it is.
+///
+/// # Safety
+/// `value` is null or a variable of pointer size, `flag` is null or a variable.
+unsafe fn read(
+    p: &Process,
+    holder: Holder,
+    keyval: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    let found = get_attribute(p, holder, keyval)?;
+    if let Some(found) = found {
+        if value.is_null() {
+            return Err(Error::new(
+                MPI_ERR_ARG,
+                "the pointer for the attribute's value is null",
+            ));
+        }
+        // SAFETY: not null, and of pointer size by the contract of this function; where it lies is
+        // the program's choice.
+        unsafe { value.cast::<*mut c_void>().write_unaligned(found) };
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { store(flag, found.is_some().into()) }
+}

@@ -1,0 +1,249 @@
+//! Communicators (MPI 5.0, sections 7.4 and 7.8).
+#![allow(unsafe_code)]
+
+use super::group::store_group;
+use super::info::store_info;
+use super::{load, read_text, store, store_text};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::comm::{create, disconnect_comm, free_comm, hints};
+use fastpath_mpi::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
+use fastpath_mpi::info::find_hints;
+use fastpath_mpi::{Process, Result};
+
+/// `MPI_Comm_size`
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn comm_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(size, p.comm(comm)?.size() as c_int) }
+}
+
+/// `MPI_Comm_rank`
+///
+/// # Safety
+/// `rank` is null or a variable.
+pub unsafe fn comm_rank(p: &Process, comm: usize, rank: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(rank, p.comm(comm)?.rank as c_int) }
+}
+
+/// `MPI_Comm_remote_size`
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn comm_remote_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(size, p.comm(comm)?.remote()?.size() as c_int) }
+}
+
+/// `MPI_Comm_test_inter`
+///
+/// # Safety
+/// `flag` is null or a variable.
+pub unsafe fn comm_test_inter(p: &Process, comm: usize, flag: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(flag, p.comm(comm)?.is_inter().into()) }
+}
+
+/// `MPI_Comm_compare`
+///
+/// # Safety
+/// `result` is null or a variable.
+pub unsafe fn comm_compare(
+    p: &Process,
+    comm1: usize,
+    comm2: usize,
+    result: *mut c_int,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(result, p.comm(comm1)?.compare(&*p.comm(comm2)?)) }
+}
+
+/// `MPI_Comm_group`
+///
+/// # Safety
+/// `group` is null or a variable.
+pub unsafe fn comm_group(p: &Process, comm: usize, group: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, group, p.comm(comm)?.group.clone()) }
+}
+
+/// `MPI_Comm_remote_group`
+///
+/// # Safety
+/// `group` is null or a variable.
+pub unsafe fn comm_remote_group(p: &Process, comm: usize, group: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, group, p.comm(comm)?.remote()?.clone()) }
+}
+
+/// `MPI_Comm_dup`
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+pub unsafe fn comm_dup(p: &Process, comm: usize, newcomm: *mut usize) -> Result<()> {
+    let made = create::duplicate(p, &*p.comm(comm)?)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_dup_with_info`
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+pub unsafe fn comm_dup_with_info(
+    p: &Process,
+    comm: usize,
+    info: usize,
+    newcomm: *mut usize,
+) -> Result<()> {
+    let made = create::duplicate_with(p, &*p.comm(comm)?, find_hints(p, info)?)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_create`
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+pub unsafe fn comm_create(
+    p: &Process,
+    comm: usize,
+    group: usize,
+    newcomm: *mut usize,
+) -> Result<()> {
+    let made = create::create(p, &*p.comm(comm)?, &p.group(group)?)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_create_group`
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+pub unsafe fn comm_create_group(
+    p: &Process,
+    comm: usize,
+    group: usize,
+    tag: c_int,
+    newcomm: *mut usize,
+) -> Result<()> {
+    let made = create::create_group(p, &*p.comm(comm)?, &p.group(group)?, tag)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_split`
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+pub unsafe fn comm_split(
+    p: &Process,
+    comm: usize,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut usize,
+) -> Result<()> {
+    let made = create::split(p, &*p.comm(comm)?, color, key)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_split_type`
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+pub unsafe fn comm_split_type(
+    p: &Process,
+    comm: usize,
+    split_type: c_int,
+    key: c_int,
+    info: usize,
+    newcomm: *mut usize,
+) -> Result<()> {
+    let made = create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(p, info)?)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_free`
+///
+/// # Safety
+/// `comm` is null or a variable.
+pub unsafe fn comm_free(p: &Process, comm: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free_comm(p, load(comm)?)?;
+        store(comm, MPI_COMM_NULL)
+    }
+}
+
+/// `MPI_Comm_disconnect`
+///
+/// # Safety
+/// `comm` is null or a variable.
+pub unsafe fn comm_disconnect(p: &Process, comm: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        disconnect_comm(p, load(comm)?)?;
+        store(comm, MPI_COMM_NULL)
+    }
+}
+
+/// `MPI_Comm_get_parent`: no process of this library was started by `MPI_Comm_spawn`.
+///
+/// # Safety
+/// `parent` is null or a variable.
+pub unsafe fn comm_get_parent(_p: &Process, parent: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(parent, MPI_COMM_NULL) }
+}
+
+/// `MPI_Comm_set_name`
+///
+/// # Safety
+/// `comm_name` is null or a string.
+pub unsafe fn comm_set_name(p: &Process, comm: usize, comm_name: *const c_char) -> Result<()> {
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    let name = unsafe { read_text("comm_name", comm_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
+    comm.name.replace(name);
+    Ok(())
+}
+
+/// `MPI_Comm_get_name`
+///
+/// # Safety
+/// `comm_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
+pub unsafe fn comm_get_name(
+    p: &Process,
+    comm: usize,
+    comm_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let name = match comm {
+        MPI_COMM_NULL => "MPI_COMM_NULL".to_string(),
+        _ => p.comm(comm)?.name.borrow().clone(),
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store_text(&name, comm_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
+}
+
+/// `MPI_Comm_set_info`
+pub fn comm_set_info(p: &Process, comm: usize, info: usize) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let given = hints::select(find_hints(p, info)?);
+    hints::merge(&mut comm.hints.borrow_mut(), given);
+    Ok(())
+}
+
+/// `MPI_Comm_get_info`
+///
+/// # Safety
+/// `info_used` is null or a variable.
+pub unsafe fn comm_get_info(p: &Process, comm: usize, info_used: *mut usize) -> Result<()> {
+    let info = hints::describe(&p.comm(comm)?.hints.borrow());
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, info_used, info) }
+}

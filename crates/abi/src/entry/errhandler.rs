@@ -1,0 +1,220 @@
+//! Error handlers, error classes, codes and strings (MPI 5.0, sections 9.3 to 9.5).
+#![allow(unsafe_code)]
+
+use super::{load, read_text, store, store_text};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::{
+    MPI_ERR_FILE, MPI_ERRHANDLER_NULL, MPI_FILE_NULL, MPI_MAX_ERROR_STRING,
+};
+use fastpath_mpi::errhandler::{
+    Kind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler,
+    set_errhandler,
+};
+use fastpath_mpi::{Error, Process, Result};
+
+/// `MPI_Comm_create_errhandler`
+///
+/// # Safety
+/// The function is null or of the right type; `errhandler` is null or a variable.
+pub unsafe fn comm_create_errhandler(
+    p: &Process,
+    comm_errhandler_fn: usize,
+    errhandler: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(
+            errhandler,
+            create_errhandler(p, Kind::Comm, comm_errhandler_fn)?,
+        )
+    }
+}
+
+/// `MPI_Comm_set_errhandler`
+pub fn comm_set_errhandler(p: &Process, comm: usize, errhandler: usize) -> Result<()> {
+    set_errhandler(p, Kind::Comm, &p.comm(comm)?.errhandler, errhandler)
+}
+
+/// `MPI_Comm_get_errhandler`
+///
+/// # Safety
+/// `errhandler` is null or a variable.
+pub unsafe fn comm_get_errhandler(p: &Process, comm: usize, errhandler: *mut usize) -> Result<()> {
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(errhandler, get_errhandler(p, &comm.errhandler)) }
+}
+
+/// `MPI_Comm_call_errhandler`
+pub fn comm_call_errhandler(p: &Process, comm: usize, errorcode: c_int) -> Result<()> {
+    p.comm(comm)?;
+    call_errhandler(p, Scope::Comm(comm), "MPI_Comm_call_errhandler", errorcode);
+    Ok(())
+}
+
+/// `MPI_Win_create_errhandler`
+///
+/// # Safety
+/// As [`comm_create_errhandler`].
+pub unsafe fn win_create_errhandler(
+    p: &Process,
+    win_errhandler_fn: usize,
+    errhandler: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(
+            errhandler,
+            create_errhandler(p, Kind::Win, win_errhandler_fn)?,
+        )
+    }
+}
+
+/// `MPI_File_create_errhandler`
+///
+/// # Safety
+/// As [`comm_create_errhandler`].
+pub unsafe fn file_create_errhandler(
+    p: &Process,
+    file_errhandler_fn: usize,
+    errhandler: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(
+            errhandler,
+            create_errhandler(p, Kind::File, file_errhandler_fn)?,
+        )
+    }
+}
+
+/// `MPI_Session_create_errhandler`
+///
+/// # Safety
+/// As [`comm_create_errhandler`].
+pub unsafe fn session_create_errhandler(
+    p: &Process,
+    session_errhandler_fn: usize,
+    errhandler: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(
+            errhandler,
+            create_errhandler(p, Kind::Session, session_errhandler_fn)?,
+        )
+    }
+}
+
+/// `MPI_File_set_errhandler`: of `MPI_FILE_NULL`, which files have when they are opened. There are no
+/// others yet.
+pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Result<()> {
+    check_file(file)?;
+    set_errhandler(p, Kind::File, &p.file_errhandler, errhandler)
+}
+
+/// `MPI_File_get_errhandler`
+///
+/// # Safety
+/// `errhandler` is null or a variable.
+pub unsafe fn file_get_errhandler(p: &Process, file: usize, errhandler: *mut usize) -> Result<()> {
+    check_file(file)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(errhandler, get_errhandler(p, &p.file_errhandler)) }
+}
+
+/// `MPI_File_call_errhandler`
+pub fn file_call_errhandler(p: &Process, fh: usize, errorcode: c_int) -> Result<()> {
+    check_file(fh)?;
+    call_errhandler(p, Scope::File(fh), "MPI_File_call_errhandler", errorcode);
+    Ok(())
+}
+
+fn check_file(file: usize) -> Result<()> {
+    match file {
+        MPI_FILE_NULL => Ok(()),
+        _ => Err(Error::new(
+            MPI_ERR_FILE,
+            format!("invalid file handle {file:#x}"),
+        )),
+    }
+}
+
+/// `MPI_Errhandler_free`
+///
+/// # Safety
+/// `errhandler` is null or a variable.
+pub unsafe fn errhandler_free(p: &Process, errhandler: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free_errhandler(p, load(errhandler)?)?;
+        store(errhandler, MPI_ERRHANDLER_NULL)
+    }
+}
+
+/// `MPI_Error_class`
+///
+/// # Safety
+/// `errorclass` is null or a variable.
+pub unsafe fn error_class(p: &Process, errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(errorclass, p.codes.class(errorcode)) }
+}
+
+/// `MPI_Error_string`
+///
+/// # Safety
+/// `string` is null or has room for `MPI_MAX_ERROR_STRING` bytes, `resultlen` is null or a variable.
+pub unsafe fn error_string(
+    p: &Process,
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let text = p.codes.text(errorcode);
+    // SAFETY: by the contract of this function.
+    unsafe { store_text(&text, string, MPI_MAX_ERROR_STRING as usize, resultlen) }
+}
+
+/// `MPI_Add_error_class`
+///
+/// # Safety
+/// `errorclass` is null or a variable.
+pub unsafe fn add_error_class(p: &Process, errorclass: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(errorclass, p.codes.add_class()?) }
+}
+
+/// `MPI_Add_error_code`
+///
+/// # Safety
+/// `errorcode` is null or a variable.
+pub unsafe fn add_error_code(p: &Process, errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(errorcode, p.codes.add_code(errorclass)?) }
+}
+
+/// `MPI_Add_error_string`
+///
+/// # Safety
+/// `string` is null or a string.
+pub unsafe fn add_error_string(p: &Process, errorcode: c_int, string: *const c_char) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let text = unsafe { read_text("string", string, MPI_MAX_ERROR_STRING as usize) }?;
+    p.codes.set_text(errorcode, &text)
+}
+
+/// `MPI_Remove_error_class`
+pub fn remove_error_class(p: &Process, errorclass: c_int) -> Result<()> {
+    p.codes.remove_class(errorclass)
+}
+
+/// `MPI_Remove_error_code`
+pub fn remove_error_code(p: &Process, errorcode: c_int) -> Result<()> {
+    p.codes.remove_code(errorcode)
+}
+
+/// `MPI_Remove_error_string`
+pub fn remove_error_string(p: &Process, errorcode: c_int) -> Result<()> {
+    p.codes.remove_text(errorcode)
+}
