@@ -1,0 +1,153 @@
+//! The command as a user starts it.
+
+#![allow(non_snake_case)]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .expect("the command starts")
+}
+
+fn records(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .map(|l| serde_json::from_str(l).expect("a line is JSON"))
+        .collect()
+}
+
+#[test]
+fn floor__states_unit_statistic_and_processors() {
+    let arguments = [
+        "bench",
+        "floor",
+        "--json",
+        "--samples",
+        "5",
+        "--batch",
+        "2us",
+        "--sizes",
+        "64,4K",
+    ];
+    let output = run(&arguments, &[]);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        // A line between two processors needs two: the command says so and fails.
+        assert!(!output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("one processor"));
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let records = records(&output);
+    assert_eq!(records.len(), 3, "{records:?}");
+    assert_eq!(records[0]["unit"], "ns one way");
+    assert_eq!(records[0]["time"]["samples"], 5);
+    for record in &records {
+        let time = &record["time"];
+        let [min, median, p99] = ["min", "median", "p99"].map(|s| time[s].as_f64().unwrap());
+        assert!(0.0 < min && min <= median && median <= p99, "{time}");
+    }
+    assert_eq!(records[2]["bytes"], 4096);
+}
+
+#[test]
+fn floor__with_a_processor_that_is_not_there_fails_and_names_it() {
+    let output = run(&["bench", "floor", "--processors", "0,99999"], &[]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("99999"));
+}
+
+#[test]
+fn pingpong__with_a_library_that_is_not_there_fails_and_names_the_launcher_it_lacks() {
+    let arguments = [
+        "bench",
+        "pingpong",
+        "--library",
+        "/nonexistent.so",
+        "--mpiexec",
+        "/nonexistent/mpiexec",
+    ];
+    let output = run(&arguments, &[]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/mpiexec"));
+}
+
+#[test]
+fn job_that_measures_nothing__is_an_error() {
+    for (launcher, message) in [
+        ("/bin/true", "without a result"),
+        ("/bin/false", "the job failed"),
+    ] {
+        let output = run(
+            &[
+                "bench",
+                "barrier",
+                "--library",
+                "/nonexistent.so",
+                "--mpiexec",
+                launcher,
+            ],
+            &[],
+        );
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(message), "{said}");
+    }
+}
+
+#[test]
+fn info__shows_the_origin_of_a_variable_and_warns_of_an_unknown_one() {
+    let environment = [("FASTPATH_DISABLE", "cma"), ("FASTPATH_WIAT", "spin")];
+    let output = run(&["info", "--json"], &environment);
+    assert!(output.status.success(), "{output:?}");
+    let info: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let entries = info["configuration"].as_array().unwrap();
+    let disable = entries
+        .iter()
+        .find(|e| e["name"] == "FASTPATH_DISABLE")
+        .unwrap();
+    assert_eq!(
+        (disable["value"].as_str(), disable["origin"].as_str()),
+        (Some("cma"), Some("environment"))
+    );
+    assert!(
+        info["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("FASTPATH_WAIT")
+    );
+    let cma = info["transports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|t| t["name"] == "cma")
+        .unwrap();
+    assert_eq!(cma["usable"], false);
+    assert!(cma["reason"].as_str().unwrap().contains("FASTPATH_DISABLE"));
+}
+
+#[test]
+fn info__as_text_has_every_section() {
+    let output = run(&["info"], &[]);
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for section in [
+        "\nconfiguration\n",
+        "\nmachine\n",
+        "\ntransports\n",
+        "\nwaiting\n",
+    ] {
+        assert!(text.contains(section), "{section} in {text}");
+    }
+    // The trial of cross-memory attach was made, whatever came of it.
+    let cma = text
+        .lines()
+        .find(|l| l.trim_start().starts_with("cma"))
+        .unwrap();
+    assert!(!cma.contains("not tried"), "{cma}");
+}
