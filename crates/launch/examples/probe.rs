@@ -6,7 +6,8 @@
 //! `attach`, `init`, `finalize`, `say TEXT`, `print N` (lines of growing length, in torn
 //! writes), `flood MIB`, `wait CALL` (sleeps for ever), `until-dead RANK`, `abort CODE TEXT`,
 //! `exit CODE`, `signal N` (to itself), `where`, `close FD`, `exec WORD...`, `orphan SECONDS`
-//! (leaves a process in a session of its own), `limit` (open files).
+//! (leaves a process in a session of its own), `limit` (open files), `arena MIB` (memory for
+//! the rank's arena).
 
 use fastpath_base::sync::Ordering;
 use fastpath_base::wait::{futex_wait, yield_now};
@@ -75,6 +76,14 @@ fn main() {
             }
             "orphan" => leave_orphan(&next()),
             "limit" => print_limit(),
+            "arena" => {
+                let mib: u64 = next().parse().unwrap();
+                let range = of(&job).arena(of(&job).rank()).unwrap();
+                match of(&job).segment().ensure_backed(range.start, mib << 20) {
+                    Ok(()) => println!("{mib} MiB backed"),
+                    Err(e) => println!("{e}"),
+                }
+            }
             _ => panic!("unknown word {word}"),
         }
     }

@@ -36,8 +36,17 @@ pub struct Machine {
     pub processors: usize,
 }
 
-/// Claims processors for this job; None when another job has one of them.
-pub type Claim<'a> = &'a mut dyn FnMut(&[usize]) -> Option<Vec<File>>;
+/// Why processors could not be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Another job has one of them.
+    Taken,
+    /// There is nothing to lock.
+    Unavailable,
+}
+
+/// Claims processors for this job, all of them or none.
+pub type Claim<'a> = &'a mut dyn FnMut(&[usize]) -> Result<Vec<File>, Refused>;
 
 /// Decides for `ranks` ranks that want `per_rank` cores each.
 pub fn plan_binding(
@@ -91,45 +100,54 @@ fn bind_to_cores(
         if units.len() < want {
             continue;
         }
-        if let Some((taken, claims)) = claim_units(&units, want, claim) {
-            let sets = taken
-                .chunks(per_rank)
-                .map(|c| c.iter().flatten().copied().collect());
-            return Ok(Plan {
-                sets: sets.collect(),
-                reason: match per_rank {
-                    1 => format!("one {name} for each rank"),
-                    n => format!("{n} {name}s for each rank (OMP_NUM_THREADS)"),
-                },
-                exclusive: true,
-                warning: None,
-                _claims: claims,
-            });
-        }
-        return Err("other jobs have bound to the cores".to_owned());
+        let (taken, claims) = claim_units(&units, want, claim)?;
+        let sets = taken
+            .chunks(per_rank)
+            .map(|c| c.iter().flatten().copied().collect());
+        return Ok(Plan {
+            sets: sets.collect(),
+            reason: match per_rank {
+                1 => format!("one {name} for each rank"),
+                n => format!("{n} {name}s for each rank (OMP_NUM_THREADS)"),
+            },
+            exclusive: true,
+            warning: None,
+            _claims: claims,
+        });
     }
     Err(format!(
         "{want} processors wanted, fewer allowed by the affinity mask"
     ))
 }
 
-fn claim_units(
-    units: &[Vec<usize>],
-    want: usize,
-    claim: Claim<'_>,
-) -> Option<(Vec<Vec<usize>>, Vec<File>)> {
+type Claimed = (Vec<Vec<usize>>, Vec<File>);
+
+fn claim_units(units: &[Vec<usize>], want: usize, claim: Claim<'_>) -> Result<Claimed, String> {
     let mut taken = Vec::new();
     let mut claims = Vec::new();
     for unit in units {
         if taken.len() == want {
             break;
         }
-        if let Some(files) = claim(unit) {
-            taken.push(unit.clone());
-            claims.extend(files);
+        match claim(unit) {
+            Ok(files) => {
+                taken.push(unit.clone());
+                claims.extend(files);
+            }
+            Err(Refused::Taken) => {}
+            Err(Refused::Unavailable) => {
+                return Err(
+                    "processors cannot be claimed here, so other jobs might get the \
+                            same (no /sys/devices/system/cpu)"
+                        .to_owned(),
+                );
+            }
         }
     }
-    (taken.len() == want).then_some((taken, claims))
+    if taken.len() < want {
+        return Err("other jobs have bound to the cores".to_owned());
+    }
+    Ok((taken, claims))
 }
 
 /// Neighbouring ranks on the same node, the same number on each.
@@ -162,17 +180,25 @@ fn bind_to_nodes(ranks: usize, machine: &Machine) -> Plan {
     }
 }
 
-/// Locks the folder of each of these processors (the kernel's, in /sys/devices/system/cpu);
-/// None when one of them is locked, or where there are no such folders.
-pub fn claim_processors(folder: &Path, cpus: &[usize]) -> Option<Vec<File>> {
-    cpus.iter()
-        .map(|cpu| {
-            let folder = File::open(folder.join(format!("cpu{cpu}"))).ok()?;
-            // SAFETY: plain flock on an open descriptor.
-            let locked = unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-            (locked == 0).then_some(folder)
-        })
-        .collect()
+/// Locks the folder of each of these processors, all or none; the kernel's are in
+/// /sys/devices/system/cpu.
+///
+/// # Errors
+/// One of them is locked, or there are no such folders.
+pub fn claim_processors(folder: &Path, cpus: &[usize]) -> Result<Vec<File>, Refused> {
+    let lock = |cpu: &usize| {
+        let file =
+            File::open(folder.join(format!("cpu{cpu}"))).map_err(|_| Refused::Unavailable)?;
+        // SAFETY: plain flock on an open descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(file);
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EWOULDBLOCK) => Err(Refused::Taken),
+            _ => Err(Refused::Unavailable),
+        }
+    };
+    cpus.iter().map(lock).collect()
 }
 
 /// The lines of `--report-bindings`.
@@ -241,8 +267,8 @@ mod tests {
         plan.sets.iter().map(CpuSet::to_string).collect()
     }
 
-    fn free(_: &[usize]) -> Option<Vec<File>> {
-        Some(Vec::new())
+    fn free(_: &[usize]) -> Result<Vec<File>, Refused> {
+        Ok(Vec::new())
     }
 
     fn plan(bind: Bind, ranks: usize, machine: &Machine) -> Plan {
@@ -288,11 +314,29 @@ mod tests {
 
     #[test]
     fn cores_of_another_job__are_left_alone() {
-        let mut claim = |cpus: &[usize]| (cpus[0] != 0).then(Vec::new);
+        let mut claim = |cpus: &[usize]| {
+            if cpus[0] == 0 {
+                Err(Refused::Taken)
+            } else {
+                Ok(Vec::new())
+            }
+        };
         let p = plan_binding(Bind::Auto, 2, 1, &machine(1, 4, 1), &mut claim);
         assert_eq!(sets(&p), ["1", "2"]);
         let p = plan_binding(Bind::Auto, 4, 1, &machine(1, 4, 1), &mut claim);
         assert!(p.sets.is_empty() && p.reason.contains("other jobs"));
+    }
+
+    #[test]
+    fn ranks__float_where_nothing_can_be_claimed() {
+        let mut claim = |_: &[usize]| Err(Refused::Unavailable);
+        let p = plan_binding(Bind::Auto, 2, 1, &machine(1, 4, 1), &mut claim);
+        assert!(p.sets.is_empty() && p.reason.contains("cannot be claimed"));
+        let nowhere = Path::new("/no/such/folder");
+        assert_eq!(
+            claim_processors(nowhere, &[0]).unwrap_err(),
+            Refused::Unavailable
+        );
     }
 
     #[test]

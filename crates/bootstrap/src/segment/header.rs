@@ -37,6 +37,9 @@ pub struct JobHeader {
     /// Grows by one after a rank's death or an abort was recorded. A rank that wakes up and
     /// finds it changed looks at the states of those it waits for.
     pub events: CacheLine<AtomicU32>,
+    /// Bytes for which ranks are asking the kernel at this moment, so that two of them do not
+    /// count on the same free memory.
+    pub backing: CacheLine<AtomicU64>,
     /// The first failure.
     pub failure: FailureRecord,
     /// The first `MPI_Abort`.
@@ -52,8 +55,9 @@ const _: () = {
     assert!(offset_of!(JobHeader, awake) == 64);
     assert!(offset_of!(JobHeader, wake_cost_ns) == 128);
     assert!(offset_of!(JobHeader, events) == 192);
-    assert!(offset_of!(JobHeader, failure) == 256);
-    assert!(offset_of!(JobHeader, abort) == 320);
+    assert!(offset_of!(JobHeader, backing) == 256);
+    assert!(offset_of!(JobHeader, failure) == 320);
+    assert!(offset_of!(JobHeader, abort) == 384);
 };
 
 /// How a rank failed.

@@ -19,6 +19,11 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 /// Memory handed out without asking the system again what is left.
 const UNASKED_BYTES: u64 = 16 << 20;
 
+/// What is left alone of the memory that is available: the ranks themselves grow too.
+fn margin(available: u64) -> u64 {
+    (1 << 20) + available / 64
+}
+
 /// Why there is no segment, or not enough of it.
 #[derive(Debug)]
 pub enum SegmentError {
@@ -291,19 +296,33 @@ impl Segment {
         if bytes == 0 {
             return Ok(());
         }
-        // A control group at its limit answers with a kill, not with an error: ask first.
-        if !self.spend_unasked(bytes) {
-            let available = available_memory();
-            if bytes > available {
-                return Err(SegmentError::Shortage {
-                    needed: bytes,
-                    available,
-                });
-            }
-            let share = (available - bytes) / (8 * self.layout.ranks() as u64);
-            self.unasked
-                .store(share.min(UNASKED_BYTES), Ordering::Relaxed);
+        if self.spend_unasked(bytes) {
+            return self.allocate(offset, bytes);
         }
+        // A control group at its limit answers with a kill, not with an error: ask first.
+        let backing = &self.header().backing;
+        let others = backing.fetch_add(bytes, Ordering::Relaxed);
+        let available = available_memory().saturating_sub(others);
+        let done = match available
+            .checked_sub(margin(available))
+            .and_then(|a| a.checked_sub(bytes))
+        {
+            None => Err(SegmentError::Shortage {
+                needed: bytes,
+                available,
+            }),
+            Some(left) => {
+                let share = left / (8 * self.layout.ranks() as u64);
+                self.unasked
+                    .store(share.min(UNASKED_BYTES), Ordering::Relaxed);
+                self.allocate(offset, bytes)
+            }
+        };
+        backing.fetch_sub(bytes, Ordering::Relaxed);
+        done
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
         loop {
             // SAFETY: plain fallocate on our own file, inside its length.
             let rc =
@@ -416,12 +435,18 @@ fn set_length(file: &OwnedFd, bytes: u64) -> Result<(), SegmentError> {
     // SAFETY: plain calls on valid structures; the signal's former action is put back.
     unsafe {
         libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
-        let raised = libc::rlimit {
-            rlim_cur: old.rlim_max,
-            rlim_max: old.rlim_max,
-        };
         let action = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        libc::setrlimit(libc::RLIMIT_FSIZE, &raised);
+        let raise = |limit: libc::rlimit| libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
+        // Whoever is privileged may go beyond the hard limit.
+        if !raise(libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        }) {
+            raise(libc::rlimit {
+                rlim_cur: old.rlim_max,
+                rlim_max: old.rlim_max,
+            });
+        }
         let rc = libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t);
         let failed = (rc != 0).then(|| {
             system("setting the length of the node segment (is the size of files limited, `ulimit -f`?)")
