@@ -67,7 +67,11 @@ impl Comm {
             Block::EMPTY
         };
         let peers = remote_group.as_ref().unwrap_or(&group);
-        let endpoints = peers.world_ranks().iter().filter_map(|&peer| p.endpoint_address(peer)).collect();
+        let endpoints = peers
+            .world_ranks()
+            .iter()
+            .filter_map(|&peer| p.endpoint_address(peer))
+            .collect();
         Comm {
             handle: Cell::new(MPI_COMM_NULL),
             context,
@@ -179,6 +183,7 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         .insert_rc(comm.clone())
         .ok_or_else(|| out_of_handles("communicator"))?;
     comm.handle.set(handle);
+    p.hot_comm_set(handle, &comm);
     errhandler::attach(p, comm.errhandler.get());
     p.hot_comm_set(handle, &comm);
     Ok(handle)
@@ -199,6 +204,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
         ));
     }
     attribute::delete_all(p, &comm)?;
+    p.hot_comm_clear(handle);
     p.hot_comm_clear(handle);
     p.comms.remove(handle);
     errhandler::detach(p, comm.errhandler.get());

@@ -114,6 +114,7 @@ pub fn init(required: i32) -> Result<i32> {
     p.environment.appnum.set(job.appnum().map(|number| number as i32));
     p.environment.universe_size.set(Some(job.universe_size() as i32));
     register_predefined(p);
+    describe_job(p, job, level)?;
     make_world(p, job);
     crate::buffered::install(p);
     job.set_phase(RankPhase::Initialized);
@@ -133,6 +134,18 @@ fn register_predefined(p: &Process) {
     crate::errhandler::register_predefined(p);
     crate::info::register_predefined(p);
     crate::group::register_predefined(p);
+}
+
+/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
+fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
+    let level = match level {
+        MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
+        MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
+        MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
+        _ => "MPI_THREAD_MULTIPLE",
+    };
+    crate::info::extend_environment(p, "thread_level", level)?;
+    crate::info::extend_environment(p, "maxprocs", &job.app_size().to_string())
 }
 
 fn make_world(p: &Process, job: &Job) {

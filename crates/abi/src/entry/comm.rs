@@ -8,6 +8,7 @@ use core::ffi::{c_char, c_int};
 use fastpath_mpi::comm::{create, disconnect_comm, free_comm, hints};
 use fastpath_mpi::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
 use fastpath_mpi::info::find_hints;
+use fastpath_mpi::request::completed_request;
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Comm_size`
@@ -101,6 +102,43 @@ pub unsafe fn comm_dup_with_info(
     let made = create::duplicate_with(p, &*p.comm(comm)?, find_hints(p, info)?)?;
     // SAFETY: by the contract of this function.
     unsafe { store(newcomm, made) }
+}
+
+/// `MPI_Comm_idup`: the members know contexts for duplicates in advance, so that the call needs no
+/// messages but when these have run out, and is complete at once. When they have run out it waits
+/// for rank 0 of the communicator to call it too.
+///
+/// # Safety
+/// `newcomm` and `request` are null or variables.
+pub unsafe fn comm_idup(
+    p: &Process,
+    comm: usize,
+    newcomm: *mut usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(request, completed_request())?;
+        comm_dup(p, comm, newcomm)
+    }
+}
+
+/// `MPI_Comm_idup_with_info`: as [`comm_idup`].
+///
+/// # Safety
+/// `newcomm` and `request` are null or variables.
+pub unsafe fn comm_idup_with_info(
+    p: &Process,
+    comm: usize,
+    info: usize,
+    newcomm: *mut usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(request, completed_request())?;
+        comm_dup_with_info(p, comm, info, newcomm)
+    }
 }
 
 /// `MPI_Comm_create`

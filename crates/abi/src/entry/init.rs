@@ -63,6 +63,5 @@ pub unsafe fn is_thread_main(p: &Process, flag: *mut c_int) -> Result<()> {
 /// # Safety
 /// The standard's.
 pub unsafe fn abort(p: &Process, comm: usize, errorcode: c_int) -> Result<()> {
-    let name = p.comm(comm).map(|comm| comm.name.borrow().clone()).unwrap_or_default();
-    abort::abort_job(p, errorcode, &format!("MPI_Abort on communicator {name:?} with code {errorcode}\n"))
+    abort::abort_by_program(p, p.comm(comm).ok().as_deref(), errorcode)
 }

@@ -10,18 +10,9 @@ use std::fmt::Write;
 /// The report of a fatal error: rank, host, call, class, cause, the message and communicator it is
 /// about, and what to do. Ends in a newline.
 pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> String {
-    let world = p.comms.get(MPI_COMM_WORLD);
-    let who = match &world {
-        Some(world) => format!("rank {} of {}", world.rank, world.size()),
-        None => "a process without a rank".to_string(),
-    };
     let class = p.codes.class(error.code());
     let known = classes::find(class);
-    let mut text = format!(
-        "fastpath: fatal error in {call} on {who}, host {}, process {}\n",
-        host_name(),
-        std::process::id()
-    );
+    let mut text = format!("fastpath: fatal error in {call} on {}\n", whereabouts(p));
     let mut line = |label: &str, value: &str| {
         _ = writeln!(text, "fastpath:   {label:<13}{value}");
     };
@@ -62,6 +53,27 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
         line("to do:", advice);
     }
     text
+}
+
+/// The report of `MPI_Abort`.
+pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
+    let comm = comm.map_or("a communicator that is none".into(), comm_name);
+    format!(
+        "fastpath: MPI_Abort with code {code} on {}\nfastpath:   communicator: {comm}\n",
+        whereabouts(p)
+    )
+}
+
+fn whereabouts(p: &Process) -> String {
+    let who = match p.comms.get(MPI_COMM_WORLD) {
+        Some(world) => format!("rank {} of {}", world.rank, world.size()),
+        None => "a process without a rank".to_string(),
+    };
+    format!(
+        "{who}, host {}, process {}",
+        host_name(),
+        std::process::id()
+    )
 }
 
 fn comm_name(comm: &Comm) -> String {
