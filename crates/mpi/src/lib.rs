@@ -6,6 +6,7 @@
 pub mod attribute;
 pub mod buffered;
 pub mod channel;
+pub mod coll;
 pub mod comm;
 pub mod consts;
 pub mod datatype;

@@ -1,0 +1,209 @@
+//! Allgather and Allgatherv.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::{Fabric, trade};
+use super::scratch::Scratch;
+use super::vector::{Array, Vector, even_blocks};
+use super::{is_in_place, open};
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::process::Process;
+
+/// `MPI_Allgather`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`), as `recv`.
+///
+/// # Safety
+/// The send buffer is readable, the receive buffer writable for every rank's block, as counts and datatypes say;
+/// they do not overlap.
+pub unsafe fn allgather(
+    p: &Process,
+    comm: &Comm,
+    send: (*const u8, i64, Option<&Datatype>),
+    recv: (*mut u8, i64, &Datatype),
+) -> Result {
+    let f = open(p, comm)?;
+    let first = Vector::new(recv.0, recv.1, recv.2)?;
+    let own = own_block(send)?;
+    let (ranks, total) = (comm.size(), first.bytes().saturating_mul(comm.size() as u64));
+    let how = choose::allgather(total, true, ranks, choose::is_crowded(p));
+    let whole = first.part(0, first.count * ranks as u64);
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, how, own, &even_blocks(first), Some(whole)) }
+}
+
+/// `MPI_Allgatherv`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`).
+///
+/// # Safety
+/// As [`allgather`].
+pub unsafe fn allgatherv(
+    p: &Process,
+    comm: &Comm,
+    send: (*const u8, i64, Option<&Datatype>),
+    recv: Array<'_>,
+) -> Result {
+    let f = open(p, comm)?;
+    let block = recv.check()?;
+    let own = own_block(send)?;
+    let total = (0..comm.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
+    let how = choose::allgather(total, false, comm.size(), choose::is_crowded(p));
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, how, own, &block, None) }
+}
+
+/// What a rank sends; none for `MPI_IN_PLACE`.
+fn own_block<'a>(send: (*const u8, i64, Option<&'a Datatype>)) -> Result<Option<Vector<'a>>> {
+    match send {
+        (buf, _, _) if is_in_place(buf) => Ok(None),
+        (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// `own` is none where it is in its place already; `whole` are all blocks as one, where they lie so.
+///
+/// # Safety
+/// `own` is readable, the blocks are writable; they do not overlap.
+pub(super) unsafe fn run<'a, F: Fabric>(
+    f: &F,
+    how: choose::Allgather,
+    own: Option<Vector<'_>>,
+    block: &impl Fn(u32) -> Vector<'a>,
+    whole: Option<Vector<'a>>,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        own.map_or(Ok(()), |own| own.copy_to(block(f.rank())))?;
+        if f.size() == 1 || (0..f.size()).all(|r| block(r).bytes() == 0) {
+            return Ok(());
+        }
+        match (how, whole) {
+            (choose::Allgather::Flat, _) => flat(f, block, whole),
+            (choose::Allgather::Doubling, Some(whole)) => doubling(f, whole),
+            (choose::Allgather::Bruck, _) => bruck(f, block),
+            _ => ring(f, block),
+        }
+    }
+}
+
+/// Rank 0 receives all blocks and sends them to all.
+///
+/// # Safety
+/// The blocks are writable, the rank's own is filled.
+unsafe fn flat<'a, F: Fabric>(
+    f: &F,
+    block: &impl Fn(u32) -> Vector<'a>,
+    whole: Option<Vector<'a>>,
+) -> Result {
+    let mut scratch = Scratch::new();
+    let all = match whole {
+        Some(whole) => whole,
+        None => {
+            let bytes = (0..f.size()).map(|r| block(r).bytes()).sum();
+            Vector::raw(scratch.room(bytes)?, bytes)
+        }
+    };
+    // SAFETY: the same contract; the scratch has room for all blocks.
+    unsafe {
+        if f.rank() > 0 {
+            let own = block(f.rank());
+            if own.bytes() > 0 {
+                f.send(0, own.buffer())?;
+            }
+            f.recv(0, all.buffer())?;
+            if whole.is_none() {
+                unpack_all(all.ptr, 0, f, block);
+            }
+            return Ok(());
+        }
+        for (rank, into) in (1..f.size()).map(|r| (r, block(r))).filter(|(_, into)| into.bytes() > 0) {
+            f.recv(rank, into.buffer())?;
+        }
+        if whole.is_none() {
+            let mut at = all.ptr;
+            for rank in 0..f.size() {
+                block(rank).pack(at);
+                at = at.wrapping_add(block(rank).bytes() as usize);
+            }
+        }
+        (1..f.size()).try_for_each(|rank| f.send(rank, all.buffer()))
+    }
+}
+
+/// Unpacks the blocks of all ranks but the own, which lie packed from rank `first` on around to the one before it.
+///
+/// # Safety
+/// `packed` holds all blocks; they are writable.
+unsafe fn unpack_all<'a, F: Fabric>(packed: *mut u8, first: u32, f: &F, block: &impl Fn(u32) -> Vector<'a>) {
+    let mut at = packed;
+    for i in 0..f.size() {
+        let rank = (first + i) % f.size();
+        let into = block(rank);
+        if rank != f.rank() {
+            // SAFETY: by contract.
+            unsafe { into.unpack(at) };
+        }
+        at = at.wrapping_add(into.bytes() as usize);
+    }
+}
+
+/// In step k ranks exchange the 2^k blocks that they and their neighbours have (a power of two of ranks).
+///
+/// # Safety
+/// `whole` is writable, the rank's own block filled.
+unsafe fn doubling<F: Fabric>(f: &F, whole: Vector<'_>) -> Result {
+    let count = whole.count / f.size() as u64;
+    let mut have = 1;
+    while have < f.size() {
+        let partner = f.rank() ^ have;
+        let (mine, theirs) = (f.rank() & !(have - 1), partner & !(have - 1));
+        let part = |first: u32| whole.part(first as u64 * count, have as u64 * count).buffer();
+        // SAFETY: two different parts of the whole.
+        unsafe { f.exchange(partner, part(mine), partner, part(theirs))? };
+        have *= 2;
+    }
+    Ok(())
+}
+
+/// In step k each rank gets up to 2^k blocks from the rank 2^k behind it: as few steps for any number of ranks.
+///
+/// # Safety
+/// The blocks are writable, the rank's own is filled.
+unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    // Bytes of the first `n` blocks, counted from the own.
+    let bytes = |n: u32| (0..n).map(|i| block((rank + i) % ranks).bytes()).sum::<u64>();
+    let mut scratch = Scratch::new();
+    let packed = scratch.room(bytes(ranks))?;
+    // SAFETY: the scratch has room for all blocks; what is sent and what is received do not overlap.
+    unsafe {
+        block(rank).pack(packed);
+        let mut have = 1;
+        while have < ranks {
+            let take = have.min(ranks - have);
+            let (to, from) = ((rank + ranks - have) % ranks, (rank + have) % ranks);
+            let start = bytes(have);
+            let into = Vector::raw(packed.wrapping_add(start as usize), bytes(have + take) - start);
+            trade(f, to, Vector::raw(packed, bytes(take)), from, into)?;
+            have += take;
+        }
+        unpack_all(packed, rank, f, block);
+    }
+    Ok(())
+}
+
+/// The blocks go round a ring.
+///
+/// # Safety
+/// The blocks are writable, the rank's own is filled.
+pub(super) unsafe fn ring<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+    for step in 0..ranks - 1 {
+        let out = block((rank + ranks - step) % ranks);
+        let into = block((rank + ranks - step - 1) % ranks);
+        // SAFETY: two different blocks.
+        unsafe { trade(f, next, out, previous, into)? };
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Allreduce.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::Fabric;
+use super::local::Reduction;
+use super::ring::{self, Deal, deal_evenly};
+use super::scratch::Scratch;
+use super::vector::Vector;
+use super::{allgather, bcast, halving, is_in_place, open, reduce};
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::op::Op;
+use crate::process::Process;
+
+/// `MPI_Allreduce`. `datatype` comes with its handle, for a user's function.
+///
+/// # Safety
+/// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
+#[inline]
+pub unsafe fn allreduce(
+    p: &Process,
+    comm: &Comm,
+    (send, recv): (*const u8, *mut u8),
+    count: i64,
+    datatype: (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    let f = open(p, comm)?;
+    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let result = Vector::new(recv, count, datatype.0)?;
+    let operand = if is_in_place(send) { result } else { Vector::new(send, count, datatype.0)? };
+    if result.bytes() == 0 {
+        return Ok(());
+    }
+    let how = choose::allreduce(red.size(result.count), comm.size(), choose::is_crowded(p));
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, how, red, operand, result) }
+}
+
+/// The operand may be the result.
+///
+/// # Safety
+/// The operand is readable, the result writable; they do not overlap, or are the same.
+#[inline]
+pub(super) unsafe fn run<'a, F: Fabric>(
+    f: &F,
+    how: choose::Allreduce,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            choose::Allreduce::Doubling => doubling(f, red, operand, result),
+            _ => run_other(f, how, red, operand, result),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(never)]
+unsafe fn run_other<'a, F: Fabric>(
+    f: &F,
+    how: choose::Allreduce,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    let in_place = operand.ptr == result.ptr;
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            _ if f.size() == 1 => operand.copy_to(result),
+            choose::Allreduce::Flat => {
+                let at_root = (f.rank() == 0).then_some(result);
+                reduce::run(f, choose::Reduce::Flat, red, operand, at_root, 0)?;
+                bcast::run_as(f, choose::Bcast::Flat, result, 0)
+            }
+            choose::Allreduce::HalvingDoubling => {
+                let send = (!in_place).then_some(operand.ptr.cast_const());
+                halving::allreduce(f, red, send, result.ptr, result.count)
+            }
+            choose::Allreduce::Ring => {
+                let deal = deal_evenly(result.count, f.size());
+                let block = |rank: u32| {
+                    let (first, count) = deal.block(rank);
+                    result.part(first, count)
+                };
+                ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr)?;
+                allgather::ring(f, &block)
+            }
+            choose::Allreduce::Doubling => doubling(f, red, operand, result),
+        }
+    }
+}
+
+/// The value of one rank, and the places that it moves between: an operation leaves its result where the right
+/// operand was, and operands keep the order of ranks, so that all ranks compute the same bits.
+struct Value<'a> {
+    red: Reduction<'a>,
+    /// Combined so far.
+    value: Vector<'a>,
+    /// Where the next operand goes.
+    spare: Vector<'a>,
+    /// Where a value that must not be written moves first.
+    home: Option<Vector<'a>>,
+}
+
+impl Value<'_> {
+    /// Combines with the operand of a lower rank that lies in `spare`.
+    ///
+    /// # Safety
+    /// The vectors are valid and do not overlap.
+    #[inline]
+    unsafe fn combine_lower(&mut self) -> Result {
+        // SAFETY: by contract.
+        unsafe {
+            if let Some(home) = self.home.take() {
+                self.value.copy_to(home)?;
+                self.value = home;
+            }
+            self.red.fold(self.spare, self.value);
+        }
+        Ok(())
+    }
+
+    /// Combines with the operand of a higher rank that lies in `spare`.
+    ///
+    /// # Safety
+    /// The vectors are valid and do not overlap.
+    #[inline]
+    unsafe fn combine_higher(&mut self) {
+        // SAFETY: by contract.
+        unsafe { self.red.fold(self.value, self.spare) };
+        let old = std::mem::replace(&mut self.value, self.spare);
+        self.spare = self.home.take().unwrap_or(old);
+    }
+}
+
+/// Recursive doubling: in step k ranks exchange what 2^k ranks have combined. Of a number of ranks that is no power of
+/// two the first few pairs act as one: the even rank gives its operand to the odd one and gets the result.
+///
+/// # Safety
+/// As [`run`].
+#[inline]
+unsafe fn doubling<'a, F: Fabric>(
+    f: &F,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let actors = 1 << ranks.ilog2();
+    let pairs = ranks - actors;
+    let is_paired = rank < 2 * pairs;
+    // SAFETY: the same contract; the scratch is as long as the operand.
+    unsafe {
+        if is_paired && rank % 2 == 0 {
+            f.send(rank + 1, operand.buffer())?;
+            return f.recv(rank + 1, result.buffer());
+        }
+        let mut scratch = Scratch::new();
+        let other = scratch.elements(red.layout, operand.count)?;
+        let me = if is_paired { rank / 2 } else { rank - pairs };
+        // Each operand from above moves the value to the other place: it is to end in the result.
+        let above = actors.trailing_zeros() - me.count_ones();
+        let (spare, home) = match (operand.ptr == result.ptr, above % 2 == 1) {
+            (true, _) => (other, None),
+            (false, true) => (result, Some(other)),
+            (false, false) => (other, Some(result)),
+        };
+        let mut sum = Value { red, value: operand, spare, home };
+        if is_paired {
+            f.recv(rank - 1, sum.spare.buffer())?;
+            sum.combine_lower()?;
+        }
+        let mut mask = 1;
+        while mask < actors {
+            let them = me ^ mask;
+            let partner = if them < pairs { 2 * them + 1 } else { them + pairs };
+            f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer())?;
+            if them < me {
+                sum.combine_lower()?;
+            } else {
+                sum.combine_higher();
+            }
+            mask *= 2;
+        }
+        if sum.value.ptr != result.ptr {
+            sum.value.copy_to(result)?;
+        }
+        if is_paired { f.send(rank - 1, result.buffer()) } else { Ok(()) }
+    }
+}

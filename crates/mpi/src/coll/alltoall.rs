@@ -1,0 +1,193 @@
+//! Alltoall, Alltoallv and Alltoallw.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::{Batch, Fabric, trade};
+use super::scratch::Scratch;
+use super::vector::{Array, Arrays, Vector, even_blocks};
+use super::{is_in_place, open};
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::process::Process;
+
+/// Pairs of messages under way at the same time.
+const WINDOW: u32 = 32;
+
+/// `MPI_Alltoall`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`), as `recv`.
+///
+/// # Safety
+/// The send buffer is readable and the receive buffer writable for every rank's block, as counts and datatypes say;
+/// they do not overlap.
+pub unsafe fn alltoall(
+    p: &Process,
+    comm: &Comm,
+    send: (*const u8, i64, Option<&Datatype>),
+    recv: (*mut u8, i64, &Datatype),
+) -> Result {
+    let f = open(p, comm)?;
+    let into = Vector::new(recv.0, recv.1, recv.2)?;
+    let how = choose::alltoall(into.bytes(), comm.size(), choose::is_crowded(p));
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match send {
+            (buf, count, Some(datatype)) if !is_in_place(buf) => {
+                let out = Vector::new(buf, count, datatype)?;
+                run(&f, how, &even_blocks(out), &even_blocks(into))
+            }
+            _ => run_in_place(&f, &even_blocks(into)),
+        }
+    }
+}
+
+/// `MPI_Alltoallv`; `send` is none with `MPI_IN_PLACE`.
+///
+/// # Safety
+/// As [`alltoall`].
+pub unsafe fn alltoallv(p: &Process, comm: &Comm, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
+    let f = open(p, comm)?;
+    let into = recv.check()?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match send {
+            Some(send) => run(&f, choose::Alltoall::Together, &send.check()?, &into),
+            None => run_in_place(&f, &into),
+        }
+    }
+}
+
+/// `MPI_Alltoallw`; `send` is none with `MPI_IN_PLACE`.
+///
+/// # Safety
+/// As [`alltoall`].
+pub unsafe fn alltoallw(p: &Process, comm: &Comm, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
+    let f = open(p, comm)?;
+    let into = recv.check()?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match send {
+            Some(send) => run(&f, choose::Alltoall::Together, &send.check()?, &into),
+            None => run_in_place(&f, &into),
+        }
+    }
+}
+
+/// `out` is the block for a rank, `into` that from a rank.
+///
+/// # Safety
+/// Blocks of `out` are readable, those of `into` writable; they do not overlap.
+pub(super) unsafe fn run<'a, 'b, F: Fabric>(
+    f: &F,
+    how: choose::Alltoall,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let rank = f.rank();
+    // SAFETY: the same contract.
+    unsafe {
+        out(rank).copy_to(into(rank))?;
+        match (f.size(), how) {
+            (1, _) => Ok(()),
+            (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)),
+            (_, choose::Alltoall::Together) => together(f, out, into),
+            (_, choose::Alltoall::Bruck) if out(rank).bytes() > 0 => bruck(f, out, into),
+            (_, choose::Alltoall::Bruck) => Ok(()),
+        }
+    }
+}
+
+/// All messages at once, in windows; each rank starts with its neighbour, so that they spread.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn together<'a, 'b, F: Fabric>(
+    f: &F,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    for window in (1..ranks).step_by(WINDOW as usize) {
+        let steps = window..(window + WINDOW).min(ranks);
+        let mut batch = Batch::new(f);
+        for step in steps.clone() {
+            let from = (rank + ranks - step) % ranks;
+            // SAFETY: the same contract, until the batch has finished.
+            unsafe { batch.recv(from, into(from)) };
+        }
+        for step in steps {
+            let to = (rank + step) % ranks;
+            // SAFETY: as above.
+            unsafe { batch.send(to, out(to)) };
+        }
+        batch.finish()?;
+    }
+    Ok(())
+}
+
+/// Bruck's algorithm: block i is for the rank i behind the own. In step k all blocks whose index has bit k travel 2^k
+/// ranks, so that each arrives after at most log2 steps.
+///
+/// # Safety
+/// As [`run`]; all blocks are of one length, above 0.
+unsafe fn bruck<'a, 'b, F: Fabric>(
+    f: &F,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let bytes = out(rank).bytes();
+    let half = bytes * ranks.div_ceil(2) as u64;
+    let (mut blocks, mut sent, mut received) = (Scratch::new(), Scratch::new(), Scratch::new());
+    let (blocks, sent, received) =
+        (blocks.room(bytes * ranks as u64)?, sent.room(half)?, received.room(half)?);
+    let at = |base: *mut u8, index: u32| base.wrapping_add((bytes * index as u64) as usize);
+    let size = bytes as usize;
+    // SAFETY: the scratches have room for all blocks, and for those of one step: at most half of them.
+    unsafe {
+        for i in 1..ranks {
+            out((rank + i) % ranks).pack(at(blocks, i));
+        }
+        let mut distance = 1;
+        while distance < ranks {
+            let travelling = || (1..ranks).filter(|i| i & distance != 0);
+            for (slot, i) in travelling().enumerate() {
+                std::ptr::copy_nonoverlapping(at(blocks, i), at(sent, slot as u32), size);
+            }
+            let total = bytes * travelling().count() as u64;
+            let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
+            f.exchange(to, Vector::raw(sent, total).buffer(), from, Vector::raw(received, total).buffer())?;
+            for (slot, i) in travelling().enumerate() {
+                std::ptr::copy_nonoverlapping(at(received, slot as u32), at(blocks, i), size);
+            }
+            distance *= 2;
+        }
+        for i in 1..ranks {
+            into((rank + ranks - i) % ranks).unpack(at(blocks, i));
+        }
+    }
+    Ok(())
+}
+
+/// Pairs swap their blocks: in round r those whose ranks sum to r, modulo the number of ranks.
+///
+/// # Safety
+/// The blocks are readable and writable.
+pub(super) unsafe fn run_in_place<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let mut scratch = Scratch::new();
+    for round in 0..ranks {
+        let partner = (round + ranks - rank) % ranks;
+        let theirs = block(partner);
+        if partner == rank || theirs.bytes() == 0 {
+            continue;
+        }
+        let packed = scratch.room(theirs.bytes())?;
+        // SAFETY: the same contract; the scratch holds the block while it is overwritten.
+        unsafe {
+            theirs.pack(packed);
+            let out = Vector::raw(packed, theirs.bytes()).buffer();
+            f.exchange(partner, out, partner, theirs.buffer())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Barrier.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::Fabric;
+use crate::comm::Comm;
+use crate::error::Result;
+use crate::process::Process;
+use fastpath_protocol::buffer::Buffer;
+
+/// `MPI_Barrier`
+#[inline]
+pub fn barrier(p: &Process, comm: &Comm) -> Result {
+    run(&super::open(p, comm)?)
+}
+
+#[inline]
+pub(super) fn run<F: Fabric>(f: &F) -> Result {
+    match f.size() {
+        1 => Ok(()),
+        // SAFETY: messages without bytes touch no memory.
+        2 => unsafe { f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()) },
+        ranks => run_many(f, choose::barrier(ranks, f.is_crowded())),
+    }
+}
+
+pub(super) fn run_many<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
+    match how {
+        choose::Barrier::Flat => flat(f),
+        choose::Barrier::Dissemination => dissemination(f),
+    }
+}
+
+/// All report to rank 0, which releases them.
+fn flat<F: Fabric>(f: &F) -> Result {
+    // SAFETY: messages without bytes touch no memory.
+    unsafe {
+        if f.rank() == 0 {
+            for rank in 1..f.size() {
+                f.recv(rank, Buffer::empty())?;
+            }
+            for rank in 1..f.size() {
+                f.send(rank, Buffer::empty())?;
+            }
+            Ok(())
+        } else {
+            f.send(0, Buffer::empty())?;
+            f.recv(0, Buffer::empty())
+        }
+    }
+}
+
+/// In step k each rank hears from the one 2^k before it, and so of 2^(k+1) ranks.
+fn dissemination<F: Fabric>(f: &F) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let mut distance = 1;
+    while distance < ranks {
+        let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
+        // SAFETY: messages without bytes touch no memory.
+        unsafe { f.exchange(to, Buffer::empty(), from, Buffer::empty())? };
+        distance *= 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Broadcast.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::{Fabric, trade};
+use super::scratch::Scratch;
+use super::vector::Vector;
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::process::Process;
+
+/// `MPI_Bcast`
+///
+/// # Safety
+/// The buffer is readable at the root and writable elsewhere, as count and datatype say.
+pub unsafe fn bcast(p: &Process, comm: &Comm, buf: *mut u8, count: i64, datatype: &Datatype, root: i32) -> Result {
+    let f = super::open(p, comm)?;
+    let root = super::check_root(comm, root)?;
+    let data = Vector::new(buf, count, datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, data, root) }
+}
+
+/// # Safety
+/// The data is readable at the root and writable elsewhere.
+pub(super) unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+    if f.size() == 1 || data.bytes() == 0 {
+        return Ok(());
+    }
+    let how = choose::bcast(data.bytes(), f.size(), f.is_crowded());
+    // SAFETY: the same contract.
+    unsafe { run_as(f, how, data, root) }
+}
+
+/// # Safety
+/// As [`run`].
+pub(super) unsafe fn run_as<F: Fabric>(f: &F, how: choose::Bcast, data: Vector<'_>, root: u32) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            choose::Bcast::Flat => flat(f, data, root),
+            choose::Bcast::Binomial => binomial(f, data, root),
+            choose::Bcast::ScatterAllgather => scatter_allgather(f, data, root),
+        }
+    }
+}
+
+/// The root sends to all.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        if f.rank() != root {
+            return f.recv(root, data.buffer());
+        }
+        for rank in (0..f.size()).filter(|&r| r != root) {
+            f.send(rank, data.buffer())?;
+        }
+    }
+    Ok(())
+}
+
+/// The rank counted from the root, and back.
+pub(super) fn relative(rank: u32, root: u32, ranks: u32) -> u32 {
+    (rank + ranks - root) % ranks
+}
+
+/// The inverse of [`relative`].
+pub(super) fn absolute(relative: u32, root: u32, ranks: u32) -> u32 {
+    (relative + root) % ranks
+}
+
+/// Distance of a (relative) rank to its parent in the binomial tree; for the root the smallest power of two that is
+/// not below the number of ranks. Its children are at the powers of two below.
+pub(super) fn parent_distance(relative: u32, ranks: u32) -> u32 {
+    if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let mut distance = parent_distance(me, ranks);
+    // SAFETY: the same contract.
+    unsafe {
+        if me != 0 {
+            f.recv(absolute(me - distance, root, ranks), data.buffer())?;
+        }
+        while distance > 1 {
+            distance /= 2;
+            if me + distance < ranks {
+                f.send(absolute(me + distance, root, ranks), data.buffer())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each rank gets a part from the root by a binomial tree, then the parts go round a ring: every rank receives the
+/// data once, and no rank sends it more than twice.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+    let mut scratch = Scratch::new();
+    let (bytes, dense) = (data.bytes(), data.dense());
+    let at = match dense {
+        Some(at) => at,
+        None => scratch.room(bytes)?,
+    };
+    // SAFETY: the same contract; `at` has room for all bytes.
+    unsafe {
+        if dense.is_none() && f.rank() == root {
+            data.pack(at);
+        }
+        scatter_bytes(f, at, bytes, root)?;
+        circulate_bytes(f, at, bytes, root)?;
+        if dense.is_none() && f.rank() != root {
+            data.unpack(at);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a part: a whole number of cache lines.
+fn part_bytes(bytes: u64, ranks: u32) -> u64 {
+    bytes.div_ceil(ranks as u64).next_multiple_of(64)
+}
+
+/// Parts `from..to` of (relative) ranks.
+fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'static> {
+    let part = part_bytes(bytes, ranks);
+    let (start, end) = ((part * from as u64).min(bytes), (part * to as u64).min(bytes));
+    Vector::raw(at.wrapping_add(start as usize), end - start)
+}
+
+/// # Safety
+/// `bytes` bytes at `at` are readable at the root and writable elsewhere.
+unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let mut distance = parent_distance(me, ranks);
+    // SAFETY: the parts of a subtree lie inside the data.
+    unsafe {
+        if me != 0 {
+            let mine = parts(at, bytes, ranks, me, (me + distance).min(ranks));
+            if mine.bytes() > 0 {
+                f.recv(absolute(me - distance, root, ranks), mine.buffer())?;
+            }
+        }
+        while distance > 1 {
+            distance /= 2;
+            let child = me + distance;
+            if child < ranks {
+                let theirs = parts(at, bytes, ranks, child, (child + distance).min(ranks));
+                if theirs.bytes() > 0 {
+                    f.send(absolute(child, root, ranks), theirs.buffer())?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `bytes` bytes at `at` are writable, those of the rank's own part filled.
+unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let (next, previous) = ((f.rank() + 1) % ranks, (f.rank() + ranks - 1) % ranks);
+    for step in 0..ranks - 1 {
+        let (out, into) = ((me + ranks - step) % ranks, (me + ranks - step - 1) % ranks);
+        let out = parts(at, bytes, ranks, out, out + 1);
+        let into = parts(at, bytes, ranks, into, into + 1);
+        // SAFETY: two different parts of the data.
+        unsafe { trade(f, next, out, previous, into)? };
+    }
+    Ok(())
+}

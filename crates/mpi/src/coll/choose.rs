@@ -1,0 +1,212 @@
+//! Which algorithm runs, by bytes, ranks and whether ranks share processors. All ranks of a call come to the same
+//! answer: what is asked here is the same on all of them.
+//!
+//! On a crowded node (more ranks than processors) a short call goes through rank 0 (or the root): each rank is
+//! scheduled once or twice, where a tree or a ring would wait for a time slice at every step. Otherwise few steps
+//! win while a message costs its latency, and few bytes win when it costs its copy.
+//!
+//! | call | short | long |
+//! |---|---|---|
+//! | barrier | exchange (2 ranks), dissemination | |
+//! | bcast | binomial tree | binomial scatter, ring allgather |
+//! | gather, scatter | binomial tree from 16 ranks | linear |
+//! | allgather(v) | recursive doubling, Bruck | ring |
+//! | alltoall | Bruck from 8 ranks | all at once |
+//! | reduce | binomial tree | ring reduce-scatter, gather |
+//! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner), ring |
+//! | reduce_scatter | allreduce | ring reduce-scatter |
+//! | scan, exscan | recursive doubling | recursive doubling |
+//!
+//! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
+//! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
+//! Algorithms for Barrier Synchronization (1988); Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms (2009).
+
+use crate::process::Process;
+
+/// Whether the node has more ranks than processors.
+pub(super) fn is_crowded(p: &Process) -> bool {
+    let _ = p;
+    false
+}
+
+/// Bytes up to which a call on a crowded node goes through one rank.
+const FLAT_BYTES: u64 = 8 << 10;
+/// Bytes of a broadcast from which it is scattered and gathered again.
+const BCAST_LONG: u64 = 128 << 10;
+/// Ranks from which a gather or scatter of short blocks uses a tree.
+const TREE_RANKS: u32 = 16;
+/// Bytes of a block up to which such a tree is used.
+const TREE_BYTES: u64 = 512;
+/// Bytes in all from which an allgather goes round a ring.
+const ALLGATHER_LONG: u64 = 256 << 10;
+/// Ranks from which a short alltoall goes by Bruck's algorithm.
+const BRUCK_RANKS: u32 = 8;
+/// Bytes of a block up to which it does.
+const BRUCK_BYTES: u64 = 128;
+/// Bytes of a reduction from which the ranks share the arithmetic.
+const REDUCE_LONG: u64 = 16 << 10;
+/// Bytes of an allreduce from which the ranks share the arithmetic.
+const ALLREDUCE_LONG: u64 = 8 << 10;
+/// Bytes in all of a reduce-scatter up to which every rank reduces everything.
+const REDUCE_SCATTER_SHORT: u64 = 2 << 10;
+
+/// How a barrier goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Barrier {
+    Flat,
+    Dissemination,
+}
+
+#[inline]
+pub(super) fn barrier(ranks: u32, crowded: bool) -> Barrier {
+    if crowded && ranks > 2 { Barrier::Flat } else { Barrier::Dissemination }
+}
+
+/// How a broadcast goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bcast {
+    Flat,
+    Binomial,
+    ScatterAllgather,
+}
+
+#[inline]
+pub(super) fn bcast(bytes: u64, ranks: u32, crowded: bool) -> Bcast {
+    if ranks == 2 || (crowded && bytes <= FLAT_BYTES) {
+        Bcast::Flat
+    } else if bytes >= BCAST_LONG {
+        Bcast::ScatterAllgather
+    } else {
+        Bcast::Binomial
+    }
+}
+
+/// How a gather or a scatter goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gather {
+    Linear,
+    Binomial,
+}
+
+#[inline]
+pub(super) fn gather(block: u64, ranks: u32, crowded: bool) -> Gather {
+    if !crowded && ranks >= TREE_RANKS && block <= TREE_BYTES { Gather::Binomial } else { Gather::Linear }
+}
+
+/// How an allgather goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allgather {
+    Flat,
+    Doubling,
+    Bruck,
+    Ring,
+}
+
+/// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
+#[inline]
+pub(super) fn allgather(total: u64, even: bool, ranks: u32, crowded: bool) -> Allgather {
+    if ranks == 2 || total >= ALLGATHER_LONG {
+        Allgather::Ring
+    } else if crowded && total <= FLAT_BYTES {
+        Allgather::Flat
+    } else if even && ranks.is_power_of_two() {
+        Allgather::Doubling
+    } else {
+        Allgather::Bruck
+    }
+}
+
+/// How an alltoall goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alltoall {
+    Bruck,
+    Together,
+}
+
+#[inline]
+pub(super) fn alltoall(block: u64, ranks: u32, crowded: bool) -> Alltoall {
+    if !crowded && ranks >= BRUCK_RANKS && block <= BRUCK_BYTES { Alltoall::Bruck } else { Alltoall::Together }
+}
+
+/// What a reduction asks for: bytes and elements of the vector, and whether the operation commutes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) bytes: u64,
+    pub(super) count: u64,
+    pub(super) commutes: bool,
+}
+
+impl Size {
+    /// Whether the elements can be dealt out to the ranks, in any order of operands.
+    fn can_share(&self, ranks: u32) -> bool {
+        self.commutes && self.count >= ranks as u64
+    }
+}
+
+/// How a reduce goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reduce {
+    Flat,
+    Binomial,
+    RingGather,
+}
+
+#[inline]
+pub(super) fn reduce(size: Size, ranks: u32, crowded: bool) -> Reduce {
+    if ranks == 2 || (crowded && size.bytes <= FLAT_BYTES) {
+        Reduce::Flat
+    } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
+        Reduce::RingGather
+    } else {
+        Reduce::Binomial
+    }
+}
+
+/// How an allreduce goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allreduce {
+    Flat,
+    Doubling,
+    HalvingDoubling,
+    Ring,
+}
+
+#[inline]
+pub(super) fn allreduce(size: Size, ranks: u32, crowded: bool) -> Allreduce {
+    if size.bytes >= ALLREDUCE_LONG && size.can_share(ranks) {
+        if ranks.is_power_of_two() { Allreduce::HalvingDoubling } else { Allreduce::Ring }
+    } else if crowded && ranks > 2 && size.bytes <= FLAT_BYTES {
+        Allreduce::Flat
+    } else {
+        Allreduce::Doubling
+    }
+}
+
+/// How a reduce-scatter goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReduceScatter {
+    Allreduce,
+    Ring,
+}
+
+/// `size` is that of the whole vector.
+#[inline]
+pub(super) fn reduce_scatter(size: Size) -> ReduceScatter {
+    if size.bytes <= REDUCE_SCATTER_SHORT || !size.commutes {
+        ReduceScatter::Allreduce
+    } else {
+        ReduceScatter::Ring
+    }
+}
+
+/// How a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scan {
+    Chain,
+    Doubling,
+}
+
+#[inline]
+pub(super) fn scan(ranks: u32, crowded: bool) -> Scan {
+    if crowded || ranks == 2 { Scan::Chain } else { Scan::Doubling }
+}

@@ -1,0 +1,168 @@
+//! What an algorithm talks through.
+#![allow(unsafe_code)]
+
+use super::vector::Vector;
+use crate::channel::{Channel, Ticket};
+use crate::error::Result;
+use fastpath_protocol::buffer::Buffer;
+
+/// The members of one collective call. Messages of a pair arrive in the order they were sent.
+pub(super) trait Fabric {
+    /// A started operation.
+    type Ticket;
+
+    /// The calling member.
+    fn rank(&self) -> u32;
+    /// Number of members.
+    fn size(&self) -> u32;
+    /// Whether the node has more ranks than processors. The same on all members.
+    fn is_crowded(&self) -> bool;
+
+    /// Sends; returns when the buffer may be reused, which may be when the receiver has come.
+    ///
+    /// # Safety
+    /// The buffer is readable.
+    unsafe fn send(&self, to: u32, data: Buffer) -> Result;
+    /// Receives.
+    ///
+    /// # Safety
+    /// The buffer is writable.
+    unsafe fn recv(&self, from: u32, data: Buffer) -> Result;
+    /// Sends and receives at the same time.
+    ///
+    /// # Safety
+    /// As for both; the buffers do not overlap.
+    unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result;
+    /// Starts a send.
+    ///
+    /// # Safety
+    /// The buffer is readable and unchanged until the ticket has been waited for.
+    unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Self::Ticket>;
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// The buffer is writable and unused until the ticket has been waited for.
+    unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Self::Ticket>;
+    /// Waits for all; returns the first error when all have ended.
+    fn wait_all(&self, tickets: Vec<Self::Ticket>) -> Result;
+}
+
+impl Fabric for Channel<'_> {
+    type Ticket = Ticket;
+
+    #[inline]
+    fn rank(&self) -> u32 {
+        self.comm.rank
+    }
+
+    #[inline]
+    fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        super::choose::is_crowded(self.process)
+    }
+
+    #[inline]
+    unsafe fn send(&self, to: u32, data: Buffer) -> Result {
+        // SAFETY: the same contract.
+        unsafe { Channel::send(self, to, data) }
+    }
+
+    #[inline]
+    unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
+        // SAFETY: the same contract.
+        unsafe { Channel::recv(self, from, data) }
+    }
+
+    #[inline]
+    unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
+        // SAFETY: the same contract.
+        unsafe { Channel::exchange(self, to, out, from, into) }
+    }
+
+    unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: the same contract.
+        unsafe { Channel::start_send(self, to, data) }
+    }
+
+    unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: the same contract.
+        unsafe { Channel::start_recv(self, from, data) }
+    }
+
+    fn wait_all(&self, tickets: Vec<Ticket>) -> Result {
+        Channel::wait_all(self, tickets)
+    }
+}
+
+/// Sends and receives at the same time, without a message where there are no bytes: both sides know that.
+///
+/// # Safety
+/// `out` is readable, `into` writable; they do not overlap.
+#[inline]
+pub(super) unsafe fn trade<F: Fabric>(f: &F, to: u32, out: Vector<'_>, from: u32, into: Vector<'_>) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (out.bytes() > 0, into.bytes() > 0) {
+            (true, true) => f.exchange(to, out.buffer(), from, into.buffer()),
+            (true, false) => f.send(to, out.buffer()),
+            (false, true) => f.recv(from, into.buffer()),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+/// Operations under way together. Whatever fails, all have ended when [`Batch::finish`] returns.
+pub(super) struct Batch<'f, F: Fabric> {
+    fabric: &'f F,
+    tickets: Vec<F::Ticket>,
+    result: Result,
+}
+
+impl<'f, F: Fabric> Batch<'f, F> {
+    /// None yet.
+    pub(super) fn new(fabric: &'f F) -> Self {
+        Batch { fabric, tickets: Vec::new(), result: Ok(()) }
+    }
+
+    /// Starts a send unless it has no bytes or an earlier operation failed.
+    ///
+    /// # Safety
+    /// The data is readable and unchanged until [`Batch::finish`] has returned.
+    pub(super) unsafe fn send(&mut self, to: u32, data: Vector<'_>) {
+        if data.bytes() > 0 && self.result.is_ok() {
+            // SAFETY: the same contract.
+            let started = unsafe { self.fabric.start_send(to, data.buffer()) };
+            self.add(started);
+        }
+    }
+
+    /// Starts a receive unless it has no bytes or an earlier operation failed.
+    ///
+    /// # Safety
+    /// The memory is writable and unused until [`Batch::finish`] has returned.
+    pub(super) unsafe fn recv(&mut self, from: u32, data: Vector<'_>) {
+        if data.bytes() > 0 && self.result.is_ok() {
+            // SAFETY: the same contract.
+            let started = unsafe { self.fabric.start_recv(from, data.buffer()) };
+            self.add(started);
+        }
+    }
+
+    fn add(&mut self, started: Result<F::Ticket>) {
+        match started {
+            Ok(ticket) => self.tickets.push(ticket),
+            Err(e) => self.result = Err(e),
+        }
+    }
+
+    /// Waits for all; returns the first error.
+    #[must_use = "an operation may have failed"]
+    pub(super) fn finish(&mut self) -> Result {
+        let waited = self.fabric.wait_all(std::mem::take(&mut self.tickets));
+        std::mem::replace(&mut self.result, Ok(())).and(waited)
+    }
+}

@@ -1,0 +1,191 @@
+//! Gather and Gatherv.
+#![allow(unsafe_code)]
+
+use super::bcast::{absolute, parent_distance, relative};
+use super::choose;
+use super::fabric::{Batch, Fabric};
+use super::scratch::Scratch;
+use super::vector::{Array, Vector, even_blocks};
+use super::{check_root, is_in_place, open};
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::process::Process;
+
+/// Bytes of a block up to which the root receives one after the other instead of posting all receives.
+const IN_TURN_BYTES: u64 = 1024;
+
+/// `MPI_Gather`; the receive arguments count at the root alone. `send` is buffer, count and datatype, as `recv`.
+///
+/// # Safety
+/// The send buffer is readable, at the root the receive buffer writable for every rank's block, as the counts and
+/// datatypes say; they do not overlap.
+pub unsafe fn gather(
+    p: &Process,
+    comm: &Comm,
+    send: (*const u8, i64, Option<&Datatype>),
+    recv: (*mut u8, i64, Option<&Datatype>),
+    root: i32,
+) -> Result {
+    let f = open(p, comm)?;
+    let root = check_root(comm, root)?;
+    let own = own_block(send, comm.rank == root)?;
+    let recv = match recv.2 {
+        Some(datatype) if comm.rank == root => Some(Vector::new(recv.0, recv.1, datatype)?),
+        _ => None,
+    };
+    let block = recv.or(own).map_or(0, |v| v.bytes());
+    let how = choose::gather(block, comm.size(), choose::is_crowded(p));
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, how, own, recv.map(even_blocks), root) }
+}
+
+/// `MPI_Gatherv`; `recv` counts at the root alone, and is present there.
+///
+/// # Safety
+/// As [`gather`].
+pub unsafe fn gatherv(
+    p: &Process,
+    comm: &Comm,
+    send: (*const u8, i64, Option<&Datatype>),
+    recv: Option<Array<'_>>,
+    root: i32,
+) -> Result {
+    let f = open(p, comm)?;
+    let root = check_root(comm, root)?;
+    let own = own_block(send, comm.rank == root)?;
+    let recv = match recv {
+        Some(array) if comm.rank == root => Some(array.check()?),
+        _ => None,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, choose::Gather::Linear, own, recv, root) }
+}
+
+/// What a rank sends; none for `MPI_IN_PLACE` at the root.
+fn own_block<'a>(send: (*const u8, i64, Option<&'a Datatype>), is_root: bool) -> Result<Option<Vector<'a>>> {
+    match send {
+        (buf, _, _) if is_root && is_in_place(buf) => Ok(None),
+        (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// `own` is none at a root whose block is in place; `block` is present at the root.
+///
+/// # Safety
+/// `own` is readable, the blocks are writable; they do not overlap.
+pub(super) unsafe fn run<'a, F: Fabric>(
+    f: &F,
+    how: choose::Gather,
+    own: Option<Vector<'_>>,
+    block: Option<impl Fn(u32) -> Vector<'a>>,
+    root: u32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (how, block, own) {
+            (choose::Gather::Linear, Some(block), own) => linear_root(f, own, block),
+            (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => f.send(root, own.buffer()),
+            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, own, block),
+            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => binomial_other(f, own, root),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn linear_root<'a, F: Fabric>(
+    f: &F,
+    own: Option<Vector<'_>>,
+    block: impl Fn(u32) -> Vector<'a>,
+) -> Result {
+    let others = || (0..f.size()).filter(|&r| r != f.rank());
+    let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
+    let mut batch = Batch::new(f);
+    // SAFETY: the same contract; the blocks are used by the batch alone until it has finished.
+    unsafe {
+        if !in_turn {
+            others().for_each(|r| batch.recv(r, block(r)));
+        }
+        let copied = own.map_or(Ok(()), |own| own.copy_to(block(f.rank())));
+        batch.finish()?;
+        copied?;
+        if in_turn {
+            for (rank, into) in others().map(|r| (r, block(r))).filter(|(_, into)| into.bytes() > 0) {
+                f.recv(rank, into.buffer())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Number of ranks in the subtree of a (relative) rank.
+pub(super) fn subtree_ranks(relative: u32, ranks: u32) -> u32 {
+    parent_distance(relative, ranks).min(ranks - relative)
+}
+
+/// # Safety
+/// As [`run`]; all blocks are of one length.
+unsafe fn binomial_root<'a, F: Fabric>(
+    f: &F,
+    own: Option<Vector<'_>>,
+    block: impl Fn(u32) -> Vector<'a>,
+) -> Result {
+    let (ranks, root) = (f.size(), f.rank());
+    let bytes = block(root).bytes();
+    // SAFETY: the same contract; the scratch holds one block for each rank, counted from the root.
+    unsafe {
+        own.map_or(Ok(()), |own| own.copy_to(block(root)))?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut scratch = Scratch::new();
+        let packed = scratch.room(bytes * ranks as u64)?;
+        collect_children(f, packed, bytes, root)?;
+        for i in 1..ranks {
+            block(absolute(i, root, ranks)).unpack(packed.add((bytes * i as u64) as usize));
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let parent = absolute(me - parent_distance(me, ranks), root, ranks);
+    let bytes = own.bytes() * subtree_ranks(me, ranks) as u64;
+    // SAFETY: the same contract; the scratch holds one block for each rank of the subtree.
+    unsafe {
+        if bytes == own.bytes() {
+            return f.send(parent, own.buffer());
+        }
+        let mut scratch = Scratch::new();
+        let packed = scratch.room(bytes)?;
+        own.pack(packed);
+        collect_children(f, packed, own.bytes(), root)?;
+        f.send(parent, Vector::raw(packed, bytes).buffer())
+    }
+}
+
+/// Receives the subtrees of all children behind the rank's own block.
+///
+/// # Safety
+/// `packed` has room for the rank's subtree, in blocks of `bytes` bytes.
+unsafe fn collect_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let mut distance = 1;
+    while distance < parent_distance(me, ranks) && me + distance < ranks {
+        let child = me + distance;
+        let at = packed.wrapping_add((bytes * distance as u64) as usize);
+        let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
+        // SAFETY: the child's subtree is a part of the rank's own.
+        unsafe { f.recv(absolute(child, root, ranks), theirs.buffer())? };
+        distance *= 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Blocking collective communication on intracommunicators (MPI 5.0, chapter 6).
+//!
+//! Each file has one family: the call as the standard has it, with the checks of its arguments, and below it the
+//! algorithms. These are generic over [`fabric::Fabric`], so that the same code runs on a communicator's channel and,
+//! in tests, on a simulator of any number of ranks. Which algorithm runs is said in one place, [`choose`].
+//!
+//! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
+//! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
+#![allow(unsafe_code)]
+
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod barrier;
+mod bcast;
+mod choose;
+mod fabric;
+mod gather;
+mod halving;
+mod local;
+mod reduce;
+mod reduce_scatter;
+mod ring;
+mod scan;
+mod scatter;
+mod scratch;
+#[cfg(test)]
+mod simulator;
+#[cfg(test)]
+mod tests;
+mod vector;
+
+pub use allgather::{allgather, allgatherv};
+pub use allreduce::allreduce;
+pub use alltoall::{alltoall, alltoallv, alltoallw};
+pub use barrier::barrier;
+pub use bcast::bcast;
+pub use gather::{gather, gatherv};
+pub use local::reduce_local;
+pub use reduce::reduce;
+pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
+pub use scan::{exscan, scan};
+pub use scatter::{scatter, scatterv};
+pub use vector::{Array, Arrays};
+
+use crate::channel::Channel;
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::Process;
+
+/// Whether the address is `MPI_IN_PLACE`.
+#[inline]
+fn is_in_place(buf: *const u8) -> bool {
+    buf as usize == MPI_IN_PLACE
+}
+
+/// The channel of the next collective call. Taken before anything is checked, so that a call that one rank refuses
+/// leaves the communicator usable.
+#[inline]
+fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
+    if comm.is_inter() {
+        return Err(refuse_inter());
+    }
+    Ok(Channel::next(p, comm))
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_inter() -> Error {
+    let text = "collective calls on an intercommunicator are not implemented in this version of Fastpath";
+    Error::new(MPI_ERR_UNSUPPORTED_OPERATION, text)
+}
+
+/// The root as a rank.
+#[inline]
+fn check_root(comm: &Comm, root: i32) -> Result<u32> {
+    match u32::try_from(root) {
+        Ok(rank) if rank < comm.size() => Ok(rank),
+        _ => Err(refuse_root(comm, root)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_root(comm: &Comm, root: i32) -> Error {
+    let last = comm.size() - 1;
+    Error::new(MPI_ERR_ROOT, format!("the root {root} is no rank of the communicator (0 to {last})"))
+}

@@ -1,0 +1,125 @@
+//! Reduce_scatter and Reduce_scatter_block.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::Fabric;
+use super::local::Reduction;
+use super::ring::{self, Deal};
+use super::scratch::Scratch;
+use super::vector::Vector;
+use super::{allreduce, is_in_place, open};
+use crate::comm::Comm;
+use crate::consts::MPI_ERR_COUNT;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::process::Process;
+
+/// `MPI_Reduce_scatter`; `counts` has one entry for each rank.
+///
+/// # Safety
+/// The send buffer is readable for all blocks, the receive buffer writable for this rank's (for all in place), as
+/// counts and datatype say; they do not overlap.
+pub unsafe fn reduce_scatter(
+    p: &Process,
+    comm: &Comm,
+    (send, recv): (*const u8, *mut u8),
+    counts: &[i64],
+    datatype: (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    let f = open(p, comm)?;
+    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let mut starts = Vec::with_capacity(counts.len());
+    let mut total = 0u64;
+    for &count in counts {
+        starts.push(total);
+        total = u64::try_from(count).ok().and_then(|c| total.checked_add(c)).ok_or_else(|| refuse_count(count))?;
+    }
+    let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
+    let (operand, result) = buffers(comm, (send, recv), total, &deal, datatype.0)?;
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
+}
+
+/// `MPI_Reduce_scatter_block`; `count` elements for each rank.
+///
+/// # Safety
+/// As [`reduce_scatter`].
+pub unsafe fn reduce_scatter_block(
+    p: &Process,
+    comm: &Comm,
+    (send, recv): (*const u8, *mut u8),
+    count: i64,
+    datatype: (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    let f = open(p, comm)?;
+    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
+    let total = share.checked_mul(comm.size() as u64).ok_or_else(|| refuse_count(count))?;
+    let deal = move |rank: u32| (rank as u64 * share, share);
+    let (operand, result) = buffers(comm, (send, recv), total, &deal, datatype.0)?;
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_count(count: i64) -> Error {
+    let text = if count < 0 { "is negative" } else { "is too large: the blocks of all ranks do not fit 63 bits" };
+    Error::new(MPI_ERR_COUNT, format!("the count {count} {text}"))
+}
+
+/// The whole operand and this rank's part of the result.
+fn buffers<'a>(
+    comm: &Comm,
+    (send, recv): (*const u8, *mut u8),
+    total: u64,
+    deal: &impl Deal,
+    datatype: &'a Datatype,
+) -> Result<(Vector<'a>, Vector<'a>)> {
+    let total = i64::try_from(total).map_err(|_| refuse_count(i64::MAX))?;
+    let mine = deal.block(comm.rank).1;
+    if is_in_place(send) {
+        let operand = Vector::new(recv, total, datatype)?;
+        return Ok((operand, operand.part(0, mine)));
+    }
+    Ok((Vector::new(send, total, datatype)?, Vector::new(recv, mine as i64, datatype)?))
+}
+
+/// The result may lie at the operand's beginning.
+///
+/// # Safety
+/// The operand is readable, the result writable.
+pub(super) unsafe fn run<'a, F: Fabric>(
+    f: &F,
+    how: choose::ReduceScatter,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    deal: &impl Deal,
+    result: Vector<'a>,
+) -> Result {
+    if operand.bytes() == 0 {
+        return Ok(());
+    }
+    let (first, count) = deal.block(f.rank());
+    let in_place = operand.ptr == result.ptr;
+    let mut scratch = Scratch::new();
+    // SAFETY: the same contract; the scratch is as long as what is written to it.
+    unsafe {
+        match how {
+            choose::ReduceScatter::Allreduce => {
+                let whole = scratch.elements(red.layout, operand.count)?;
+                allreduce::run(f, choose::Allreduce::Doubling, red, operand, whole)?;
+                whole.part(first, count).copy_to(result)
+            }
+            choose::ReduceScatter::Ring if in_place => {
+                let mine = scratch.elements(red.layout, count)?;
+                ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr)?;
+                mine.copy_to(result)
+            }
+            choose::ReduceScatter::Ring => ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr),
+        }
+    }
+}

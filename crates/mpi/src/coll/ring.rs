@@ -1,0 +1,80 @@
+//! Reduce-scatter round a ring: every rank adds its part to what passes by. Each byte of the vector is sent and
+//! combined once on each rank but one, for any number of ranks. For operations that commute.
+#![allow(unsafe_code)]
+
+use super::fabric::{Fabric, trade};
+use super::local::Reduction;
+use super::scratch::Scratch;
+use super::vector::Vector;
+use crate::error::Result;
+
+/// A vector that is dealt out to the ranks: where each rank's block starts, in elements, and its length.
+pub(super) trait Deal {
+    /// First element and number of elements of a rank's block.
+    fn block(&self, rank: u32) -> (u64, u64);
+}
+
+impl<T: Fn(u32) -> (u64, u64)> Deal for T {
+    fn block(&self, rank: u32) -> (u64, u64) {
+        self(rank)
+    }
+}
+
+/// `count` elements dealt out as evenly as can be, in the order of ranks.
+pub(super) fn deal_evenly(count: u64, ranks: u32) -> impl Fn(u32) -> (u64, u64) + Copy {
+    let (share, more) = (count / ranks as u64, count % ranks as u64);
+    move |rank: u32| {
+        let rank = rank as u64;
+        (rank * share + rank.min(more), share + (rank < more) as u64)
+    }
+}
+
+/// Reduces the vectors at `send` of all ranks; this rank's block of the result goes to `result`, which may be that
+/// block of `send` itself.
+///
+/// A block starts at the rank behind its owner and goes round; what arrives lands in one of two places in turn, and
+/// the last lands in `result`.
+///
+/// # Safety
+/// `send` is readable for all blocks, `result` writable for this rank's.
+pub(super) unsafe fn reduce_scatter<F: Fabric>(
+    f: &F,
+    red: Reduction<'_>,
+    send: *const u8,
+    deal: &impl Deal,
+    result: *mut u8,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+    let own = |rank: u32| {
+        let (first, count) = deal.block(rank);
+        red.at(send, 0).part(first, count)
+    };
+    let longest = (0..ranks).map(|r| deal.block(r).1).max().unwrap_or(0);
+    let (mut a, mut b) = (Scratch::new(), Scratch::new());
+    let places = [a.elements(red.layout, longest)?, b.elements(red.layout, longest)?];
+    let mine = own(rank);
+    let in_place = mine.ptr == result;
+    let mut out = own(previous);
+    for step in 0..ranks - 1 {
+        let index = (rank + 2 * ranks - step - 2) % ranks;
+        let operand = own(index);
+        let last = step == ranks - 2;
+        let place = if last && !in_place { red.at(result, mine.count) } else { places[step as usize % 2] };
+        let into = place.part(0, operand.count);
+        // SAFETY: by contract; what is sent lies in `send` or in the other place.
+        unsafe {
+            trade(f, next, out, previous, into)?;
+            red.fold(operand, into);
+            if last && in_place {
+                into.copy_to(mine)?;
+            }
+        }
+        out = into;
+    }
+    if ranks == 1 {
+        // SAFETY: by contract.
+        unsafe { mine.copy_to(Vector { ptr: result, ..mine })? };
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! Scan and Exscan: prefix reductions, always in the order of ranks.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::Fabric;
+use super::local::Reduction;
+use super::scratch::Scratch;
+use super::vector::Vector;
+use super::{is_in_place, open};
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::op::Op;
+use crate::process::Process;
+
+/// What a prefix covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefix {
+    /// The ranks up to and with this one.
+    Inclusive,
+    /// The ranks before this one; rank 0's result is left alone.
+    Exclusive,
+}
+
+/// `MPI_Scan`. `datatype` comes with its handle, for a user's function.
+///
+/// # Safety
+/// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
+pub unsafe fn scan(
+    p: &Process,
+    comm: &Comm,
+    buffers: (*const u8, *mut u8),
+    count: i64,
+    datatype: (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe { prefix(p, comm, Prefix::Inclusive, buffers, count, datatype, op) }
+}
+
+/// `MPI_Exscan`. `datatype` comes with its handle, for a user's function.
+///
+/// # Safety
+/// As [`scan`].
+pub unsafe fn exscan(
+    p: &Process,
+    comm: &Comm,
+    buffers: (*const u8, *mut u8),
+    count: i64,
+    datatype: (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe { prefix(p, comm, Prefix::Exclusive, buffers, count, datatype, op) }
+}
+
+/// # Safety
+/// As [`scan`].
+unsafe fn prefix(
+    p: &Process,
+    comm: &Comm,
+    prefix: Prefix,
+    (send, recv): (*const u8, *mut u8),
+    count: i64,
+    datatype: (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    let f = open(p, comm)?;
+    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let result = Vector::new(recv, count, datatype.0)?;
+    let operand = if is_in_place(send) { result } else { Vector::new(send, count, datatype.0)? };
+    let how = choose::scan(comm.size(), choose::is_crowded(p));
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, how, prefix, red, operand, result) }
+}
+
+/// The operand may be the result.
+///
+/// # Safety
+/// The operand is readable, the result writable; they do not overlap, or are the same.
+pub(super) unsafe fn run<'a, F: Fabric>(
+    f: &F,
+    how: choose::Scan,
+    prefix: Prefix,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    if operand.bytes() == 0 {
+        return Ok(());
+    }
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            choose::Scan::Chain => chain(f, prefix, red, operand, result),
+            choose::Scan::Doubling => doubling(f, prefix, red, operand, result),
+        }
+    }
+}
+
+/// Each rank waits for the one before it: every rank is scheduled once.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn chain<'a, F: Fabric>(
+    f: &F,
+    prefix: Prefix,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    let (rank, is_last) = (f.rank(), f.rank() + 1 == f.size());
+    let (mut before, mut through) = (Scratch::new(), Scratch::new());
+    let before = before.elements(red.layout, operand.count)?;
+    // With this rank's operand: the result of a scan, and what the next rank needs.
+    let through = match prefix {
+        Prefix::Inclusive => result,
+        Prefix::Exclusive if is_last => before,
+        Prefix::Exclusive => through.elements(red.layout, operand.count)?,
+    };
+    // SAFETY: the same contract; the scratches are as long as the operand.
+    unsafe {
+        if rank > 0 {
+            f.recv(rank - 1, before.buffer())?;
+        }
+        if prefix == Prefix::Inclusive || !is_last {
+            operand.copy_to(through)?;
+            if rank > 0 {
+                red.fold(before, through);
+            }
+        }
+        if !is_last {
+            f.send(rank + 1, through.buffer())?;
+        }
+        if prefix == Prefix::Exclusive && rank > 0 {
+            before.copy_to(result)?;
+        }
+    }
+    Ok(())
+}
+
+/// Recursive doubling: in step k ranks exchange the reduction of their block of 2^k ranks; who is above adds the
+/// block below to the left of its prefix.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn doubling<'a, F: Fabric>(
+    f: &F,
+    prefix: Prefix,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let (mut a, mut b) = (Scratch::new(), Scratch::new());
+    let mut block = a.elements(red.layout, operand.count)?;
+    let mut other = b.elements(red.layout, operand.count)?;
+    // SAFETY: the same contract; the scratches are as long as the operand.
+    unsafe {
+        operand.copy_to(block)?;
+        let mut has_prefix = prefix == Prefix::Inclusive;
+        if has_prefix {
+            operand.copy_to(result)?;
+        }
+        let mut mask = 1;
+        while mask < ranks {
+            let partner = rank ^ mask;
+            if partner < ranks {
+                f.exchange(partner, block.buffer(), partner, other.buffer())?;
+                if partner > rank {
+                    red.fold(block, other);
+                    std::mem::swap(&mut block, &mut other);
+                } else {
+                    if has_prefix {
+                        red.fold(other, result);
+                    } else {
+                        other.copy_to(result)?;
+                        has_prefix = true;
+                    }
+                    red.fold(other, block);
+                }
+            }
+            mask *= 2;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Scatter and Scatterv.
+#![allow(unsafe_code)]
+
+use super::bcast::{absolute, parent_distance, relative};
+use super::choose;
+use super::fabric::{Batch, Fabric};
+use super::gather::subtree_ranks;
+use super::scratch::Scratch;
+use super::vector::{Array, Vector, even_blocks};
+use super::{check_root, is_in_place, open};
+use crate::comm::Comm;
+use crate::datatype::Datatype;
+use crate::error::Result;
+use crate::process::Process;
+
+/// Bytes of a block up to which the root sends one after the other instead of starting all sends.
+const IN_TURN_BYTES: u64 = 1024;
+
+/// `MPI_Scatter`; the send arguments count at the root alone. `send` is buffer, count and datatype, as `recv`.
+///
+/// # Safety
+/// At the root the send buffer is readable for every rank's block, the receive buffer writable, as the counts and
+/// datatypes say; they do not overlap.
+pub unsafe fn scatter(
+    p: &Process,
+    comm: &Comm,
+    send: (*const u8, i64, Option<&Datatype>),
+    recv: (*mut u8, i64, Option<&Datatype>),
+    root: i32,
+) -> Result {
+    let f = open(p, comm)?;
+    let root = check_root(comm, root)?;
+    let send = match send.2 {
+        Some(datatype) if comm.rank == root => Some(Vector::new(send.0, send.1, datatype)?),
+        _ => None,
+    };
+    let own = own_block(recv, comm.rank == root)?;
+    let block = send.or(own).map_or(0, |v| v.bytes());
+    let how = choose::gather(block, comm.size(), choose::is_crowded(p));
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, how, send.map(even_blocks), own, root) }
+}
+
+/// `MPI_Scatterv`; `send` counts at the root alone, and is present there.
+///
+/// # Safety
+/// As [`scatter`].
+pub unsafe fn scatterv(
+    p: &Process,
+    comm: &Comm,
+    send: Option<Array<'_>>,
+    recv: (*mut u8, i64, Option<&Datatype>),
+    root: i32,
+) -> Result {
+    let f = open(p, comm)?;
+    let root = check_root(comm, root)?;
+    let send = match send {
+        Some(array) if comm.rank == root => Some(array.check()?),
+        _ => None,
+    };
+    let own = own_block(recv, comm.rank == root)?;
+    // SAFETY: by the contract of this function.
+    unsafe { run(&f, choose::Gather::Linear, send, own, root) }
+}
+
+/// Where a rank receives; none for `MPI_IN_PLACE` at the root.
+fn own_block<'a>(recv: (*mut u8, i64, Option<&'a Datatype>), is_root: bool) -> Result<Option<Vector<'a>>> {
+    match recv {
+        (buf, _, _) if is_root && is_in_place(buf) => Ok(None),
+        (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// `own` is none at a root whose block stays in place; `block` is present at the root.
+///
+/// # Safety
+/// The blocks are readable, `own` is writable; they do not overlap.
+pub(super) unsafe fn run<'a, F: Fabric>(
+    f: &F,
+    how: choose::Gather,
+    block: Option<impl Fn(u32) -> Vector<'a>>,
+    own: Option<Vector<'_>>,
+    root: u32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (how, block, own) {
+            (choose::Gather::Linear, Some(block), own) => linear_root(f, block, own),
+            (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => f.recv(root, own.buffer()),
+            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, block, own),
+            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => binomial_other(f, own, root),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn linear_root<'a, F: Fabric>(
+    f: &F,
+    block: impl Fn(u32) -> Vector<'a>,
+    own: Option<Vector<'_>>,
+) -> Result {
+    let others = || (0..f.size()).filter(|&r| r != f.rank());
+    let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
+    let mut batch = Batch::new(f);
+    // SAFETY: the same contract; the blocks are only read.
+    unsafe {
+        if !in_turn {
+            others().for_each(|r| batch.send(r, block(r)));
+        } else {
+            for (rank, out) in others().map(|r| (r, block(r))).filter(|(_, out)| out.bytes() > 0) {
+                f.send(rank, out.buffer())?;
+            }
+        }
+        let copied = own.map_or(Ok(()), |own| block(f.rank()).copy_to(own));
+        batch.finish()?;
+        copied
+    }
+}
+
+/// # Safety
+/// As [`run`]; all blocks are of one length.
+unsafe fn binomial_root<'a, F: Fabric>(
+    f: &F,
+    block: impl Fn(u32) -> Vector<'a>,
+    own: Option<Vector<'_>>,
+) -> Result {
+    let (ranks, root) = (f.size(), f.rank());
+    let bytes = block(root).bytes();
+    // SAFETY: the same contract; the scratch holds one block for each rank, counted from the root.
+    unsafe {
+        if bytes > 0 {
+            let mut scratch = Scratch::new();
+            let packed = scratch.room(bytes * ranks as u64)?;
+            for i in 1..ranks {
+                block(absolute(i, root, ranks)).pack(packed.add((bytes * i as u64) as usize));
+            }
+            serve_children(f, packed, bytes, root)?;
+        }
+        own.map_or(Ok(()), |own| block(root).copy_to(own))
+    }
+}
+
+/// # Safety
+/// As [`run`].
+unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let parent = absolute(me - parent_distance(me, ranks), root, ranks);
+    let bytes = own.bytes() * subtree_ranks(me, ranks) as u64;
+    // SAFETY: the same contract; the scratch holds one block for each rank of the subtree.
+    unsafe {
+        if bytes == own.bytes() {
+            return f.recv(parent, own.buffer());
+        }
+        let mut scratch = Scratch::new();
+        let packed = scratch.room(bytes)?;
+        f.recv(parent, Vector::raw(packed, bytes).buffer())?;
+        serve_children(f, packed, own.bytes(), root)?;
+        own.unpack(packed);
+    }
+    Ok(())
+}
+
+/// Sends each child its subtree, the largest first.
+///
+/// # Safety
+/// `packed` holds the blocks of the rank's subtree, of `bytes` bytes each.
+unsafe fn serve_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u32) -> Result {
+    let ranks = f.size();
+    let me = relative(f.rank(), root, ranks);
+    let mut distance = parent_distance(me, ranks) / 2;
+    while distance > 0 {
+        let child = me + distance;
+        if child < ranks {
+            let at = packed.wrapping_add((bytes * distance as u64) as usize);
+            let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
+            // SAFETY: the child's subtree is a part of the rank's own.
+            unsafe { f.send(absolute(child, root, ranks), theirs.buffer())? };
+        }
+        distance /= 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! Any number of ranks in one process, each a thread, for testing the algorithms.
+//!
+//! A message is copied when both its sides are known; in `Mode::Rendezvous` no send ends before, so that a schedule
+//! which relies on buffering deadlocks. A deadlock, a message nobody receives and a wrong length are failures.
+
+use super::fabric::Fabric;
+use crate::error::Result;
+use fastpath_protocol::buffer::Buffer;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// When a send ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// At once.
+    Eager,
+    /// When the message has been received.
+    Rendezvous,
+}
+
+#[derive(Default)]
+struct State {
+    sends: Vec<VecDeque<(u64, Payload)>>,
+    recvs: Vec<VecDeque<(u64, Buffer)>>,
+    next_id: u64,
+    done: HashSet<u64>,
+    waited: HashSet<u64>,
+    alive: usize,
+    failure: Option<String>,
+}
+
+enum Payload {
+    Copied(Vec<u8>),
+    Lent(Buffer),
+}
+
+// SAFETY: the buffers belong to ranks that wait, or by contract leave them alone, until the message is copied.
+unsafe impl Send for State {}
+
+struct World {
+    ranks: u32,
+    mode: Mode,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// One rank's way to the others.
+pub(super) struct Rank<'w> {
+    world: &'w World,
+    rank: u32,
+}
+
+/// Runs `body` on every rank; returns what each returned.
+pub(super) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync) -> Vec<R> {
+    let pairs = (ranks * ranks) as usize;
+    let state = State {
+        sends: (0..pairs).map(|_| VecDeque::new()).collect(),
+        recvs: (0..pairs).map(|_| VecDeque::new()).collect(),
+        alive: ranks as usize,
+        ..State::default()
+    };
+    let world = World { ranks, mode, state: Mutex::new(state), changed: Condvar::new() };
+    let results = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks)
+            .map(|rank| {
+                let (world, body) = (&world, &body);
+                scope.spawn(move || body(&Rank { world, rank }))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
+    });
+    let state = world.lock();
+    assert_eq!(state.failure, None);
+    assert!(state.sends.iter().all(VecDeque::is_empty), "a message was never received");
+    assert!(state.recvs.iter().all(VecDeque::is_empty), "a receive was never matched");
+    results.into_iter().map(|r| r.unwrap()).collect()
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn fail(&self, state: &mut State, why: String) {
+        state.failure.get_or_insert(why);
+        self.changed.notify_all();
+    }
+
+    fn check_deadlock(&self, state: &mut State) {
+        if state.alive > 0 && state.waited.len() == state.alive {
+            self.fail(state, format!("deadlock of {} ranks", state.alive));
+        }
+    }
+
+    fn transfer(&self, state: &mut State, pair: usize) {
+        while !state.sends[pair].is_empty() && !state.recvs[pair].is_empty() {
+            let (send, payload) = state.sends[pair].pop_front().unwrap();
+            let (recv, into) = state.recvs[pair].pop_front().unwrap();
+            let bytes = match payload {
+                Payload::Copied(bytes) => bytes,
+                // SAFETY: lent until the send has ended.
+                Payload::Lent(buffer) => unsafe { pack(&buffer) },
+            };
+            if bytes.len() as u64 != into.bytes {
+                self.fail(state, format!("{} bytes sent, {} asked for", bytes.len(), into.bytes));
+            } else {
+                // SAFETY: the receive has not ended.
+                unsafe { unpack(&into, &bytes) };
+            }
+            for id in [send, recv] {
+                state.done.insert(id);
+                state.waited.remove(&id);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn post_send(&self, from: u32, to: u32, data: Buffer) -> u64 {
+        assert!(to < self.ranks && to != from, "send from {from} to {to}");
+        let mut state = self.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let payload = match self.mode {
+            // SAFETY: readable by the caller's contract.
+            Mode::Eager => Payload::Copied(unsafe { pack(&data) }),
+            Mode::Rendezvous => Payload::Lent(data),
+        };
+        let pair = (from * self.ranks + to) as usize;
+        state.sends[pair].push_back((id, payload));
+        if self.mode == Mode::Eager {
+            // Ended for the sender, whatever becomes of the message.
+            state.done.insert(id);
+        }
+        self.transfer(&mut state, pair);
+        id
+    }
+
+    fn post_recv(&self, from: u32, to: u32, data: Buffer) -> u64 {
+        assert!(from < self.ranks && to != from, "receive at {to} from {from}");
+        let mut state = self.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let pair = (from * self.ranks + to) as usize;
+        state.recvs[pair].push_back((id, data));
+        self.transfer(&mut state, pair);
+        id
+    }
+
+    fn wait(&self, id: u64) {
+        let mut state = self.lock();
+        if !state.done.contains(&id) {
+            state.waited.insert(id);
+            self.check_deadlock(&mut state);
+        }
+        while !state.done.contains(&id) && state.failure.is_none() {
+            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        if let Some(why) = &state.failure {
+            let why = why.clone();
+            drop(state);
+            panic!("{why}");
+        }
+    }
+}
+
+/// # Safety
+/// The buffer is readable.
+unsafe fn pack(buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.bytes as usize];
+    // SAFETY: by contract.
+    unsafe {
+        match &buffer.layout {
+            Some(layout) => _ = layout.pack(buffer.ptr, buffer.count, 0, &mut bytes),
+            None => std::ptr::copy_nonoverlapping(buffer.ptr, bytes.as_mut_ptr(), bytes.len()),
+        }
+    }
+    bytes
+}
+
+/// # Safety
+/// The buffer is writable.
+unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
+    // SAFETY: by contract.
+    unsafe {
+        match &buffer.layout {
+            Some(layout) => _ = layout.unpack(buffer.ptr, buffer.count, 0, bytes),
+            None => std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.ptr, bytes.len()),
+        }
+    }
+}
+
+impl Drop for Rank<'_> {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        state.alive -= 1;
+        if std::thread::panicking() {
+            self.world.fail(&mut state, format!("rank {} panicked", self.rank));
+        }
+        self.world.check_deadlock(&mut state);
+    }
+}
+
+impl Fabric for Rank<'_> {
+    type Ticket = u64;
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.world.ranks
+    }
+
+    fn is_crowded(&self) -> bool {
+        false
+    }
+
+    unsafe fn send(&self, to: u32, data: Buffer) -> Result {
+        self.world.wait(self.world.post_send(self.rank, to, data));
+        Ok(())
+    }
+
+    unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
+        self.world.wait(self.world.post_recv(from, self.rank, data));
+        Ok(())
+    }
+
+    unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
+        let recv = self.world.post_recv(from, self.rank, into);
+        let send = self.world.post_send(self.rank, to, out);
+        self.wait_all(vec![recv, send])
+    }
+
+    unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<u64> {
+        Ok(self.world.post_send(self.rank, to, data))
+    }
+
+    unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<u64> {
+        Ok(self.world.post_recv(from, self.rank, data))
+    }
+
+    fn wait_all(&self, tickets: Vec<u64>) -> Result {
+        tickets.into_iter().for_each(|id| self.world.wait(id));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulator__notices_a_deadlock_that_buffering_hides() {
+        let schedule = |mode| {
+            std::panic::catch_unwind(|| {
+                run(2, mode, |f| {
+                    let (out, mut into) = (f.rank() as u8, 9u8);
+                    let partner = 1 - f.rank();
+                    // SAFETY: both bytes live until the call returns.
+                    unsafe {
+                        f.send(partner, Buffer::contiguous((&raw const out).cast_mut(), 1)).unwrap();
+                        f.recv(partner, Buffer::contiguous(&raw mut into, 1)).unwrap();
+                    }
+                    into
+                })
+            })
+        };
+        assert_eq!(schedule(Mode::Eager).unwrap(), [1, 0]);
+        assert!(schedule(Mode::Rendezvous).is_err());
+    }
+
+    #[test]
+    fn simulator__notices_a_message_nobody_receives() {
+        let lost = std::panic::catch_unwind(|| {
+            run(2, Mode::Eager, |f| {
+                if f.rank() == 0 {
+                    // SAFETY: a message without bytes.
+                    unsafe { f.send(1, Buffer::empty()).unwrap() };
+                }
+            })
+        });
+        assert!(lost.is_err());
+    }
+}

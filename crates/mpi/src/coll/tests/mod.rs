@@ -1,0 +1,115 @@
+//! The algorithms on simulated ranks, against what one would write down without thinking about messages.
+#![allow(non_snake_case)]
+
+mod movement;
+mod reductions;
+
+use super::simulator::Mode;
+use super::vector::Vector;
+use crate::consts::MPI_UINT32_T;
+use crate::datatype::{Basic, Datatype, Form};
+use proptest::prelude::*;
+use std::rc::Rc;
+
+/// Data words in an element of either shape.
+const WORDS: usize = 4;
+/// What memory holds that nobody wrote.
+const EMPTY: u32 = 0xeeee_eeee;
+
+/// How an element of four words lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// One after the other.
+    Tight,
+    /// Words 1 and 3 to 5 of seven.
+    Gappy,
+}
+
+impl Shape {
+    fn datatype(self) -> Datatype {
+        let word = Rc::new(Datatype::named(Basic::from_handle(MPI_UINT32_T).unwrap()));
+        let datatype = match self {
+            Shape::Tight => Datatype::contiguous(WORDS as i64, &word, Form::Small).unwrap(),
+            Shape::Gappy => {
+                let parts = Rc::new(Datatype::indexed(&[1, 3], &[1, 3], &word, Form::Small).unwrap());
+                Datatype::resized(&parts, 0, 28, Form::Small).unwrap()
+            }
+        };
+        datatype.commit();
+        datatype
+    }
+
+    fn extent(self) -> usize {
+        if self == Shape::Tight { 4 } else { 7 }
+    }
+
+    fn places(self) -> [usize; WORDS] {
+        if self == Shape::Tight { [0, 1, 2, 3] } else { [1, 3, 4, 5] }
+    }
+}
+
+/// Memory for elements of a shape, in a rank's own thread.
+struct Area {
+    shape: Shape,
+    datatype: Datatype,
+    words: Vec<u32>,
+}
+
+impl Area {
+    fn new(shape: Shape, elements: usize) -> Area {
+        // A guard of one element behind the last.
+        let words = vec![EMPTY; (elements + 1) * shape.extent()];
+        Area { shape, datatype: shape.datatype(), words }
+    }
+
+    fn filled(shape: Shape, data: &[u32]) -> Area {
+        let mut area = Area::new(shape, data.len() / WORDS);
+        area.put(0, data);
+        area
+    }
+
+    fn put(&mut self, first: usize, data: &[u32]) {
+        for (i, element) in data.chunks(WORDS).enumerate() {
+            for (place, word) in self.shape.places().into_iter().zip(element) {
+                self.words[(first + i) * self.shape.extent() + place] = *word;
+            }
+        }
+    }
+
+    /// The data words of all elements; fails if anything else was written.
+    fn data(&self) -> Vec<u32> {
+        let extent = self.shape.extent();
+        let (elements, guard) = self.words.split_at(self.words.len() - extent);
+        assert!(guard.iter().all(|&w| w == EMPTY), "written behind the end");
+        for (i, word) in elements.iter().enumerate() {
+            assert!(self.shape.places().contains(&(i % extent)) || *word == EMPTY, "written into a gap");
+        }
+        elements.chunks(extent).flat_map(|e| self.shape.places().map(|place| e[place])).collect()
+    }
+
+    fn vector(&self, first: u64, count: u64) -> Vector<'_> {
+        Vector::at(self.words.as_ptr().cast(), 0, self.datatype.layout()).part(first, count)
+    }
+}
+
+/// The data of block `block` of rank `rank`: words that are all different.
+fn words(rank: u32, block: u32, elements: u64) -> Vec<u32> {
+    (0..elements as u32 * WORDS as u32).map(|i| rank << 24 | block << 16 | i).collect()
+}
+
+fn untouched(elements: u64) -> Vec<u32> {
+    vec![EMPTY; elements as usize * WORDS]
+}
+
+fn any_shape() -> impl Strategy<Value = Shape> {
+    prop_oneof![Just(Shape::Tight), Just(Shape::Gappy)]
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![Just(Mode::Eager), Just(Mode::Rendezvous)]
+}
+
+/// Mostly few elements, sometimes enough for blocks above the short limits.
+fn any_count() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0u64..6, 1 => 60u64..100]
+}

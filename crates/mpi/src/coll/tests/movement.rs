@@ -1,0 +1,266 @@
+//! Barrier, and what moves data without computing.
+
+use super::*;
+use crate::coll::choose::*;
+use crate::coll::fabric::Fabric;
+use crate::coll::simulator::run;
+use crate::coll::{allgather, alltoall, barrier, bcast, gather, scatter, vector};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[test]
+fn barrier__lets_nobody_out_before_all_are_in() {
+    for mode in [Mode::Eager, Mode::Rendezvous] {
+        for (ranks, how) in (3..=17).flat_map(|n| [(n, Barrier::Flat), (n, Barrier::Dissemination)]) {
+            let inside = AtomicU32::new(0);
+            let seen = run(ranks, mode, |f| {
+                inside.fetch_add(1, Ordering::SeqCst);
+                barrier::run_many(f, how).unwrap();
+                inside.load(Ordering::SeqCst)
+            });
+            assert_eq!(seen, vec![ranks; ranks as usize], "{how:?}");
+        }
+        let inside = AtomicU32::new(0);
+        let seen = run(2, mode, |f| {
+            inside.fetch_add(1, Ordering::SeqCst);
+            barrier::run(f).unwrap();
+            inside.load(Ordering::SeqCst)
+        });
+        assert_eq!(seen, [2, 2]);
+    }
+    run(1, Mode::Rendezvous, |f| barrier::run(f).unwrap());
+}
+
+/// Counts of the blocks of a call with one for each rank: some are 0.
+fn uneven(rank: u32, count: u64) -> u64 {
+    if rank % 3 == 1 { 0 } else { count + rank as u64 % 4 }
+}
+
+/// Blocks of different lengths with an unused element between them, in reverse order of ranks: (first, count).
+fn scattered(rank: u32, ranks: u32, count: u64) -> (u64, u64) {
+    let first = (rank + 1..ranks).map(|r| uneven(r, count) + 1).sum();
+    (first, uneven(rank, count))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn bcast__gives_all_the_roots_data(
+        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(),
+        shapes in (any_shape(), any_shape()),
+    ) {
+        let root = root % ranks;
+        let expected = words(root, 0, count);
+        for how in [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather] {
+            let results = run(ranks, mode, |f| {
+                let shape = if f.rank() % 2 == 0 { shapes.0 } else { shapes.1 };
+                let area = Area::filled(shape, &words(f.rank(), 0, count));
+                // SAFETY: the area lives in this thread.
+                unsafe { bcast::run_as(f, how, area.vector(0, count), root).unwrap() };
+                area.data()
+            });
+            prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
+        }
+    }
+
+    #[test]
+    fn gather__collects_blocks_in_order(
+        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(),
+        shapes in (any_shape(), any_shape()), in_place in any::<bool>(),
+    ) {
+        let root = root % ranks;
+        let expected: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
+        for how in [Gather::Linear, Gather::Binomial] {
+            let results = run(ranks, mode, |f| {
+                let (own, is_root) = (words(f.rank(), 0, count), f.rank() == root);
+                let send = Area::filled(shapes.0, &own);
+                let mut recv = Area::new(shapes.1, if is_root { ranks as usize * count as usize } else { 0 });
+                if in_place && is_root {
+                    recv.put(f.rank() as usize * count as usize, &own);
+                }
+                let block = is_root.then(|| vector::even_blocks(recv.vector(0, count)));
+                let own = (!in_place || !is_root).then(|| send.vector(0, count));
+                // SAFETY: the areas live in this thread.
+                unsafe { gather::run(f, how, own, block, root).unwrap() };
+                recv.data()
+            });
+            prop_assert_eq!(&results[root as usize], &expected, "{:?}", how);
+        }
+    }
+
+    #[test]
+    fn scatter__deals_out_blocks_in_order(
+        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(),
+        shapes in (any_shape(), any_shape()), in_place in any::<bool>(),
+    ) {
+        let root = root % ranks;
+        let all: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
+        for how in [Gather::Linear, Gather::Binomial] {
+            let results = run(ranks, mode, |f| {
+                let is_root = f.rank() == root;
+                let send = Area::filled(shapes.0, if is_root { &all } else { &[] });
+                let recv = Area::new(shapes.1, count as usize);
+                let block = is_root.then(|| vector::even_blocks(send.vector(0, count)));
+                let own = (!in_place || !is_root).then(|| recv.vector(0, count));
+                // SAFETY: the areas live in this thread.
+                unsafe { scatter::run(f, how, block, own, root).unwrap() };
+                recv.data()
+            });
+            for (rank, result) in results.iter().enumerate() {
+                let stays = in_place && rank == root as usize;
+                let expected = if stays { untouched(count) } else { words(rank as u32, 0, count) };
+                prop_assert_eq!(result, &expected, "{:?}", how);
+            }
+        }
+    }
+
+    #[test]
+    fn gatherv_scatterv__use_counts_and_displacements(
+        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+    ) {
+        let root = root % ranks;
+        let room = |r: u32| scattered(r, ranks, count);
+        let length = (0..ranks).map(|r| room(r).0 + room(r).1).max().unwrap() as usize;
+        let results = run(ranks, mode, |f| {
+            let (rank, mine) = (f.rank(), uneven(f.rank(), count));
+            let send = Area::filled(shape, &words(rank, 0, mine));
+            let middle = Area::new(Shape::Gappy, length);
+            let recv = Area::new(shape, mine as usize);
+            let block = || (rank == root).then_some(|r: u32| middle.vector(room(r).0, room(r).1));
+            // SAFETY: the areas live in this thread.
+            unsafe {
+                gather::run(f, Gather::Linear, Some(send.vector(0, mine)), block(), root).unwrap();
+                scatter::run(f, Gather::Linear, block(), Some(recv.vector(0, mine)), root).unwrap();
+            }
+            (middle.data(), recv.data())
+        });
+        let mut expected = untouched(length as u64);
+        for rank in 0..ranks {
+            let (first, n) = room(rank);
+            let at = first as usize * WORDS;
+            expected[at..at + n as usize * WORDS].copy_from_slice(&words(rank, 0, n));
+            prop_assert_eq!(&results[rank as usize].1, &words(rank, 0, n));
+        }
+        prop_assert_eq!(&results[root as usize].0, &expected);
+    }
+
+    #[test]
+    fn allgather__gives_all_every_block(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(),
+        shapes in (any_shape(), any_shape()), in_place in any::<bool>(),
+    ) {
+        let expected: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
+        for how in [Allgather::Flat, Allgather::Doubling, Allgather::Bruck, Allgather::Ring] {
+            if how == Allgather::Doubling && !ranks.is_power_of_two() {
+                continue;
+            }
+            let results = run(ranks, mode, |f| {
+                let own = words(f.rank(), 0, count);
+                let send = Area::filled(shapes.0, &own);
+                let mut recv = Area::new(shapes.1, (ranks as u64 * count) as usize);
+                if in_place {
+                    recv.put((f.rank() as u64 * count) as usize, &own);
+                }
+                let own = (!in_place).then(|| send.vector(0, count));
+                let block = vector::even_blocks(recv.vector(0, count));
+                let whole = recv.vector(0, ranks as u64 * count);
+                // SAFETY: the areas live in this thread.
+                unsafe { allgather::run(f, how, own, &block, Some(whole)).unwrap() };
+                recv.data()
+            });
+            prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
+        }
+    }
+
+    #[test]
+    fn allgatherv__uses_counts_and_displacements(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+    ) {
+        let room = |r: u32| scattered(r, ranks, count);
+        let length = (0..ranks).map(|r| room(r).0 + room(r).1).max().unwrap() as usize;
+        let mut expected = untouched(length as u64);
+        for rank in 0..ranks {
+            let (first, n) = room(rank);
+            let at = first as usize * WORDS;
+            expected[at..at + n as usize * WORDS].copy_from_slice(&words(rank, 0, n));
+        }
+        for how in [Allgather::Flat, Allgather::Bruck, Allgather::Ring] {
+            let results = run(ranks, mode, |f| {
+                let mine = uneven(f.rank(), count);
+                let send = Area::filled(Shape::Tight, &words(f.rank(), 0, mine));
+                let recv = Area::new(shape, length);
+                let block = |r: u32| recv.vector(room(r).0, room(r).1);
+                // SAFETY: the areas live in this thread.
+                unsafe { allgather::run(f, how, Some(send.vector(0, mine)), &block, None).unwrap() };
+                recv.data()
+            });
+            prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
+        }
+    }
+
+    #[test]
+    fn alltoall__transposes(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(), shapes in (any_shape(), any_shape()),
+    ) {
+        for how in [Alltoall::Together, Alltoall::Bruck] {
+            let results = run(ranks, mode, |f| {
+                let all: Vec<u32> = (0..ranks).flat_map(|to| words(f.rank(), to, count)).collect();
+                let send = Area::filled(shapes.0, &all);
+                let recv = Area::new(shapes.1, (ranks as u64 * count) as usize);
+                let (out, into) = (send.vector(0, count), recv.vector(0, count));
+                // SAFETY: the areas live in this thread.
+                unsafe { alltoall::run(f, how, &vector::even_blocks(out), &vector::even_blocks(into)).unwrap() };
+                // The same again, in place.
+                let in_place = Area::filled(shapes.1, &all);
+                let block = vector::even_blocks(in_place.vector(0, count));
+                // SAFETY: as above.
+                unsafe { alltoall::run_in_place(f, &block).unwrap() };
+                assert_eq!(in_place.data(), recv.data());
+                recv.data()
+            });
+            for (rank, result) in results.iter().enumerate() {
+                let expected: Vec<u32> = (0..ranks).flat_map(|from| words(from, rank as u32, count)).collect();
+                prop_assert_eq!(result, &expected, "{:?}", how);
+            }
+        }
+    }
+
+    #[test]
+    fn alltoallv__uses_counts_and_displacements(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(), shapes in (any_shape(), any_shape()),
+    ) {
+        // Rank i sends to rank j as many elements as to anyone of i + j: both know.
+        let room = |me: u32| move |r: u32| {
+            let before: u64 = (0..r).map(|q| uneven(q + me, count) + 1).sum();
+            (before, uneven(r + me, count))
+        };
+        let results = run(ranks, mode, |f| {
+            let room = room(f.rank());
+            let length = (room(ranks).0) as usize;
+            let mut send = Area::new(shapes.0, length);
+            for to in 0..ranks {
+                send.put(room(to).0 as usize, &words(f.rank(), to, room(to).1));
+            }
+            let recv = Area::new(shapes.1, length);
+            let out = |r: u32| send.vector(room(r).0, room(r).1);
+            let into = |r: u32| recv.vector(room(r).0, room(r).1);
+            // SAFETY: the areas live in this thread.
+            unsafe { alltoall::run(f, Alltoall::Together, &out, &into).unwrap() };
+            let received = recv.data();
+            // SAFETY: as above.
+            unsafe { alltoall::run_in_place(f, &out).unwrap() };
+            assert_eq!(send.data(), received);
+            received
+        });
+        for (rank, result) in results.iter().enumerate() {
+            let room = room(rank as u32);
+            let mut expected = untouched(room(ranks).0);
+            for from in 0..ranks {
+                let (first, n) = room(from);
+                let at = first as usize * WORDS;
+                expected[at..at + n as usize * WORDS].copy_from_slice(&words(from, rank as u32, n));
+            }
+            prop_assert_eq!(result, &expected);
+        }
+    }
+}

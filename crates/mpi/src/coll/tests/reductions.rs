@@ -1,0 +1,286 @@
+//! What computes: an operation that does not commute shows every operand that is out of order.
+
+use super::*;
+use crate::coll::choose::*;
+use crate::coll::fabric::Fabric;
+use crate::coll::local::Reduction;
+use crate::coll::scan::Prefix;
+use crate::coll::simulator::run;
+use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
+use crate::op::{Function, Op};
+use std::ffi::c_void;
+
+/// An element: a matrix of two rows.
+type Matrix = [u32; WORDS];
+
+fn multiply(a: Matrix, b: Matrix) -> Matrix {
+    let dot = |i: usize, j: usize| a[2 * i].wrapping_mul(b[j]).wrapping_add(a[2 * i + 1].wrapping_mul(b[j + 2]));
+    [dot(0, 0), dot(0, 1), dot(1, 0), dot(1, 1)]
+}
+
+fn add(a: Matrix, b: Matrix) -> Matrix {
+    std::array::from_fn(|i| a[i].wrapping_add(b[i]))
+}
+
+/// # Safety
+/// As an MPI_User_function; the handle is the shape's extent in words.
+unsafe fn apply(f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut c_void, len: i32, extent: usize) {
+    let shape = if extent == Shape::Tight.extent() { Shape::Tight } else { Shape::Gappy };
+    for i in 0..len as usize {
+        let at = |base: *mut c_void, place: usize| base.cast::<u32>().wrapping_add(i * extent + place);
+        // SAFETY: by contract.
+        unsafe {
+            let a = shape.places().map(|p| at(left, p).read());
+            let b = shape.places().map(|p| at(inout, p).read());
+            for (place, word) in shape.places().into_iter().zip(f(a, b)) {
+                at(inout, place).write(word);
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn product(left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize) {
+    // SAFETY: called by a reducer.
+    unsafe { apply(multiply, left, inout, *len, *handle) }
+}
+
+unsafe extern "C" fn sum(left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize) {
+    // SAFETY: called by a reducer.
+    unsafe { apply(add, left, inout, *len, *handle) }
+}
+
+/// An operation with its naive form.
+#[derive(Clone, Copy)]
+struct Operation {
+    naive: fn(Matrix, Matrix) -> Matrix,
+    function: crate::op::UserFunction,
+    commutes: bool,
+}
+
+impl Operation {
+    const PRODUCT: Operation = Operation { naive: multiply, function: product, commutes: false };
+    const SUM: Operation = Operation { naive: add, function: sum, commutes: true };
+
+    fn of(commutes: bool) -> Operation {
+        if commutes { Operation::SUM } else { Operation::PRODUCT }
+    }
+
+    fn reduction(self, area: &Area) -> Reduction<'_> {
+        let op = Op::user(Function::User(self.function), self.commutes);
+        Reduction::new(&op, &area.datatype, area.shape.extent()).unwrap()
+    }
+
+    /// The reduction of the operands of `ranks`, in order.
+    fn expect(self, ranks: std::ops::Range<u32>, count: u64) -> Vec<u32> {
+        let operands = ranks.map(|rank| operand(rank, count));
+        operands.reduce(|a, b| combine(self.naive, &a, &b)).unwrap()
+    }
+}
+
+fn combine(f: fn(Matrix, Matrix) -> Matrix, a: &[u32], b: &[u32]) -> Vec<u32> {
+    let matrix = |v: &[u32]| Matrix::try_from(v).unwrap();
+    a.chunks(WORDS).zip(b.chunks(WORDS)).flat_map(|(a, b)| f(matrix(a), matrix(b))).collect()
+}
+
+/// A rank's operand: odd numbers, so that products of many do not vanish.
+fn operand(rank: u32, count: u64) -> Vec<u32> {
+    (0..count as u32 * 4).map(|i| (i * 7 + rank * 13 + (i ^ rank) * 5) * 2 + 1).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn reduce__combines_in_order(
+        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        in_place in any::<bool>(), commutes in any::<bool>(),
+    ) {
+        let (root, operation) = (root % ranks, Operation::of(commutes));
+        let expected = operation.expect(0..ranks, count);
+        for how in [Reduce::Flat, Reduce::Binomial, Reduce::RingGather] {
+            if how == Reduce::RingGather && !commutes {
+                continue;
+            }
+            let results = run(ranks, mode, |f| {
+                let (own, is_root) = (operand(f.rank(), count), f.rank() == root);
+                let send = Area::filled(shape, &own);
+                let mut recv = Area::new(shape, count as usize);
+                if in_place && is_root {
+                    recv.put(0, &own);
+                }
+                let result = recv.vector(0, count);
+                let operand = if in_place && is_root { result } else { send.vector(0, count) };
+                let red = operation.reduction(&recv);
+                // SAFETY: the areas live in this thread.
+                unsafe { reduce::run(f, how, red, operand, is_root.then_some(result), root).unwrap() };
+                assert_eq!(send.data(), own, "the send buffer changed");
+                recv.data()
+            });
+            prop_assert_eq!(&results[root as usize], &expected, "{:?}", how);
+            for (_, other) in results.iter().enumerate().filter(|(r, _)| *r != root as usize) {
+                prop_assert_eq!(other, &untouched(count));
+            }
+        }
+    }
+
+    #[test]
+    fn allreduce__combines_in_order(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        in_place in any::<bool>(), commutes in any::<bool>(),
+    ) {
+        let operation = Operation::of(commutes);
+        let expected = operation.expect(0..ranks, count);
+        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring] {
+            let shares = matches!(how, Allreduce::HalvingDoubling | Allreduce::Ring);
+            if shares && !commutes || how == Allreduce::HalvingDoubling && !ranks.is_power_of_two() {
+                continue;
+            }
+            let results = run(ranks, mode, |f| {
+                let own = operand(f.rank(), count);
+                let send = Area::filled(shape, &own);
+                let mut recv = Area::new(shape, count as usize);
+                if in_place {
+                    recv.put(0, &own);
+                }
+                let result = recv.vector(0, count);
+                let operand = if in_place { result } else { send.vector(0, count) };
+                let red = operation.reduction(&recv);
+                // SAFETY: the areas live in this thread.
+                unsafe { allreduce::run(f, how, red, operand, result).unwrap() };
+                assert_eq!(send.data(), own, "the send buffer changed");
+                recv.data()
+            });
+            prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
+        }
+    }
+
+    #[test]
+    fn reduce_scatter__gives_each_its_block(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        in_place in any::<bool>(), commutes in any::<bool>(), even in any::<bool>(),
+    ) {
+        let operation = Operation::of(commutes);
+        let length = |rank: u32| if even || rank % 3 != 1 { count + (!even as u32 * (rank % 4)) as u64 } else { 0 };
+        let deal = |rank: u32| ((0..rank).map(length).sum::<u64>(), length(rank));
+        let total = deal(ranks).0;
+        let expected = operation.expect(0..ranks, total);
+        for how in [ReduceScatter::Allreduce, ReduceScatter::Ring] {
+            if how == ReduceScatter::Ring && !commutes {
+                continue;
+            }
+            let results = run(ranks, mode, |f| {
+                let send = Area::filled(shape, &operand(f.rank(), total));
+                let recv = Area::new(shape, length(f.rank()) as usize);
+                let whole = send.vector(0, total);
+                let mine = if in_place { send.vector(0, length(f.rank())) } else { recv.vector(0, length(f.rank())) };
+                // SAFETY: the areas live in this thread.
+                unsafe { reduce_scatter::run(f, how, operation.reduction(&recv), whole, &deal, mine).unwrap() };
+                let data = if in_place { send.data() } else { recv.data() };
+                data[..length(f.rank()) as usize * WORDS].to_vec()
+            });
+            for (rank, result) in results.iter().enumerate() {
+                let (first, n) = deal(rank as u32);
+                let at = first as usize * WORDS;
+                prop_assert_eq!(result, &expected[at..at + n as usize * WORDS], "{:?}", how);
+            }
+        }
+    }
+
+    #[test]
+    fn scan_exscan__combine_the_ranks_before(
+        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        in_place in any::<bool>(), commutes in any::<bool>(),
+    ) {
+        let operation = Operation::of(commutes);
+        for (how, prefix) in [
+            (Scan::Chain, Prefix::Inclusive),
+            (Scan::Doubling, Prefix::Inclusive),
+            (Scan::Chain, Prefix::Exclusive),
+            (Scan::Doubling, Prefix::Exclusive),
+        ] {
+            let results = run(ranks, mode, |f| {
+                let own = operand(f.rank(), count);
+                let send = Area::filled(shape, &own);
+                let mut recv = Area::new(shape, count as usize);
+                if in_place {
+                    recv.put(0, &own);
+                }
+                let result = recv.vector(0, count);
+                let operand = if in_place { result } else { send.vector(0, count) };
+                let red = operation.reduction(&recv);
+                // SAFETY: the areas live in this thread.
+                unsafe { scan::run(f, how, prefix, red, operand, result).unwrap() };
+                recv.data()
+            });
+            for (rank, result) in results.iter().enumerate() {
+                let rank = rank as u32;
+                let expected = match prefix {
+                    Prefix::Inclusive => operation.expect(0..rank + 1, count),
+                    Prefix::Exclusive if rank > 0 => operation.expect(0..rank, count),
+                    Prefix::Exclusive if in_place => operand(0, count),
+                    Prefix::Exclusive => untouched(count),
+                };
+                prop_assert_eq!(result, &expected, "{:?} {:?}", how, prefix);
+            }
+        }
+    }
+
+    #[test]
+    fn allreduce__of_floats_gives_all_ranks_the_same_bits(
+        ranks in 2u32..18, values in proptest::collection::vec(-1e9f64..1e9, 1..200), mode in any_mode(),
+    ) {
+        use crate::consts::{MPI_DOUBLE, MPI_SUM};
+        let count = values.len() as u64;
+        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring] {
+            if how == Allreduce::HalvingDoubling && !ranks.is_power_of_two() {
+                continue;
+            }
+            let once = || run(ranks, mode, |f| {
+                let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
+                let op = crate::op::Builtin::ALL.into_iter().find(|b| b.handle() == MPI_SUM).map(Op::builtin).unwrap();
+                let red = Reduction::new(&op, &double, MPI_DOUBLE).unwrap();
+                let own: Vec<f64> = values.iter().map(|v| v / (f.rank() as f64 + 0.3)).collect();
+                let mut sum = vec![0.0f64; values.len()];
+                let (operand, result) = (red.at(own.as_ptr().cast(), count), red.at(sum.as_mut_ptr().cast(), count));
+                // SAFETY: the vectors live in this thread.
+                unsafe { allreduce::run(f, how, red, operand, result).unwrap() };
+                sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+            });
+            let (first, second) = (once(), once());
+            prop_assert!(first.iter().all(|r| *r == first[0]), "{:?}: ranks differ", how);
+            prop_assert_eq!(first, second, "{:?}: runs differ", how);
+        }
+    }
+}
+
+#[test]
+fn deal_evenly__covers_every_element_once() {
+    for (count, ranks) in [(0, 3), (2, 5), (17, 4), (1 << 40, 7)] {
+        let deal = ring::deal_evenly(count, ranks);
+        let end = (0..ranks).fold(0, |at, r| {
+            let (first, n) = deal(r);
+            assert_eq!(first, at);
+            assert!(n == count / ranks as u64 || n == count / ranks as u64 + 1);
+            first + n
+        });
+        assert_eq!(end, count);
+    }
+}
+
+#[test]
+fn choice__shares_arithmetic_only_where_it_may() {
+    for ranks in 2u32..40 {
+        for bytes in [8, 1 << 12, 1 << 20, 1 << 34] {
+            let size = |commutes, count| Size { bytes, count, commutes };
+            let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
+            for crowded in [false, true] {
+                assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, crowded)));
+                assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, crowded)));
+                assert_ne!(choose::reduce(size(false, bytes), ranks, crowded), Reduce::RingGather);
+                let how = choose::allreduce(size(true, bytes), ranks, crowded);
+                assert!(how != Allreduce::HalvingDoubling || ranks.is_power_of_two());
+            }
+            assert_ne!(choose::reduce_scatter(size(false, bytes)), ReduceScatter::Ring);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Elements of a datatype in memory, as the algorithms see them.
+#![allow(unsafe_code)]
+
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::layout::Layout;
+use std::sync::{Arc, LazyLock};
+
+/// `count` elements of a layout at an address.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Vector<'a> {
+    /// The first element's origin.
+    pub(super) ptr: *mut u8,
+    /// Number of elements.
+    pub(super) count: u64,
+    /// What an element is.
+    pub(super) layout: &'a Arc<Layout>,
+}
+
+impl<'a> Vector<'a> {
+    /// The buffer of a call, checked: count, datatype, address.
+    #[inline]
+    pub(super) fn new(buf: *const u8, count: i64, datatype: &'a Datatype) -> Result<Self> {
+        let layout = datatype.layout();
+        let fits = count >= 0 && layout.total_bytes(count as u64).is_some();
+        let usable = datatype.is_committed() && datatype.is_supported();
+        let there = buf as usize > MPI_IN_PLACE || (buf.is_null() && (count == 0 || !layout.is_contiguous()));
+        if !(fits && usable && there) {
+            return Err(refuse_buffer(buf, count, datatype));
+        }
+        Ok(Vector { ptr: buf.cast_mut(), count: count as u64, layout })
+    }
+
+    /// Elements whose number and layout have been checked.
+    #[inline]
+    pub(super) fn at(ptr: *const u8, count: u64, layout: &'a Arc<Layout>) -> Self {
+        Vector { ptr: ptr.cast_mut(), count, layout }
+    }
+
+    /// `bytes` bytes without structure.
+    pub(super) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
+        static BYTE: LazyLock<Arc<Layout>> = LazyLock::new(|| Arc::new(Layout::basic(1, 1)));
+        Vector { ptr: ptr.cast_mut(), count: bytes, layout: &BYTE }
+    }
+
+    /// Data bytes.
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        self.layout.size() * self.count
+    }
+
+    /// Elements `from..from + count`.
+    #[inline]
+    pub(super) fn part(&self, from: u64, count: u64) -> Self {
+        Vector { ptr: offset(self.ptr, from, self.layout).cast_mut(), count, layout: self.layout }
+    }
+
+    /// As the transport takes it.
+    #[inline]
+    pub(super) fn buffer(&self) -> Buffer {
+        match self.layout.dense_offset(self.count) {
+            Some(at) => Buffer::contiguous(self.ptr.wrapping_offset(at as isize), self.bytes()),
+            None => Buffer {
+                ptr: self.ptr,
+                bytes: self.bytes(),
+                layout: Some(self.layout.clone()),
+                count: self.count,
+            },
+        }
+    }
+
+    /// The address of the data where it is one piece of memory.
+    #[inline]
+    pub(super) fn dense(&self) -> Option<*mut u8> {
+        self.layout.dense_offset(self.count).map(|at| self.ptr.wrapping_offset(at as isize))
+    }
+
+    /// Copies the data to `self.bytes()` bytes at `out`.
+    ///
+    /// # Safety
+    /// The elements are readable, `out` is writable; they do not overlap.
+    pub(super) unsafe fn pack(&self, out: *mut u8) {
+        let bytes = self.bytes() as usize;
+        if bytes > 0 {
+            // SAFETY: by contract; a slice of that many bytes exists since they are writable.
+            unsafe { self.layout.pack(self.ptr, self.count, 0, std::slice::from_raw_parts_mut(out, bytes)) };
+        }
+    }
+
+    /// Fills the elements from `self.bytes()` bytes at `data`.
+    ///
+    /// # Safety
+    /// The elements are writable, `data` is readable; they do not overlap.
+    pub(super) unsafe fn unpack(&self, data: *const u8) {
+        let bytes = self.bytes() as usize;
+        if bytes > 0 {
+            // SAFETY: by contract; a slice of that many bytes exists since they are readable.
+            unsafe { self.layout.unpack(self.ptr, self.count, 0, std::slice::from_raw_parts(data, bytes)) };
+        }
+    }
+
+    /// Copies the data of `self` to `to`, as a message from this process to itself would. The types may differ.
+    /// Fails with `MPI_ERR_TRUNCATE` where `to` is too short.
+    ///
+    /// # Safety
+    /// `self` is readable and `to` writable; they do not overlap, or are the same elements.
+    #[inline]
+    pub(super) unsafe fn copy_to(&self, to: Vector<'_>) -> Result {
+        let bytes = self.bytes();
+        if bytes > to.bytes() {
+            return Err(truncated(bytes, to.bytes()));
+        }
+        if bytes == 0 || (self.ptr == to.ptr && Arc::ptr_eq(self.layout, to.layout)) {
+            return Ok(());
+        }
+        // SAFETY: by contract. `copy` allows an overlap, which a wrong program may ask for.
+        unsafe {
+            match (self.dense(), to.dense()) {
+                (Some(from), Some(into)) => std::ptr::copy(from, into, bytes as usize),
+                (Some(from), None) => {
+                    to.layout.unpack(to.ptr, to.count, 0, std::slice::from_raw_parts(from, bytes as usize));
+                }
+                (None, Some(into)) => self.pack(into),
+                (None, None) => self.copy_between(to),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies between two layouts with gaps, through a small buffer.
+    ///
+    /// # Safety
+    /// As [`Vector::copy_to`].
+    #[inline(never)]
+    unsafe fn copy_between(&self, to: Vector<'_>) {
+        let mut piece = [0u8; 4096];
+        let mut at = 0;
+        while at < self.bytes() {
+            // SAFETY: by contract; the piece is a buffer of its own.
+            let n = unsafe {
+                let n = self.layout.pack(self.ptr, self.count, at, &mut piece);
+                to.layout.unpack(to.ptr, to.count, at, &piece[..n])
+            };
+            at += n as u64;
+        }
+    }
+}
+
+/// The address of element `index`.
+#[inline]
+pub(super) fn offset(ptr: *const u8, index: u64, layout: &Layout) -> *const u8 {
+    ptr.wrapping_offset((index as i64).wrapping_mul(layout.extent()) as isize)
+}
+
+#[cold]
+#[inline(never)]
+fn truncated(bytes: u64, room: u64) -> Error {
+    let text = format!("{bytes} bytes for a block of {room}: the counts and types of sender and receiver differ");
+    Error::new(MPI_ERR_TRUNCATE, text)
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_buffer(buf: *const u8, count: i64, datatype: &Datatype) -> Error {
+    if count < 0 {
+        return Error::new(MPI_ERR_COUNT, format!("the count {count} is negative"));
+    }
+    if !datatype.is_supported() {
+        let text = format!("{} is not supported by this library", datatype.name());
+        return Error::new(MPI_ERR_TYPE, text);
+    }
+    if !datatype.is_committed() {
+        return Error::new(MPI_ERR_TYPE, "the datatype is not committed: call MPI_Type_commit first");
+    }
+    if datatype.layout().total_bytes(count as u64).is_none() {
+        let size = datatype.layout().size();
+        return Error::new(MPI_ERR_COUNT, format!("{count} elements of {size} bytes do not fit 63 bits"));
+    }
+    match buf as usize {
+        MPI_IN_PLACE => Error::new(MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed for this buffer"),
+        _ => Error::new(MPI_ERR_BUFFER, format!("the buffer is null with a count of {count}")),
+    }
+}
+
+/// The buffer of a call with one count for each rank: element `displacements[r]` is the first of rank r's `counts[r]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Array<'a> {
+    /// Address that the displacements count from.
+    pub buf: *mut u8,
+    /// Number of elements of each rank's block.
+    pub counts: &'a [i64],
+    /// Where each block starts, in extents of the datatype.
+    pub displacements: &'a [i64],
+    /// The datatype.
+    pub datatype: &'a Datatype,
+}
+
+impl<'a> Array<'a> {
+    /// All blocks checked; the one of rank r is the closure's value at r.
+    pub(super) fn check(&self) -> Result<impl Fn(u32) -> Vector<'a> + use<'a>> {
+        let Array { buf, counts, displacements, datatype } = *self;
+        for &count in counts {
+            Vector::new(buf, count, datatype)?;
+        }
+        let layout = datatype.layout();
+        Ok(move |rank: u32| {
+            let (count, at) = (counts[rank as usize] as u64, displacements[rank as usize] as u64);
+            Vector::at(offset(buf, at, layout), count, layout)
+        })
+    }
+}
+
+/// The buffer of `MPI_Alltoallw`: as [`Array`], with a datatype for each rank and displacements in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrays<'a> {
+    /// Address that the displacements count from.
+    pub buf: *mut u8,
+    /// Number of elements of each rank's block.
+    pub counts: &'a [i64],
+    /// Where each block starts, in bytes.
+    pub displacements: &'a [i64],
+    /// The datatype of each block.
+    pub datatypes: &'a [std::rc::Rc<Datatype>],
+}
+
+impl<'a> Arrays<'a> {
+    /// All blocks checked; the one of rank r is the closure's value at r.
+    pub(super) fn check(&self) -> Result<impl Fn(u32) -> Vector<'a> + use<'a>> {
+        let Arrays { buf, counts, displacements, datatypes } = *self;
+        for (&count, datatype) in counts.iter().zip(datatypes) {
+            Vector::new(buf, count, datatype)?;
+        }
+        Ok(move |rank: u32| {
+            let at = displacements[rank as usize] as isize;
+            Vector::at(buf.wrapping_offset(at), counts[rank as usize] as u64, datatypes[rank as usize].layout())
+        })
+    }
+}
+
+/// The blocks of a call with the same count for each rank, one after the other.
+pub(super) fn even_blocks<'a>(first: Vector<'a>) -> impl Fn(u32) -> Vector<'a> + use<'a> {
+    move |rank: u32| first.part((rank as u64).wrapping_mul(first.count), first.count)
+}
