@@ -5,11 +5,10 @@ use super::choose;
 use super::fabric::{Fabric, trade};
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
-use super::{is_in_place, open};
-use crate::comm::Comm;
+use super::is_in_place;
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-use crate::process::Process;
 
 /// `MPI_Allgather`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`), as `recv`.
 ///
@@ -17,19 +16,17 @@ use crate::process::Process;
 /// The send buffer is readable, the receive buffer writable for every rank's block, as counts and datatypes say;
 /// they do not overlap.
 pub unsafe fn allgather(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
-    let f = open(p, comm)?;
     let first = Vector::new(recv.0, recv.1, recv.2)?;
     let own = own_block(send)?;
-    let (ranks, total) = (comm.size(), first.bytes().saturating_mul(comm.size() as u64));
-    let how = choose::allgather(total, true, ranks, choose::is_crowded(p));
+    let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
+    let how = choose::allgather(total, true, ranks, f.is_crowded());
     let whole = first.part(0, first.count * ranks as u64);
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, own, &even_blocks(first), Some(whole)) }
+    unsafe { run(f, how, own, &even_blocks(first), Some(whole)) }
 }
 
 /// `MPI_Allgatherv`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`).
@@ -37,18 +34,16 @@ pub unsafe fn allgather(
 /// # Safety
 /// As [`allgather`].
 pub unsafe fn allgatherv(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: (*const u8, i64, Option<&Datatype>),
     recv: Array<'_>,
 ) -> Result {
-    let f = open(p, comm)?;
     let block = recv.check()?;
     let own = own_block(send)?;
-    let total = (0..comm.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-    let how = choose::allgather(total, false, comm.size(), choose::is_crowded(p));
+    let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
+    let how = choose::allgather(total, false, f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, own, &block, None) }
+    unsafe { run(f, how, own, &block, None) }
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE`.

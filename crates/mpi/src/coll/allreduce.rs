@@ -7,12 +7,11 @@ use super::local::Reduction;
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, bcast, halving, is_in_place, open, reduce};
-use crate::comm::Comm;
+use super::{allgather, bcast, halving, is_in_place, reduce};
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
-use crate::process::Process;
 
 /// `MPI_Allreduce`. `datatype` comes with its handle, for a user's function.
 ///
@@ -20,23 +19,21 @@ use crate::process::Process;
 /// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
 #[inline]
 pub unsafe fn allreduce(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let f = open(p, comm)?;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let result = Vector::new(recv, count, datatype.0)?;
     let operand = if is_in_place(send) { result } else { Vector::new(send, count, datatype.0)? };
     if result.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::allreduce(red.size(result.count), comm.size(), choose::is_crowded(p));
+    let how = choose::allreduce(red.size(result.count), f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, red, operand, result) }
+    unsafe { run(f, how, red, operand, result) }
 }
 
 /// The operand may be the result.

@@ -5,11 +5,10 @@ use super::choose;
 use super::fabric::{Batch, Fabric, trade};
 use super::scratch::Scratch;
 use super::vector::{Array, Arrays, Vector, even_blocks};
-use super::{is_in_place, open};
-use crate::comm::Comm;
+use super::is_in_place;
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-use crate::process::Process;
 
 /// Pairs of messages under way at the same time.
 const WINDOW: u32 = 32;
@@ -20,22 +19,20 @@ const WINDOW: u32 = 32;
 /// The send buffer is readable and the receive buffer writable for every rank's block, as counts and datatypes say;
 /// they do not overlap.
 pub unsafe fn alltoall(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
-    let f = open(p, comm)?;
     let into = Vector::new(recv.0, recv.1, recv.2)?;
-    let how = choose::alltoall(into.bytes(), comm.size(), choose::is_crowded(p));
+    let how = choose::alltoall(into.bytes(), f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
     unsafe {
         match send {
             (buf, count, Some(datatype)) if !is_in_place(buf) => {
                 let out = Vector::new(buf, count, datatype)?;
-                run(&f, how, &even_blocks(out), &even_blocks(into))
+                run(f, how, &even_blocks(out), &even_blocks(into))
             }
-            _ => run_in_place(&f, &even_blocks(into)),
+            _ => run_in_place(f, &even_blocks(into)),
         }
     }
 }
@@ -44,14 +41,13 @@ pub unsafe fn alltoall(
 ///
 /// # Safety
 /// As [`alltoall`].
-pub unsafe fn alltoallv(p: &Process, comm: &Comm, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
-    let f = open(p, comm)?;
+pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
     let into = recv.check()?;
     // SAFETY: by the contract of this function.
     unsafe {
         match send {
-            Some(send) => run(&f, choose::Alltoall::Together, &send.check()?, &into),
-            None => run_in_place(&f, &into),
+            Some(send) => run(f, choose::Alltoall::Together, &send.check()?, &into),
+            None => run_in_place(f, &into),
         }
     }
 }
@@ -60,14 +56,13 @@ pub unsafe fn alltoallv(p: &Process, comm: &Comm, send: Option<Array<'_>>, recv:
 ///
 /// # Safety
 /// As [`alltoall`].
-pub unsafe fn alltoallw(p: &Process, comm: &Comm, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
-    let f = open(p, comm)?;
+pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
     let into = recv.check()?;
     // SAFETY: by the contract of this function.
     unsafe {
         match send {
-            Some(send) => run(&f, choose::Alltoall::Together, &send.check()?, &into),
-            None => run_in_place(&f, &into),
+            Some(send) => run(f, choose::Alltoall::Together, &send.check()?, &into),
+            None => run_in_place(f, &into),
         }
     }
 }

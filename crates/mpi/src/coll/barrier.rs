@@ -3,15 +3,14 @@
 
 use super::choose;
 use super::fabric::Fabric;
-use crate::comm::Comm;
+use crate::channel::Channel;
 use crate::error::Result;
-use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 
 /// `MPI_Barrier`
 #[inline]
-pub fn barrier(p: &Process, comm: &Comm) -> Result {
-    run(&super::open(p, comm)?)
+pub fn barrier(f: &Channel<'_>) -> Result {
+    run(f)
 }
 
 #[inline]

@@ -5,21 +5,19 @@ use super::choose;
 use super::fabric::{Fabric, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::comm::Comm;
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-use crate::process::Process;
 
 /// `MPI_Bcast`
 ///
 /// # Safety
 /// The buffer is readable at the root and writable elsewhere, as count and datatype say.
-pub unsafe fn bcast(p: &Process, comm: &Comm, buf: *mut u8, count: i64, datatype: &Datatype, root: i32) -> Result {
-    let f = super::open(p, comm)?;
-    let root = super::check_root(comm, root)?;
+pub unsafe fn bcast(f: &Channel<'_>, buf: *mut u8, count: i64, datatype: &Datatype, root: i32) -> Result {
+    let root = super::check_root(f.comm, root)?;
     let data = Vector::new(buf, count, datatype)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, data, root) }
+    unsafe { run(f, data, root) }
 }
 
 /// # Safety

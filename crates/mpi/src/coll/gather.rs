@@ -6,11 +6,10 @@ use super::choose;
 use super::fabric::{Batch, Fabric};
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
-use super::{check_root, is_in_place, open};
-use crate::comm::Comm;
+use super::{check_root, is_in_place};
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-use crate::process::Process;
 
 /// Bytes of a block up to which the root receives one after the other instead of posting all receives.
 const IN_TURN_BYTES: u64 = 1024;
@@ -21,23 +20,21 @@ const IN_TURN_BYTES: u64 = 1024;
 /// The send buffer is readable, at the root the receive buffer writable for every rank's block, as the counts and
 /// datatypes say; they do not overlap.
 pub unsafe fn gather(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, Option<&Datatype>),
     root: i32,
 ) -> Result {
-    let f = open(p, comm)?;
-    let root = check_root(comm, root)?;
-    let own = own_block(send, comm.rank == root)?;
+    let root = check_root(f.comm, root)?;
+    let own = own_block(send, f.rank() == root)?;
     let recv = match recv.2 {
-        Some(datatype) if comm.rank == root => Some(Vector::new(recv.0, recv.1, datatype)?),
+        Some(datatype) if f.rank() == root => Some(Vector::new(recv.0, recv.1, datatype)?),
         _ => None,
     };
     let block = recv.or(own).map_or(0, |v| v.bytes());
-    let how = choose::gather(block, comm.size(), choose::is_crowded(p));
+    let how = choose::gather(block, f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, own, recv.map(even_blocks), root) }
+    unsafe { run(f, how, own, recv.map(even_blocks), root) }
 }
 
 /// `MPI_Gatherv`; `recv` counts at the root alone, and is present there.
@@ -45,21 +42,19 @@ pub unsafe fn gather(
 /// # Safety
 /// As [`gather`].
 pub unsafe fn gatherv(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: (*const u8, i64, Option<&Datatype>),
     recv: Option<Array<'_>>,
     root: i32,
 ) -> Result {
-    let f = open(p, comm)?;
-    let root = check_root(comm, root)?;
-    let own = own_block(send, comm.rank == root)?;
+    let root = check_root(f.comm, root)?;
+    let own = own_block(send, f.rank() == root)?;
     let recv = match recv {
-        Some(array) if comm.rank == root => Some(array.check()?),
+        Some(array) if f.rank() == root => Some(array.check()?),
         _ => None,
     };
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, choose::Gather::Linear, own, recv, root) }
+    unsafe { run(f, choose::Gather::Linear, own, recv, root) }
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE` at the root.

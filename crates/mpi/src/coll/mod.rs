@@ -55,10 +55,10 @@ fn is_in_place(buf: *const u8) -> bool {
     buf as usize == MPI_IN_PLACE
 }
 
-/// The channel of the next collective call. Taken before anything is checked, so that a call that one rank refuses
-/// leaves the communicator usable.
+/// The channel of the next collective call. Taken before anything else is checked, so that all ranks stay in step
+/// when one of them refuses a call.
 #[inline]
-fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
+pub fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
     if comm.is_inter() {
         return Err(refuse_inter());
     }

@@ -8,12 +8,11 @@ use super::local::{Accumulator, Reduction};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{check_root, gather, is_in_place, open};
-use crate::comm::Comm;
+use super::{check_root, gather, is_in_place};
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
-use crate::process::Process;
 
 /// `MPI_Reduce`; the receive buffer counts at the root alone. `datatype` comes with its handle, for a user's function.
 ///
@@ -21,17 +20,15 @@ use crate::process::Process;
 /// The send buffer is readable, at the root the receive buffer writable, as count and datatype say; they do not
 /// overlap.
 pub unsafe fn reduce(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
     root: i32,
 ) -> Result {
-    let f = open(p, comm)?;
-    let root = check_root(comm, root)?;
-    let is_root = comm.rank == root;
+    let root = check_root(f.comm, root)?;
+    let is_root = f.rank() == root;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let result = if is_root { Some(Vector::new(recv, count, datatype.0)?) } else { None };
     let operand = match result {
@@ -41,9 +38,9 @@ pub unsafe fn reduce(
     if operand.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::reduce(red.size(operand.count), comm.size(), choose::is_crowded(p));
+    let how = choose::reduce(red.size(operand.count), f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, red, operand, result, root) }
+    unsafe { run(f, how, red, operand, result, root) }
 }
 
 /// `operand` is this rank's vector; `result` is present at the root, and may be the operand.

@@ -7,13 +7,12 @@ use super::local::Reduction;
 use super::ring::{self, Deal};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allreduce, is_in_place, open};
-use crate::comm::Comm;
+use super::{allreduce, is_in_place};
+use crate::channel::Channel;
 use crate::consts::MPI_ERR_COUNT;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::op::Op;
-use crate::process::Process;
 
 /// `MPI_Reduce_scatter`; `counts` has one entry for each rank.
 ///
@@ -21,14 +20,12 @@ use crate::process::Process;
 /// The send buffer is readable for all blocks, the receive buffer writable for this rank's (for all in place), as
 /// counts and datatype say; they do not overlap.
 pub unsafe fn reduce_scatter(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     (send, recv): (*const u8, *mut u8),
     counts: &[i64],
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let f = open(p, comm)?;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let mut starts = Vec::with_capacity(counts.len());
     let mut total = 0u64;
@@ -37,9 +34,9 @@ pub unsafe fn reduce_scatter(
         total = u64::try_from(count).ok().and_then(|c| total.checked_add(c)).ok_or_else(|| refuse_count(count))?;
     }
     let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
-    let (operand, result) = buffers(comm, (send, recv), total, &deal, datatype.0)?;
+    let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
+    unsafe { run(f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
 }
 
 /// `MPI_Reduce_scatter_block`; `count` elements for each rank.
@@ -47,21 +44,19 @@ pub unsafe fn reduce_scatter(
 /// # Safety
 /// As [`reduce_scatter`].
 pub unsafe fn reduce_scatter_block(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let f = open(p, comm)?;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
-    let total = share.checked_mul(comm.size() as u64).ok_or_else(|| refuse_count(count))?;
+    let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
     let deal = move |rank: u32| (rank as u64 * share, share);
-    let (operand, result) = buffers(comm, (send, recv), total, &deal, datatype.0)?;
+    let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
+    unsafe { run(f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
 }
 
 #[cold]
@@ -73,14 +68,14 @@ fn refuse_count(count: i64) -> Error {
 
 /// The whole operand and this rank's part of the result.
 fn buffers<'a>(
-    comm: &Comm,
+    rank: u32,
     (send, recv): (*const u8, *mut u8),
     total: u64,
     deal: &impl Deal,
     datatype: &'a Datatype,
 ) -> Result<(Vector<'a>, Vector<'a>)> {
     let total = i64::try_from(total).map_err(|_| refuse_count(i64::MAX))?;
-    let mine = deal.block(comm.rank).1;
+    let mine = deal.block(rank).1;
     if is_in_place(send) {
         let operand = Vector::new(recv, total, datatype)?;
         return Ok((operand, operand.part(0, mine)));

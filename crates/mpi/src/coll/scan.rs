@@ -6,12 +6,11 @@ use super::fabric::Fabric;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{is_in_place, open};
-use crate::comm::Comm;
+use super::is_in_place;
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
-use crate::process::Process;
 
 /// What a prefix covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +26,14 @@ pub(super) enum Prefix {
 /// # Safety
 /// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
 pub unsafe fn scan(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     buffers: (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
     // SAFETY: the same contract.
-    unsafe { prefix(p, comm, Prefix::Inclusive, buffers, count, datatype, op) }
+    unsafe { prefix(f, Prefix::Inclusive, buffers, count, datatype, op) }
 }
 
 /// `MPI_Exscan`. `datatype` comes with its handle, for a user's function.
@@ -43,35 +41,32 @@ pub unsafe fn scan(
 /// # Safety
 /// As [`scan`].
 pub unsafe fn exscan(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     buffers: (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
     // SAFETY: the same contract.
-    unsafe { prefix(p, comm, Prefix::Exclusive, buffers, count, datatype, op) }
+    unsafe { prefix(f, Prefix::Exclusive, buffers, count, datatype, op) }
 }
 
 /// # Safety
 /// As [`scan`].
 unsafe fn prefix(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     prefix: Prefix,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let f = open(p, comm)?;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let result = Vector::new(recv, count, datatype.0)?;
     let operand = if is_in_place(send) { result } else { Vector::new(send, count, datatype.0)? };
-    let how = choose::scan(comm.size(), choose::is_crowded(p));
+    let how = choose::scan(f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, prefix, red, operand, result) }
+    unsafe { run(f, how, prefix, red, operand, result) }
 }
 
 /// The operand may be the result.

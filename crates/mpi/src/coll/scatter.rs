@@ -7,11 +7,10 @@ use super::fabric::{Batch, Fabric};
 use super::gather::subtree_ranks;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
-use super::{check_root, is_in_place, open};
-use crate::comm::Comm;
+use super::{check_root, is_in_place};
+use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-use crate::process::Process;
 
 /// Bytes of a block up to which the root sends one after the other instead of starting all sends.
 const IN_TURN_BYTES: u64 = 1024;
@@ -22,23 +21,21 @@ const IN_TURN_BYTES: u64 = 1024;
 /// At the root the send buffer is readable for every rank's block, the receive buffer writable, as the counts and
 /// datatypes say; they do not overlap.
 pub unsafe fn scatter(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, Option<&Datatype>),
     root: i32,
 ) -> Result {
-    let f = open(p, comm)?;
-    let root = check_root(comm, root)?;
+    let root = check_root(f.comm, root)?;
     let send = match send.2 {
-        Some(datatype) if comm.rank == root => Some(Vector::new(send.0, send.1, datatype)?),
+        Some(datatype) if f.rank() == root => Some(Vector::new(send.0, send.1, datatype)?),
         _ => None,
     };
-    let own = own_block(recv, comm.rank == root)?;
+    let own = own_block(recv, f.rank() == root)?;
     let block = send.or(own).map_or(0, |v| v.bytes());
-    let how = choose::gather(block, comm.size(), choose::is_crowded(p));
+    let how = choose::gather(block, f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, how, send.map(even_blocks), own, root) }
+    unsafe { run(f, how, send.map(even_blocks), own, root) }
 }
 
 /// `MPI_Scatterv`; `send` counts at the root alone, and is present there.
@@ -46,21 +43,19 @@ pub unsafe fn scatter(
 /// # Safety
 /// As [`scatter`].
 pub unsafe fn scatterv(
-    p: &Process,
-    comm: &Comm,
+    f: &Channel<'_>,
     send: Option<Array<'_>>,
     recv: (*mut u8, i64, Option<&Datatype>),
     root: i32,
 ) -> Result {
-    let f = open(p, comm)?;
-    let root = check_root(comm, root)?;
+    let root = check_root(f.comm, root)?;
     let send = match send {
-        Some(array) if comm.rank == root => Some(array.check()?),
+        Some(array) if f.rank() == root => Some(array.check()?),
         _ => None,
     };
-    let own = own_block(recv, comm.rank == root)?;
+    let own = own_block(recv, f.rank() == root)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(&f, choose::Gather::Linear, send, own, root) }
+    unsafe { run(f, choose::Gather::Linear, send, own, root) }
 }
 
 /// Where a rank receives; none for `MPI_IN_PLACE` at the root.

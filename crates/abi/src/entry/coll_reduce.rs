@@ -1,0 +1,149 @@
+//! Reductions (MPI 5.0, sections 6.9 to 6.11).
+#![allow(unsafe_code)]
+
+use super::{Count, read_counts};
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::coll;
+use fastpath_mpi::{Process, Result};
+
+/// `MPI_Reduce`
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn reduce(
+    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    root: c_int,
+    comm: usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let f = coll::open(p, &comm)?;
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    // SAFETY: by the contract of this function.
+    unsafe { coll::reduce(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op, root) }
+}
+
+/// `MPI_Allreduce`
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn allreduce(
+    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let f = coll::open(p, &comm)?;
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    // SAFETY: by the contract of this function.
+    unsafe { coll::allreduce(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }
+}
+
+/// `MPI_Reduce_scatter`
+///
+/// # Safety
+/// The buffers are as counts and datatype say; the array has an entry for each rank.
+pub unsafe fn reduce_scatter<C: Count>(
+    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: *const C,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let f = coll::open(p, &comm)?;
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let counts = read_counts("recvcounts", recvcounts, comm.size().into())?;
+        coll::reduce_scatter(&f, (sendbuf.cast(), recvbuf.cast()), &counts, (&layout, datatype), &op)
+    }
+}
+
+/// `MPI_Reduce_scatter_block`
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn reduce_scatter_block(
+    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let f = coll::open(p, &comm)?;
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    let buffers = (sendbuf.cast(), recvbuf.cast());
+    // SAFETY: by the contract of this function.
+    unsafe { coll::reduce_scatter_block(&f, buffers, recvcount, (&layout, datatype), &op) }
+}
+
+/// `MPI_Scan`
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn scan(
+    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let f = coll::open(p, &comm)?;
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    // SAFETY: by the contract of this function.
+    unsafe { coll::scan(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }
+}
+
+/// `MPI_Exscan`
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn exscan(
+    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let f = coll::open(p, &comm)?;
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    // SAFETY: by the contract of this function.
+    unsafe { coll::exscan(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }
+}
+
+/// `MPI_Reduce_local`
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn reduce_local(
+    p: &Process,
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+) -> Result<()> {
+    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
+    // SAFETY: by the contract of this function.
+    unsafe { coll::reduce_local(inbuf.cast(), inoutbuf.cast(), count, (&layout, datatype), &op) }
+}
