@@ -41,7 +41,7 @@ prefix="$scratch/moved here"
 "$root/install/install.sh" "$build" "$scratch/first" > /dev/null
 mv "$scratch/first" "$prefix"
 cd "$scratch"
-cp "$root"/tests/install/hello.c "$root"/tests/install/hello.cpp .
+cp "$root"/tests/install/*.c "$root"/tests/install/*.cpp .
 
 for name in mpicc mpicxx mpic++ mpicc_abi mpicxx_abi mpic++_abi mpiexec mpirun fastpath; do
     [ -x "$prefix/bin/$name" ] || fail "$name is not installed"
@@ -81,6 +81,15 @@ expect "FASTPATH_CXX chooses the compiler" "mycxx" \
 eval "$("$prefix/bin/mpicc" -show -o hello-shown hello.c)"
 expect "what -show prints can be run" "hello from C: Fastpath" ./hello-shown
 
+"$prefix/bin/mpicc" -o exchange exchange.c
+expect "a program runs without a launcher" "1 ranks, sum 0" timeout 60 ./exchange
+for ranks in 1 2 5; do
+    sum=$((ranks * (ranks - 1) / 2))
+    expect "mpiexec runs it on $ranks" "$ranks ranks, sum $sum" \
+        timeout 60 "$prefix/bin/mpiexec" -n $ranks ./exchange
+done
+expect "mpirun does" "3 ranks, sum 3" timeout 60 "$prefix/bin/mpirun" -np 3 ./exchange
+
 for name in mpi mpi-c mpi-cxx; do
     expect "pkg-config finds $name" "-lmpi_abi" \
         env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs "$name"
@@ -90,7 +99,7 @@ expect "pkg-config's flags build a program" "hello from C: Fastpath" \
     'eval cc -o hello-pc hello.c $(pkg-config --cflags --libs mpi) && ./hello-pc'
 
 # CMake finds compilers on the path, or where it is told to look.
-cp -r "$root/tests/install/cmake" "$root"/tests/install/hello.c* .
+cp -r "$root/tests/install/cmake" .
 for how in path home; do
     case $how in
     path) set -- env PATH="$prefix/bin:$PATH" cmake ;;
@@ -102,5 +111,7 @@ for how in path home; do
     log=$(cmake --build "build-$how" 2>&1) || fail "cmake --build ($how): $log"
     expect "its C program runs" "hello from C: Fastpath" "build-$how/hello-c"
     expect "its C++ program runs" "hello from C++: Fastpath" "build-$how/hello-cpp"
+    expect "ctest runs its test on 4 ranks" "100% tests passed" \
+        sh -c 'cd "$1" && ctest --timeout 60' sh "build-$how"
 done
 echo "test-install: passed"
