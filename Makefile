@@ -8,7 +8,7 @@ PROFILE ?= release
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build install test test-all test-install lint demo bench
+.PHONY: help build install test test-all test-install test-interchange lint demo bench
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -16,6 +16,7 @@ help:
 	@echo 'make test                   the tests of every crate'
 	@echo 'make test-all               these, and everything that takes longer'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
+	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make lint                   formatting and lints'
 
 build:
@@ -27,10 +28,13 @@ install: build
 test:
 	$(CARGO) test --workspace
 
-test-all: test test-install
+test-all: test test-install test-interchange
 
 test-install: build
 	tests/install/run.sh '$(BUILD)'
+
+test-interchange: build
+	tests/interchange/run.sh '$(BUILD)' $(MPICH)
 
 # The files with entry points are declared as modules by the build, where cargo fmt does not look.
 lint:

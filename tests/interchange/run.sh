@@ -1,0 +1,57 @@
+#!/bin/sh
+# One binary, two libraries: a program built with one library's mpicc_abi runs on the other's library and
+# launcher, both ways. The other library is MPICH, from the wheel `mpich`, installed into a scratch
+# environment unless a place is given.
+#
+# usage: run.sh BUILD [MPICH]        (BUILD: target/release; MPICH: an installation with mpicc_abi)
+set -eu
+
+build=$1
+root=$(cd "$(dirname -- "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+other=${2:-}
+if [ -z "$other" ]; then
+    other=$scratch/mpich
+    python3 -m venv "$other" || fail "python3 with venv is needed"
+    "$other/bin/pip" install -q mpich==5.0.2 || fail "the wheel mpich cannot be installed"
+fi
+ours=$scratch/fastpath
+"$root/install/install.sh" "$build" "$ours" > /dev/null
+cd "$scratch"
+
+# `run WHAT LIBRARY LAUNCHER PROGRAM`: two ranks must give the right sum on the library that is named.
+run() {
+    what=$1 prefix=$2 launcher=$3 program=$4
+    printed=$(LD_LIBRARY_PATH=$prefix/lib timeout 60 "$launcher" -n 2 "$program" 2>&1) ||
+        fail "$what: $printed"
+    case $printed in
+    *"2 ranks, sum 1"*) echo "ok: $what" ;;
+    *) fail "$what: $printed" ;;
+    esac
+}
+
+# `name_library PREFIX PROGRAM`: which library the program says it runs on.
+name_library() {
+    LD_LIBRARY_PATH=$1/lib "$2"
+}
+
+for program in exchange hello; do
+    "$other/bin/mpicc_abi" -o "$program-theirs" "$root/tests/install/$program.c"
+    "$ours/bin/mpicc_abi" -o "$program-ours" "$root/tests/install/$program.c"
+done
+for built in theirs ours; do
+    name_library "$ours" "./hello-$built" | grep -q Fastpath || fail "hello-$built is not on Fastpath"
+    name_library "$other" "./hello-$built" | grep -q MPICH || fail "hello-$built is not on MPICH"
+    run "built with $built mpicc_abi, run by our mpiexec on our library" \
+        "$ours" "$ours/bin/mpiexec" "./exchange-$built"
+    run "built with $built mpicc_abi, run by MPICH's mpiexec on its library" \
+        "$other" "$other/bin/mpiexec" "./exchange-$built"
+done
+echo "test-interchange: passed"
