@@ -7,6 +7,7 @@ use fastpath_base::config::{parse_duration_ns, parse_size};
 
 use crate::bench::plan::{Plan, Test};
 use crate::bench::{self, BenchError, Form, Launch};
+use crate::info;
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -22,6 +23,19 @@ pub enum Command {
     /// Measure MPI calls, with the floor of the hardware beside them
     #[command(subcommand)]
     Bench(Bench),
+    /// Say what is installed, how it is set, what the machine offers, which transports are open
+    Info(InfoOptions),
+}
+
+/// Options of `fastpath info`.
+#[derive(Args, Debug)]
+pub struct InfoOptions {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Read another process's memory and say what came of it (started by `fastpath info`)
+    #[arg(long, hide = true, value_name = "PID,ADDRESS")]
+    pub probe_cma: Option<String>,
 }
 
 /// What to measure.
@@ -166,6 +180,17 @@ pub fn run_bench(command: Bench) -> Result<(), BenchError> {
         ranks: options.ranks,
     };
     bench::run_job(&plan, &launch, options.sample.form(), !options.no_progress)
+}
+
+/// Does what `fastpath info` was asked for.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn run_info(options: &InfoOptions) -> std::io::Result<()> {
+    match &options.probe_cma {
+        Some(argument) => info::probe_as_reader(argument),
+        None => info::print(&info::collect(), options.json),
+    }
 }
 
 fn run_floor(options: &FloorOptions) -> Result<(), BenchError> {

@@ -1,0 +1,188 @@
+//! `fastpath info`: what this installation is, what it is set to, what the machine offers, and
+//! which ways of moving a message are open, with the reason.
+
+mod cma;
+mod machine;
+mod transports;
+
+use std::io::{self, Write};
+
+use fastpath_base::config::Config;
+use serde::Serialize;
+
+pub use cma::probe_as_reader;
+use machine::Machine;
+use transports::{Facility, Transport};
+
+use crate::library::{MpiLibrary, find_library};
+
+/// Everything `fastpath info` knows.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    version: Version,
+    configuration: Vec<Entry>,
+    warnings: Vec<String>,
+    machine: Machine,
+    transports: Vec<Transport>,
+    waiting: Vec<Facility>,
+}
+
+/// What is installed.
+#[derive(Debug, Serialize)]
+struct Version {
+    fastpath: &'static str,
+    mpi: &'static str,
+    abi: &'static str,
+    /// Path of the library beside this program.
+    library: Option<String>,
+    /// What that library says it is.
+    library_says: Option<String>,
+    /// Why one of the two is missing.
+    library_problem: Option<String>,
+}
+
+/// One variable.
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: &'static str,
+    value: String,
+    origin: String,
+    meaning: &'static str,
+}
+
+/// Finds everything out. Takes some tens of milliseconds: what can be tried is tried.
+pub fn collect() -> Info {
+    let mut warnings = Vec::new();
+    let config = Config::from_env().unwrap_or_else(|e| {
+        warnings.push(format!("{e} (the listing shows the defaults)"));
+        Config::defaults()
+    });
+    warnings.extend_from_slice(config.warnings());
+    let configuration = config
+        .listing()
+        .map(|setting| Entry {
+            name: setting.variable.name,
+            value: setting.text.clone(),
+            origin: setting.origin.to_string(),
+            meaning: setting.variable.meaning,
+        })
+        .collect();
+    Info {
+        version: find_version(),
+        configuration,
+        warnings,
+        machine: machine::describe(),
+        transports: transports::list(&config),
+        waiting: transports::list_waiting(),
+    }
+}
+
+fn find_version() -> Version {
+    let mut version = Version {
+        fastpath: env!("CARGO_PKG_VERSION"),
+        mpi: "5.0",
+        abi: "1.0",
+        library: None,
+        library_says: None,
+        library_problem: None,
+    };
+    let opened = find_library().and_then(|path| {
+        let path = path.canonicalize().unwrap_or(path);
+        version.library = Some(path.display().to_string());
+        MpiLibrary::open(&path)
+    });
+    match opened {
+        Ok(library) => version.library_says = Some(library.version()),
+        Err(e) => version.library_problem = Some(e.to_string()),
+    }
+    version
+}
+
+/// Prints it, as text or as one JSON object.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        serde_json::to_writer_pretty(&mut out, info)?;
+        return writeln!(out);
+    }
+    print_version(&mut out, &info.version)?;
+    writeln!(out, "\nconfiguration")?;
+    for entry in &info.configuration {
+        let value = if entry.value.is_empty() {
+            "(none)"
+        } else {
+            &entry.value
+        };
+        let Entry {
+            name,
+            origin,
+            meaning,
+            ..
+        } = entry;
+        writeln!(out, "  {name:<24} {value:<12} {origin:<12} {meaning}")?;
+    }
+    for warning in &info.warnings {
+        writeln!(out, "  warning: {warning}")?;
+    }
+    writeln!(out, "\nmachine")?;
+    for (name, value) in info.machine.lines() {
+        writeln!(out, "  {name:<24} {value}")?;
+    }
+    writeln!(out, "\ntransports")?;
+    for t in &info.transports {
+        let usable = if t.usable { "yes" } else { "no" };
+        writeln!(out, "  {:<10} {:<4} {}", t.name, usable, t.reason)?;
+    }
+    writeln!(out, "\nwaiting")?;
+    for f in &info.waiting {
+        let available = if f.available { "yes" } else { "no" };
+        writeln!(out, "  {:<24} {:<4} {}", f.name, available, f.note)?;
+    }
+    Ok(())
+}
+
+fn print_version(out: &mut impl Write, version: &Version) -> io::Result<()> {
+    writeln!(out, "fastpath {}", version.fastpath)?;
+    writeln!(out, "  {:<24} {}", "MPI standard", version.mpi)?;
+    writeln!(out, "  {:<24} {}", "ABI", version.abi)?;
+    let found = [
+        ("library", &version.library),
+        ("library says", &version.library_says),
+        ("no library", &version.library_problem),
+    ];
+    for (name, value) in found {
+        if let Some(value) = value {
+            writeln!(out, "  {name:<24} {value}")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info__is_one_json_object_with_every_section() {
+        let value = serde_json::to_value(collect()).unwrap();
+        for section in [
+            "version",
+            "configuration",
+            "machine",
+            "transports",
+            "waiting",
+        ] {
+            assert!(value.get(section).is_some(), "{section}");
+        }
+        let entries = value["configuration"].as_array().unwrap();
+        assert!(
+            entries
+                .iter()
+                .any(|e| e["name"] == "FASTPATH_WAIT" && e["origin"] == "default")
+        );
+    }
+}

@@ -1,0 +1,172 @@
+#![allow(unsafe_code)]
+//! Whether one process may read another's memory (cross-memory attach), found out by doing it.
+//!
+//! A child of this process reads from this process. That is the relation the kernel judges as it
+//! judges two ranks: neither is the other's descendant in the direction of the read, so a
+//! restriction to descendants (Yama, scope 1) shows.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+use fastpath_base::clock;
+use serde::{Deserialize, Serialize};
+
+/// Bytes that the trial reads.
+const BYTES: usize = 4096;
+
+/// What came of the trial.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Trial {
+    /// Why it is not possible; None when it worked.
+    pub refused: Option<String>,
+    /// Shortest time of a read of 4 KiB, in nanoseconds.
+    pub read_4k_min_ns: Option<u64>,
+}
+
+fn pattern_byte(i: usize) -> u8 {
+    (i.wrapping_mul(167) >> 3) as u8
+}
+
+/// Starts this program as the reader and lets it try.
+pub fn try_read() -> Trial {
+    let source: Vec<u8> = (0..BYTES).map(pattern_byte).collect();
+    let refuse = |why: String| Trial {
+        refused: Some(why),
+        read_4k_min_ns: None,
+    };
+    let own = match std::env::current_exe() {
+        Ok(path) => path,
+        Err(e) => return refuse(format!("not tried: {e}")),
+    };
+    let output = Command::new(own)
+        .args(["info", "--probe-cma"])
+        .arg(format!(
+            "{},{}",
+            std::process::id(),
+            source.as_ptr() as usize
+        ))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    // The reader has ended: the memory may go.
+    drop(std::hint::black_box(source));
+    match output {
+        Ok(o) => serde_json::from_slice(&o.stdout)
+            .unwrap_or_else(|_| refuse(format!("not tried: the reader ended with {}", o.status))),
+        Err(e) => refuse(format!("not tried: {e}")),
+    }
+}
+
+/// The reader's side: reads from process and address (as `pid,address`) and prints the outcome.
+///
+/// # Errors
+/// The argument is not of that form, or the output cannot be written.
+pub fn probe_as_reader(argument: &str) -> io::Result<()> {
+    let (pid, address) = argument
+        .split_once(',')
+        .and_then(|(p, a)| Some((p.parse::<libc::pid_t>().ok()?, a.parse::<usize>().ok()?)))
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let trial = read_from(pid, address);
+    println!("{}", serde_json::to_string(&trial)?);
+    Ok(())
+}
+
+fn read_from(pid: libc::pid_t, address: usize) -> Trial {
+    let mut target = [0u8; BYTES];
+    let mut best = u64::MAX;
+    for _ in 0..20 {
+        let start = clock::now_ns();
+        let read = read_once(pid, address, &mut target);
+        best = best.min(clock::now_ns() - start);
+        let refused = match read {
+            Ok(n) if n == BYTES => None,
+            Ok(n) => Some(format!("the kernel read {n} of {BYTES} bytes")),
+            Err(e) => Some(format!("process_vm_readv: {e}{}", explain(&e))),
+        };
+        if refused.is_some() {
+            return Trial {
+                refused,
+                read_4k_min_ns: None,
+            };
+        }
+    }
+    let wrong = target
+        .iter()
+        .enumerate()
+        .any(|(i, &b)| b != pattern_byte(i));
+    Trial {
+        refused: wrong.then(|| "the bytes read are not those written".to_owned()),
+        read_4k_min_ns: Some(best),
+    }
+}
+
+fn read_once(pid: libc::pid_t, address: usize, target: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec {
+        iov_base: target.as_mut_ptr().cast(),
+        iov_len: target.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: target.len(),
+    };
+    // SAFETY: the local part is a valid buffer of that length; the remote one is the other
+    // process's address, which the kernel checks.
+    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Who is likely to have refused.
+fn explain(e: &io::Error) -> String {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+            match scope.as_deref().map(str::trim) {
+                Ok(scope @ ("1" | "2" | "3")) => {
+                    format!(" (Yama: kernel.yama.ptrace_scope is {scope})")
+                }
+                _ => " (a seccomp filter or a security module of the container)".to_owned(),
+            }
+        }
+        Some(libc::ENOSYS) => " (this kernel was built without it)".to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read__of_own_memory_brings_the_pattern_or_a_reason() {
+        let source: Vec<u8> = (0..BYTES).map(pattern_byte).collect();
+        let own = std::process::id() as libc::pid_t;
+        let trial = read_from(own, source.as_ptr() as usize);
+        assert_eq!(
+            trial.refused.is_none(),
+            trial.read_4k_min_ns.is_some(),
+            "{trial:?}"
+        );
+        drop(source);
+    }
+
+    #[test]
+    fn read__of_other_bytes_is_found_out() {
+        let source = vec![0u8; BYTES];
+        let own = std::process::id() as libc::pid_t;
+        assert!(read_from(own, source.as_ptr() as usize).refused.is_some());
+    }
+
+    #[test]
+    fn read__of_an_address_that_is_not_there_has_a_reason() {
+        let own = std::process::id() as libc::pid_t;
+        let trial = read_from(own, 16);
+        assert!(trial.refused.unwrap().contains("process_vm_readv"));
+    }
+
+    #[test]
+    fn argument__that_is_malformed_is_refused() {
+        assert!(probe_as_reader("12").is_err());
+        assert!(probe_as_reader("a,b").is_err());
+    }
+}

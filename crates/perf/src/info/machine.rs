@@ -1,0 +1,212 @@
+#![allow(unsafe_code)]
+//! The machine as this process may use it.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use fastpath_base::clock;
+use fastpath_base::topology::{self, Core};
+use serde::Serialize;
+
+/// Processors, caches, memory, limits.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    host: String,
+    kernel: Option<String>,
+    processor: Option<String>,
+    processors_allowed: Vec<usize>,
+    /// Processors' worth of time per second that the control group grants; None: no limit.
+    cpu_quota: Option<f64>,
+    processors_usable: usize,
+    cores: Vec<CoreLine>,
+    caches: Vec<Cache>,
+    memory_available_bytes: u64,
+    page_bytes: usize,
+    clock_resolution_ns: u64,
+}
+
+/// One core.
+#[derive(Debug, Serialize)]
+struct CoreLine {
+    node: usize,
+    package: usize,
+    threads: Vec<usize>,
+}
+
+/// One level of cache of the first processor.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Cache {
+    level: u32,
+    kind: String,
+    size: String,
+    shared_by: String,
+}
+
+/// Reads it all from the kernel.
+pub fn describe() -> Machine {
+    let allowed = topology::affinity();
+    let first = allowed.iter().next().unwrap_or(0);
+    let line = |c: Core| CoreLine {
+        node: c.node,
+        package: c.package,
+        threads: c.threads,
+    };
+    Machine {
+        host: topology::host_name(),
+        kernel: read_line("/proc/sys/kernel/osrelease"),
+        processor: fs::read_to_string("/proc/cpuinfo")
+            .ok()
+            .and_then(|text| find_model(&text)),
+        processors_allowed: allowed.iter().collect(),
+        cpu_quota: topology::cpu_quota(),
+        processors_usable: topology::usable_processors(),
+        cores: topology::list_cores(&allowed)
+            .into_iter()
+            .map(line)
+            .collect(),
+        caches: list_caches(first),
+        memory_available_bytes: topology::available_memory(),
+        page_bytes: page_bytes(),
+        clock_resolution_ns: clock::resolution_ns(),
+    }
+}
+
+impl Machine {
+    /// Name and value of each line of the text form.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let unknown = || "(the kernel does not say)".to_owned();
+        let packages: BTreeSet<_> = self.cores.iter().map(|c| c.package).collect();
+        let nodes: BTreeSet<_> = self.cores.iter().map(|c| c.node).collect();
+        let threads = self
+            .cores
+            .iter()
+            .map(|c| c.threads.len())
+            .max()
+            .unwrap_or(1);
+        let caches: Vec<String> = self
+            .caches
+            .iter()
+            .map(|c| {
+                format!(
+                    "L{} {} {} (processors {})",
+                    c.level, c.kind, c.size, c.shared_by
+                )
+            })
+            .collect();
+        vec![
+            ("host", self.host.clone()),
+            ("kernel", self.kernel.clone().unwrap_or_else(unknown)),
+            ("processor", self.processor.clone().unwrap_or_else(unknown)),
+            ("processors allowed", list_numbers(&self.processors_allowed)),
+            (
+                "cores",
+                format!(
+                    "{} on {} package(s), {} NUMA node(s), up to {} thread(s) each",
+                    self.cores.len(),
+                    packages.len(),
+                    nodes.len(),
+                    threads
+                ),
+            ),
+            (
+                "time granted",
+                self.cpu_quota
+                    .map_or("no limit".to_owned(), |q| format!("{q:.2} processors")),
+            ),
+            (
+                "processors usable",
+                format!("{} at once", self.processors_usable),
+            ),
+            ("caches", caches.join(", ")),
+            (
+                "memory available",
+                format!(
+                    "{:.1} GiB",
+                    self.memory_available_bytes as f64 / (1u64 << 30) as f64
+                ),
+            ),
+            ("page", format!("{} B", self.page_bytes)),
+            (
+                "clock resolution",
+                format!("{} ns", self.clock_resolution_ns),
+            ),
+        ]
+    }
+}
+
+/// Numbers with runs shortened: `0-3,8`.
+fn list_numbers(numbers: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for &n in numbers {
+        match parts.last_mut() {
+            Some((_, end)) if *end + 1 == n => *end = n,
+            _ => parts.push((n, n)),
+        }
+    }
+    let text = |&(a, b): &(usize, usize)| {
+        if a == b {
+            a.to_string()
+        } else {
+            format!("{a}-{b}")
+        }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+fn find_model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo.lines().find(|l| l.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn list_caches(processor: usize) -> Vec<Cache> {
+    let folder = format!("/sys/devices/system/cpu/cpu{processor}/cache");
+    let read = |index: usize, file: &str| read_line(&format!("{folder}/index{index}/{file}"));
+    (0..8)
+        .map_while(|index| {
+            Some(Cache {
+                level: read(index, "level")?.parse().ok()?,
+                kind: read(index, "type")?.to_lowercase(),
+                size: read(index, "size")?,
+                shared_by: read(index, "shared_cpu_list")?,
+            })
+        })
+        .collect()
+}
+
+fn read_line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: asks for a constant of the system; touches no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers__are_shortened_to_runs() {
+        assert_eq!(list_numbers(&[0, 1, 2, 3, 8]), "0-3,8");
+        assert_eq!(list_numbers(&[5]), "5");
+        assert_eq!(list_numbers(&[]), "");
+    }
+
+    #[test]
+    fn model__is_the_first_named() {
+        let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
+        assert_eq!(find_model(text).as_deref(), Some("Some CPU @ 2 GHz"));
+        assert_eq!(find_model("Features: fp"), None);
+    }
+
+    #[test]
+    fn machine__has_at_least_one_core_and_some_memory() {
+        let machine = describe();
+        assert!(!machine.cores.is_empty());
+        assert!(machine.memory_available_bytes > 0);
+        assert!(machine.processors_usable >= 1);
+    }
+}

@@ -1,0 +1,201 @@
+#![allow(unsafe_code)]
+//! Ways of moving a message and of waiting for one: each is tried, and the outcome is the reason.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use fastpath_base::config::{Config, Key};
+use fastpath_base::sync::AtomicU32;
+use fastpath_base::wait;
+use serde::Serialize;
+
+use super::cma;
+use crate::measure::time_calls;
+
+/// One way of moving a message.
+#[derive(Debug, Serialize)]
+pub struct Transport {
+    /// Its name, as `FASTPATH_TRANSPORTS` has it.
+    pub name: &'static str,
+    /// Can and may it be used here?
+    pub usable: bool,
+    /// For or against.
+    pub reason: String,
+}
+
+/// One thing the kernel offers for waiting.
+#[derive(Debug, Serialize)]
+pub struct Facility {
+    pub name: &'static str,
+    pub available: bool,
+    pub note: String,
+}
+
+/// Every transport with the reason for or against it.
+pub fn list(config: &Config) -> Vec<Transport> {
+    let tried = [
+        (
+            "loopback",
+            Ok("a rank's messages to itself, inside the process".to_owned()),
+        ),
+        ("shm", try_shared_memory()),
+        ("cma", try_cma()),
+    ];
+    tried
+        .into_iter()
+        .map(|(name, tried)| {
+            let (usable, reason) = match (switched_off(config, name), tried) {
+                (Some(by), _) => (false, by),
+                (None, Ok(reason)) => (true, reason),
+                (None, Err(reason)) => (false, reason),
+            };
+            Transport {
+                name,
+                usable,
+                reason,
+            }
+        })
+        .collect()
+}
+
+/// Which variable switched it off, if one did.
+fn switched_off(config: &Config, name: &str) -> Option<String> {
+    let wanted = config.list(Key::Transports);
+    if name == "cma" && config.is_disabled("cma") {
+        return Some("switched off by FASTPATH_DISABLE".to_owned());
+    }
+    let listed = wanted.is_empty() || wanted.iter().any(|w| w == "all" || w == name);
+    (!listed).then(|| "not listed in FASTPATH_TRANSPORTS".to_owned())
+}
+
+fn try_shared_memory() -> Result<String, String> {
+    let file = make_memory_file().map_err(|e| format!("memfd_create: {e}"))?;
+    file.set_len(1 << 20)
+        .map_err(|e| format!("a memory file cannot grow: {e}"))?;
+    // SAFETY: an open descriptor; the range lies within the file.
+    let rc = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 1 << 16) };
+    if rc != 0 {
+        let e = io::Error::last_os_error();
+        return Err(format!(
+            "memory cannot be reserved (fallocate of 64 KiB): {e}"
+        ));
+    }
+    Ok("ranks of one node, through a memory file without a name (memfd_create works)".to_owned())
+}
+
+/// A memory file that may be sealed, as the launcher makes one.
+fn make_memory_file() -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string; the call touches no other memory.
+    let fd = unsafe { libc::memfd_create(c"fastpath-info".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` is open and owned by nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn try_cma() -> Result<String, String> {
+    let trial = cma::try_read();
+    match (trial.refused, trial.read_4k_min_ns) {
+        (Some(why), _) => Err(why),
+        (None, Some(ns)) => Ok(format!(
+            "single copy by the kernel is permitted; process_vm_readv of 4 KiB takes {ns} ns (minimum of 20)"
+        )),
+        (None, None) => Err("not tried".to_owned()),
+    }
+}
+
+/// What the kernel offers for waiting, with what it costs (medians would need more time than a
+/// listing should take: minima of batches).
+pub fn list_waiting() -> Vec<Facility> {
+    let word = AtomicU32::new(0);
+    let minimum = |body: &mut dyn FnMut()| {
+        (0..20)
+            .map(|_| time_calls(50, &mut *body))
+            .fold(f64::INFINITY, f64::min)
+    };
+    let futex = minimum(&mut || {
+        wait::futex_wake(&word, 1);
+    });
+    let yielding = minimum(&mut wait::yield_now);
+    let fence = wait::register_membarrier();
+    let note = if fence {
+        let ns = minimum(&mut || {
+            wait::fence_others();
+        });
+        format!("the sleeper pays the fence, senders pay none; {ns:.0} ns (minimum)")
+    } else {
+        "the kernel lacks it: every sender pays a fence".to_owned()
+    };
+    vec![
+        Facility {
+            name: "membarrier, expedited",
+            available: fence,
+            note,
+        },
+        Facility {
+            name: "futex between processes",
+            available: true,
+            note: format!("a wake with nobody asleep takes {futex:.0} ns (minimum)"),
+        },
+        Facility {
+            name: "sched_yield",
+            available: true,
+            note: format!("{yielding:.0} ns with nobody to yield to (minimum)"),
+        },
+    ]
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn config(name: &str, value: &str) -> Config {
+        Config::from_pairs([(name.into(), value.into())]).unwrap()
+    }
+
+    #[test]
+    fn transport__that_is_not_listed_says_by_which_variable() {
+        let listed = config("FASTPATH_TRANSPORTS", "loopback,shm");
+        assert_eq!(switched_off(&listed, "shm"), None);
+        let reason = switched_off(&listed, "cma").unwrap();
+        assert!(reason.contains("FASTPATH_TRANSPORTS"), "{reason}");
+    }
+
+    #[test]
+    fn cma__can_be_disabled_by_name() {
+        let disabled = config("FASTPATH_DISABLE", "cma");
+        assert!(
+            switched_off(&disabled, "cma")
+                .unwrap()
+                .contains("FASTPATH_DISABLE")
+        );
+        assert_eq!(switched_off(&disabled, "shm"), None);
+    }
+
+    #[test]
+    fn default__lists_all() {
+        let plain = Config::defaults();
+        for name in ["loopback", "shm", "cma"] {
+            assert_eq!(switched_off(&plain, name), None);
+        }
+    }
+
+    #[test]
+    fn shared_memory__works_or_names_the_call_that_failed() {
+        match try_shared_memory() {
+            Ok(reason) => assert!(reason.contains("memfd_create")),
+            Err(reason) => assert!(reason.contains("mem"), "{reason}"),
+        }
+    }
+
+    #[test]
+    fn waiting__states_what_each_costs() {
+        for facility in list_waiting().iter().filter(|f| f.available) {
+            assert!(facility.note.contains(" ns"), "{}", facility.note);
+        }
+    }
+}
