@@ -19,6 +19,7 @@ pub use contents::{Combiner, Contents, Form};
 pub use predefined::{Basic, Kind};
 pub use signature::Signature;
 
+use crate::attribute::{Attributes, Holder, Kind as HolderKind};
 use crate::consts::*;
 use crate::error::Error;
 use fastpath_protocol::buffer::Buffer;
@@ -88,7 +89,7 @@ impl From<TypeError> for Error {
 /// Result of an operation on datatypes.
 pub type Result<T> = std::result::Result<T, TypeError>;
 
-/// A datatype. A clone is an object of its own, with its own name and committed state.
+/// A datatype. A clone is an object of its own, with its own name, committed state and (no) attributes.
 #[derive(Debug, Clone)]
 pub struct Datatype {
     layout: Arc<Layout>,
@@ -97,6 +98,7 @@ pub struct Datatype {
     basic: Option<Basic>,
     committed: Cell<bool>,
     name: RefCell<String>,
+    attributes: Attributes,
 }
 
 impl Datatype {
@@ -125,6 +127,7 @@ impl Datatype {
             basic: None,
             committed: Cell::new(false),
             name: RefCell::default(),
+            attributes: Attributes::default(),
         }
     }
 
@@ -183,6 +186,12 @@ impl Datatype {
         Some(Buffer { ptr, bytes, layout: Some(self.layout.clone()), count })
     }
 
+    /// The size by which the immediate path may know it: committed, contiguous, at least one byte.
+    pub fn immediate_size(&self) -> Option<u64> {
+        let size = self.layout.size();
+        (self.is_committed() && self.layout.is_contiguous() && size > 0).then_some(size)
+    }
+
     /// Data bytes of one element; none (MPI_UNDEFINED) for a type that is not supported.
     pub fn size(&self) -> Option<i64> {
         self.is_supported().then(|| i64::try_from(self.layout.size()).ok()).flatten()
@@ -206,6 +215,11 @@ impl Datatype {
     /// Gives it a name.
     pub fn set_name(&self, name: &str) {
         self.name.replace(name.to_string());
+    }
+
+    /// It as the holder of attributes, under the handle that the user knows it by.
+    pub fn holder(&self, handle: usize) -> Holder<'_> {
+        Holder { kind: HolderKind::Type, handle, attributes: &self.attributes }
     }
 
     /// Elements that `bytes` received bytes are (MPI_Get_count); none (MPI_UNDEFINED) if they are no whole number.

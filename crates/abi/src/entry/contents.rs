@@ -1,11 +1,12 @@
 //! Decoding a datatype (MPI 5.0, section 5.1.14).
 #![allow(unsafe_code)]
 
+use super::datatype::{insert, remove};
 use super::{Count, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{Combiner, Contents, Datatype};
-use fastpath_mpi::{Error, Process, Result, process};
+use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 
 /// `MPI_Type_get_envelope`
@@ -177,7 +178,7 @@ fn give_contents(
         match hand_out(p, datatype) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
-                handles.into_iter().for_each(|handle| drop(p.types.remove(handle)));
+                take_back(p, &handles);
                 return Err(error);
             }
         }
@@ -187,6 +188,16 @@ fn give_contents(
     addresses.fill(contents.addresses.iter().map(|value| *value as isize));
     counts.fill(contents.large_counts.iter().copied());
     Ok(())
+}
+
+/// Removes handles that were made in vain.
+fn take_back(p: &Process, handles: &[usize]) {
+    for handle in handles {
+        if let Some(datatype) = p.types.get(*handle).filter(|datatype| !datatype.is_predefined()) {
+            // It has no attributes whose deletion could fail.
+            let _ = remove(p, *handle, &datatype);
+        }
+    }
 }
 
 /// A handle for a type that another was made of: its own if predefined, else a new one that the caller frees.
@@ -201,5 +212,5 @@ fn hand_out(p: &Process, datatype: &Rc<Datatype>) -> Result<usize> {
             return Ok(handle);
         }
     }
-    p.types.insert(Datatype::clone(datatype)).ok_or_else(|| process::out_of_handles("datatype"))
+    insert(p, Datatype::clone(datatype))
 }

@@ -5,7 +5,7 @@ use super::{Count, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{Datatype, DistributedArray, Form};
-use fastpath_mpi::{Error, Process, Result, datatype, process};
+use fastpath_mpi::{Error, Process, Result, attribute, datatype, process};
 use std::rc::Rc;
 
 /// The form of a function by the width of its counts.
@@ -27,8 +27,22 @@ unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) ->
     unsafe { store(to, handle) }
 }
 
-fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
-    p.types.insert(datatype).ok_or_else(|| process::out_of_handles("datatype"))
+/// Puts a datatype into the table; the immediate path learns of it if it can use it.
+pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
+    let size = datatype.immediate_size();
+    let handle = p.types.insert(datatype).ok_or_else(|| process::out_of_handles("datatype"))?;
+    if let Some(size) = size {
+        p.hot_type_set(handle, size);
+    }
+    Ok(handle)
+}
+
+/// Takes a datatype out of the table, after its attributes were deleted.
+pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<()> {
+    attribute::delete_attributes(p, datatype.holder(handle))?;
+    p.hot_type_clear(handle);
+    p.types.remove(handle);
+    Ok(())
 }
 
 /// `MPI_Type_contiguous`
@@ -319,13 +333,24 @@ pub unsafe fn type_create_resized_c(
     unsafe { give(p, newtype, Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Large)) }
 }
 
-/// `MPI_Type_dup`
+/// `MPI_Type_dup`: copies the attributes too, as their copy functions say.
 ///
 /// # Safety
 /// `newtype` is null or a variable.
 pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Result<()> {
+    let old = p.datatype(oldtype)?;
+    let mut handle = MPI_DATATYPE_NULL;
+    // SAFETY: the variable is a local one.
+    unsafe { give(p, &mut handle, Ok(Datatype::duplicate(&old)))? };
+    let new = p.datatype(handle)?;
+    let copied = attribute::copy_attributes(old.holder(oldtype), new.holder(handle).attributes);
     // SAFETY: by the contract of this function.
-    unsafe { give(p, newtype, Ok(Datatype::duplicate(&p.datatype(oldtype)?))) }
+    let outcome = copied.and_then(|()| unsafe { store(newtype, handle) });
+    if outcome.is_err() {
+        // The first error is the one to report.
+        let _ = remove(p, handle, &new);
+    }
+    outcome
 }
 
 /// `MPI_Type_create_f90_real`: the same arguments give the same handle.
@@ -382,7 +407,11 @@ unsafe fn give_fortran(p: &Process, to: *mut usize, made: datatype::Result<Datat
 pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
     // SAFETY: by the contract of this function.
     let handle = unsafe { load(datatype) }?;
-    p.datatype(handle)?.commit();
+    let object = p.datatype(handle)?;
+    object.commit();
+    if let Some(size) = object.immediate_size() {
+        p.hot_type_set(handle, size);
+    }
     Ok(())
 }
 
@@ -397,7 +426,7 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
     if object.is_predefined() {
         return Err(Error::new(MPI_ERR_TYPE, format!("{} is predefined and cannot be freed", object.name())));
     }
-    p.types.remove(handle);
+    remove(p, handle, &object)?;
     // SAFETY: by the contract of this function.
     unsafe { store(datatype, MPI_DATATYPE_NULL) }
 }

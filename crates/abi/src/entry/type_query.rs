@@ -157,14 +157,74 @@ pub unsafe fn get_elements<C: Count>(
     count: *mut C,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let elements = received_bytes(status)?.and_then(|bytes| datatype.elements_from_bytes(bytes));
+        store(count, C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())))
+    }
+}
+
+/// Bytes that a status tells of.
+///
+/// # Safety
+/// `status` is null or a status.
+unsafe fn received_bytes(status: *const Status) -> Result<Option<u64>> {
     if status.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the status is MPI_STATUS_IGNORE or null"));
+        return Err(no_status());
     }
     // SAFETY: not null, and a status by the contract of this function.
-    let bytes = unsafe { (*status).bytes() };
-    let elements = u64::try_from(bytes).ok().and_then(|bytes| datatype.elements_from_bytes(bytes));
+    Ok(u64::try_from(unsafe { (*status).bytes() }).ok())
+}
+
+#[cold]
+fn no_status() -> Error {
+    Error::new(MPI_ERR_ARG, "the status is MPI_STATUS_IGNORE or null")
+}
+
+/// `MPI_Get_count` and `MPI_Get_count_c`: `MPI_UNDEFINED` where the message is no whole number of elements, or the
+/// number does not fit.
+///
+/// # Safety
+/// `status` is null or a status, `count` null or a variable.
+pub unsafe fn get_count<C: Count>(
+    p: &Process,
+    status: *const Status,
+    datatype: usize,
+    count: *mut C,
+) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
     // SAFETY: by the contract of this function.
-    unsafe { store(count, elements.map_or(C::from_i64_or_undefined(MPI_UNDEFINED.into()), C::from_i64_or_undefined)) }
+    unsafe {
+        let elements = received_bytes(status)?.and_then(|bytes| datatype.count_from_bytes(bytes));
+        store(count, C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())))
+    }
+}
+
+/// `MPI_Status_set_elements` and `MPI_Status_set_elements_c`
+///
+/// # Safety
+/// `status` is null or a status.
+pub unsafe fn status_set_elements(p: &Process, status: *mut Status, datatype: usize, count: i64) -> Result<()> {
+    let datatype = p.datatype(datatype)?;
+    if status.is_null() {
+        return Err(no_status());
+    }
+    let bytes = u64::try_from(count).ok().and_then(|count| datatype.bytes_from_elements(count));
+    let Some(bytes) = bytes else {
+        return Err(Error::new(MPI_ERR_COUNT, format!("{count} is no number of basic elements of this datatype")));
+    };
+    // SAFETY: not null, and a status by the contract of this function.
+    unsafe { (*status).set_bytes(bytes as i64) };
+    Ok(())
+}
+
+/// `MPI_Status_set_elements_x`
+///
+/// # Safety
+/// `status` is null or a status.
+pub unsafe fn status_set_elements_x(p: &Process, status: *mut Status, datatype: usize, count: i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { status_set_elements(p, status, datatype, count) }
 }
 
 /// `MPI_Get_elements_x`
