@@ -183,7 +183,6 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         .insert_rc(comm.clone())
         .ok_or_else(|| out_of_handles("communicator"))?;
     comm.handle.set(handle);
-    p.hot_comm_set(handle, &comm);
     errhandler::attach(p, comm.errhandler.get());
     p.hot_comm_set(handle, &comm);
     Ok(handle)
@@ -204,7 +203,6 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
         ));
     }
     attribute::delete_all(p, &comm)?;
-    p.hot_comm_clear(handle);
     p.hot_comm_clear(handle);
     p.comms.remove(handle);
     errhandler::detach(p, comm.errhandler.get());

@@ -14,6 +14,7 @@ pub mod engine;
 pub mod environment;
 pub mod error;
 pub mod errhandler;
+pub mod fortran;
 pub mod group;
 pub mod hot;
 pub mod info;

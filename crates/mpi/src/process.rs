@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::errhandler::Errhandler;
 use crate::errhandler::codes::Codes;
 use crate::error::{Error, Result};
+use crate::fortran::Fortran;
 use crate::group::Group;
 use crate::info::Info;
 use crate::lock::{self, Lock};
@@ -70,6 +71,8 @@ pub struct Process {
     pub attached: crate::buffered::Attached,
     /// Messages taken out of matching by a matched probe.
     pub messages: Table<crate::probe::Message>,
+    /// What Fortran support told of its compiler.
+    pub fortran: Fortran,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
     pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
 }
@@ -164,6 +167,7 @@ impl Process {
             extras: crate::request::Extras::new(),
             attached: crate::buffered::Attached::new(),
             messages: Table::new(),
+            fortran: Fortran::new(),
             engine: std::cell::UnsafeCell::new(None),
         }
     }

@@ -5,10 +5,11 @@ use super::{store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_base::clock;
 use fastpath_mpi::consts::{
-    MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_OTHER, MPI_MAX_LIBRARY_VERSION_STRING,
-    MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION,
+    MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_OTHER, MPI_INFO_NULL,
+    MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION,
 };
-use fastpath_mpi::{Error, Result};
+use fastpath_mpi::info::{Info, publish_info};
+use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Get_version`
 ///
@@ -19,18 +20,6 @@ pub unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result
     unsafe {
         store(version, MPI_VERSION)?;
         store(subversion, MPI_SUBVERSION)
-    }
-}
-
-/// `MPI_Abi_get_version`
-///
-/// # Safety
-/// Both pointers are null or variables.
-pub unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe {
-        store(abi_major, MPI_ABI_VERSION)?;
-        store(abi_minor, MPI_ABI_SUBVERSION)
     }
 }
 
@@ -73,6 +62,20 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
     let text = String::from_utf8_lossy(&host[..length]);
     // SAFETY: by the contract of this function.
     unsafe { store_text(&text, name, MPI_MAX_PROCESSOR_NAME as usize, resultlen) }
+}
+
+/// `MPI_Get_hw_resource_info`: the kinds of hardware that `MPI_Comm_split_type` can split by here,
+/// with whether the process is restricted to one of each.
+///
+/// # Safety
+/// `hw_info` is null or a variable.
+pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<()> {
+    let made = Info::from_pairs([("mpi_shared_memory", "true")]);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(hw_info, MPI_INFO_NULL)?;
+        store(hw_info, publish_info(p, made)?)
+    }
 }
 
 /// `MPI_Wtime`: seconds since the start of the host, by its monotonic clock.

@@ -134,9 +134,10 @@ pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
 }
 
+/// The error of a null pointer that has to point somewhere.
 #[cold]
-fn null_result() -> Error {
-    Error::new(MPI_ERR_ARG, "the pointer for a result is null")
+pub(crate) fn null_result() -> Error {
+    Error::new(MPI_ERR_ARG, "a pointer is null")
 }
 
 /// The caller's variable.
@@ -149,7 +150,10 @@ fn null_result() -> Error {
 #[inline]
 pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
     if from.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer to an argument is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer to an argument is null",
+        ));
     }
     // SAFETY: not null, and the caller's by the contract of this function.
     Ok(unsafe { from.read() })
@@ -163,16 +167,26 @@ pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
 ///
 /// # Safety
 /// `from` is null or has `count` entries.
-pub(crate) unsafe fn read_counts<C: Count>(name: &str, from: *const C, count: i64) -> Result<Vec<i64>> {
+pub(crate) unsafe fn read_counts<C: Count>(
+    name: &str,
+    from: *const C,
+    count: i64,
+) -> Result<Vec<i64>> {
     let Ok(length) = usize::try_from(count) else {
-        return Err(Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")));
+        return Err(Error::new(
+            MPI_ERR_COUNT,
+            format!("the count {count} is negative"),
+        ));
     };
     if length > 0 && from.is_null() {
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
     }
     let mut values = Vec::new();
     if values.try_reserve_exact(length).is_err() {
-        return Err(Error::new(MPI_ERR_NO_MEM, format!("no memory for {count} entries of {name}")));
+        return Err(Error::new(
+            MPI_ERR_NO_MEM,
+            format!("no memory for {count} entries of {name}"),
+        ));
     }
     // SAFETY: the array has `count` entries by the contract of this function.
     values.extend((0..length).map(|i| unsafe { from.add(i).read() }.to_i64()));
@@ -245,7 +259,9 @@ mod tests {
     #[test]
     fn text__is_read_up_to_a_whole_character() {
         // SAFETY: strings and null are allowed.
-        let read = |text: &core::ffi::CStr, limit| unsafe { read_text("t", text.as_ptr(), limit) }.unwrap();
+        let read = |text: &core::ffi::CStr, limit| {
+            unsafe { read_text("t", text.as_ptr(), limit) }.unwrap()
+        };
         assert_eq!(read(c"abc", 10), "abc");
         assert_eq!(read(c"abc", 2), "ab");
         assert_eq!(read(c"a\u{e9}b", 2), "a");
@@ -260,7 +276,11 @@ mod tests {
         unsafe {
             assert_eq!(read_counts("c", [1_i32, -2].as_ptr(), 2).unwrap(), [1, -2]);
             assert_eq!(read_counts("c", core::ptr::null::<i64>(), 0).unwrap(), []);
-            let error = |count| read_counts("c", core::ptr::null::<i64>(), count).unwrap_err().code();
+            let error = |count| {
+                read_counts("c", core::ptr::null::<i64>(), count)
+                    .unwrap_err()
+                    .code()
+            };
             assert_eq!((error(1), error(-1)), (MPI_ERR_ARG, MPI_ERR_COUNT));
         }
     }

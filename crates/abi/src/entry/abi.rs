@@ -1,0 +1,116 @@
+//! Queries of the ABI, and what Fortran support tells the library (MPI 5.0, chapter 20).
+#![allow(unsafe_code)]
+
+use super::{null_result, store};
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::consts::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
+use fastpath_mpi::fortran::{Logical, MAX_LOGICAL, check_logical_size};
+use fastpath_mpi::info::{Info, find_info, publish_info};
+use fastpath_mpi::{Process, Result};
+
+/// `MPI_Abi_get_version`
+///
+/// # Safety
+/// Both pointers are null or variables.
+pub unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(abi_major, MPI_ABI_VERSION)?;
+        store(abi_minor, MPI_ABI_SUBVERSION)
+    }
+}
+
+/// `MPI_Abi_get_info`: the sizes of the integer types.
+///
+/// # Safety
+/// `info` is null or a variable.
+pub unsafe fn abi_get_info(p: &Process, info: *mut usize) -> Result<()> {
+    let sizes = [
+        ("mpi_aint_size", size_of::<isize>()),
+        ("mpi_count_size", size_of::<i64>()),
+        ("mpi_offset_size", size_of::<i64>()),
+    ];
+    // SAFETY: by the contract of this function.
+    unsafe { store(info, MPI_INFO_NULL)? };
+    let made = Info::from_pairs(sizes.map(|(key, size)| (key, size.to_string())));
+    // SAFETY: by the contract of this function.
+    unsafe { store(info, publish_info(p, made)?) }
+}
+
+/// `MPI_Abi_get_fortran_info`: a copy of what was set, `MPI_INFO_NULL` before.
+///
+/// # Safety
+/// `info` is null or a variable.
+pub unsafe fn abi_get_fortran_info(p: &Process, info: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(info, MPI_INFO_NULL)? };
+    let Some(known) = p.fortran.info() else {
+        return Ok(());
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(info, publish_info(p, known)?) }
+}
+
+/// `MPI_Abi_set_fortran_info`
+pub fn abi_set_fortran_info(p: &Process, info: usize) -> Result<()> {
+    p.fortran.set_info(&*find_info(p, info)?)
+}
+
+/// `MPI_Abi_get_fortran_booleans`
+///
+/// # Safety
+/// `logical_true` and `logical_false` are null or variables of `logical_size` bytes, `is_set` is null
+/// or a variable.
+pub unsafe fn abi_get_fortran_booleans(
+    p: &Process,
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: *mut c_int,
+) -> Result<()> {
+    let size = check_logical_size(logical_size)?;
+    let known = p.fortran.booleans(size);
+    // SAFETY: by the contract of this function.
+    unsafe { store(is_set, c_int::from(known.is_some()))? };
+    if let Some((yes, no)) = known {
+        for (to, value) in [(logical_true, yes), (logical_false, no)] {
+            if to.is_null() {
+                return Err(null_result());
+            }
+            // SAFETY: a variable of `size` bytes, of which `value` has at least as many.
+            unsafe {
+                to.cast::<u8>()
+                    .copy_from_nonoverlapping(value.as_ptr(), size)
+            };
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_Abi_set_fortran_booleans`
+///
+/// # Safety
+/// `logical_true` and `logical_false` are null or variables of `logical_size` bytes.
+pub unsafe fn abi_set_fortran_booleans(
+    p: &Process,
+    logical_size: c_int,
+    logical_true: *const c_void,
+    logical_false: *const c_void,
+) -> Result<()> {
+    let size = check_logical_size(logical_size)?;
+    let read = |from: *const c_void| -> Result<Logical> {
+        let mut value = [0; MAX_LOGICAL];
+        if from.is_null() {
+            return Err(null_result());
+        }
+        // SAFETY: a variable of `size` bytes by the contract, and `value` has at least as many.
+        unsafe {
+            value
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(from.cast(), size)
+        };
+        Ok(value)
+    };
+    p.fortran
+        .set_booleans(size, read(logical_true)?, read(logical_false)?)
+}
