@@ -102,7 +102,8 @@ fn emit_function(
 }
 
 /// The body of that name; a large-count form falls back to the one it shares with the other form.
-fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
+#[must_use]
+pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
     let own = function.body_name();
     if let Some(body) = bodies.by_name.get(&own) {
         return Some((own, body));
