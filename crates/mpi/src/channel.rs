@@ -191,7 +191,12 @@ impl<'a> Channel<'a> {
         }
         let key = self.context().key(self.comm.rank);
         // SAFETY: the caller's; the endpoint lives as long as the worker, and the lock is held.
-        unsafe { (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize) == Post::Done }
+        unsafe {
+            match (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize) {
+                Post::Rouse => (*endpoint).rouse() == Post::Done,
+                post => post == Post::Done,
+            }
+        }
     }
 
     /// Looks at the peer alone for a while; false leaves everything as it was.

@@ -6,18 +6,15 @@
 #![allow(unsafe_code)]
 
 use crate::consts::*;
-use crate::error::Result;
 use crate::hot;
-use crate::p2p_slow as slow;
 use crate::status::Status;
+use fastpath_protocol::Endpoint;
+use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_transport::Post;
 
 const _: () = assert!(ANY_TAG == MPI_ANY_TAG);
-
-/// Largest message that goes by the immediate path through one transport buffer, in bytes.
-const BUFFERED_LIMIT: u64 = 8 * 1024;
 
 /// How a send completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,79 +46,110 @@ pub struct Args {
     pub comm: usize,
 }
 
-/// Sends a short contiguous message at once, or does nothing and returns false.
+/// What an immediate operation did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Immediate {
+    /// All of it.
+    Done,
+    /// All of it, but the peer sleeps and must be woken.
+    Rouse,
+    /// Nothing.
+    Declined,
+}
+
+/// Sends a message that fits a slot, or does nothing. Straight code without a call.
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
-#[inline]
-pub(crate) unsafe fn try_send(args: &Args) -> bool {
+#[inline(always)] // `bench/instructions` counts MPI_Send
+pub unsafe fn try_send(args: Args) -> Immediate {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    let fits = args.count as u64 <= BUFFERED_LIMIT && bytes <= BUFFERED_LIMIT;
     if comm.send_key == args.comm as u64
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        && fits
+        && args.count as u64 <= SHORT_LIMIT as u64
+        && bytes <= SHORT_LIMIT as u64
         && args.tag >= 0
         && !args.buf.is_null()
     {
         // SAFETY: the table has an endpoint for each rank; below MPI_THREAD_MULTIPLE this is the
         // only thread inside MPI.
-        unsafe {
+        let post = unsafe {
             let endpoint = &mut **comm.endpoints.add(args.peer as usize);
-            if bytes <= SHORT_LIMIT as u64 {
-                endpoint.send_immediate(comm.own_key, args.tag, args.buf, bytes as usize) == Post::Done
-            } else {
-                send_buffered(endpoint, comm.own_key, args, bytes)
-            }
-        }
-    } else {
-        false
+            endpoint.send_immediate(comm.own_key, args.tag, args.buf, bytes as usize)
+        };
+        return match post {
+            Post::Done => Immediate::Done,
+            Post::Rouse => Immediate::Rouse,
+            _ => Immediate::Declined,
+        };
     }
+    Immediate::Declined
 }
 
-#[inline(never)]
-unsafe fn send_buffered(endpoint: &mut fastpath_protocol::Endpoint, key: u64, args: &Args, bytes: u64) -> bool {
-    // SAFETY: the caller's.
-    unsafe { endpoint.send_buffered(key, args.tag, args.buf, bytes as usize) == Post::Done }
-}
-
-/// Receives a message that is there already, or does nothing and returns false.
+/// Receives a message that is there already and fits a slot, or does nothing. Straight code without
+/// a call.
 ///
 /// # Safety
 /// The buffer is writable as count and datatype say; `status` is null or a status.
+#[inline(always)] // `bench/instructions` counts MPI_Recv
+pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some((endpoint, key, room)) = find_source(&args) else { return false };
+        match (*endpoint).recv_short(key, args.tag, args.buf, room) {
+            Some(taken) => {
+                fill_status(status, args.peer, taken.tag, taken.len as i64);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// As [`try_recv`], for a message of up to one transport buffer.
+///
+/// # Safety
+/// As [`try_recv`].
 #[inline]
-pub(crate) unsafe fn try_recv(args: &Args, status: *mut Status) -> bool {
+pub(crate) unsafe fn try_recv_any_size(args: Args, status: *mut Status) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some((endpoint, key, room)) = find_source(&args) else { return false };
+        match (*endpoint).recv_immediate(key, args.tag, args.buf, room) {
+            Some(taken) => {
+                fill_status(status, args.peer, taken.tag, taken.len as i64);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Endpoint, match key and room of a receive that names its source, if nothing stands before it.
+#[inline(always)] // see `try_recv`
+fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let room = (args.count as u64).wrapping_mul(datatype.size);
-    if comm.recv_key == args.comm as u64
+    let plain = comm.recv_key == args.comm as u64
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
         && (args.tag >= 0 || args.tag == ANY_TAG)
-        && !args.buf.is_null()
-    {
-        // SAFETY: as in `try_send`; the tables have an entry for each rank.
-        unsafe {
-            let rank = args.peer as usize;
-            let worker = &mut *hot::worker();
-            if !worker.matcher.is_quiet(*comm.world.add(rank)) {
-                return false;
-            }
-            let endpoint = &mut **comm.endpoints.add(rank);
-            let key = comm.from_key + rank as u64;
-            match endpoint.recv_immediate(key, args.tag, args.buf, room as usize) {
-                Some(taken) => {
-                    fill_status(status, args.peer, taken.tag, taken.len as i64);
-                    true
-                }
-                None => false,
-            }
+        && !args.buf.is_null();
+    if !plain {
+        return None;
+    }
+    let rank = args.peer as usize;
+    // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
+    unsafe {
+        if !(*hot::worker()).matcher.is_quiet(*comm.world.add(rank)) {
+            return None;
         }
-    } else {
-        false
+        let room = args.count as u64 * datatype.size;
+        Some((*comm.endpoints.add(rank), comm.from_key + rank as u64, room as usize))
     }
 }
 
@@ -129,127 +157,42 @@ pub(crate) unsafe fn try_recv(args: &Args, status: *mut Status) -> bool {
 ///
 /// # Safety
 /// `status` is null (`MPI_STATUS_IGNORE`) or a status.
-#[inline]
+#[inline(always)] // see `try_recv`
 pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, bytes: i64) {
-    if !status.is_null() {
-        // SAFETY: the caller's.
-        unsafe {
-            let error = (*status).error;
-            status.write(Status::new(source, tag, error, bytes));
-        }
+    // SAFETY: the caller's.
+    if let Some(status) = unsafe { status.as_mut() } {
+        status.source = source;
+        status.tag = tag;
+        status.set_bytes(bytes);
+        status.set_cancelled(false);
     }
 }
 
-/// `MPI_Send`.
+/// Posts a receive from a named source, or completes it if its message is there; `None` where that
+/// takes more than the hot tables. Returns the request's handle.
 ///
 /// # Safety
-/// As [`try_send`].
-#[inline]
-pub unsafe fn send(args: Args) -> Result {
-    // SAFETY: the caller's.
-    unsafe {
-        if try_send(&args) {
-            return Ok(());
-        }
-        slow::send("MPI_Send", args, Mode::Standard)
-    }
-}
-
-/// `MPI_Recv`.
-///
-/// # Safety
-/// As [`try_recv`].
-#[inline]
-pub unsafe fn recv(args: Args, status: *mut Status) -> Result {
-    // SAFETY: the caller's.
-    unsafe {
-        if try_recv(&args, status) {
-            return Ok(());
-        }
-        slow::recv("MPI_Recv", args, status)
-    }
-}
-
-/// `MPI_Sendrecv`: both halves by the immediate path where they can, both started before either is
-/// waited for where they cannot, so that no cycle of full rings can block it.
-///
-/// # Safety
-/// As [`try_send`] and [`try_recv`]; the buffers do not overlap.
-#[inline]
-pub unsafe fn sendrecv(out: Args, into: Args, status: *mut Status) -> Result {
-    // SAFETY: the caller's.
-    unsafe {
-        if into.comm == out.comm && slow::is_plain_recv(&into) && try_send(&out) {
-            if try_recv(&into, status) {
-                return Ok(());
-            }
-            return slow::recv("MPI_Sendrecv", into, status);
-        }
-        slow::sendrecv("MPI_Sendrecv", out, into, status)
-    }
-}
-
-/// `MPI_Isend`: a message that leaves at once needs no request of its own.
-///
-/// # Safety
-/// As [`try_send`], until the request completes; `request` is a variable.
-#[inline]
-pub unsafe fn isend(args: Args, request: *mut usize) -> Result {
-    // SAFETY: the caller's.
-    unsafe {
-        if !request.is_null() && try_send(&args) {
-            *request = crate::request::DONE_HANDLE;
-            return Ok(());
-        }
-        slow::isend("MPI_Isend", args, Mode::Standard, request)
-    }
-}
-
-/// `MPI_Irecv`: a message that is there is received now; its request holds the result.
-///
-/// # Safety
-/// As [`try_recv`], until the request completes; `request` is a variable.
-#[inline]
-pub unsafe fn irecv(args: Args, request: *mut usize) -> Result {
-    // SAFETY: the caller's.
-    unsafe {
-        if let Some(handle) = try_irecv(&args, request) {
-            *request = handle;
-            return Ok(());
-        }
-        slow::irecv("MPI_Irecv", args, request)
-    }
-}
-
-/// Posts a receive from a named source with nothing but the hot tables, or does nothing.
-#[inline]
-unsafe fn try_irecv(args: &Args, request: *mut usize) -> Option<usize> {
-    use fastpath_protocol::buffer::Buffer;
-    use fastpath_protocol::matching::Want;
+/// As [`try_recv`], until the request completes.
+#[inline(always)] // `bench/instructions` counts MPI_Irecv
+pub unsafe fn try_irecv(args: Args) -> Option<usize> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let room = (args.count as u64).wrapping_mul(datatype.size);
-    let simple = comm.recv_key == args.comm as u64
+    let plain = comm.recv_key == args.comm as u64
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
         && (args.tag >= 0 || args.tag == ANY_TAG)
-        && !args.buf.is_null()
-        && !request.is_null();
-    if !simple {
+        && !args.buf.is_null();
+    if !plain {
         return None;
     }
-    // SAFETY: as in `try_recv`.
+    // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
         let worker = &mut *hot::worker();
-        let peer = *comm.world.add(rank);
-        let key = comm.from_key + rank as u64;
-        let want = Want { peer, tag: args.tag, key };
-        let buffer = Buffer::contiguous(args.buf, room);
-        let id = worker.recv_or_post(want, buffer, &mut **comm.endpoints.add(rank))?;
-        let request = worker.requests.get(id);
-        request.user = args.comm;
-        Some(request.handle as usize)
+        let want = Want { peer: *comm.world.add(rank), tag: args.tag, key: comm.from_key + rank as u64 };
+        let room = args.count as u64 * datatype.size;
+        let endpoint = &mut **comm.endpoints.add(rank);
+        worker.recv_or_post(want, args.buf, room, endpoint, args.comm)
     }
 }

@@ -5,7 +5,7 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot;
-use crate::p2p::{Args, Mode, fill_status, try_recv};
+use crate::p2p::{Args, Immediate, Mode, fill_status, try_recv_any_size, try_send};
 use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
@@ -13,7 +13,9 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::Note;
+use fastpath_protocol::worker::EAGER_LIMIT;
 use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State, Worker};
+use fastpath_transport::Post;
 use std::rc::Rc;
 
 /// Looks at the named peer's ring before a receive is posted in full.
@@ -31,7 +33,7 @@ pub(crate) struct Checked {
 
 /// Whether a receive could never fail its checks once the send half has gone.
 #[inline]
-pub(crate) fn is_plain_recv(args: &Args) -> bool {
+pub fn is_plain_recv(args: &Args) -> bool {
     hot::datatype(args.datatype).key == args.datatype as u64
         && args.count as u64 <= i32::MAX as u64
         && (args.peer as u32) < hot::comm(args.comm).size
@@ -198,9 +200,12 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
-#[cold]
 #[inline(never)]
 pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
+    // SAFETY: the caller's.
+    if mode == Mode::Standard && unsafe { try_send_buffered(&args) } {
+        return Ok(());
+    }
     let p = process::enter(name, false)?;
     let Some(checked) = check_send(&p, &args)? else { return Ok(()) };
     // SAFETY: the caller's.
@@ -221,6 +226,45 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
                 }
             }
         }
+    }
+}
+
+/// Sends a contiguous message of up to one transport buffer with nothing but the hot tables, or does
+/// nothing.
+#[inline]
+unsafe fn try_send_buffered(args: &Args) -> bool {
+    let comm = hot::comm(args.comm);
+    let datatype = hot::datatype(args.datatype);
+    let bytes = (args.count as u64).wrapping_mul(datatype.size);
+    let plain = comm.send_key == args.comm as u64
+        && datatype.key == args.datatype as u64
+        && (args.peer as u32) < comm.size
+        && args.count as u64 <= EAGER_LIMIT as u64
+        && args.tag >= 0
+        && !args.buf.is_null();
+    // SAFETY: as in `p2p::try_send`.
+    plain && unsafe {
+        if bytes > (*hot::worker()).thresholds.eager {
+            return false;
+        }
+        let endpoint = &mut **comm.endpoints.add(args.peer as usize);
+        endpoint.send_buffered(comm.own_key, args.tag, args.buf, bytes as usize) == Post::Done
+    }
+}
+
+/// The message of an immediate send has left; its receiver sleeps or has gone.
+#[cold]
+#[inline(never)]
+pub fn rouse(args: &Args) -> Result {
+    let comm = hot::comm(args.comm);
+    // SAFETY: the immediate send has found the endpoint there.
+    let post = unsafe { (**comm.endpoints.add(args.peer as usize)).rouse() };
+    match post {
+        Post::PeerGone => {
+            let bytes = (args.count as u64).wrapping_mul(hot::datatype(args.datatype).size);
+            Err(explain(Fault::PeerGone, args, bytes, 0))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -261,7 +305,7 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> bool {
             return false;
         }
         for look in 1..SPIN_LOOKS {
-            if try_recv(args, status) {
+            if try_recv_any_size(*args, status) {
                 return true;
             }
             if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
@@ -292,9 +336,21 @@ pub(crate) unsafe fn finish_recv(worker: *mut Worker, id: RequestId, args: &Args
 ///
 /// # Safety
 /// As [`send`] and [`recv`]; the buffers do not overlap.
-#[cold]
 #[inline(never)]
 pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        if into.comm == out.comm && is_plain_recv(&into) {
+            match try_send(out) {
+                Immediate::Done => return recv(name, into, status),
+                Immediate::Rouse => {
+                    rouse(&out)?;
+                    return recv(name, into, status);
+                }
+                Immediate::Declined => {}
+            }
+        }
+    }
     let p = process::enter(name, false)?;
     let receive = check_recv(&p, &into)?;
     let send = check_send(&p, &out)?;
@@ -363,7 +419,6 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
 ///
 /// # Safety
 /// The buffer is readable until the request completes; `request` is null or a variable.
-#[cold]
 #[inline(never)]
 pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
@@ -397,7 +452,6 @@ pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Resu
 ///
 /// # Safety
 /// The buffer is writable until the request completes; `request` is null or a variable.
-#[cold]
 #[inline(never)]
 pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;

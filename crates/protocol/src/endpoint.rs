@@ -40,21 +40,28 @@ pub struct Taken {
 
 impl Endpoint {
     /// Send-immediate: the message leaves now, or nothing has happened. No request, no copy besides
-    /// the one into the slot ("sendi" of the Open MPI sm latency study).
+    /// the one into the slot ("sendi" of the Open MPI sm latency study), and no call: `Rouse` leaves
+    /// the waking of a sleeping peer to [`Endpoint::rouse`].
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes.
-    #[inline]
+    /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
+    #[inline(always)] // `bench/instructions` counts MPI_Send
     pub unsafe fn send_immediate(&mut self, key: u64, tag: i32, data: *const u8, len: usize) -> Post {
         if self.gate != 0 {
             return Post::NoResource;
         }
         let header = Header { id: wire::EAGER, imm: tag as u32, key };
-        // SAFETY: the caller's; the caller has checked `len` against `short_max`.
-        unsafe { self.lane.am_short(header, data, len) }
+        // SAFETY: the caller's.
+        unsafe { self.lane.am_short_known(header, data, len) }
     }
 
-    /// As [`Endpoint::send_immediate`], for a message that does not fit a slot but one buffer.
+    /// Wakes the peer after [`Post::Rouse`]: `Done`, or `PeerGone`.
+    #[cold]
+    pub fn rouse(&mut self) -> Post {
+        self.lane.rouse()
+    }
+
+    /// As [`Endpoint::send_immediate`], for any message that fits one buffer; wakes the peer itself.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::EAGER_LIMIT`].
@@ -65,12 +72,52 @@ impl Endpoint {
         }
         let header = Header { id: wire::EAGER, imm: tag as u32, key };
         // SAFETY: the caller's; `to` has room for `len` bytes.
-        self.lane.am_bcopy(header, len, |to| unsafe { copy(to, data, len) })
+        self.post_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
 
-    /// Receive-immediate: if the peer's next arrival is the wanted message and fits, it is copied
-    /// straight into the user's buffer; otherwise nothing has happened. The caller has made sure
-    /// that no earlier receive or message stands before it (`Matcher::is_quiet`).
+    /// Posts a message of up to one buffer and wakes the peer if it sleeps.
+    #[inline]
+    pub(crate) fn post_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        match self.lane.am_bcopy(header, len, pack) {
+            Post::Rouse => self.lane.rouse(),
+            post => post,
+        }
+    }
+
+    /// Posts a message that fits a slot and wakes the peer if it sleeps.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
+    pub(crate) unsafe fn post_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        // SAFETY: the caller's.
+        match unsafe { self.lane.am_short(header, data, len) } {
+            Post::Rouse => self.lane.rouse(),
+            post => post,
+        }
+    }
+
+    /// Receive-immediate: if the peer's next arrival is the wanted message, lies in its slot and fits,
+    /// it is copied straight into the user's buffer; otherwise nothing has happened. The caller has
+    /// made sure that no earlier receive or message stands before it (`Matcher::is_quiet`).
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    #[inline(always)] // `bench/instructions` counts MPI_Recv
+    pub unsafe fn recv_short(&mut self, key: u64, tag: i32, to: *mut u8, room: usize) -> Option<Taken> {
+        let arrival = self.lane.look_short()?;
+        let header = arrival.header;
+        let (from, len) = (arrival.data(), arrival.len());
+        let matches = header.id == wire::EAGER && header.key == key && tag_matches(tag, header.imm as i32);
+        if !matches || len > room {
+            return None;
+        }
+        // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.
+        unsafe { copy_small(to, from, len) };
+        self.lane.take_short();
+        Some(Taken { tag: header.imm as i32, len })
+    }
+
+    /// As [`Endpoint::recv_short`], for a message of any size that lies in one buffer.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.

@@ -3,7 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::matching::Want;
-use crate::request::{Fault, Kind, RequestId};
+use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::key_source;
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, Rts, Rtr};
@@ -205,45 +205,45 @@ impl Worker {
 }
 
 impl Worker {
-    /// The short way of [`Worker::start_recv`] for a contiguous buffer and a named source: takes the
-    /// message if it is the peer's next arrival, else posts the receive. `None` where the ordinary
-    /// way must be gone; nothing has happened then.
+    /// The short way of [`Worker::start_recv`] for a contiguous buffer and a named source: takes a
+    /// short message if it is the peer's next arrival, else posts the receive. Returns the request's
+    /// handle; `None` where the ordinary way must be gone, and then nothing has happened.
     ///
     /// # Safety
     /// As [`Worker::start_recv`]; `endpoint` is the one of `want.peer`.
-    #[inline]
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
     pub unsafe fn recv_or_post(
         &mut self,
         want: Want,
-        buffer: Buffer,
+        ptr: *mut u8,
+        bytes: u64,
         endpoint: &mut crate::endpoint::Endpoint,
-    ) -> Option<RequestId> {
+        user: usize,
+    ) -> Option<usize> {
         if self.matcher.has_unexpected(want.peer) {
             return None;
         }
         let quiet = self.matcher.is_quiet(want.peer);
-        let id = self.requests.allocate(Kind::Recv)?;
+        let id = self.requests.allocate_known(Kind::Recv)?;
         let request = self.requests.get(id);
-        if quiet
-            // SAFETY: the buffer has room for its bytes.
-            && let Some(taken) = unsafe {
-                endpoint.recv_immediate(want.key, want.tag, buffer.ptr, buffer.bytes as usize)
-            }
-        {
+        let handle = request.handle as usize;
+        request.user = user;
+        // SAFETY: the buffer has room for its bytes.
+        if quiet && let Some(taken) = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) } {
             request.source = key_source(want.key) as i32;
             request.received_tag = taken.tag;
             request.received = taken.len as u64;
-            request.state = crate::request::State::Complete;
-            return Some(id);
+            request.state = State::Complete;
+            return Some(handle);
         }
         request.peer = want.peer;
         request.key = want.key;
         request.tag = want.tag;
-        request.ptr = buffer.ptr;
-        request.bytes = buffer.bytes;
+        request.ptr = ptr;
+        request.bytes = bytes;
         request.moved = 0;
         request.limit = 0;
         request.node = self.matcher.post(want, id);
-        Some(id)
+        Some(handle)
     }
 }

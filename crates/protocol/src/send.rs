@@ -50,7 +50,7 @@ impl Worker {
             match post {
                 Post::Done => return Ok(Started::Done),
                 Post::PeerGone => return Err(Fault::PeerGone),
-                Post::InProgress | Post::NoResource => {}
+                Post::InProgress | Post::NoResource | Post::Rouse => {}
             }
         }
         let id = self.requests.allocate(Kind::Send).ok_or(Fault::NoMemory)?;
@@ -89,7 +89,7 @@ impl Worker {
                 self.complete(id);
                 true
             }
-            Post::Done | Post::InProgress => true,
+            Post::Done | Post::InProgress | Post::Rouse => true,
         }
     }
 
@@ -102,7 +102,7 @@ impl Worker {
         let header = Header { id: wire_id, imm: request.tag as u32, key: request.key };
         let handle = request.handle as u64;
         // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
-        let post = self.endpoint(request.peer).lane.am_bcopy(header, len + skip, |to| unsafe {
+        let post = self.endpoint(request.peer).post_bcopy(header, len + skip, |to| unsafe {
             if sync {
                 to.cast::<u64>().write_unaligned(handle);
             }
@@ -116,7 +116,8 @@ impl Worker {
 
     fn post_announcement(&mut self, id: RequestId) -> Post {
         let request = self.requests.get(id);
-        let lane = &mut self.endpoint(request.peer).lane;
+        let endpoint = self.endpoint(request.peer);
+        let lane = &endpoint.lane;
         let single = request.is_contiguous()
             && (matches!(lane, Lane::Loopback(_)) || request.bytes >= self.thresholds.single_copy);
         let first = if single { 0 } else { self.thresholds.first.min(request.bytes) };
@@ -129,7 +130,7 @@ impl Worker {
         };
         let header = Header { id: wire::RTS, imm: request.tag as u32, key: request.key };
         // SAFETY: as in `post_eager`.
-        let post = lane.am_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
+        let post = endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
             to.cast::<Rts>().write_unaligned(rts);
             request.pack(0, to.add(RTS_HEADER), first as usize);
         });
@@ -159,7 +160,7 @@ impl Worker {
                 Pending::Control(header, bytes, len) => {
                     let (header, bytes, len) = (*header, *bytes, *len);
                     // SAFETY: `len` bytes of the array.
-                    let post = unsafe { endpoint.lane.am_short(header, bytes.as_ptr(), len as usize) };
+                    let post = unsafe { endpoint.post_short(header, bytes.as_ptr(), len as usize) };
                     post != Post::NoResource
                 }
             };
@@ -201,15 +202,14 @@ impl Worker {
             // SAFETY: as in `post_eager`.
             let post = self
                 .endpoint(request.peer)
-                .lane
-                .am_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
+                .post_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
             match post {
                 Post::NoResource => break,
                 Post::PeerGone => {
                     request.fault = Fault::PeerGone;
                     request.moved = request.limit;
                 }
-                Post::Done | Post::InProgress => request.moved += len as u64,
+                Post::Done | Post::InProgress | Post::Rouse => request.moved += len as u64,
             }
             moved = true;
         }

@@ -185,7 +185,7 @@ impl Worker {
         let endpoint = self.endpoint(peer);
         // Control messages may overtake waiting data: they are matched by request, not by order.
         // SAFETY: the payload is a slice.
-        let post = unsafe { endpoint.lane.am_short(header, payload.as_ptr(), payload.len()) };
+        let post = unsafe { endpoint.post_short(header, payload.as_ptr(), payload.len()) };
         if post == Post::NoResource {
             let mut bytes = [0; 16];
             bytes[..payload.len()].copy_from_slice(payload);

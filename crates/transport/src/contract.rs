@@ -22,6 +22,9 @@ pub enum Post {
     InProgress,
     /// No room now. Nothing has changed; try again after progress.
     NoResource,
+    /// Done, but the peer may be asleep or gone: [`Endpoint::rouse`] must be called now. A value of
+    /// its own, so that the hot path contains no call.
+    Rouse,
     /// The peer has left the job: nobody will ever take this message.
     PeerGone,
 }
@@ -140,6 +143,11 @@ pub trait Endpoint {
     /// Sends `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's
     /// buffer. `pack` runs only if there is room, and is given a pointer to `len` writable bytes.
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post;
+
+    /// Wakes the peer after a post that returned [`Post::Rouse`]: `Done` or `PeerGone`.
+    fn rouse(&mut self) -> Post {
+        Post::Done
+    }
 
     /// The next arrival from this peer, left where it is.
     fn look(&mut self) -> Option<Arrival<'_>>;

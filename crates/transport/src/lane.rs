@@ -53,6 +53,47 @@ impl Lane {
         }
     }
 
+    /// As [`Lane::am_short`], where the room is known and the payload fits the descriptor; anything
+    /// else is `NoResource`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)] // `bench/instructions` counts MPI_Send
+    pub unsafe fn am_short_known(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Shm(endpoint) => unsafe { endpoint.tx.am_short_known(header, data, len) },
+            _ => Post::NoResource,
+        }
+    }
+
+    /// See [`Endpoint::rouse`].
+    #[cold]
+    pub fn rouse(&mut self) -> Post {
+        match self {
+            Lane::Shm(endpoint) => endpoint.rouse(),
+            Lane::Loopback(endpoint) => endpoint.rouse(),
+            Lane::Unconnected => Post::Done,
+        }
+    }
+
+    /// The next arrival if it is short, for [`Lane::take_short`]; `None` does not say that there is none.
+    #[inline(always)] // `bench/instructions` counts MPI_Recv
+    pub fn look_short(&mut self) -> Option<Arrival<'_>> {
+        match self {
+            Lane::Shm(endpoint) => endpoint.rx.look_short(),
+            _ => None,
+        }
+    }
+
+    /// Consumes what [`Lane::look_short`] showed.
+    #[inline(always)] // see `look_short`
+    pub fn take_short(&mut self) {
+        if let Lane::Shm(endpoint) = self {
+            endpoint.rx.take_short();
+        }
+    }
+
     /// See [`Endpoint::look`].
     #[inline]
     pub fn look(&mut self) -> Option<Arrival<'_>> {

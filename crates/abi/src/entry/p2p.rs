@@ -3,7 +3,8 @@
 use super::{load, store};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::consts::*;
-use fastpath_mpi::p2p::{self, Args, Mode};
+use fastpath_mpi::errhandler::{Scope, raise};
+use fastpath_mpi::p2p::{self, Args, Immediate, Mode};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Process, Result, p2p_slow as slow, probe, request};
 
@@ -12,9 +13,17 @@ fn args(buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int
     Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
 }
 
+/// The code of a result; an error goes to the communicator's handler.
+fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise(None, Scope::Comm(comm), name, error),
+    }
+}
+
 /// # Safety
 /// The standard's.
-#[inline]
+#[inline(always)] // `bench/instructions` counts it
 pub unsafe fn send(
     buf: *const c_void,
     count: i64,
@@ -22,9 +31,45 @@ pub unsafe fn send(
     dest: c_int,
     tag: c_int,
     comm: usize,
-) -> Result<()> {
+) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { p2p::send(args(buf, count, datatype, dest, tag, comm)) }
+    unsafe {
+        match p2p::try_send(args(buf, count, datatype, dest, tag, comm)) {
+            Immediate::Done => MPI_SUCCESS,
+            Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
+            Immediate::Rouse => send_rouse(buf, count, datatype, dest, tag, comm),
+        }
+    }
+}
+
+/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn send_slow(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    let result = unsafe { slow::send("MPI_Send", args(buf, count, datatype, dest, tag, comm), Mode::Standard) };
+    finish(result, "MPI_Send", comm)
+}
+
+/// The message has left; its receiver must be woken.
+#[cold]
+#[inline(never)]
+unsafe fn send_rouse(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> c_int {
+    finish(slow::rouse(&args(buf, count, datatype, dest, tag, comm)), "MPI_Send", comm)
 }
 
 /// # Safety
@@ -71,7 +116,7 @@ pub unsafe fn rsend(
 
 /// # Safety
 /// The standard's.
-#[inline]
+#[inline(always)] // `bench/instructions` counts it
 pub unsafe fn recv(
     buf: *mut c_void,
     count: i64,
@@ -80,14 +125,36 @@ pub unsafe fn recv(
     tag: c_int,
     comm: usize,
     status: *mut Status,
-) -> Result<()> {
+) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { p2p::recv(args(buf, count, datatype, source, tag, comm), status) }
+    unsafe {
+        if p2p::try_recv(args(buf, count, datatype, source, tag, comm), status) {
+            return MPI_SUCCESS;
+        }
+        recv_slow(buf, count, datatype, source, tag, comm, status)
+    }
+}
+
+/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn recv_slow(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> c_int {
+    // SAFETY: as the caller.
+    let result = unsafe { slow::recv("MPI_Recv", args(buf, count, datatype, source, tag, comm), status) };
+    finish(result, "MPI_Recv", comm)
 }
 
 /// # Safety
 /// The standard's.
-#[inline]
+#[inline(always)] // `bench/instructions` counts it
 pub unsafe fn isend(
     buf: *const c_void,
     count: i64,
@@ -96,9 +163,41 @@ pub unsafe fn isend(
     tag: c_int,
     comm: usize,
     request: *mut usize,
-) -> Result<()> {
+) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { p2p::isend(args(buf, count, datatype, dest, tag, comm), request) }
+    unsafe {
+        if request.is_null() {
+            return isend_slow(buf, count, datatype, dest, tag, comm, request);
+        }
+        match p2p::try_send(args(buf, count, datatype, dest, tag, comm)) {
+            Immediate::Done => {
+                *request = request::DONE_HANDLE;
+                MPI_SUCCESS
+            }
+            Immediate::Declined => isend_slow(buf, count, datatype, dest, tag, comm, request),
+            Immediate::Rouse => {
+                *request = request::DONE_HANDLE;
+                send_rouse(buf, count, datatype, dest, tag, comm)
+            }
+        }
+    }
+}
+
+/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn isend_slow(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    let result = unsafe { slow::isend("MPI_Isend", args(buf, count, datatype, dest, tag, comm), Mode::Standard, request) };
+    finish(result, "MPI_Isend", comm)
 }
 
 /// # Safety
@@ -148,7 +247,7 @@ pub unsafe fn irsend(
 
 /// # Safety
 /// The standard's.
-#[inline]
+#[inline(always)] // `bench/instructions` counts it
 pub unsafe fn irecv(
     buf: *mut c_void,
     count: i64,
@@ -157,14 +256,41 @@ pub unsafe fn irecv(
     tag: c_int,
     comm: usize,
     request: *mut usize,
-) -> Result<()> {
+) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { p2p::irecv(args(buf, count, datatype, source, tag, comm), request) }
+    unsafe {
+        if request.is_null() {
+            return irecv_slow(buf, count, datatype, source, tag, comm, request);
+        }
+        match p2p::try_irecv(args(buf, count, datatype, source, tag, comm)) {
+            Some(handle) => {
+                *request = handle;
+                MPI_SUCCESS
+            }
+            None => irecv_slow(buf, count, datatype, source, tag, comm, request),
+        }
+    }
+}
+
+/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn irecv_slow(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    let result = unsafe { slow::irecv("MPI_Irecv", args(buf, count, datatype, source, tag, comm), request) };
+    finish(result, "MPI_Irecv", comm)
 }
 
 /// # Safety
 /// The standard's.
-#[inline]
 pub unsafe fn sendrecv(
     sendbuf: *const c_void,
     sendcount: i64,
@@ -183,7 +309,7 @@ pub unsafe fn sendrecv(
     unsafe { 
         let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
         let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
-        p2p::sendrecv(out, into, status)
+        slow::sendrecv("MPI_Sendrecv", out, into, status)
      }
 }
 

@@ -3,6 +3,7 @@
 use super::store;
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
+use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::request::{self, try_collect};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Error, Process, Result, process};
@@ -20,15 +21,27 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
 
 /// # Safety
 /// The standard's.
-#[inline]
-pub unsafe fn wait(request: *mut usize, status: *mut Status) -> Result<()> {
+#[inline(always)] // `bench/instructions` counts it
+pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: the caller's variables.
     unsafe {
         if try_collect::<false>(request, status) {
-            return Ok(());
+            return MPI_SUCCESS;
         }
-        let p = process::enter("MPI_Wait", false)?;
-        request::wait(&p, present(request, "the request")?, status)
+        wait_slow(request, status)
+    }
+}
+
+/// What has not ended yet, or not without fault.
+#[cold]
+#[inline(never)]
+unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
+    // SAFETY: as the caller.
+    let result = process::enter("MPI_Wait", false)
+        .and_then(|p| unsafe { request::wait(&p, present(request, "the request")?, status) });
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise(None, Scope::None, "MPI_Wait", error),
     }
 }
 

@@ -38,7 +38,7 @@ impl ShmEndpoint {
                 domain: ptr::from_ref(domain),
             },
             rx: Rx {
-                pair: ptr::null(),
+                pair: super::datapath::empty_pair(),
                 head: 0,
                 published: 0,
                 data_taken: 0,
@@ -146,6 +146,11 @@ impl Endpoint for ShmEndpoint {
     #[inline]
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         self.tx.am_bcopy(header, len, pack)
+    }
+
+    #[cold]
+    fn rouse(&mut self) -> Post {
+        super::iface::wake_peer(self.tx.peer_state)
     }
 
     #[inline]
