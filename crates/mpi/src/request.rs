@@ -444,7 +444,7 @@ unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
 }
 
 /// The error of a call that completes several: the first one's text, in a class that points to the statuses.
-fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
+pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
     match first {
         None => Ok(()),
         Some(error) if !has_statuses => Err(error),
@@ -459,22 +459,22 @@ fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
     }
 }
 
-/// `MPI_Waitall`.
+/// Waits for one request of several; its status gets its error.
 ///
 /// # Safety
-/// `requests` holds `count` requests; `statuses` is null or as long.
-pub unsafe fn wait_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result {
-    let mut first = None;
+/// `request` is a variable; `status` is null or a status.
+pub unsafe fn wait_into(
+    p: &Process,
+    call: &'static str,
+    request: *mut usize,
+    status: *mut Status,
+) -> Result<Option<Error>> {
     // SAFETY: the caller's.
     unsafe {
-        for index in 0..count {
-            let named = resolve(p, *requests.add(index))?;
-            wait_named(p, "MPI_Waitall", &named)?;
-            let error = collect_into(p, requests.add(index), status_at(statuses, index))?;
-            first = first.or(error);
-        }
+        let named = resolve(p, *request)?;
+        wait_named(p, call, &named)?;
+        collect_into(p, request, status)
     }
-    join_errors(first, !statuses.is_null())
 }
 
 /// `MPI_Testall`: all or none.

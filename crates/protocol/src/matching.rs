@@ -94,16 +94,20 @@ impl Matcher {
     /// then a receive may look at the next arrival without asking the lists.
     #[inline]
     pub fn is_quiet(&self, peer: u32) -> bool {
-        debug_assert!((peer as usize) < self.peers.len());
-        // SAFETY: peers are ranks of the job the matcher was made for; a world rank comes from a group.
-        let lists = unsafe { self.peers.get_unchecked(peer as usize) };
-        lists.busy == 0 && self.any_source_count == 0
+        self.lists(peer).busy == 0 && self.any_source_count == 0
     }
 
     /// Whether messages of `peer` wait that nobody has asked for.
     #[inline]
     pub fn has_unexpected(&self, peer: u32) -> bool {
-        self.peers[peer as usize].unexpected.first != NIL
+        self.lists(peer).unexpected.first != NIL
+    }
+
+    #[inline]
+    fn lists(&self, peer: u32) -> &PeerLists {
+        debug_assert!((peer as usize) < self.peers.len());
+        // SAFETY: peers are ranks of the job that the matcher was made for; they come from groups.
+        unsafe { self.peers.get_unchecked(peer as usize) }
     }
 
     /// Whether any receive is posted.
@@ -112,27 +116,35 @@ impl Matcher {
     }
 
     /// Posts a receive. The caller has looked for an unexpected message first.
+    #[inline]
     pub fn post(&mut self, want: Want, token: u32) -> NodeId {
-        let id = self.allocate(want.peer, want.key, want.tag, token);
         if want.peer == ANY_PEER {
+            let id = self.allocate(want.peer, want.key, want.tag, token);
             push_back(&mut self.nodes, &mut self.any_source, id);
             self.any_source_count += 1;
-        } else {
-            let lists = &mut self.peers[want.peer as usize];
-            lists.busy += 1;
-            push_back(&mut self.nodes, &mut lists.posted, id);
+            return id;
         }
+        self.post_named(want, token)
+    }
+
+    /// Posts a receive that names its source.
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    pub fn post_named(&mut self, want: Want, token: u32) -> NodeId {
+        let id = self.allocate(want.peer, want.key, want.tag, token);
+        let lists = peer_lists(&mut self.peers, want.peer);
+        lists.busy += 1;
+        push_back(&mut self.nodes, &mut lists.posted, id);
         id
     }
 
     /// Takes back a posted receive and returns its token.
     pub fn unpost(&mut self, id: NodeId) -> u32 {
-        let node = self.nodes[id as usize];
-        if node.peer == ANY_PEER {
+        let peer = node(&mut self.nodes, id).peer;
+        if peer == ANY_PEER {
             unlink(&mut self.nodes, &mut self.any_source, id);
             self.any_source_count -= 1;
         } else {
-            let lists = &mut self.peers[node.peer as usize];
+            let lists = peer_lists(&mut self.peers, peer);
             lists.busy -= 1;
             unlink(&mut self.nodes, &mut lists.posted, id);
         }
@@ -141,7 +153,7 @@ impl Matcher {
 
     /// The earliest posted receive that a message satisfies is removed and its token returned.
     pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<u32> {
-        let named = self.find_posted(self.peers[peer as usize].posted, key, tag);
+        let named = self.find_posted(self.lists(peer).posted, key, tag);
         let any = match self.any_source_count {
             0 => NIL,
             _ => self.find_posted(self.any_source, key, tag),
@@ -158,7 +170,8 @@ impl Matcher {
     fn find_posted(&self, list: List, key: u64, tag: i32) -> NodeId {
         let mut id = list.first;
         while id != NIL {
-            let node = &self.nodes[id as usize];
+            // SAFETY: as in `node`.
+            let node = unsafe { self.nodes.get_unchecked(id as usize) };
             if (Want { peer: node.peer, tag: node.tag, key: node.key }).accepts(key, tag) {
                 return id;
             }
@@ -174,6 +187,7 @@ impl Matcher {
         lists.busy += 1;
         push_back(&mut self.nodes, &mut lists.unexpected, id);
         let last = self.all_unexpected.last;
+        self.nodes[id as usize].all_next = NIL;
         self.nodes[id as usize].all_prev = last;
         match last {
             NIL => self.all_unexpected.first = id,
@@ -222,49 +236,76 @@ impl Matcher {
         self.release(id)
     }
 
+    /// An entry in no list.
     #[inline]
     fn allocate(&mut self, peer: u32, key: u64, tag: i32, token: u32) -> NodeId {
+        if self.free == NIL {
+            self.grow();
+        }
+        let id = self.free;
         self.order += 1;
         let order = self.order;
-        let node = Node { next: NIL, prev: NIL, all_next: NIL, all_prev: NIL, key, order, tag, peer, token };
-        match self.free {
-            NIL => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as NodeId
-            }
-            id => {
-                self.free = self.nodes[id as usize].next;
-                self.nodes[id as usize] = node;
-                id
-            }
-        }
+        let node = node(&mut self.nodes, id);
+        self.free = node.next;
+        node.next = NIL;
+        node.key = key;
+        node.order = order;
+        node.tag = tag;
+        node.peer = peer;
+        node.token = token;
+        id
     }
 
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.nodes.push(Node::default());
+        self.free = (self.nodes.len() - 1) as NodeId;
+    }
+
+    #[inline]
     fn release(&mut self, id: NodeId) -> u32 {
-        let node = &mut self.nodes[id as usize];
+        let node = node(&mut self.nodes, id);
         node.next = self.free;
         self.free = id;
         node.token
     }
 }
 
+#[inline]
+fn node(nodes: &mut [Node], id: NodeId) -> &mut Node {
+    debug_assert!(id != NIL && (id as usize) < nodes.len());
+    // SAFETY: ids come from `allocate`, which took them from this vector, and it never shrinks.
+    unsafe { nodes.get_unchecked_mut(id as usize) }
+}
+
+#[inline]
+fn peer_lists(peers: &mut [PeerLists], peer: u32) -> &mut PeerLists {
+    debug_assert!((peer as usize) < peers.len());
+    // SAFETY: as in `Matcher::lists`.
+    unsafe { peers.get_unchecked_mut(peer as usize) }
+}
+
+#[inline]
 fn push_back(nodes: &mut [Node], list: &mut List, id: NodeId) {
-    nodes[id as usize].prev = list.last;
-    match list.last {
+    let last = list.last;
+    node(nodes, id).prev = last;
+    match last {
         NIL => list.first = id,
-        last => nodes[last as usize].next = id,
+        _ => node(nodes, last).next = id,
     }
     list.last = id;
 }
 
+#[inline]
 fn unlink(nodes: &mut [Node], list: &mut List, id: NodeId) {
-    let Node { next, prev, .. } = nodes[id as usize];
+    let Node { next, prev, .. } = *node(nodes, id);
     match prev {
         NIL => list.first = next,
-        _ => nodes[prev as usize].next = next,
+        _ => node(nodes, prev).next = next,
     }
     match next {
         NIL => list.last = prev,
-        _ => nodes[next as usize].prev = prev,
+        _ => node(nodes, next).prev = prev,
     }
 }

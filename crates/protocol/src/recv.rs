@@ -220,30 +220,31 @@ impl Worker {
         endpoint: &mut crate::endpoint::Endpoint,
         user: usize,
     ) -> Option<usize> {
-        if self.matcher.has_unexpected(want.peer) {
+        if self.requests.has_free() && self.matcher.is_quiet(want.peer) {
+            // SAFETY: the buffer has room for its bytes.
+            let taken = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) };
+            if let Some(taken) = taken {
+                let id = self.requests.allocate(Kind::Recv)?;
+                let request = self.requests.get(id);
+                request.user = user;
+                request.source = key_source(want.key) as i32;
+                request.received_tag = taken.tag;
+                request.received = taken.len as u64;
+                request.state = State::Complete;
+                return Some(request.handle as usize);
+            }
+        } else if !self.requests.has_free() || self.matcher.has_unexpected(want.peer) {
             return None;
         }
-        let quiet = self.matcher.is_quiet(want.peer);
-        let id = self.requests.allocate_known(Kind::Recv)?;
+        let id = self.requests.allocate(Kind::Recv)?;
         let request = self.requests.get(id);
-        let handle = request.handle as usize;
         request.user = user;
-        // SAFETY: the buffer has room for its bytes.
-        if quiet && let Some(taken) = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) } {
-            request.source = key_source(want.key) as i32;
-            request.received_tag = taken.tag;
-            request.received = taken.len as u64;
-            request.state = State::Complete;
-            return Some(handle);
-        }
         request.peer = want.peer;
         request.key = want.key;
         request.tag = want.tag;
         request.ptr = ptr;
         request.bytes = bytes;
-        request.moved = 0;
-        request.limit = 0;
-        request.node = self.matcher.post(want, id);
-        Some(handle)
+        request.node = self.matcher.post_named(want, id);
+        Some(request.handle as usize)
     }
 }

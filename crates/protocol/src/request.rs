@@ -56,7 +56,7 @@ pub enum Fault {
 /// One operation.
 #[repr(C, align(64))]
 pub struct Request {
-    /// The handle that names it in the layer above; 0 while free.
+    /// The handle that names it in the layer above; while free, the next one, with [`FREE_BIT`].
     pub handle: u32,
     /// Next free request while free.
     pub next: RequestId,
@@ -68,8 +68,6 @@ pub struct Request {
     pub fault: Fault,
     /// Receives: cancelled before a message matched.
     pub cancelled: bool,
-    /// Incremented each time the request is freed.
-    pub generation: u8,
     /// Sends: completes only when the receive has matched.
     pub synchronous: bool,
     /// Sends: the receiver has matched.
@@ -188,6 +186,10 @@ impl Request {
 const INDEX_BITS: u32 = 22;
 /// Largest number of requests.
 const CAPACITY: u32 = 1 << INDEX_BITS;
+/// Bit of a free request's `handle`: what the layer above holds never has it.
+const FREE_BIT: u32 = 1 << 31;
+/// Bits of a handle that hold the generation.
+const GENERATION_MASK: u32 = 0xff << INDEX_BITS;
 /// Bit that marks a handle made at run time (the layer above uses the same for all its objects).
 const USER_BIT: u32 = 1 << 30;
 /// The first index in use; indices below would collide with predefined handles.
@@ -198,7 +200,6 @@ pub struct RequestPool {
     base: *mut Request,
     free: RequestId,
     fresh: u32,
-    alive: u32,
 }
 
 impl RequestPool {
@@ -206,7 +207,7 @@ impl RequestPool {
     pub fn new() -> std::io::Result<Self> {
         let bytes = CAPACITY as usize * size_of::<Request>();
         let base = fastpath_base::memory::reserve(bytes)?;
-        Ok(RequestPool { base: base.cast(), free: 0, fresh: FIRST, alive: 0 })
+        Ok(RequestPool { base: base.cast(), free: 0, fresh: FIRST })
     }
 
     /// A request in state `Active` with its handle set, or `None` when all are in use.
@@ -219,9 +220,7 @@ impl RequestPool {
         // SAFETY: an id from the free list or fresh, both inside the reservation.
         let request = unsafe { &mut *self.base.add(id as usize) };
         self.free = request.next;
-        self.alive += 1;
-        request.handle = USER_BIT | (request.generation as u32) << INDEX_BITS | id;
-        request.next = 0;
+        request.handle &= !FREE_BIT;
         request.kind = kind;
         request.state = State::Active;
         request.fault = Fault::None;
@@ -234,13 +233,10 @@ impl RequestPool {
         Some(id)
     }
 
-    /// As [`RequestPool::allocate`], from those used before; `None` where none of them is free.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
-    pub fn allocate_known(&mut self, kind: Kind) -> Option<RequestId> {
-        if self.free == 0 {
-            return None;
-        }
-        self.allocate(kind)
+    /// Whether a request is free that has been used before.
+    #[inline]
+    pub fn has_free(&self) -> bool {
+        self.free != 0
     }
 
     #[cold]
@@ -249,8 +245,13 @@ impl RequestPool {
         if self.fresh == CAPACITY {
             return None;
         }
+        let id = self.fresh;
         self.fresh += 1;
-        Some(self.fresh - 1)
+        // SAFETY: inside the reservation.
+        let request = unsafe { &mut *self.base.add(id as usize) };
+        request.handle = FREE_BIT | USER_BIT | id;
+        request.next = 0;
+        Some(id)
     }
 
     /// Frees a request.
@@ -259,12 +260,11 @@ impl RequestPool {
         let free = self.free;
         let request = self.get(id);
         request.drop_layout();
-        request.handle = 0;
+        let generation = request.handle.wrapping_add(1 << INDEX_BITS) & GENERATION_MASK;
+        request.handle = request.handle & !GENERATION_MASK | generation | FREE_BIT;
         request.state = State::Free;
-        request.generation = request.generation.wrapping_add(1);
         request.next = free;
         self.free = id;
-        self.alive -= 1;
     }
 
     /// The request of an id that this pool gave out.
@@ -286,8 +286,9 @@ impl RequestPool {
         (found as u64 == handle && found != 0).then_some(id)
     }
 
-    /// Number of requests in use.
+    /// Number of requests in use; walks the pool.
     pub fn alive(&self) -> u32 {
-        self.alive
+        let in_use = |&id: &u32| self.get(id).state != State::Free;
+        (FIRST..self.fresh).filter(in_use).count() as u32
     }
 }

@@ -64,25 +64,32 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
 /// # Safety
 /// The standard's.
 pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status) -> Result<()> {
-    let mut done = 0;
+    let mut first = None;
     // SAFETY: the caller's arrays.
     unsafe {
-        while done < count {
-            let index = done as usize;
+        if count < 0 || (count > 0 && requests.is_null()) {
+            present(requests, "the requests").and_then(|_| checked(count))?;
+        }
+        for index in 0..count.max(0) as usize {
             let status = if statuses.is_null() { statuses } else { statuses.add(index) };
             if !try_collect::<true>(requests.add(index), status) {
-                break;
+                first = waitall_slow(requests.add(index), status)?.or(first);
             }
-            done += 1;
         }
-        if done == count && count > 0 {
-            return Ok(());
+        if count == 0 {
+            process::enter("MPI_Waitall", false)?;
         }
-        let p = process::enter("MPI_Waitall", false)?;
-        let (index, rest) = (done as usize, checked(count)? - done as usize);
-        let statuses = if statuses.is_null() { statuses } else { statuses.add(index) };
-        request::wait_all(&p, rest, requests.wrapping_add(index), statuses)
     }
+    request::join_errors(first, !statuses.is_null())
+}
+
+/// Waits for one of several that has not ended yet, or not without fault.
+#[cold]
+#[inline(never)]
+unsafe fn waitall_slow(request: *mut usize, status: *mut Status) -> Result<Option<Error>> {
+    let p = process::enter("MPI_Waitall", false)?;
+    // SAFETY: the caller's variables.
+    unsafe { request::wait_into(&p, "MPI_Waitall", request, status) }
 }
 
 /// # Safety
