@@ -17,6 +17,7 @@ help:
 	@echo 'make test-all               these, and everything that takes longer'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
+	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (installs their wheels)'
 	@echo 'make lint                   formatting and lints'
 
 build:
@@ -42,5 +43,11 @@ lint:
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-demo bench:
+demo:
 	@echo 'make $@: not written yet' >&2; exit 1
+
+# Everything about it: bench/README.md. BENCH holds further arguments of bench/compare.
+bench: build
+	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
+	'$(TARGET_DIR)/bench/bin/fastpath' bench pingpong
+	bench/compare --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/peers' $(BENCH)
