@@ -88,7 +88,10 @@ mod tests {
             // SAFETY: both are longer than `len` plus one.
             unsafe { copy_small(to.as_mut_ptr().add(1), from.as_ptr(), len) };
             assert_eq!(&to[1..=len], &from[..len]);
-            assert!(to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0), "length {len}");
+            assert!(
+                to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0),
+                "length {len}"
+            );
         }
     }
 }

@@ -548,4 +548,37 @@ mod tests {
         };
         assert_eq!(s.apps[0].argv[1], odd);
     }
+
+    #[test]
+    fn any_words__are_understood_or_refused() {
+        let pool = [
+            "-n",
+            "2",
+            "-",
+            "--",
+            ":",
+            "-x",
+            "A=",
+            "=",
+            "-env",
+            "-genv",
+            "--timeout",
+            "inf",
+            "-wdir",
+            "--host",
+            "localhost:",
+            ":::",
+            "a",
+            "--n=",
+            "-l",
+            "--bind-to=core",
+            "",
+            "\u{e9}",
+        ];
+        // Every sequence of four words.
+        for n in 0..pool.len().pow(4) {
+            let word = |k: u32| OsString::from(pool[n / pool.len().pow(k) % pool.len()]);
+            let _ = parse_args((0..4).map(word), "h");
+        }
+    }
 }

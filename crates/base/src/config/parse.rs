@@ -206,4 +206,30 @@ mod tests {
                 .contains("\"c\"")
         );
     }
+
+    #[test]
+    fn any_text__is_understood_or_refused() {
+        let pool = [
+            "", "0", "9", "64", ".", "e", "-", "+", "K", "kib", "us", "µ", " ", ",", "auto", "inf",
+            "1",
+        ];
+        let kinds = [
+            Kind::Flag,
+            Kind::Size,
+            Kind::SizeOrAuto,
+            Kind::DurationOrAuto,
+            Kind::Count,
+            Kind::Choice(&["a"]),
+            Kind::Words(&["a"]),
+            Kind::Text,
+        ];
+        for n in 0..pool.len().pow(4) {
+            let text: String = (0..4)
+                .map(|k| pool[n / pool.len().pow(k) % pool.len()])
+                .collect();
+            for kind in &kinds {
+                let _ = parse_value(kind, &text);
+            }
+        }
+    }
 }

@@ -175,13 +175,13 @@ impl Running {
 }
 
 /// Ends a job that hangs, so that the test fails instead of hanging too.
-struct Watchdog {
+pub struct Watchdog {
     stop: std::sync::mpsc::Sender<()>,
     thread: std::thread::JoinHandle<bool>,
 }
 
 impl Watchdog {
-    fn start(pid: u32, mark: &str, since: Instant) -> Watchdog {
+    pub fn start(pid: u32, mark: &str, since: Instant) -> Watchdog {
         let (stop, stopped) = std::sync::mpsc::channel();
         let mark = mark.to_owned();
         let thread = std::thread::spawn(move || {
@@ -201,7 +201,7 @@ impl Watchdog {
     }
 
     #[track_caller]
-    fn stop(self) {
+    pub fn stop(self) {
         let _ = self.stop.send(());
         assert!(!self.thread.join().unwrap(), "the job hung");
     }
