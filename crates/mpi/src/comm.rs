@@ -1,7 +1,7 @@
 //! Communicators: a group, a context that keeps its messages apart, and what users attach to it
 //! (MPI-5.0 chapter 7).
 
-mod agree;
+pub(crate) mod agree;
 pub mod contexts;
 pub mod create;
 pub mod hints;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
 /// A way to send words among the members of a group; [`Channel`] is one.
-pub(super) trait Members {
+pub(crate) trait Members {
     /// The calling member's rank.
     fn rank(&self) -> u32;
     /// Number of members.
@@ -125,7 +125,7 @@ pub(super) fn synchronize(members: &impl Members) -> Result {
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -1,0 +1,268 @@
+//! Cartesian topologies (MPI 5.0, section 8.5).
+#![allow(unsafe_code)]
+
+use super::{read_array, store};
+use core::ffi::c_int;
+use fastpath_mpi::comm::Comm;
+use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_DIMS, MPI_ERR_RANK};
+use fastpath_mpi::topology::{
+    create_cart, create_dims, create_sub, find_topology, kind_of, map_cart,
+};
+use fastpath_mpi::{Error, Process, Result};
+
+/// `MPI_Topo_test`
+///
+/// # Safety
+/// `status` is null or a variable.
+pub unsafe fn topo_test(p: &Process, comm: usize, status: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(status, kind_of(&*p.comm(comm)?)) }
+}
+
+/// `MPI_Dims_create`
+///
+/// # Safety
+/// `dims` is null or has `ndims` elements.
+pub unsafe fn dims_create(
+    _p: &Process,
+    nnodes: c_int,
+    ndims: c_int,
+    dims: *mut c_int,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let mut found = unsafe { read_dims(dims, ndims) }?.to_vec();
+    create_dims(nnodes, &mut found)?;
+    // SAFETY: by the contract of this function.
+    unsafe { write_array(&found, dims, ndims) }
+}
+
+/// `MPI_Cart_create`
+///
+/// # Safety
+/// `dims` and `periods` are null or have `ndims` elements; `comm_cart` is null or a variable.
+pub unsafe fn cart_create(
+    p: &Process,
+    comm_old: usize,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    _reorder: c_int,
+    comm_cart: *mut usize,
+) -> Result<()> {
+    let comm = p.comm(comm_old)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let made = create_cart(
+            p,
+            &comm,
+            read_dims(dims, ndims)?,
+            &read_flags(periods, ndims)?,
+        )?;
+        store(comm_cart, made)
+    }
+}
+
+/// `MPI_Cart_map`
+///
+/// # Safety
+/// `dims` and `periods` are null or have `ndims` elements; `newrank` is null or a variable.
+pub unsafe fn cart_map(
+    p: &Process,
+    comm: usize,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    newrank: *mut c_int,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let rank = map_cart(&comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?)?;
+        store(newrank, rank)
+    }
+}
+
+/// `MPI_Cartdim_get`
+///
+/// # Safety
+/// `ndims` is null or a variable.
+pub unsafe fn cartdim_get(p: &Process, comm: usize, ndims: *mut c_int) -> Result<()> {
+    let topology = find_topology(&*p.comm(comm)?)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(ndims, topology.cart()?.dims().len() as c_int) }
+}
+
+/// `MPI_Cart_get`
+///
+/// # Safety
+/// The arrays are null or have `maxdims` elements.
+pub unsafe fn cart_get(
+    p: &Process,
+    comm: usize,
+    maxdims: c_int,
+    dims: *mut c_int,
+    periods: *mut c_int,
+    coords: *mut c_int,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let topology = find_topology(&comm)?;
+    let cart = topology.cart()?;
+    let flags: Vec<c_int> = cart
+        .periods()
+        .iter()
+        .map(|&periodic| periodic.into())
+        .collect();
+    // SAFETY: by the contract of this function.
+    unsafe {
+        write_array(cart.dims(), dims, maxdims)?;
+        write_array(&flags, periods, maxdims)?;
+        write_array(&cart.coords(comm.rank), coords, maxdims)
+    }
+}
+
+/// `MPI_Cart_coords`
+///
+/// # Safety
+/// `coords` is null or has `maxdims` elements.
+pub unsafe fn cart_coords(
+    p: &Process,
+    comm: usize,
+    rank: c_int,
+    maxdims: c_int,
+    coords: *mut c_int,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let topology = find_topology(&comm)?;
+    let found = topology.cart()?.coords(check_rank(&comm, rank)?);
+    // SAFETY: by the contract of this function.
+    unsafe { write_array(&found, coords, maxdims) }
+}
+
+/// `MPI_Cart_rank`
+///
+/// # Safety
+/// `coords` is null or has as many elements as the grid has dimensions; `rank` is null or a variable.
+pub unsafe fn cart_rank(
+    p: &Process,
+    comm: usize,
+    coords: *const c_int,
+    rank: *mut c_int,
+) -> Result<()> {
+    let topology = find_topology(&*p.comm(comm)?)?;
+    let cart = topology.cart()?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let found = cart.rank(read_array(coords, cart.dims().len() as c_int)?)?;
+        store(rank, found as c_int)
+    }
+}
+
+/// `MPI_Cart_shift`
+///
+/// # Safety
+/// `rank_source` and `rank_dest` are null or variables.
+pub unsafe fn cart_shift(
+    p: &Process,
+    comm: usize,
+    direction: c_int,
+    disp: c_int,
+    rank_source: *mut c_int,
+    rank_dest: *mut c_int,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let (source, dest) = find_topology(&comm)?
+        .cart()?
+        .shift(comm.rank, direction, disp)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(rank_source, source)?;
+        store(rank_dest, dest)
+    }
+}
+
+/// `MPI_Cart_sub`
+///
+/// # Safety
+/// `remain_dims` is null or has as many elements as the grid has dimensions; `newcomm` is null or a
+/// variable.
+pub unsafe fn cart_sub(
+    p: &Process,
+    comm: usize,
+    remain_dims: *const c_int,
+    newcomm: *mut usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    let topology = find_topology(&comm)?;
+    let cart = topology.cart()?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let remain = read_flags(remain_dims, cart.dims().len() as c_int)?;
+        store(newcomm, create_sub(p, &comm, cart, &remain)?)
+    }
+}
+
+/// A rank of the communicator.
+pub(crate) fn check_rank(comm: &Comm, rank: c_int) -> Result<u32> {
+    u32::try_from(rank)
+        .ok()
+        .filter(|&rank| rank < comm.size())
+        .ok_or_else(|| {
+            let last = comm.size() - 1;
+            let message =
+                format!("rank {rank} is not in the communicator, which has ranks 0 to {last}");
+            Error::new(MPI_ERR_RANK, message)
+        })
+}
+
+/// The dimensions that a caller passed.
+///
+/// # Safety
+/// As [`read_array`].
+unsafe fn read_dims<'a>(dims: *const c_int, ndims: c_int) -> Result<&'a [c_int]> {
+    if ndims < 0 {
+        return Err(Error::new(
+            MPI_ERR_DIMS,
+            format!("the number of dimensions is {ndims}"),
+        ));
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { read_array(dims, ndims) }
+}
+
+/// An array of logical values.
+///
+/// # Safety
+/// As [`read_array`].
+unsafe fn read_flags(flags: *const c_int, count: c_int) -> Result<Vec<bool>> {
+    // SAFETY: by the contract of this function.
+    Ok(unsafe { read_array(flags, count) }?
+        .iter()
+        .map(|&flag| flag != 0)
+        .collect())
+}
+
+/// Fills a caller's array, which must have room for all values.
+///
+/// # Safety
+/// `to` is null or has `room` elements.
+pub(crate) unsafe fn write_array(values: &[c_int], to: *mut c_int, room: c_int) -> Result<()> {
+    if i64::from(room) < values.len() as i64 {
+        let message = format!(
+            "the array has room for {room} elements, {} are needed",
+            values.len()
+        );
+        return Err(Error::new(MPI_ERR_ARG, message));
+    }
+    if values.is_empty() {
+        return Ok(());
+    }
+    if to.is_null() {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer to an array for the result is null",
+        ));
+    }
+    // SAFETY: not null, and room by the contract of this function.
+    unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    Ok(())
+}
