@@ -21,12 +21,18 @@
 //! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
 //! Algorithms for Barrier Synchronization (1988); Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms (2009).
 
+#![allow(unsafe_code)]
+
 use crate::process::Process;
 
-/// Whether the node has more ranks than processors.
+/// Whether the job has more ranks than processors, awake or not: the same on all ranks and at any time.
+#[inline]
 pub(super) fn is_crowded(p: &Process) -> bool {
-    let _ = p;
-    false
+    p.worker().is_ok_and(|worker| {
+        // SAFETY: the worker lives while MPI runs.
+        let job = unsafe { (*worker).job };
+        job.size() > job.processors()
+    })
 }
 
 /// Bytes up to which a call on a crowded node goes through one rank.

@@ -1,0 +1,84 @@
+/* Wrong arguments to collective calls give the right error class, and the ranks stay in step. Any number of ranks. */
+#include "coll_check.h"
+
+static void expect(int line, int code, int expected)
+{
+    int class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    if (class != expected && failures++ < 10)
+        fprintf(stderr, "rank %d: %s:%d: class %d instead of %d\n", me, __FILE__, line, class, expected);
+}
+
+#define EXPECT(class, call) expect(__LINE__, call, class)
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm world = MPI_COMM_WORLD;
+    int *a = ints(2 * ranks, 1), *b = ints(2 * ranks, 2), *counts = ints(ranks, 1), *displs = ints(ranks, 0);
+    int *minus = ints(ranks, -1), flag;
+    MPI_Datatype raw, pair;
+    MPI_Op op = MPI_SUM;
+    MPI_Type_contiguous(2, MPI_INT, &raw);
+    MPI_Type_dup(raw, &pair);
+    MPI_Type_commit(&pair);
+
+    EXPECT(MPI_ERR_COMM, MPI_Barrier(MPI_COMM_NULL));
+    EXPECT(MPI_ERR_ROOT, MPI_Bcast(a, 1, MPI_INT, ranks, world));
+    EXPECT(MPI_ERR_ROOT, MPI_Bcast(a, 1, MPI_INT, -1, world));
+    EXPECT(MPI_ERR_ROOT, MPI_Gather(a, 1, MPI_INT, b, 1, MPI_INT, ranks, world));
+    EXPECT(MPI_ERR_ROOT, MPI_Scatter(a, 1, MPI_INT, b, 1, MPI_INT, -5, world));
+    EXPECT(MPI_ERR_ROOT, MPI_Reduce(a, b, 1, MPI_INT, MPI_SUM, ranks, world));
+    EXPECT(MPI_ERR_COUNT, MPI_Bcast(a, -1, MPI_INT, 0, world));
+    EXPECT(MPI_ERR_COUNT, MPI_Allreduce(a, b, -1, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_COUNT, MPI_Allgatherv(a, 1, MPI_INT, b, minus, displs, MPI_INT, world));
+    EXPECT(MPI_ERR_COUNT, MPI_Reduce_scatter(a, b, minus, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_COUNT, MPI_Bcast_c(a, (MPI_Count)1 << 62, MPI_INT, 0, world));
+    EXPECT(MPI_ERR_TYPE, MPI_Bcast(a, 1, MPI_DATATYPE_NULL, 0, world));
+    EXPECT(MPI_ERR_TYPE, MPI_Bcast(a, 1, raw, 0, world));
+    EXPECT(MPI_ERR_TYPE, MPI_Alltoall(a, 1, MPI_INT, b, 1, MPI_DATATYPE_NULL, world));
+    EXPECT(MPI_ERR_OP, MPI_Allreduce(a, b, 1, MPI_INT, MPI_OP_NULL, world));
+    EXPECT(MPI_ERR_OP, MPI_Allreduce(a, b, 1, pair, MPI_SUM, world));
+    EXPECT(MPI_ERR_OP, MPI_Scan(a, b, 1, MPI_INT, MPI_REPLACE, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Bcast(NULL, 1, MPI_INT, 0, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Allreduce(a, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_ARG, MPI_Allgatherv(a, 1, MPI_INT, b, NULL, displs, MPI_INT, world));
+    EXPECT(MPI_ERR_ARG, MPI_Alltoallw(a, counts, displs, NULL, b, counts, displs, NULL, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Reduce_local(a, a, 1, MPI_INT, MPI_SUM));
+    EXPECT(MPI_ERR_OP, MPI_Op_free(&op));
+    EXPECT(MPI_ERR_ARG, MPI_Op_create(NULL, 1, &op));
+    EXPECT(MPI_ERR_OP, MPI_Op_commutative(MPI_OP_NULL, &flag));
+    op = MPI_OP_NULL;
+    EXPECT(MPI_ERR_OP, MPI_Op_free(&op));
+    CHECK(MPI_Op_commutative(MPI_MAXLOC, &flag) == MPI_SUCCESS && flag == 1);
+
+    /* A root that refuses its own arguments does not put the ranks out of step. */
+    EXPECT(me == 0 ? MPI_ERR_TYPE : MPI_SUCCESS,
+           MPI_Gather(a, 1, MPI_INT, b, 1, me == 0 ? MPI_DATATYPE_NULL : MPI_INT, 0, world));
+    /* What counts at the root alone may be anything elsewhere. */
+    if (me == 0)
+        EXPECT(MPI_SUCCESS, MPI_Gather(a, 1, MPI_INT, b, 1, MPI_INT, 0, world));
+    else
+        EXPECT(MPI_SUCCESS, MPI_Gather(a, 1, MPI_INT, NULL, -7, MPI_DATATYPE_NULL, 0, world));
+    /* Nothing to move: null buffers are fine. */
+    EXPECT(MPI_SUCCESS, MPI_Bcast(NULL, 0, MPI_INT, 0, world));
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(NULL, NULL, 0, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_SUCCESS, MPI_Alltoall(NULL, 0, MPI_INT, NULL, 0, MPI_INT, world));
+
+    int one = 1, sum = 0;
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world));
+    CHECK(sum == ranks);
+    MPI_Type_free(&raw);
+    MPI_Type_free(&pair);
+    free(a);
+    free(b);
+    free(counts);
+    free(displs);
+    free(minus);
+    return finish();
+}
