@@ -2,7 +2,7 @@
 //! Ranks that fail, jobs that are interrupted, and what is left of them: nothing.
 
 mod common;
-use common::{litter, marked, mpiexec, wait_gone};
+use common::{CleanFolder, marked, mpiexec, wait_gone};
 
 #[test]
 fn exit_code__is_that_of_the_rank_that_failed() {
@@ -266,10 +266,12 @@ fn killed_launcher__leaves_nobody() {
 
 #[test]
 fn killed_launcher__at_any_moment_leaves_nobody() {
-    let before = litter();
+    let folder = CleanFolder::new("launch-any");
     let script = "sleep 1000 & wait";
     for step in 0..60u32 {
-        let mut running = mpiexec(&["-n", "4", "sh", "-c", script]).start();
+        let mut running = folder
+            .serve(mpiexec(&["-n", "4", "sh", "-c", script]))
+            .start();
         let until =
             std::time::Instant::now() + std::time::Duration::from_micros(u64::from(step) * 150);
         while std::time::Instant::now() < until {
@@ -279,15 +281,56 @@ fn killed_launcher__at_any_moment_leaves_nobody() {
         running.child.wait().unwrap();
         wait_gone(&running.mark);
     }
-    assert_eq!(litter(), before);
+    folder.expect_empty();
+}
+
+#[test]
+fn killed_rank__at_any_moment_ends_the_job() {
+    for _ in 0..40 {
+        let running = mpiexec(&["-n", "4", "PROBE", "attach", "init", "wait", "MPI_Recv"]).start();
+        // Whichever rank is found first, however far it has come.
+        let victim = loop {
+            let found = marked(&running.mark);
+            if let Some(p) = found
+                .iter()
+                .find(|p| p.contains("probe") && !p.contains("mpiexec"))
+            {
+                break p.split(' ').next().unwrap().parse::<i32>().unwrap();
+            }
+        };
+        // SAFETY: a process of our own job, which its launcher may have waited for already
+        // only if it was ended, and nobody else ends it.
+        unsafe { libc::kill(victim, libc::SIGKILL) };
+        running.finish().expect_code(137).expect_stderr("SIGKILL");
+    }
+}
+
+#[test]
+fn killed_guard__does_not_disturb_the_job() {
+    let script = "echo ready; read x; echo done";
+    let mut job = mpiexec(&["-n", "1", "sh", "-c", script]);
+    job.command.stdin(std::process::Stdio::piped());
+    let mut running = job.start();
+    running.read_until("ready");
+    let launcher = running.child.id().to_string();
+    let found = marked(&running.mark);
+    let guard = found
+        .iter()
+        .find(|p| p.contains("mpiexec") && !p.starts_with(&launcher))
+        .unwrap();
+    let pid: i32 = guard.split(' ').next().unwrap().parse().unwrap();
+    // SAFETY: a process of our own job.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    drop(running.child.stdin.take());
+    assert_eq!(running.finish().expect_code(0).stdout, "done\n");
 }
 
 #[test]
 fn everything_killed_at_once__leaves_nothing() {
-    let before = litter();
+    let folder = CleanFolder::new("launch-all");
     for _ in 0..10 {
-        let mut running =
-            mpiexec(&["-n", "3", "PROBE", "attach", "init", "wait", "MPI_Recv"]).start();
+        let job = mpiexec(&["-n", "3", "PROBE", "attach", "init", "wait", "MPI_Recv"]);
+        let mut running = folder.serve(job).start();
         running.read_until("waiting");
         for process in marked(&running.mark) {
             let pid: i32 = process.split(' ').next().unwrap().parse().unwrap();
@@ -297,17 +340,16 @@ fn everything_killed_at_once__leaves_nothing() {
         running.child.wait().unwrap();
         wait_gone(&running.mark);
     }
-    assert_eq!(litter(), before);
+    folder.expect_empty();
 }
 
 #[test]
 fn hundred_jobs_in_a_row__leave_nothing() {
-    let before = litter();
+    let folder = CleanFolder::new("launch-hundred");
     for _ in 0..100 {
-        let o = mpiexec(&["-n", "4", "PROBE", "attach", "init", "finalize"])
-            .run()
-            .expect_code(0);
+        let job = mpiexec(&["-n", "4", "PROBE", "attach", "init", "finalize"]);
+        let o = folder.serve(job).run().expect_code(0);
         assert_eq!(o.stderr, "");
     }
-    assert_eq!(litter(), before);
+    folder.expect_empty();
 }

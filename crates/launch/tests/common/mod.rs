@@ -247,15 +247,36 @@ pub fn wait_gone(mark: &str) {
     }
 }
 
-/// Files in the places where message-passing libraries tend to leave some.
-pub fn litter() -> Vec<String> {
-    let mut found: Vec<String> = ["/dev/shm".into(), std::env::temp_dir()]
-        .iter()
-        .filter_map(|dir: &PathBuf| std::fs::read_dir(dir).ok())
-        .flat_map(|entries| entries.flatten())
-        .map(|e| e.path().display().to_string())
-        .filter(|p| p.contains("mpi") || p.contains("fastpath"))
-        .collect();
-    found.sort();
-    found
+/// A temporary folder for some jobs, which must be empty when they are over, as must what
+/// they could have left in the folder of shared memory.
+pub struct CleanFolder(PathBuf);
+
+impl CleanFolder {
+    pub fn new(name: &str) -> CleanFolder {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        CleanFolder(path)
+    }
+
+    /// The job uses the folder for whatever it thinks is temporary.
+    pub fn serve(&self, mut job: Job) -> Job {
+        for name in ["TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "HOME"] {
+            job.command.env(name, &self.0);
+        }
+        job
+    }
+
+    #[track_caller]
+    pub fn expect_empty(self) {
+        let list = |dir: &std::path::Path| -> Vec<String> {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.map(|e| e.path().display().to_string()).collect()
+        };
+        assert_eq!(list(&self.0), Vec::<String>::new());
+        // Others use this folder at the same time, so look for our own name.
+        let mut shared = list(std::path::Path::new("/dev/shm"));
+        shared.retain(|p| p.contains("fastpath"));
+        assert_eq!(shared, Vec::<String>::new());
+        std::fs::remove_dir(&self.0).unwrap();
+    }
 }
