@@ -17,7 +17,10 @@
 //! either the sleeper sees the message or the sender sees `SLEEPING`. Where
 //! [`fence_others`] returns false the sender must run a full fence between its two steps.
 
-use crate::sync::{AtomicU32, Ordering};
+#[cfg(not(loom))]
+use crate::sync::AtomicU32;
+use crate::sync::Ordering;
+#[cfg(not(loom))]
 use std::time::Duration;
 
 /// How a [`futex_wait`] ended. None of them says that the condition holds: look again.

@@ -38,7 +38,7 @@ pub fn describe_failure(
                 " left with exit code 0 but without calling MPI_Finalize"
             )
         }
-        FailureKind::Abort => write!(text, " called MPI_Abort with code {}", failure.code),
+        FailureKind::Abort => write!(text, " aborted the job with code {}", failure.code),
     };
     if failure.kind != FailureKind::Abort
         && let Some(note) = rank.and_then(|r| r.last_note.as_ref())

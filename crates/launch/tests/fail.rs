@@ -92,7 +92,7 @@ fn abort__gives_code_and_message() {
     .concat();
     let o = mpiexec(&words).run().expect_code(5);
     o.expect_stderr("rank 1 on")
-        .expect_stderr("MPI_Abort with code 5")
+        .expect_stderr("aborted the job with code 5")
         .expect_stderr("no input file");
 }
 
