@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::library::{self, OpenError};
 use crate::measure::floor::{self, CopyFloor};
+use crate::measure::transfer::{Way, measure_transfer};
 use crate::measure::{observe_clock_step_ns, placement, statistics};
 use plan::{Event, Plan};
 pub use report::Form;
@@ -172,6 +173,31 @@ fn make_bar(plan: &Plan, wanted: bool) -> ProgressBar {
     bar
 }
 
+/// Smallest message for which the ways to carry many bytes are compared.
+const TRANSFER_MIN: usize = 4096;
+
+/// The ways that are compared.
+const TRANSFER_WAYS: [Way; 6] = [
+    Way::Chunks {
+        bytes: 4 << 10,
+        count: 8,
+    },
+    Way::Chunks {
+        bytes: 8 << 10,
+        count: 8,
+    },
+    Way::Chunks {
+        bytes: 16 << 10,
+        count: 8,
+    },
+    Way::Chunks {
+        bytes: 32 << 10,
+        count: 4,
+    },
+    Way::Kernel,
+    Way::Direct,
+];
+
 /// `fastpath bench floor`: the cache line between two processors and the copy of memory by size.
 ///
 /// # Errors
@@ -196,10 +222,19 @@ pub fn run_floor(
     let line = statistics::summarize(&line).ok_or(BenchError::Empty)?;
     report::print_floor_line(pair, &line, batch_ns, observe_clock_step_ns(), form);
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
+    let samples = samples.min(100);
     for &bytes in sizes {
-        let taken = copier.sample(bytes, samples.min(100), batch_ns);
+        let taken = copier.sample(bytes, samples, batch_ns);
         let copy = statistics::summarize(&taken).ok_or(BenchError::Empty)?;
         report::print_floor_copy(bytes, &copy, form);
+    }
+    report::print_transfer_head(pair, form);
+    for &bytes in sizes.iter().filter(|&&bytes| bytes >= TRANSFER_MIN) {
+        for way in TRANSFER_WAYS {
+            let taken = measure_transfer(pair, way, bytes, samples, batch_ns);
+            let time = taken.map(|t| statistics::summarize(&t));
+            report::print_transfer(bytes, way, &time, form);
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 pub mod floor;
 pub mod placement;
 pub mod statistics;
+pub mod transfer;
 
 use fastpath_base::clock;
 

@@ -44,10 +44,15 @@ fn floor__states_unit_statistic_and_processors() {
     }
     assert!(output.status.success(), "{output:?}");
     let records = records(&output);
-    assert_eq!(records.len(), 3, "{records:?}");
+    let of = |kind: &str| records.iter().filter(|r| r["record"] == kind).count();
+    assert_eq!(
+        (of("floor_line"), of("floor_copy"), of("floor_transfer")),
+        (1, 2, 6)
+    );
     assert_eq!(records[0]["unit"], "ns one way");
     assert_eq!(records[0]["time"]["samples"], 5);
-    for record in &records {
+    // The kernel may refuse to copy between processes; such a record says so and has no time.
+    for record in records.iter().filter(|r| r["refused"].is_null()) {
         let time = &record["time"];
         let [min, median, p99] = ["min", "median", "p99"].map(|s| time[s].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= p99, "{time}");

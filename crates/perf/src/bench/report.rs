@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::plan::{Case, Plan, Test};
 use crate::measure::statistics::Summary;
+use crate::measure::transfer::Way;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,4 +181,43 @@ pub fn print_floor_copy(bytes: usize, copy: &Summary, form: Form) {
         "{:>9} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
         bytes, copy.min, copy.median, copy.p99, rate
     ));
+}
+
+/// Above the ways to carry large messages.
+pub fn print_transfer_head(processors: [usize; 2], form: Form) {
+    if form == Form::Json {
+        return;
+    }
+    print_line(&format!(
+        "carrying a message between processors {} and {}, ns per half round trip:",
+        processors[0], processors[1]
+    ));
+    print_line(&format!(
+        "{:>9} {:<26} {:>11} {:>11} {:>11} {:>13}",
+        "bytes", "way", "min", "median", "p99", "GB/s, median"
+    ));
+}
+
+/// One way to carry a message of one size, or why it is not open.
+pub fn print_transfer(bytes: usize, way: Way, time: &io::Result<Option<Summary>>, form: Form) {
+    let way = way.to_string();
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
+            "way": way, "time": time.as_ref().ok(),
+            "refused": time.as_ref().err().map(|e| e.to_string()),
+        }));
+        return;
+    }
+    print_line(&match time {
+        Ok(Some(t)) => format!(
+            "{bytes:>9} {way:<26} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
+            t.min,
+            t.median,
+            t.p99,
+            bytes as f64 / t.median
+        ),
+        Ok(None) => format!("{bytes:>9} {way:<26} no samples"),
+        Err(e) => format!("{bytes:>9} {way:<26} not open: {e}"),
+    });
 }

@@ -1,0 +1,300 @@
+#![allow(unsafe_code)]
+//! The floor of large messages: the ways to carry many bytes from one processor's buffer to
+//! another's, without any protocol around them.
+//!
+//! Two threads, bound to two processors, send each other a message of the same size in turn; half
+//! a round trip is what is reported, so that it compares with the ping-pong of MPI.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::hint;
+use std::io;
+use std::ptr;
+use std::thread;
+
+use fastpath_base::clock;
+use fastpath_base::sync::{AtomicU64, Ordering};
+
+use super::placement;
+
+/// A way to carry a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Both sides copy at once, through a ring of chunks in shared memory.
+    Chunks { bytes: usize, count: usize },
+    /// The receiver has the kernel copy from buffer to buffer (`process_vm_readv`).
+    Kernel,
+    /// The receiver copies from buffer to buffer, as it can where the sender's memory is shared.
+    Direct,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Chunks { bytes, count } => write!(f, "{count} chunks of {} KiB", bytes >> 10),
+            Way::Kernel => f.write_str("process_vm_readv"),
+            Way::Direct => f.write_str("one copy by the receiver"),
+        }
+    }
+}
+
+/// A counter alone on its lines.
+#[repr(align(128))]
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+/// One direction: the sender's buffer, the ring, and how far either side has come.
+struct Direction {
+    /// Chunks written (or, for a single copy, messages announced), counted from the start.
+    written: Counter,
+    /// Chunks read (or messages fetched).
+    read: Counter,
+    ring: UnsafeCell<Vec<u8>>,
+    source: UnsafeCell<Vec<u8>>,
+    target: UnsafeCell<Vec<u8>>,
+}
+
+// SAFETY: `source` is written by nobody while threads run; `target` by the receiver alone; a chunk
+// of `ring` by the sender until `written` is raised over it and read by the receiver until `read`
+// is raised over it, with release and acquire.
+unsafe impl Sync for Direction {}
+
+impl Direction {
+    fn new(way: Way, bytes: usize) -> Direction {
+        let ring = match way {
+            Way::Chunks { bytes, count } => bytes * count,
+            _ => 0,
+        };
+        Direction {
+            written: Counter::default(),
+            read: Counter::default(),
+            ring: UnsafeCell::new(vec![0; ring]),
+            source: UnsafeCell::new((0..bytes).map(|i| (i % 251) as u8).collect()),
+            target: UnsafeCell::new(vec![0; bytes]),
+        }
+    }
+
+    /// The sender's part of message number `n` (from 0).
+    fn send(&self, way: Way, bytes: usize, n: u64) {
+        // SAFETY: nobody writes the source while threads run.
+        let source = unsafe { (*self.source.get()).as_ptr() };
+        let Way::Chunks {
+            bytes: chunk,
+            count,
+        } = way
+        else {
+            // ORDERING: publishes the source (written before the threads started) to `fetch`.
+            self.written.0.store(n + 1, Ordering::Release);
+            return;
+        };
+        // SAFETY: only the pointer is taken; what it leads to is guarded by the counters.
+        let ring = unsafe { (*self.ring.get()).as_mut_ptr() };
+        let pieces = bytes.div_ceil(chunk) as u64;
+        for piece in 0..pieces {
+            let position = n * pieces + piece;
+            // ORDERING: pairs with the release store in `receive`: the chunk has been read.
+            while self.read.0.load(Ordering::Acquire) + (count as u64) <= position {}
+            let at = piece as usize * chunk;
+            let slot = (position % count as u64) as usize * chunk;
+            // SAFETY: both ranges lie inside their buffers; the chunk is the sender's now.
+            unsafe {
+                ptr::copy_nonoverlapping(source.add(at), ring.add(slot), chunk.min(bytes - at))
+            };
+            // ORDERING: publishes the chunk to the acquire load in `receive`.
+            self.written.0.store(position + 1, Ordering::Release);
+        }
+    }
+
+    /// The receiver's part of message number `n`.
+    fn receive(&self, way: Way, bytes: usize, n: u64) -> io::Result<()> {
+        // SAFETY: only the receiver touches the target while threads run.
+        let target = unsafe { (*self.target.get()).as_mut_ptr() };
+        let Way::Chunks {
+            bytes: chunk,
+            count,
+        } = way
+        else {
+            // ORDERING: pairs with the release store in `send`.
+            while self.written.0.load(Ordering::Acquire) <= n {}
+            return self.fetch(way, target, bytes);
+        };
+        // SAFETY: only the pointer is taken; what it leads to is guarded by the counters.
+        let ring = unsafe { (*self.ring.get()).as_ptr() };
+        let pieces = bytes.div_ceil(chunk) as u64;
+        for piece in 0..pieces {
+            let position = n * pieces + piece;
+            // ORDERING: pairs with the release store in `send`: the chunk is written.
+            while self.written.0.load(Ordering::Acquire) <= position {}
+            let at = piece as usize * chunk;
+            let slot = (position % count as u64) as usize * chunk;
+            // SAFETY: both ranges lie inside their buffers; the chunk is the receiver's now.
+            unsafe {
+                ptr::copy_nonoverlapping(ring.add(slot), target.add(at), chunk.min(bytes - at))
+            };
+            // ORDERING: gives the chunk back to the acquire load in `send`.
+            self.read.0.store(position + 1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, way: Way, target: *mut u8, bytes: usize) -> io::Result<()> {
+        // SAFETY: nobody writes the source while threads run.
+        let source = unsafe { (*self.source.get()).as_ptr() };
+        if way == Way::Direct {
+            let (source, target) = hint::black_box((source, target));
+            // SAFETY: both buffers hold `bytes` bytes and are distinct.
+            unsafe { ptr::copy_nonoverlapping(source, target, bytes) };
+            return Ok(());
+        }
+        let local = libc::iovec {
+            iov_base: target.cast(),
+            iov_len: bytes,
+        };
+        let remote = libc::iovec {
+            iov_base: source.cast_mut().cast(),
+            iov_len: bytes,
+        };
+        // SAFETY: the local part is the target buffer; the remote one is checked by the kernel.
+        let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        match usize::try_from(n) {
+            Ok(n) if n == bytes => Ok(()),
+            Ok(_) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Samples of half a round trip of a message of `bytes` bytes in nanoseconds, each the mean over a
+/// batch of at least `batch_ns` (as far as a first trial tells).
+///
+/// # Errors
+/// A processor this process may not use; the kernel refuses the copy.
+pub fn measure_transfer(
+    processors: [usize; 2],
+    way: Way,
+    bytes: usize,
+    samples: usize,
+    batch_ns: u64,
+) -> io::Result<Vec<f64>> {
+    for processor in processors {
+        if !placement::allowed_processors().contains(&processor) {
+            let why = format!("processor {processor} is not one this process may use");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+    }
+    // A refusal would leave the other side waiting: find out before there is one.
+    Direction::new(way, bytes).try_alone(way, bytes)?;
+    let (there, back) = (Direction::new(way, bytes), Direction::new(way, bytes));
+    let trips = AtomicU64::new(0);
+    let taken = thread::scope(|scope| {
+        let partner = scope.spawn(|| {
+            let bound = placement::bind_thread(processors[1]);
+            let mut done = 0;
+            loop {
+                let wanted = trips.load(Ordering::Relaxed);
+                if wanted == u64::MAX {
+                    return bound;
+                }
+                while done < wanted {
+                    let _ = there.receive(way, bytes, done);
+                    back.send(way, bytes, done);
+                    done += 1;
+                }
+            }
+        });
+        let leader = scope.spawn(|| {
+            let bound = placement::bind_thread(processors[0]);
+            let mut done = 0;
+            let mut batch = |count: u64| {
+                trips.store(done + count, Ordering::Relaxed);
+                let start = clock::now_ns();
+                for _ in 0..count {
+                    there.send(way, bytes, done);
+                    let _ = back.receive(way, bytes, done);
+                    done += 1;
+                }
+                (clock::now_ns() - start) as f64 / (2 * count) as f64
+            };
+            let one = (0..3)
+                .map(|_| batch(1))
+                .fold(f64::INFINITY, f64::min)
+                .max(1.0);
+            let count = (batch_ns as f64 / (2.0 * one)).ceil().max(1.0) as u64;
+            let taken: Vec<f64> = (0..samples).map(|_| batch(count)).collect();
+            trips.store(u64::MAX, Ordering::Relaxed);
+            bound.map(|()| taken)
+        });
+        let taken = leader.join().unwrap_or_else(|_| Ok(Vec::new()));
+        partner.join().unwrap_or(Ok(())).and(taken)
+    })?;
+    Ok(taken)
+}
+
+impl Direction {
+    /// One message with this thread as both sides.
+    fn try_alone(&self, way: Way, bytes: usize) -> io::Result<()> {
+        if let Way::Chunks { .. } = way {
+            return Ok(());
+        }
+        self.send(way, bytes, 0);
+        self.receive(way, bytes, 0)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const WAYS: [Way; 4] = [
+        Way::Chunks {
+            bytes: 4096,
+            count: 2,
+        },
+        Way::Chunks {
+            bytes: 1024,
+            count: 4,
+        },
+        Way::Kernel,
+        Way::Direct,
+    ];
+
+    #[test]
+    fn transfer__brings_every_byte_in_every_way() {
+        for way in WAYS {
+            for bytes in [1usize, 1000, 4096, 10_001] {
+                let direction = Direction::new(way, bytes);
+                if direction.try_alone(way, bytes).is_err() {
+                    assert_eq!(way, Way::Kernel, "only the kernel may refuse");
+                    continue;
+                }
+                let direction = Direction::new(way, bytes);
+                thread::scope(|scope| {
+                    scope.spawn(|| (0..3).for_each(|n| direction.send(way, bytes, n)));
+                    (0..3).for_each(|n| direction.receive(way, bytes, n).unwrap());
+                });
+                let (source, target) =
+                    (direction.source.into_inner(), direction.target.into_inner());
+                assert_eq!(source, target, "{way}, {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn measure__gives_the_samples_asked_for() {
+        let cpus = placement::allowed_processors();
+        let pair = [cpus[0], *cpus.last().unwrap()];
+        let way = Way::Chunks {
+            bytes: 4096,
+            count: 4,
+        };
+        let samples = measure_transfer(pair, way, 20_000, 5, 1000).unwrap();
+        assert_eq!(samples.len(), 5);
+        assert!(samples.iter().all(|&s| s > 0.0));
+    }
+
+    #[test]
+    fn measure__on_a_processor_that_is_not_there_is_an_error() {
+        assert!(measure_transfer([0, 1 << 20], Way::Direct, 64, 1, 100).is_err());
+    }
+}
