@@ -177,7 +177,7 @@ fn make_bar(plan: &Plan, wanted: bool) -> ProgressBar {
 const TRANSFER_MIN: usize = 4096;
 
 /// The ways that are compared.
-const TRANSFER_WAYS: [Way; 6] = [
+const TRANSFER_WAYS: [Way; 8] = [
     Way::Chunks {
         bytes: 4 << 10,
         count: 8,
@@ -195,6 +195,8 @@ const TRANSFER_WAYS: [Way; 6] = [
         count: 4,
     },
     Way::Kernel,
+    Way::KernelBoth { piece: 16 << 10 },
+    Way::KernelBoth { piece: 64 << 10 },
     Way::Direct,
 ];
 

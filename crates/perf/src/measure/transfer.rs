@@ -24,6 +24,8 @@ pub enum Way {
     Chunks { bytes: usize, count: usize },
     /// The receiver has the kernel copy from buffer to buffer (`process_vm_readv`).
     Kernel,
+    /// Sender and receiver both have the kernel copy, taking the next piece in turn.
+    KernelBoth { piece: usize },
     /// The receiver copies from buffer to buffer, as it can where the sender's memory is shared.
     Direct,
 }
@@ -33,6 +35,9 @@ impl fmt::Display for Way {
         match self {
             Way::Chunks { bytes, count } => write!(f, "{count} chunks of {} KiB", bytes >> 10),
             Way::Kernel => f.write_str("process_vm_readv"),
+            Way::KernelBoth { piece } => {
+                write!(f, "readv and writev, {} KiB", piece >> 10)
+            }
             Way::Direct => f.write_str("one copy by the receiver"),
         }
     }
@@ -49,6 +54,10 @@ struct Direction {
     written: Counter,
     /// Chunks read (or messages fetched).
     read: Counter,
+    /// Pieces of the message in hand that are claimed, where both sides copy.
+    claimed: Counter,
+    /// Pieces done of all messages, where both sides copy.
+    done: Counter,
     ring: UnsafeCell<Vec<u8>>,
     source: UnsafeCell<Vec<u8>>,
     target: UnsafeCell<Vec<u8>>,
@@ -68,6 +77,8 @@ impl Direction {
         Direction {
             written: Counter::default(),
             read: Counter::default(),
+            claimed: Counter::default(),
+            done: Counter::default(),
             ring: UnsafeCell::new(vec![0; ring]),
             source: UnsafeCell::new((0..bytes).map(|i| (i % 251) as u8).collect()),
             target: UnsafeCell::new(vec![0; bytes]),
@@ -85,6 +96,13 @@ impl Direction {
         else {
             // ORDERING: publishes the source (written before the threads started) to `fetch`.
             self.written.0.store(n + 1, Ordering::Release);
+            if let Way::KernelBoth { piece } = way {
+                // ORDERING: pairs with the store in `fetch_both`: the receiver is there, its
+                // target is named, and the claims are reset.
+                while self.read.0.load(Ordering::Acquire) <= n {}
+                let _ = self.copy_claimed(bytes, piece, true);
+                self.wait_until_done(bytes, piece, n);
+            }
             return;
         };
         // SAFETY: only the pointer is taken; what it leads to is guarded by the counters.
@@ -116,7 +134,10 @@ impl Direction {
         else {
             // ORDERING: pairs with the release store in `send`.
             while self.written.0.load(Ordering::Acquire) <= n {}
-            return self.fetch(way, target, bytes);
+            return match way {
+                Way::KernelBoth { piece } => self.fetch_both(bytes, piece, n),
+                _ => self.fetch(way, target, bytes),
+            };
         };
         // SAFETY: only the pointer is taken; what it leads to is guarded by the counters.
         let ring = unsafe { (*self.ring.get()).as_ptr() };
@@ -135,6 +156,70 @@ impl Direction {
             self.read.0.store(position + 1, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Copies pieces until none is left; the sender writes, the receiver reads.
+    fn copy_claimed(&self, bytes: usize, piece: usize, sender: bool) -> io::Result<()> {
+        // SAFETY: only the pointers are taken; what they lead to is touched by the kernel alone,
+        // each piece by the side that claimed it.
+        let (source, target) = unsafe {
+            (
+                (*self.source.get()).as_mut_ptr(),
+                (*self.target.get()).as_mut_ptr(),
+            )
+        };
+        let pieces = bytes.div_ceil(piece) as u64;
+        let mut result = Ok(());
+        loop {
+            // ORDERING: a claim passes nothing on but itself; acquire keeps the copy after it.
+            let claim = self.claimed.0.fetch_add(1, Ordering::Acquire);
+            if claim >= pieces {
+                return result;
+            }
+            let at = claim as usize * piece;
+            let len = piece.min(bytes - at);
+            // SAFETY: `at` lies inside both buffers.
+            let (from, to) = unsafe { (source.add(at).cast(), target.add(at).cast()) };
+            let (from, to) = (
+                libc::iovec {
+                    iov_base: from,
+                    iov_len: len,
+                },
+                libc::iovec {
+                    iov_base: to,
+                    iov_len: len,
+                },
+            );
+            // SAFETY: both ranges are this process's own buffers, and the kernel checks them.
+            let n = unsafe {
+                if sender {
+                    libc::process_vm_writev(libc::getpid(), &from, 1, &to, 1, 0)
+                } else {
+                    libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0)
+                }
+            };
+            if usize::try_from(n) != Ok(len) {
+                result = Err(io::Error::last_os_error());
+            }
+            // ORDERING: publishes the copied piece to `wait_until_done` of the other side.
+            self.done.0.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn wait_until_done(&self, bytes: usize, piece: usize, n: u64) {
+        let pieces = bytes.div_ceil(piece) as u64;
+        // ORDERING: pairs with the release in `copy_claimed`.
+        while self.done.0.load(Ordering::Acquire) < (n + 1) * pieces {}
+    }
+
+    /// The receiver's part where both sides copy.
+    fn fetch_both(&self, bytes: usize, piece: usize, n: u64) -> io::Result<()> {
+        self.claimed.0.store(0, Ordering::Relaxed);
+        // ORDERING: publishes the reset claims to the acquire load in `send`.
+        self.read.0.store(n + 1, Ordering::Release);
+        let result = self.copy_claimed(bytes, piece, false);
+        self.wait_until_done(bytes, piece, n);
+        result
     }
 
     fn fetch(&self, way: Way, target: *mut u8, bytes: usize) -> io::Result<()> {
@@ -233,11 +318,18 @@ pub fn measure_transfer(
 impl Direction {
     /// One message with this thread as both sides.
     fn try_alone(&self, way: Way, bytes: usize) -> io::Result<()> {
-        if let Way::Chunks { .. } = way {
-            return Ok(());
+        match way {
+            Way::Chunks { .. } => Ok(()),
+            Way::KernelBoth { piece } => {
+                self.copy_claimed(bytes, piece, false)?;
+                self.claimed.0.store(0, Ordering::Relaxed);
+                self.copy_claimed(bytes, piece, true)
+            }
+            Way::Kernel | Way::Direct => {
+                self.send(way, bytes, 0);
+                self.receive(way, bytes, 0)
+            }
         }
-        self.send(way, bytes, 0);
-        self.receive(way, bytes, 0)
     }
 }
 
@@ -246,7 +338,8 @@ impl Direction {
 mod tests {
     use super::*;
 
-    const WAYS: [Way; 4] = [
+    const WAYS: [Way; 5] = [
+        Way::KernelBoth { piece: 4096 },
         Way::Chunks {
             bytes: 4096,
             count: 2,
@@ -265,7 +358,10 @@ mod tests {
             for bytes in [1usize, 1000, 4096, 10_001] {
                 let direction = Direction::new(way, bytes);
                 if direction.try_alone(way, bytes).is_err() {
-                    assert_eq!(way, Way::Kernel, "only the kernel may refuse");
+                    assert!(
+                        matches!(way, Way::Kernel | Way::KernelBoth { .. }),
+                        "only the kernel may refuse"
+                    );
                     continue;
                 }
                 let direction = Direction::new(way, bytes);
