@@ -1,0 +1,152 @@
+"""Starting jobs under a watchdog, and finding what they leave behind."""
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+# Each process of a job carries this variable, so that stray ones are found.
+MARK = "MPI_TEST_MARK"
+
+# Seconds a job gets beyond the launcher's own --timeout before the watchdog ends it.
+GRACE = 20
+
+_numbers = itertools.count()
+
+
+class Outcome:
+    """How a job ended: exit code (negative: signal; None: the watchdog ended it), output, what was left."""
+
+    def __init__(self, code, out, err, left, seconds):
+        self.code, self.out, self.err, self.left, self.seconds = code, out, err, left, seconds
+
+    def problem(self, code=0, quiet=True):
+        """One line that says what is wrong, or None. `quiet`: standard error must be empty."""
+        if self.code is None:
+            return "hangs: ended by the watchdog" + self._first_line()
+        if self.code != code:
+            return f"exit code {self.code} instead of {code}" + self._first_line()
+        if quiet and self.err.strip():
+            return "a healthy run prints to standard error" + self._first_line()
+        if self.left:
+            return "left behind: " + "; ".join(self.left)
+        return None
+
+    def _first_line(self):
+        """What a person would look at first: a failed check, the cause of an error, or anything."""
+        lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
+        checks = [line for line in lines if not line.startswith("mpiexec:")]
+        causes = [line for line in lines if "cause:" in line]
+        return "".join(": " + line[:300] for line in (checks or causes or lines)[:1])
+
+    def text(self):
+        return f"exit code {self.code}\n--- standard output\n{self.out}\n--- standard error\n{self.err}\n--- left: {self.left}\n"
+
+
+class Running:
+    """A job that runs; `finish` waits for it, and nothing of it may be left after that."""
+
+    def __init__(self, words, env=None, timeout=60, stdin=subprocess.DEVNULL, cwd=None):
+        self.mark = f"{os.getpid()}-{next(_numbers)}"
+        self.tmp = tempfile.mkdtemp(prefix="mpi-test-")
+        self.shm = _shared_names()
+        self.timeout = timeout
+        self.since = time.monotonic()
+        whole = {k: v for k, v in os.environ.items() if not k.startswith("FASTPATH_")}
+        whole.pop("OMP_NUM_THREADS", None)
+        whole.update({MARK: self.mark, "TMPDIR": self.tmp})
+        whole.update(env or {})
+        # Files, not pipes: a stray process must not keep the reader waiting.
+        self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            words, env=whole, stdin=stdin, stdout=self.out, stderr=self.err, cwd=cwd, start_new_session=True)
+
+    def finish(self):
+        try:
+            code = self.process.wait(self.timeout + GRACE)
+        except subprocess.TimeoutExpired:
+            code = None
+            self.kill_all()
+            self.process.wait()
+        return self._collect(code)
+
+    def _collect(self, code):
+        left = self.leftovers()
+        self.kill_all()
+        seconds = time.monotonic() - self.since
+        outcome = Outcome(code, _read(self.out), _read(self.err), left, seconds)
+        shutil.rmtree(self.tmp, ignore_errors=True)
+        return outcome
+
+    def processes(self):
+        """Live processes of this job, without the one that was started: pid and command."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = []
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) == self.process.pid:
+                continue
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if wanted not in file.read().split(b"\0"):
+                        continue
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state = file.read().rsplit(b")", 1)[1].split()[0]
+                if state in (b"Z", b"X"):
+                    continue
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    found.append((int(name), file.read().replace(b"\0", b" ").decode(errors="replace").strip()))
+            except OSError:
+                continue  # it has just ended
+        return found
+
+    def leftovers(self):
+        left = [f"process {pid} ({command})" for pid, command in self.processes()]
+        left += [f"{os.path.join(self.tmp, name)}" for name in os.listdir(self.tmp)]
+        left += [f"/dev/shm/{name}" for name in sorted(_shared_names() - self.shm)]
+        return left
+
+    def kill_all(self):
+        for pid, _ in self.processes():
+            _kill(pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            _kill(self.process.pid, signal.SIGKILL)
+
+    def wait_gone(self, seconds):
+        """Waits until no process of the job is left but the one started; whether it came so far."""
+        end = time.monotonic() + seconds
+        while self.processes():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
+
+
+def run(words, **options):
+    """Runs a job to its end."""
+    return Running(words, **options).finish()
+
+
+def _kill(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _read(file):
+    file.seek(0)
+    text = file.read().decode(errors="replace")
+    file.close()
+    return text
+
+
+def has_own_shm():
+    """Whether /dev/shm belongs to this run alone, so that new names in it are ours."""
+    return os.environ.get("MPI_TEST_OWN_SHM") == "1"
+
+
+def _shared_names():
+    return set(os.listdir("/dev/shm")) if has_own_shm() else set()

@@ -1,0 +1,99 @@
+"""C programs that are tests, and the line of data at the head of each.
+
+    test: ranks=1,2,3,4,8 timeout=60 env=NAME=VALUE args=WORDS link=-lm
+
+    ranks      how many ranks it is run with, each in a job of its own
+    timeout    seconds before the launcher ends it (60)
+    args       its arguments, separated by commas
+    env        a variable for every run; may stand several times
+    link       a word for the compiler; may stand several times
+    stderr     `any`: it may print to standard error
+    exit       exit code that is right (0)
+    only       `all`: only in the long run; `build`: compiled for other tests, never run by itself
+    variants   `none`: not run with the optimisations off or with other ways to wait
+"""
+
+import os
+import re
+import subprocess
+
+KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants"}
+FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
+
+# Name, variables, and the largest number of ranks it is run with.
+VARIANTS = [
+    ("immediate-off", {"FASTPATH_DISABLE": IMMEDIATE_OFF}, 8),
+    ("yield", {"FASTPATH_WAIT": "yield"}, 8),
+    ("sleep", {"FASTPATH_WAIT": "sleep"}, 8),
+    ("spin", {"FASTPATH_WAIT": "spin"}, 2),
+    ("immediate-off-sleep", {"FASTPATH_DISABLE": IMMEDIATE_OFF, "FASTPATH_WAIT": "sleep"}, 8),
+]
+
+
+class Program:
+    def __init__(self, path):
+        self.path = path
+        self.name = os.path.splitext(os.path.basename(path))[0]
+        self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [], {}, []
+        self.quiet, self.exit, self.only, self.has_variants = True, 0, "", True
+        with open(path, encoding="utf-8") as file:
+            head = file.read(4096)
+        for line in re.findall(r"^[ /*]*test: (.*?)(?:\*/)?$", head, re.MULTILINE):
+            for word in line.split():
+                self._read(word)
+
+    def _read(self, word):
+        key, _, value = word.partition("=")
+        if key not in KEYS or not value:
+            raise ValueError(f"{self.path}: unknown word {word!r} in its line of data")
+        if key == "ranks":
+            self.ranks = [int(n) for n in value.split(",")]
+        elif key == "timeout":
+            self.timeout = int(value)
+        elif key == "args":
+            self.args = value.split(",")
+        elif key == "env":
+            name, _, content = value.partition("=")
+            self.env[name] = content
+        elif key == "link":
+            self.link.append(value)
+        elif key == "stderr":
+            self.quiet = value != "any"
+        elif key == "exit":
+            self.exit = int(value)
+        elif key == "only":
+            self.only = value
+        elif key == "variants":
+            self.has_variants = value != "none"
+
+    def compile(self, mpicc, folder):
+        """Compiles it if it is newer than what was made of it; returns what the compiler said."""
+        self.binary = os.path.join(folder, self.name + (".so" if "-shared" in self.link else ""))
+        with open(self.path, encoding="utf-8") as file:
+            included = re.findall(r'#include "([^"]+)"', file.read())
+        sources = [self.path] + [os.path.join(os.path.dirname(self.path), name) for name in included]
+        newest = max(os.stat(source).st_mtime for source in sources)
+        # The header and the library may have changed with the installation.
+        newest = max(newest, os.stat(mpicc).st_mtime)
+        if os.path.exists(self.binary) and os.stat(self.binary).st_mtime > newest:
+            return None
+        command = [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link]
+        made = subprocess.run(command, capture_output=True, text=True)
+        return None if made.returncode == 0 else made.stderr or f"{mpicc} fails"
+
+    def runs(self, everything):
+        """Pairs of number of ranks, name and variables of the variant."""
+        found = [(n, "", {}) for n in self.ranks]
+        if not self.has_variants:
+            return found
+        if everything:
+            for name, env, most in VARIANTS:
+                found += [(n, name, env) for n in self.ranks if n <= most]
+        elif 2 in self.ranks:
+            found.append((2, *VARIANTS[0][:2]))
+        return found
+
+
+def find(folder):
+    return [Program(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".c")]
