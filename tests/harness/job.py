@@ -71,6 +71,9 @@ class Running:
             code = None
             self.kill_all()
             self.process.wait()
+        except BaseException:  # the runner itself is told to end
+            self.kill_all()
+            raise
         return self._collect(code)
 
     def _collect(self, code):
