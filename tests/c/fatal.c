@@ -1,0 +1,36 @@
+/* Ends with a fatal error of the kind that the argument names, on rank 1; the others wait for it.
+ * test: only=build */
+#include <mpi.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    char port[MPI_MAX_PORT_NAME];
+    int rank, size, value = 0;
+    if (strcmp(how, "early") == 0)
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strcmp(how, "late") == 0) {
+        MPI_Finalize();
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+    }
+    if (rank == 1) {
+        if (strcmp(how, "rank") == 0)
+            MPI_Send(&value, 1, MPI_INT, size, 3, MPI_COMM_WORLD);
+        if (strcmp(how, "named") == 0) {
+            MPI_Comm_set_name(MPI_COMM_WORLD, "the one with a name");
+            MPI_Recv(&value, 1, MPI_INT, size, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        if (strcmp(how, "abort") == 0)
+            MPI_Abort(MPI_COMM_WORLD, 7);
+        if (strcmp(how, "call") == 0)
+            MPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
+        if (strcmp(how, "unsupported") == 0)
+            MPI_Open_port(MPI_INFO_NULL, port);
+    }
+    MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return 0;
+}
