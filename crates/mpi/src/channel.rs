@@ -40,10 +40,23 @@ pub struct Channel<'a> {
 
 impl<'a> Channel<'a> {
     /// The channel of the next collective call on `comm`; all members make them in the same order.
+    #[inline]
     pub fn next(process: &'a Process, comm: &'a Comm) -> Self {
-        let sequence = comm.collective_sequence.get();
-        comm.collective_sequence.set(sequence.wrapping_add(1));
-        Channel { process, comm, tag: -16 - (sequence & 0xff_ffff) as i32 }
+        let tag = Channel::next_tag(comm);
+        Channel::advance(comm);
+        Channel { process, comm, tag }
+    }
+
+    /// The tag of the next collective call on `comm`, which [`Channel::advance`] takes.
+    #[inline]
+    pub(crate) fn next_tag(comm: &Comm) -> i32 {
+        -16 - (comm.collective_sequence.get() & 0xff_ffff) as i32
+    }
+
+    /// Counts a collective call on `comm`.
+    #[inline]
+    pub(crate) fn advance(comm: &Comm) {
+        comm.collective_sequence.set(comm.collective_sequence.get().wrapping_add(1));
     }
 
     /// A channel with a tag of the caller's choice (0 or more), for calls that only some members

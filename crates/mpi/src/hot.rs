@@ -32,7 +32,11 @@ pub struct HotComm {
     pub world: *const u32,
     /// Number of ranks that can be named.
     pub size: u32,
+    /// The communicator, for collective calls; null for an intercommunicator.
+    pub comm: *const Comm,
 }
+
+const _: () = assert!(size_of::<HotComm>() == 64);
 
 /// A datatype as the immediate path sees it: contiguous, committed, at least one byte long.
 #[repr(C)]
@@ -64,6 +68,7 @@ static TABLES: Tables = Tables {
             endpoints: ptr::null(),
             world: ptr::null(),
             size: 0,
+            comm: ptr::null(),
         }; ENTRIES],
     ),
     types: UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]),
@@ -129,6 +134,7 @@ impl Process {
             endpoints: comm.endpoints.as_ptr(),
             world: comm.peer_group().world_ranks().as_ptr(),
             size: comm.peer_count(),
+            comm: if comm.is_inter() { ptr::null() } else { comm },
         };
         // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
         // taken out by `hot_comm_clear` before it goes.

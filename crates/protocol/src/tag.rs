@@ -50,6 +50,12 @@ impl Context {
     }
 }
 
+/// The key of the same source's collective traffic.
+#[inline]
+pub fn collective_key(key: u64) -> u64 {
+    key | 1 << SOURCE_BITS
+}
+
 /// The source rank inside a match key.
 #[inline]
 pub fn key_source(key: u64) -> u32 {

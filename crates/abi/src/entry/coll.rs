@@ -8,10 +8,12 @@
 use super::{Count, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::channel::Channel;
+use fastpath_mpi::coll::pair::{self, Outcome};
 use fastpath_mpi::coll::{self, Array};
-use fastpath_mpi::consts::MPI_IN_PLACE;
+use fastpath_mpi::consts::{MPI_IN_PLACE, MPI_SUCCESS};
 use fastpath_mpi::datatype::Datatype;
-use fastpath_mpi::{Process, Result};
+use fastpath_mpi::errhandler::{Scope, raise};
+use fastpath_mpi::{Process, Result, process};
 use std::rc::Rc;
 
 /// A buffer whose datatype counts only where `used`, and not where it is `MPI_IN_PLACE`.
@@ -81,10 +83,37 @@ fn is_root(f: &Channel<'_>, root: c_int) -> bool {
     u32::try_from(root) == Ok(f.comm.rank)
 }
 
+/// The code of a result; an error goes to the communicator's handler.
+pub(crate) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
+    match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => raise(None, Scope::Comm(comm), name, error),
+    }
+}
+
 /// `MPI_Barrier`
-pub fn barrier(p: &Process, comm: usize) -> Result<()> {
+#[inline(always)] // `bench/instructions` counts it
+pub fn barrier(comm: usize) -> c_int {
+    match pair::barrier(comm) {
+        Outcome::Done => MPI_SUCCESS,
+        other => barrier_slow(other, comm),
+    }
+}
+
+#[inline(never)]
+fn barrier_slow(outcome: Outcome, comm: usize) -> c_int {
+    let result = match outcome {
+        // SAFETY: no memory is touched.
+        Outcome::Waiting(missing) => unsafe { missing.receive("MPI_Barrier", comm, core::ptr::null_mut(), 0) },
+        _ => barrier_many(comm),
+    };
+    finish(result, "MPI_Barrier", comm)
+}
+
+fn barrier_many(comm: usize) -> Result<()> {
+    let p = process::enter("MPI_Barrier", false)?;
     let comm = p.comm(comm)?;
-    coll::barrier(&coll::open(p, &comm)?)
+    coll::barrier(&coll::open(&p, &comm)?)
 }
 
 /// `MPI_Bcast`

@@ -1,10 +1,12 @@
 //! Reductions (MPI 5.0, sections 6.9 to 6.11).
 #![allow(unsafe_code)]
 
+use super::coll::finish;
 use super::{Count, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll;
-use fastpath_mpi::{Process, Result};
+use fastpath_mpi::consts::MPI_SUCCESS;
+use fastpath_mpi::{Process, Result, process};
 
 /// `MPI_Reduce`
 ///
@@ -31,8 +33,32 @@ pub unsafe fn reduce(
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
+#[inline(always)] // `bench/instructions` counts it
 pub unsafe fn allreduce(
-    p: &Process,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> c_int {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match coll::pair::allreduce(sendbuf.cast(), recvbuf.cast(), count, datatype, op, comm) {
+            Some(Ok(())) => MPI_SUCCESS,
+            Some(Err(error)) => finish(Err(error), "MPI_Allreduce", comm),
+            None => {
+                let result = allreduce_many(sendbuf, recvbuf, count, datatype, op, comm);
+                finish(result, "MPI_Allreduce", comm)
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`allreduce`].
+#[inline(never)]
+unsafe fn allreduce_many(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -40,8 +66,9 @@ pub unsafe fn allreduce(
     op: usize,
     comm: usize,
 ) -> Result<()> {
+    let p = process::enter("MPI_Allreduce", false)?;
     let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
+    let f = coll::open(&p, &comm)?;
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
     unsafe { coll::allreduce(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }

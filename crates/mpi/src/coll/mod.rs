@@ -18,6 +18,7 @@ mod fabric;
 mod gather;
 mod halving;
 mod local;
+pub mod pair;
 mod reduce;
 mod reduce_scatter;
 mod ring;

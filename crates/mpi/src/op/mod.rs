@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod builtin;
+pub(crate) mod cache;
 mod kernel;
 mod lookup;
 mod pair;
@@ -72,8 +73,8 @@ impl Op {
     pub fn reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
         let run = match self.function {
             Function::Builtin(builtin) => {
-                let kernel = datatype.basic().and_then(|basic| lookup::find_kernel(builtin, basic));
-                Run::Kernel(kernel.ok_or_else(|| refuse_type(builtin, datatype))?)
+                let known = cache::find(builtin.handle(), handle);
+                Run::Kernel(known.map_or_else(|| find_kernel(builtin, datatype, handle), Ok)?)
             }
             Function::User(f) => Run::User(f),
             Function::UserLarge(f) => Run::UserLarge(f),
@@ -90,6 +91,15 @@ impl Op {
             _ => self.reducer(datatype, handle),
         }
     }
+}
+
+/// The kernel, remembered for the next time.
+#[inline(never)]
+fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<Kernel> {
+    let kernel = datatype.basic().and_then(|basic| lookup::find_kernel(builtin, basic));
+    let kernel = kernel.ok_or_else(|| refuse_type(builtin, datatype))?;
+    cache::remember(builtin, handle, kernel);
+    Ok(kernel)
 }
 
 #[cold]

@@ -1,0 +1,183 @@
+//! The immediate path of barrier and short allreduce between two ranks: two messages, no request, no lock, no
+//! allocation. Whatever does not fit takes the ordinary path, which checks and explains.
+#![allow(unsafe_code)]
+
+use crate::channel::Channel;
+use crate::consts::MPI_IN_PLACE;
+use crate::error::Result;
+use crate::hot::{self, HotComm};
+use crate::op::{Kernel, cache};
+use crate::process;
+use fastpath_base::copy::copy_small;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, tag};
+use fastpath_transport::Post;
+use std::mem::MaybeUninit;
+
+/// What became of a call. Not a `Result` within an option: it travels in one register.
+#[must_use]
+pub enum Outcome {
+    /// It is complete.
+    Done,
+    /// Nothing has happened.
+    Declined,
+    /// The other rank's message is not there yet: [`Missing::receive`] waits for it.
+    Waiting(Missing),
+}
+
+/// A message that is still to come.
+#[derive(Clone, Copy)]
+pub struct Missing {
+    tag: i32,
+    from: u32,
+}
+
+/// This rank, and the other.
+struct Pair {
+    comm: &'static HotComm,
+    other: usize,
+    endpoint: *mut Endpoint,
+}
+
+/// The pair behind a communicator's handle, if it has two ranks and nothing stands before their next messages.
+#[inline(always)] // `bench/instructions` counts MPI_Barrier
+fn find_pair(handle: usize) -> Option<Pair> {
+    let comm = hot::comm(handle);
+    let key = handle as u64;
+    if comm.send_key != key || comm.recv_key != key || comm.size != 2 || comm.comm.is_null() {
+        return None;
+    }
+    let other = 1 - (comm.own_key - comm.from_key) as usize;
+    // SAFETY: the keys match, so MPI runs and there is a worker; the tables have an entry for each of the two ranks.
+    unsafe {
+        if !(*hot::worker()).matcher.is_quiet(*comm.world.add(other)) {
+            return None;
+        }
+        Some(Pair { comm, other, endpoint: *comm.endpoints.add(other) })
+    }
+}
+
+/// Sends `bytes` bytes to the other rank and looks once for its as many.
+///
+/// # Safety
+/// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
+#[inline(always)] // `bench/instructions` counts MPI_Barrier
+unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> Outcome {
+    let Pair { comm, other, endpoint } = *pair;
+    // SAFETY: the communicator lives while it is in the table; below MPI_THREAD_MULTIPLE, where alone it is there, this
+    // is the only thread inside MPI. The caller vouches for the memory.
+    unsafe {
+        let tag = Channel::next_tag(&*comm.comm);
+        match (*endpoint).send_immediate(tag::collective_key(comm.own_key), tag, out, bytes) {
+            Post::Done => {}
+            Post::Rouse => _ = (*endpoint).rouse(),
+            _ => return Outcome::Declined,
+        }
+        Channel::advance(&*comm.comm);
+        let from = tag::collective_key(comm.from_key + other as u64);
+        match (*endpoint).recv_short(from, tag, into, bytes) {
+            Some(_) => Outcome::Done,
+            None => Outcome::Waiting(Missing { tag, from: other as u32 }),
+        }
+    }
+}
+
+impl Missing {
+    /// Waits for the message.
+    ///
+    /// # Safety
+    /// `into` is writable for `bytes` bytes; the handle is that of the call.
+    #[inline(never)]
+    pub unsafe fn receive(self, name: &'static str, handle: usize, into: *mut u8, bytes: usize) -> Result {
+        let p = process::enter(name, false)?;
+        let comm = p.comm(handle)?;
+        // SAFETY: the caller's.
+        unsafe { Channel::tagged(&p, &comm, self.tag).recv(self.from, Buffer::contiguous(into, bytes as u64)) }
+    }
+}
+
+/// `MPI_Barrier` of two ranks.
+#[inline(always)] // `bench/instructions` counts MPI_Barrier
+pub fn barrier(handle: usize) -> Outcome {
+    match find_pair(handle) {
+        // SAFETY: no memory is touched.
+        Some(pair) => unsafe { exchange(&pair, std::ptr::null(), std::ptr::null_mut(), 0) },
+        None => Outcome::Declined,
+    }
+}
+
+/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes; `None` where that does not
+/// fit, and nothing has happened.
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+#[inline(always)] // `bench/instructions` counts MPI_Allreduce
+pub unsafe fn allreduce(
+    send: *const u8,
+    recv: *mut u8,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    handle: usize,
+) -> Option<Result> {
+    let element = hot::datatype(datatype);
+    let bytes = (count as u64).wrapping_mul(element.size);
+    let kernel = cache::find(op, datatype)?;
+    let plain = element.key == datatype as u64
+        && (count as u64).wrapping_sub(1) < SHORT_LIMIT as u64
+        && bytes <= SHORT_LIMIT as u64
+        && recv as usize > MPI_IN_PLACE
+        && !send.is_null();
+    if !plain {
+        return None;
+    }
+    let pair = find_pair(handle)?;
+    // SAFETY: the caller's; the type is contiguous, so that its elements are `bytes` bytes.
+    unsafe { combine(&pair, send, recv, (count as usize, bytes as usize), kernel, handle) }
+}
+
+/// # Safety
+/// As [`allreduce`]; the kernel is for elements that are `bytes` bytes in all.
+#[inline(always)] // `bench/instructions` counts MPI_Allreduce
+unsafe fn combine(
+    pair: &Pair,
+    send: *const u8,
+    recv: *mut u8,
+    (count, bytes): (usize, usize),
+    kernel: Kernel,
+    handle: usize,
+) -> Option<Result> {
+    let in_place = send as usize == MPI_IN_PLACE;
+    let operand = if in_place { recv.cast_const() } else { send };
+    let mut place = MaybeUninit::<[u64; SHORT_LIMIT / 8]>::uninit();
+    let place = place.as_mut_ptr().cast::<u8>();
+    let is_lower = pair.other == 1;
+    // The result is where the right operand was: on the lower rank that is the other's, which goes straight into the
+    // receive buffer unless the own one is there.
+    let into = if is_lower && !in_place { recv } else { place };
+    // SAFETY: the caller's; `place` has room for `SHORT_LIMIT` bytes.
+    unsafe {
+        match exchange(pair, operand, into, bytes) {
+            Outcome::Done => {}
+            Outcome::Declined => return None,
+            Outcome::Waiting(missing) => {
+                if let Err(e) = missing.receive("MPI_Allreduce", handle, into, bytes) {
+                    return Some(Err(e));
+                }
+            }
+        }
+        if !is_lower {
+            if !in_place {
+                copy_small(recv, send, bytes);
+            }
+            kernel(place, recv, count);
+        } else if in_place {
+            kernel(recv, place, count);
+            copy_small(recv, place, bytes);
+        } else {
+            kernel(send, recv, count);
+        }
+    }
+    Some(Ok(()))
+}
