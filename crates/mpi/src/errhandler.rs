@@ -261,11 +261,10 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
             p.codes.remember(code, format!("{name}: {error}"));
             call_function(function, target.object, code);
         }
-        Ok(Action::End) | Err(_) => abort::abort_job(
-            p,
-            code,
-            &report::describe(p, name, &error, target.comm.as_deref()),
-        ),
+        Ok(Action::End) | Err(_) => {
+            let report = report::describe(p, name, &error, target.comm.as_deref());
+            abort::abort_job(p, code, &format!("{name}: {error}"), &report)
+        }
     }
     code
 }

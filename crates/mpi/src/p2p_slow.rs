@@ -64,6 +64,22 @@ fn check(p: &Process, args: &Args) -> Result<Checked> {
 
 /// Checks a send. `None` stands for `MPI_PROC_NULL`.
 pub(crate) fn check_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
+    inspect_send(p, args).map_err(|error| name_message(p, args, error))
+}
+
+/// Checks a receive or probe. `None` stands for `MPI_PROC_NULL`.
+pub(crate) fn check_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
+    inspect_recv(p, args).map_err(|error| name_message(p, args, error))
+}
+
+/// Adds to an error of the arguments which message they describe.
+#[cold]
+fn name_message(p: &Process, args: &Args, error: Error) -> Error {
+    let size = p.types.get(args.datatype).map_or(0, |datatype| datatype.layout().size());
+    error.about_message(args.peer, args.tag, size.saturating_mul(args.count.max(0) as u64))
+}
+
+fn inspect_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
     let checked = check(p, args)?;
     if args.tag < 0 {
         return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative", args.tag)));
@@ -75,8 +91,7 @@ pub(crate) fn check_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
     Ok(Some(checked))
 }
 
-/// Checks a receive or probe. `None` stands for `MPI_PROC_NULL`.
-pub(crate) fn check_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
+fn inspect_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
     let checked = check(p, args)?;
     if args.tag < 0 && args.tag != MPI_ANY_TAG {
         return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative and not MPI_ANY_TAG", args.tag)));
@@ -120,7 +135,7 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
 #[cold]
 pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error {
     let Args { peer, tag, .. } = *args;
-    match fault {
+    let error = match fault {
         Fault::Truncated => Error::new(
             MPI_ERR_TRUNCATE,
             format!("the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer {bytes}: make it larger"),
@@ -134,7 +149,8 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
             format!("no memory to talk to rank {peer}: {}", last_note()),
         ),
         Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
-    }
+    };
+    error.about_message(peer, tag, bytes)
 }
 
 fn last_note() -> String {

@@ -9,15 +9,14 @@ use std::io::Write;
 
 /// `MPI_Abort`: ends the job, whatever the communicator, as the standard allows.
 pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
-    abort_job(p, code, &report::describe_abort(p, comm, code))
+    abort_job(p, code, "", &report::describe_abort(p, comm, code))
 }
 
-/// Ends the job: tells the launcher, writes `report` to standard error in one piece, leaves what C's
+/// Ends the job: leaves `summary` to the launcher, writes `report` to standard error in one piece, leaves what C's
 /// streams still hold, and ends the process with `code`. Of all ranks that do so at the same time the
 /// first writes its whole report, the others its first line.
-pub fn abort_job(p: &Process, code: i32, report: &str) -> ! {
+pub fn abort_job(p: &Process, code: i32, summary: &str, report: &str) -> ! {
     let headline = report.split_inclusive('\n').next().unwrap_or_default();
-    let summary = headline.trim_end().trim_start_matches("fastpath: ");
     let is_first = p
         .engine()
         .is_none_or(|engine| engine.job.record_abort(code, summary));

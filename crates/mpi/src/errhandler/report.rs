@@ -14,7 +14,7 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     let known = classes::find(class);
     let mut text = format!("fastpath: fatal error in {call} on {}\n", whereabouts(p));
     let mut line = |label: &str, value: &str| {
-        _ = writeln!(text, "fastpath:   {label:<13}{value}");
+        _ = writeln!(text, "fastpath:   {label:<14}{value}");
     };
     match known {
         Some(known) if class == error.code() => {
