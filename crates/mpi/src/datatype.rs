@@ -12,6 +12,8 @@ mod packing;
 mod predefined;
 mod signature;
 #[cfg(test)]
+mod recreate;
+#[cfg(test)]
 mod tests;
 
 pub use array::DistributedArray;
