@@ -12,7 +12,18 @@ pub(crate) enum Pending {
     /// An eager message or RTS of a request.
     Start(u32),
     /// A control message.
-    Control(Header, [u8; 16], u8),
+    Control(Header, [u8; wire::CONTROL_MAX], u8),
+}
+
+/// Where the unasked bytes of the message that a peer announced last belong.
+#[derive(Clone, Copy)]
+pub(crate) struct Early {
+    /// Bytes still to come; 0 where there is no such message.
+    pub left: u32,
+    /// Whether `id` is a stored message's token; else it is a receive request.
+    pub stored: bool,
+    /// Where they go.
+    pub id: u32,
 }
 
 /// One peer. All bits zero is a valid endpoint to a peer that has not been talked to.
@@ -24,6 +35,8 @@ pub struct Endpoint {
     pub(crate) gate: u32,
     /// What waits for room, in order.
     pub(crate) pending: Option<Box<VecDeque<Pending>>>,
+    /// The announced message whose bytes come without being asked for.
+    pub(crate) early: Early,
 }
 
 // An endpoint per rank of the job: it must stay small.

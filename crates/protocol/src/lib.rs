@@ -4,6 +4,7 @@ pub mod buffer;
 pub mod endpoint;
 pub mod layout;
 pub mod matching;
+pub mod pieces;
 pub mod progress;
 pub mod recv;
 pub mod request;

@@ -1,10 +1,11 @@
 //! Progress: looks at what has arrived, and goes on with what was begun.
 #![allow(unsafe_code)]
 
+use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};
-use crate::wire::{self, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
+use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
 use crate::worker::Worker;
 use fastpath_transport::Header;
 
@@ -75,6 +76,8 @@ impl Worker {
             wire::RTS => self.handle_announcement(peer, header, data, len),
             wire::FRAG => self.handle_fragment(peer, header, data, len),
             wire::RTR => self.handle_go(peer, header, data, len),
+            wire::EARLY => self.handle_early(peer, data, len),
+            wire::DONE => self.handle_done(peer, header),
             wire::ACK | wire::FIN => self.handle_matched(peer, header),
             _ => self.violation(),
         }
@@ -84,7 +87,9 @@ impl Worker {
         let tag = header.imm as i32;
         match self.matcher.match_arrival(peer, header.key, tag) {
             Some(id) => self.deliver(id, header.key, tag, data, len),
-            None => self.store(peer, header, Arrived::Eager, data, len),
+            None => {
+                self.store(peer, header, Arrived::Eager, data, len);
+            }
         }
     }
 
@@ -99,7 +104,9 @@ impl Worker {
                 self.deliver(id, header.key, tag, data, len);
                 self.send_control(peer, Header { id: wire::ACK, imm: 0, key: sender }, &[]);
             }
-            None => self.store(peer, header, Arrived::EagerSync(sender as u32), data, len),
+            None => {
+                self.store(peer, header, Arrived::EagerSync(sender as u32), data, len);
+            }
         }
     }
 
@@ -108,17 +115,52 @@ impl Worker {
         let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else { return self.violation() };
         // SAFETY: as `read` found, the header fits.
         let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
-        if len as u64 > rts.total {
+        let early = rts.early as usize;
+        if len > early || early as u64 > rts.total || self.endpoint(peer).early.left != 0 {
             return self.violation();
         }
+        let left = (early - len) as u32;
         let tag = header.imm as i32;
         match self.matcher.match_arrival(peer, header.key, tag) {
-            Some(id) => self.fetch(id, peer, header.key, tag, rts, data, len),
-            None => self.store(peer, header, Arrived::Rendezvous(rts), data, len),
+            Some(id) => {
+                self.endpoint(peer).early = Early { left, stored: false, id };
+                self.fetch(id, peer, header.key, tag, rts, data, len);
+            }
+            None => {
+                let token = self.store(peer, header, Arrived::Rendezvous(rts), data, len);
+                self.endpoint(peer).early = Early { left, stored: true, id: token };
+            }
         }
     }
 
-    fn store(&mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize) {
+    /// More of the message that the peer announced last.
+    fn handle_early(&mut self, peer: u32, data: *const u8, len: usize) {
+        let early = &mut self.endpoint(peer).early;
+        if len as u64 > early.left as u64 || len == 0 {
+            return self.violation();
+        }
+        early.left -= len as u32;
+        let (stored, id) = (early.stored, early.id);
+        if !stored {
+            return self.add_bytes(id, data, len);
+        }
+        // SAFETY: `data` holds `len` bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(data, len) };
+        match self.unexpected.get_mut(id) {
+            Some(message) => message.data.extend_from_slice(bytes),
+            None => self.violation(),
+        }
+    }
+
+    /// The sender has done its part of a joint copy.
+    fn handle_done(&mut self, peer: u32, header: Header) {
+        match self.find_active(header.key, Kind::Recv, peer) {
+            Some(id) if self.requests.get(id).announced => self.end_joint_copy(id, header.imm != 0),
+            _ => self.violation(),
+        }
+    }
+
+    fn store(&mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize) -> u32 {
         let mut data = self.unexpected.buffer(len);
         // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
         unsafe {
@@ -129,21 +171,16 @@ impl Worker {
         let token = self.unexpected.insert(Unexpected { peer, key: header.key, tag, arrived, data });
         self.matcher.add_unexpected(peer, header.key, tag, token);
         self.counters.unexpected += 1;
+        token
     }
 
     fn handle_fragment(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
         let request = self.requests.get(id);
-        if request.node != 0 || len as u64 > request.limit - request.moved {
+        if request.node != 0 || request.announced || len as u64 > request.limit - request.moved {
             return self.violation();
         }
-        // SAFETY: the rest of the buffer has room, as just checked.
-        unsafe { request.unpack(request.moved, data, len) };
-        request.moved += len as u64;
-        if request.moved == request.limit {
-            request.received = request.moved;
-            self.finish_recv(id, request.limit);
-        }
+        self.add_bytes(id, data, len);
     }
 
     fn handle_go(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
@@ -153,13 +190,24 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        if request.matched || rtr.limit > request.bytes {
+        if request.matched || !request.announced || rtr.limit > request.bytes {
             return self.violation();
+        }
+        if rtr.joint != 0 {
+            if request.remote == NO_JOINT as u32 || !request.is_contiguous() {
+                return self.violation();
+            }
+            return self.copy_jointly(id, &rtr);
+        }
+        if request.early == 0 && request.remote != NO_JOINT as u32 {
+            self.endpoint(peer).lane.close_joint(request.remote);
         }
         request.matched = true;
         request.limit = rtr.limit;
         request.remote = rtr.request;
-        self.pushing.push(id);
+        if request.moved >= request.early {
+            self.pushing.push(id);
+        }
     }
 
     fn handle_matched(&mut self, peer: u32, header: Header) {
@@ -167,7 +215,16 @@ impl Worker {
         if self.requests.get(id).matched {
             return self.violation();
         }
-        self.requests.get(id).matched = true;
+        let request = self.requests.get(id);
+        request.matched = true;
+        if request.announced && request.early == 0 && request.remote != NO_JOINT as u32 {
+            self.endpoint(peer).lane.close_joint(request.remote);
+        }
+        if request.announced && request.moved < request.early {
+            // The rest of what goes by itself must still go: the receiver counts on it.
+            request.finished = true;
+            return;
+        }
         self.complete(id);
     }
 

@@ -6,9 +6,10 @@ use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::key_source;
 use crate::unexpected::{Arrived, Unexpected};
-use crate::wire::{self, Rts, Rtr};
+use crate::pieces::Pieces;
+use crate::wire::{self, ANSWER_ASKED, NO_JOINT, Rtr, Rts};
 use crate::worker::Worker;
-use fastpath_transport::{Header, Lane, Remote};
+use fastpath_transport::{Header, Remote};
 
 /// What a probe finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +105,13 @@ impl Worker {
                 self.deliver(id, key, tag, data.as_ptr(), data.len());
                 self.send_control(peer, Header { id: wire::ACK, imm: 0, key: sender as u64 }, &[]);
             }
-            Arrived::Rendezvous(rts) => self.fetch(id, peer, key, tag, rts, data.as_ptr(), data.len()),
+            Arrived::Rendezvous(rts) => {
+                let early = &mut self.endpoint(peer).early;
+                if early.left > 0 && early.stored && early.id == token {
+                    (early.stored, early.id) = (false, id);
+                }
+                self.fetch(id, peer, key, tag, rts, data.as_ptr(), data.len());
+            }
         }
         self.unexpected.recycle(data);
     }
@@ -126,8 +133,8 @@ impl Worker {
         self.complete(id);
     }
 
-    /// A receive has matched an announcement: fetches the message by a single copy, or asks for the
-    /// rest of it.
+    /// A receive has matched an announcement, of which the bytes at `first` are there: fetches the
+    /// message by a single copy, or asks for what does not come by itself.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn fetch(
         &mut self,
@@ -144,61 +151,138 @@ impl Worker {
         request.source = key_source(key) as i32;
         request.received_tag = tag;
         request.peer = peer;
-        request.limit = rts.total.min(request.bytes);
+        let wanted = rts.total.min(request.bytes);
         if rts.total > request.bytes {
             request.fault = Fault::Truncated;
         }
-        let (limit, handle) = (request.limit, request.handle);
-        let head = (first_len as u64).min(limit);
-        if self.fetch_directly(id, peer, &rts) {
+        request.announced_bytes = rts.total;
+        let early = rts.early as u64;
+        // What comes by itself must be taken even where it does not fit.
+        request.limit = wanted.max(early);
+        request.moved = 0;
+        if early == 0 && self.fetch_directly(id, peer, &rts, wanted) {
             return;
         }
-        let rest = limit > head;
-        if rest {
+        let request = self.requests.get(id);
+        if rts.total > early {
             // The answer goes first, so that the sender works while the first bytes are copied.
-            let rtr = Rtr { limit, request: handle, reserved: 0 };
-            // SAFETY: `Rtr` is plain data of 16 bytes without padding.
-            let bytes: [u8; 16] = unsafe { std::mem::transmute(rtr) };
-            self.send_control(peer, Header { id: wire::RTR, imm: 0, key: rts.request as u64 }, &bytes);
-        } else {
+            if wanted > early {
+                let rtr = Rtr { limit: wanted, request: request.handle, joint: 0, addr: 0, rkey: 0 };
+                self.send_answer(peer, rts.request, &rtr);
+            } else {
+                self.send_control(peer, Header { id: wire::FIN, imm: 0, key: rts.request as u64 }, &[]);
+            }
+        } else if rts.joint == ANSWER_ASKED {
             self.send_control(peer, Header { id: wire::FIN, imm: 0, key: rts.request as u64 }, &[]);
         }
+        self.add_bytes(id, first, first_len);
+    }
+
+    /// The next bytes of a long message, in order; completes the receive with the last.
+    pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
         let request = self.requests.get(id);
-        // SAFETY: as in `deliver`.
-        unsafe { request.unpack(0, first, head as usize) };
-        request.moved = head;
-        if !rest {
-            request.received = head;
-            self.finish_recv(id, rts.total);
+        let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
+        // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
+        unsafe { request.unpack(request.moved, data, fits as usize) };
+        request.moved += len as u64;
+        if request.moved >= request.limit {
+            request.received = request.moved.min(request.bytes);
+            self.finish_recv(id);
         }
     }
 
-    /// Single copy, where both buffers are contiguous and the transport allows it.
-    fn fetch_directly(&mut self, id: RequestId, peer: u32, rts: &Rts) -> bool {
+    fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
+        // SAFETY: `Rtr` is plain data of 32 bytes without padding.
+        let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
+        self.send_control(peer, Header { id: wire::RTR, imm: 0, key: sender as u64 }, &bytes);
+    }
+
+    /// Single copy, where both buffers are contiguous and the transport allows it: by this side alone,
+    /// or by both at once where the sender has opened a joint copy.
+    fn fetch_directly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) -> bool {
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(peer).lane;
-        let wanted = matches!(lane, Lane::Loopback(_)) || rts.total >= self.thresholds.single_copy;
-        if !wanted || rts.addr == 0 || !request.is_contiguous() || request.limit == 0 {
+        let capable = lane.capabilities().is_some_and(|c| c.get_zcopy > 0);
+        if !capable || rts.addr == 0 || !request.is_contiguous() || wanted == 0 {
             return false;
+        }
+        if rts.joint != NO_JOINT {
+            self.fetch_jointly(id, peer, rts, wanted);
+            return true;
         }
         let from = Remote { addr: rts.addr, rkey: rts.rkey };
-        // SAFETY: the receive buffer holds at least `limit` bytes.
-        if unsafe { lane.get(request.ptr, request.limit as usize, from) }.is_err() {
+        // SAFETY: the receive buffer holds at least `wanted` bytes.
+        if unsafe { lane.get(request.ptr, wanted as usize, from) }.is_err() {
             return false;
         }
-        request.moved = request.limit;
-        request.received = request.limit;
-        self.counters.single_copies += 1;
-        self.send_control(peer, Header { id: wire::FIN, imm: 0, key: rts.request as u64 }, &[]);
-        self.finish_recv(id, rts.total);
+        self.end_single_copy(id, peer, rts.request, wanted);
         true
     }
 
+    /// Both sides copy: this one from the front, the sender from the back.
+    fn fetch_jointly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) {
+        let request = self.requests.get(id);
+        let key = self.endpoint(peer).lane.memory_key();
+        let rtr = Rtr { limit: wanted, request: request.handle, joint: 1, addr: request.ptr as u64, rkey: key };
+        request.announced = true;
+        request.limit = wanted;
+        self.send_answer(peer, rts.request, &rtr);
+        let pieces = Pieces::of(wanted);
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(peer).lane;
+        let mut claimed = 0;
+        while lane.claim_joint(rts.joint as u32, false) < pieces.count {
+            let (offset, len) = pieces.from_front(claimed);
+            claimed += 1;
+            let from = Remote { addr: rts.addr.wrapping_add(offset), rkey: rts.rkey };
+            // SAFETY: the receive buffer holds `wanted` bytes.
+            if unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) }.is_err() {
+                // It worked before, so the sender's memory has gone, and with it the message.
+                request.fault = Fault::PeerGone;
+                break;
+            }
+        }
+        if claimed >= pieces.count || request.fault == Fault::PeerGone {
+            return self.end_single_copy(id, peer, rts.request, wanted);
+        }
+        // The sender has claimed the rest, and says `DONE` when it is there.
+        request.moved = pieces.from_front(claimed).0;
+        request.remote = rts.request;
+        request.rest_addr = rts.addr;
+        request.rest_rkey = rts.rkey;
+    }
+
+    /// The sender has done its part of a joint copy, or could not.
+    pub(crate) fn end_joint_copy(&mut self, id: RequestId, failed: bool) {
+        let request = self.requests.get(id);
+        let (peer, sender, limit) = (request.peer, request.remote, request.limit);
+        if failed {
+            let rest = limit - request.moved;
+            let from = Remote { addr: request.rest_addr.wrapping_add(request.moved), rkey: request.rest_rkey };
+            let lane = &mut self.endpoint(peer).lane;
+            // SAFETY: the receive buffer holds `limit` bytes.
+            if unsafe { lane.get(request.ptr.add(request.moved as usize), rest as usize, from) }.is_err() {
+                request.fault = Fault::PeerGone;
+            }
+        }
+        self.end_single_copy(id, peer, sender, limit);
+    }
+
+    fn end_single_copy(&mut self, id: RequestId, peer: u32, sender: u32, bytes: u64) {
+        let request = self.requests.get(id);
+        request.announced = false;
+        request.moved = bytes;
+        request.received = bytes;
+        self.counters.single_copies += 1;
+        self.send_control(peer, Header { id: wire::FIN, imm: 0, key: sender as u64 }, &[]);
+        self.finish_recv(id);
+    }
+
     /// All bytes of a long message are there.
-    pub(crate) fn finish_recv(&mut self, id: RequestId, total: u64) {
+    fn finish_recv(&mut self, id: RequestId) {
         let request = self.requests.get(id);
         if request.fault == Fault::Truncated {
-            request.limit = total;
+            request.limit = request.announced_bytes; // for the message that explains it
         }
         self.complete(id);
     }

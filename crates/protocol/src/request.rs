@@ -72,6 +72,10 @@ pub struct Request {
     pub synchronous: bool,
     /// Sends: the receiver has matched.
     pub matched: bool,
+    /// Sends: the announcement has left. Receives: the message is a joint copy's.
+    pub announced: bool,
+    /// Sends: the receiver has said that it needs no more.
+    pub finished: bool,
     /// The buffer belongs to the library (buffered mode).
     pub owned: bool,
     /// The request's owner has let it go: freed as soon as it completes.
@@ -107,9 +111,18 @@ pub struct Request {
     pub node: NodeId,
     /// A word for the layer above.
     pub user: usize,
+    // Third line: long messages alone.
+    /// Sends: bytes that go without being asked for.
+    pub early: u64,
+    /// Receives: length of the whole message as announced.
+    pub announced_bytes: u64,
+    /// Receives: where the sender's message lies, during a joint copy.
+    pub rest_addr: u64,
+    /// Receives: key of that memory.
+    pub rest_rkey: u64,
 }
 
-const _: () = assert!(size_of::<Request>() == 128);
+const _: () = assert!(size_of::<Request>() == 192);
 
 impl Request {
     /// The request's buffer.
@@ -229,6 +242,8 @@ impl RequestPool {
         request.matched = false;
         request.detached = false;
         request.owned = false;
+        request.announced = false;
+        request.finished = false;
         request.node = 0;
         Some(id)
     }

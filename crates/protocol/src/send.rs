@@ -4,9 +4,10 @@
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::request::{Fault, Kind, RequestId};
-use crate::wire::{self, RTS_HEADER, Rts, SYNC_HEADER};
-use crate::worker::Worker;
-use fastpath_transport::{Header, Lane, Post};
+use crate::pieces::Pieces;
+use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
+use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_transport::{Header, Lane, Post, Remote};
 
 /// A send as the layer above asks for it.
 #[derive(Debug, Clone)]
@@ -114,19 +115,56 @@ impl Worker {
         post
     }
 
+    /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
+    /// posted when this is called again; nothing else goes to the peer in between.
     fn post_announcement(&mut self, id: RequestId) -> Post {
+        if !self.requests.get(id).announced {
+            match self.post_rts(id) {
+                Post::Done => {}
+                post => return post,
+            }
+        }
+        let request = self.requests.get(id);
+        let (part, early) = (self.thresholds.part, request.early);
+        while request.moved < early {
+            let len = part.min(early - request.moved) as usize;
+            let header = Header { id: wire::EARLY, imm: 0, key: 0 };
+            // SAFETY: as in `post_eager`.
+            let post = self
+                .endpoint(request.peer)
+                .post_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
+            match post {
+                Post::Done => request.moved += len as u64,
+                post => return post,
+            }
+        }
+        if request.finished || (request.moved == request.bytes && !request.synchronous) {
+            self.complete(id);
+        } else if request.matched {
+            self.pushing.push(id);
+        }
+        Post::Done
+    }
+
+    fn post_rts(&mut self, id: RequestId) -> Post {
         let request = self.requests.get(id);
         let endpoint = self.endpoint(request.peer);
-        let lane = &endpoint.lane;
         let single = request.is_contiguous()
-            && (matches!(lane, Lane::Loopback(_)) || request.bytes >= self.thresholds.single_copy);
-        let first = if single { 0 } else { self.thresholds.first.min(request.bytes) };
+            && (matches!(endpoint.lane, Lane::Loopback(_)) || request.bytes >= self.thresholds.single_copy);
+        let early = if single { 0 } else { self.thresholds.first.min(request.bytes).min(EARLY_LIMIT) };
+        let joint = if single { endpoint.lane.open_joint() } else { None };
+        let first = self.thresholds.part.min(early);
         let rts = Rts {
             total: request.bytes,
             addr: if request.is_contiguous() { request.ptr as u64 } else { 0 },
-            rkey: lane.memory_key(),
+            rkey: endpoint.lane.memory_key(),
             request: request.handle,
-            reserved: 0,
+            early: early as u16,
+            joint: match joint {
+                Some(index) => index as u16,
+                None if request.synchronous && early == request.bytes => ANSWER_ASKED,
+                None => NO_JOINT,
+            },
         };
         let header = Header { id: wire::RTS, imm: request.tag as u32, key: request.key };
         // SAFETY: as in `post_eager`.
@@ -135,10 +173,34 @@ impl Worker {
             request.pack(0, to.add(RTS_HEADER), first as usize);
         });
         if post == Post::Done {
+            request.announced = true;
             request.moved = first;
+            request.early = early;
+            request.remote = joint.unwrap_or(NO_JOINT as u32);
             self.counters.rendezvous += 1;
+        } else if let Some(index) = joint {
+            endpoint.lane.close_joint(index);
         }
         post
+    }
+
+    /// Copies pieces of a joint copy from the back, until the receiver's are met; then says so.
+    pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr) {
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(request.peer).lane;
+        let pieces = Pieces::of(rtr.limit);
+        let (mut claimed, mut failed) = (0, false);
+        while lane.claim_joint(request.remote, true) < pieces.count && !failed {
+            let (offset, len) = pieces.from_back(claimed);
+            claimed += 1;
+            let to = Remote { addr: rtr.addr.wrapping_add(offset), rkey: rtr.rkey };
+            // SAFETY: the send buffer holds `bytes`, of which `limit` is no more.
+            failed = unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
+        }
+        if claimed > 0 {
+            let (peer, header) = (request.peer, Header { id: wire::DONE, imm: failed as u32, key: rtr.request as u64 });
+            self.send_control(peer, header, &[]);
+        }
     }
 
     /// Sends what waits for room, in order, as far as there is room.

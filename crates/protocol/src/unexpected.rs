@@ -82,6 +82,11 @@ impl UnexpectedPool {
         self.slots.get(token as usize)?.as_ref()
     }
 
+    /// A stored message, to add to it.
+    pub fn get_mut(&mut self, token: u32) -> Option<&mut Unexpected> {
+        self.slots.get_mut(token as usize)?.as_mut()
+    }
+
     /// Removes a stored message.
     pub fn remove(&mut self, token: u32) -> Option<Unexpected> {
         let message = self.slots.get_mut(token as usize)?.take()?;

@@ -8,7 +8,9 @@
 //! | `RTS` | tag | match key | [`Rts`], then the first bytes of the message |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
-//! | `FIN` | 0 | sender's request | none: the receiver has got the message by itself |
+//! | `FIN` | 0 | sender's request | none: the receiver needs no more from the sender |
+//! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
+//! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
 #![allow(unsafe_code)]
 
 /// A whole message of standard mode.
@@ -26,6 +28,17 @@ pub const FRAG: u8 = 6;
 /// The receiver has fetched the long message by itself, or wants no more of it.
 pub const FIN: u8 = 7;
 
+/// A further part of a message that its sender did not wait with.
+pub const EARLY: u8 = 8;
+/// The sender's part of a joint copy is done.
+pub const DONE: u8 = 9;
+
+/// `Rts::joint` of a message that only the receiver may copy.
+pub const NO_JOINT: u16 = u16::MAX;
+
+/// `Rts::joint` of a message that comes all by itself, whose sender waits to hear that it was matched.
+pub const ANSWER_ASKED: u16 = u16::MAX - 1;
+
 /// Bytes before the message in an `EAGER_SYNC`.
 pub const SYNC_HEADER: usize = 8;
 
@@ -41,8 +54,10 @@ pub struct Rts {
     pub rkey: u64,
     /// The sender's request.
     pub request: u32,
-    /// Reserved, 0.
-    pub reserved: u32,
+    /// Bytes that come without being asked for, those behind this header included.
+    pub early: u16,
+    /// Number of the joint copy that the sender has opened, or [`NO_JOINT`] or [`ANSWER_ASKED`].
+    pub joint: u16,
 }
 
 /// What an `RTR` says.
@@ -53,14 +68,21 @@ pub struct Rtr {
     pub limit: u64,
     /// The receiver's request, to be named by each fragment.
     pub request: u32,
-    /// Reserved, 0.
-    pub reserved: u32,
+    /// 1 where the sender shall take part in a joint copy, 0 where it shall send fragments.
+    pub joint: u32,
+    /// Where the message goes in the receiver's memory, for a joint copy.
+    pub addr: u64,
+    /// Key of that memory.
+    pub rkey: u64,
 }
+
+/// Largest control message in bytes.
+pub const CONTROL_MAX: usize = 32;
 
 /// Bytes before the message in an `RTS`.
 pub const RTS_HEADER: usize = size_of::<Rts>();
 
-const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 16);
+const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 32);
 
 /// Reads a plain structure from the start of an arrival, or `None` where it is too short.
 ///

@@ -6,6 +6,7 @@ use crate::matching::Matcher;
 use crate::request::{Fault, Request, RequestId, RequestPool, State};
 use crate::unexpected::UnexpectedPool;
 use crate::waiting::WaitPolicy;
+use crate::wire::CONTROL_MAX;
 use fastpath_bootstrap::job::Job;
 use fastpath_transport::{Header, Interfaces, Lane, Post};
 use std::collections::VecDeque;
@@ -15,13 +16,19 @@ pub const SHORT_LIMIT: usize = 48;
 /// Largest payload of one transport buffer, in bytes.
 pub const EAGER_LIMIT: usize = 32 * 1024;
 
+/// Most bytes of a message that are sent without being asked for.
+pub const EARLY_LIMIT: u64 = 32 * 1024;
+
 /// Sizes from which the protocols change, in bytes (see `selection`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
     /// Messages up to this size are sent whole without asking.
     pub eager: u64,
-    /// Bytes of a long message that travel with its announcement.
+    /// Bytes of a longer message that travel without being asked for: its announcement carries the
+    /// first `fragment` of them, the others follow at once. At most [`EARLY_LIMIT`].
     pub first: u64,
+    /// Bytes of one of those parts.
+    pub part: u64,
     /// Bytes of one further fragment.
     pub fragment: u64,
     /// Size from which the receiver fetches the message by a single copy, if it can.
@@ -30,7 +37,13 @@ pub struct Thresholds {
 
 impl Default for Thresholds {
     fn default() -> Self {
-        Thresholds { eager: 8 * 1024, first: 16 * 1024, fragment: 16 * 1024, single_copy: u64::MAX }
+        Thresholds {
+            eager: 4 * 1024,
+            first: EARLY_LIMIT,
+            part: 4 * 1024,
+            fragment: 8 * 1024,
+            single_copy: 48 * 1024,
+        }
     }
 }
 
@@ -178,7 +191,7 @@ impl Worker {
 
     /// Sends a small control message now or as soon as there is room.
     pub(crate) fn send_control(&mut self, peer: u32, header: Header, payload: &[u8]) {
-        debug_assert!(payload.len() <= 16);
+        debug_assert!(payload.len() <= CONTROL_MAX);
         if self.connect(peer).is_err() {
             return; // noted; the peer's operation will not complete, and the job says why
         }
@@ -187,7 +200,7 @@ impl Worker {
         // SAFETY: the payload is a slice.
         let post = unsafe { endpoint.post_short(header, payload.as_ptr(), payload.len()) };
         if post == Post::NoResource {
-            let mut bytes = [0; 16];
+            let mut bytes = [0; CONTROL_MAX];
             bytes[..payload.len()].copy_from_slice(payload);
             self.enqueue(peer, Pending::Control(header, bytes, payload.len() as u8));
         }

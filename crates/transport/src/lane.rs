@@ -129,6 +129,30 @@ impl Lane {
         }
     }
 
+    /// Opens a copy in which both sides take part (see `shm`); `None` where the lane has none, or the
+    /// permission for it is not known yet.
+    pub fn open_joint(&mut self) -> Option<u32> {
+        match self {
+            Lane::Shm(endpoint) if endpoint.knows_single_copy() => endpoint.open_joint(),
+            _ => None,
+        }
+    }
+
+    /// Closes a joint copy.
+    pub fn close_joint(&mut self, index: u32) {
+        if let Lane::Shm(endpoint) = self {
+            endpoint.close_joint(index);
+        }
+    }
+
+    /// Claims a piece of a joint copy: how many had been claimed before, by either side.
+    pub fn claim_joint(&mut self, index: u32, sender: bool) -> u32 {
+        match self {
+            Lane::Shm(endpoint) => endpoint.claim_joint(index, sender),
+            _ => u32::MAX,
+        }
+    }
+
     /// See [`Endpoint::put`].
     ///
     /// # Safety

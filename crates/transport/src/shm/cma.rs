@@ -39,6 +39,30 @@ pub unsafe fn read(
     }
 }
 
+/// Copies `len` bytes at `from` to `to.addr` of the process `to.rkey`.
+///
+/// # Safety
+/// `from` is readable for `len` bytes.
+pub unsafe fn write(endpoint: &mut ShmEndpoint, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
+    if endpoint.cma == CMA_REFUSED {
+        return Err(RemoteError::Unsupported);
+    }
+    let mut done = 0;
+    while done < len {
+        let rest = len - done;
+        // SAFETY: inside the caller's buffer.
+        let local = libc::iovec { iov_base: unsafe { from.add(done) }.cast_mut().cast(), iov_len: rest };
+        let remote = libc::iovec { iov_base: (to.addr as usize + done) as *mut _, iov_len: rest };
+        // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
+        let moved = unsafe { libc::process_vm_writev(to.rkey as libc::pid_t, &local, 1, &remote, 1, 0) };
+        if moved <= 0 {
+            return Err(RemoteError::Fault);
+        }
+        done += moved as usize;
+    }
+    Ok(())
+}
+
 /// Copies from another process's memory; the error is an `errno`.
 ///
 /// # Safety

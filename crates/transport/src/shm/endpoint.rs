@@ -19,6 +19,8 @@ pub struct ShmEndpoint {
     domain: &'static Domain,
     /// Whether single copy by the kernel has been tried with this peer: 0 no, 1 works, 2 refused.
     pub(super) cma: u8,
+    /// Joint copies that this side has opened, one bit each.
+    joint_open: u32,
 }
 
 impl ShmEndpoint {
@@ -47,6 +49,7 @@ impl ShmEndpoint {
             },
             domain,
             cma: 0,
+            joint_open: 0,
         }
     }
 
@@ -94,6 +97,41 @@ impl ShmEndpoint {
         }
     }
 
+    /// Whether a single copy with this peer has been done before, so that both sides may take part.
+    pub fn knows_single_copy(&self) -> bool {
+        self.cma == super::cma::CMA_WORKS
+    }
+
+    /// Opens a joint copy of a message to the peer; `None` where too many are under way.
+    pub fn open_joint(&mut self) -> Option<u32> {
+        if self.tx.pair.is_null() {
+            return None;
+        }
+        let index = (!self.joint_open).trailing_zeros();
+        if index as usize >= JOINT_COPIES {
+            return None;
+        }
+        self.joint_open |= 1 << index;
+        // SAFETY: mapped, as the ring is connected.
+        let joint = unsafe { &(*self.tx.pair).joint[index as usize] };
+        joint.claimed.store(0, Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// Closes a joint copy that [`ShmEndpoint::open_joint`] opened.
+    pub fn close_joint(&mut self, index: u32) {
+        self.joint_open &= !(1 << (index as usize % JOINT_COPIES));
+    }
+
+    /// Claims the next piece of a joint copy: how many had been claimed before, by either side.
+    pub fn claim_joint(&mut self, index: u32, sender: bool) -> u32 {
+        let pair = if sender { self.tx.pair } else { self.rx.pair };
+        let Some(index) = (index as usize).checked_rem(JOINT_COPIES) else { return u32::MAX };
+        // SAFETY: mapped: the announcement that names the copy came through this ring.
+        let joint = unsafe { &(*pair).joint[index] };
+        joint.claimed.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The peer's state word as it is now.
     pub fn peer_state(&self) -> u32 {
         self.domain.state_word(self.tx.peer).load(Ordering::Relaxed)
@@ -130,7 +168,7 @@ impl Endpoint for ShmEndpoint {
             short: SLOT_PAYLOAD,
             bcopy: DATA_MESSAGE_MAX,
             get_zcopy: if self.cma == 2 { 0 } else { usize::MAX },
-            put_zcopy: 0,
+            put_zcopy: if self.cma == 2 { 0 } else { usize::MAX },
             reliable: true,
             needs_wireup: false,
             directed: true,
@@ -168,7 +206,8 @@ impl Endpoint for ShmEndpoint {
         unsafe { super::cma::read(self, to, len, from) }
     }
 
-    unsafe fn put(&mut self, _from: *const u8, _len: usize, _to: Remote) -> Result<(), RemoteError> {
-        Err(RemoteError::Unsupported)
+    unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
+        // SAFETY: the caller's.
+        unsafe { super::cma::write(self, from, len, to) }
     }
 }

@@ -1,10 +1,10 @@
 //! What lies in shared memory: the region of one ordered pair of ranks.
 //!
 //! ```text
-//!  0        64                                    16448 (page aligned up to 20480)
-//!  +--------+--------------------------------------+---------------------------+
-//!  | Control| 256 slots of 64 bytes                | data: 256 KiB             |
-//!  +--------+--------------------------------------+---------------------------+
+//!  0        64                        16448          20480 (page aligned)
+//!  +--------+-------------------------+--------------+---------------------------+
+//!  | Control| 256 slots of 64 bytes   | joint copies | data: 256 KiB             |
+//!  +--------+-------------------------+--------------+---------------------------+
 //!
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
@@ -68,6 +68,18 @@ pub struct Control {
     _pad: [u8; 56],
 }
 
+/// Joint copies that can be under way in one direction.
+pub const JOINT_COPIES: usize = 32;
+
+/// How many pieces of one message the two sides have claimed: the receiver from the front, the sender
+/// from the back, until they meet.
+#[repr(C, align(64))]
+pub struct JointCopy {
+    /// Pieces claimed by either side.
+    pub claimed: AtomicU32,
+    _pad: [u8; 60],
+}
+
 /// The region of one ordered pair.
 #[repr(C)]
 pub struct Pair {
@@ -75,7 +87,9 @@ pub struct Pair {
     pub control: Control,
     /// The ring.
     pub slots: [Slot; SLOTS as usize],
-    _pad: [u8; 4096 - 64],
+    /// Messages that both sides copy at once.
+    pub joint: [JointCopy; JOINT_COPIES],
+    _pad: [u8; 4096 - 64 - JOINT_COPIES * 64],
     /// Payloads that do not fit a slot.
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }
