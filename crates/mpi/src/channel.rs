@@ -228,8 +228,8 @@ impl<'a> Channel<'a> {
                 return false;
             }
             for look in 1..SPIN_LOOKS {
-                if (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize).is_some() {
-                    return true;
+                if (*endpoint).has_arrival() {
+                    return (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize).is_some();
                 }
                 if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
                     return false;

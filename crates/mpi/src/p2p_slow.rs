@@ -13,7 +13,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::worker::EAGER_LIMIT;
+use fastpath_protocol::worker::EARLY_LIMIT;
 use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
@@ -255,16 +255,13 @@ unsafe fn try_send_buffered(args: &Args) -> bool {
     let plain = comm.send_key == args.comm as u64
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        && args.count as u64 <= EAGER_LIMIT as u64
+        && args.count as u64 <= EARLY_LIMIT
         && args.tag >= 0
         && !args.buf.is_null();
     // SAFETY: as in `p2p::try_send`.
     plain && unsafe {
-        if bytes > (*hot::worker()).thresholds.eager {
-            return false;
-        }
-        let endpoint = &mut **comm.endpoints.add(args.peer as usize);
-        endpoint.send_buffered(comm.own_key, args.tag, args.buf, bytes as usize) == Post::Done
+        let peer = *comm.world.add(args.peer as usize);
+        (*hot::worker()).send_now(peer, comm.own_key, args.tag, args.buf, bytes) == Post::Done
     }
 }
 
@@ -320,9 +317,11 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> bool {
         if !(*worker).wait.directed {
             return false;
         }
+        let endpoint = *comm.endpoints.add(args.peer as usize);
         for look in 1..SPIN_LOOKS {
-            if try_recv_any_size(*args, status) {
-                return true;
+            if (*endpoint).has_arrival() {
+                // Another message than the wanted one, or a long one: the ordinary path knows.
+                return try_recv_any_size(*args, status);
             }
             if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
                 return false;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::tag::tag_matches;
-use crate::wire;
+use crate::wire::{self, Rts};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_transport::{Header, Lane, Post};
 use std::collections::VecDeque;
@@ -128,6 +128,47 @@ impl Endpoint {
         unsafe { copy_small(to, from, len) };
         self.lane.take_short();
         Some(Taken { tag: header.imm as i32, len })
+    }
+
+    /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes as an announcement and
+    /// parts that follow at once, so that both sides copy at the same time; or does nothing.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    pub unsafe fn send_parts(&mut self, key: u64, tag: i32, data: *const u8, len: usize, part: usize) -> Post {
+        if self.gate != 0 || !self.lane.has_room(len.div_ceil(part) as u32, part + wire::RTS_HEADER) {
+            return Post::NoResource;
+        }
+        let rts = Rts {
+            total: len as u64,
+            addr: 0,
+            rkey: 0,
+            request: 0,
+            early: len as u16,
+            joint: wire::NO_JOINT,
+        };
+        let first = part.min(len);
+        let header = Header { id: wire::RTS, imm: tag as u32, key };
+        // SAFETY: the caller's; `to` has room for header and part.
+        let mut post = self.post_bcopy(header, wire::RTS_HEADER + first, |to| unsafe {
+            to.cast::<Rts>().write_unaligned(rts);
+            copy(to.add(wire::RTS_HEADER), data, first);
+        });
+        let mut done = first;
+        while done < len && post == Post::Done {
+            let next = part.min(len - done);
+            let header = Header { id: wire::EARLY, imm: 0, key: 0 };
+            // SAFETY: as above.
+            post = self.post_bcopy(header, next, |to| unsafe { copy(to, data.add(done), next) });
+            done += next;
+        }
+        post
+    }
+
+    /// Whether anything has arrived from the peer. One load.
+    #[inline]
+    pub fn has_arrival(&mut self) -> bool {
+        self.lane.has_arrival()
     }
 
     /// As [`Endpoint::recv_short`], for a message of any size that lies in one buffer.

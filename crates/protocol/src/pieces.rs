@@ -1,9 +1,9 @@
 //! How a message is cut into pieces that two processes copy from both ends.
 
 /// Smallest piece in bytes: below, the system call costs more than the copy.
-const MIN: u64 = 16 * 1024;
+const MIN: u64 = 32 * 1024;
 /// Largest piece in bytes, so that neither side waits long for the other's last one.
-const MAX: u64 = 512 * 1024;
+const MAX: u64 = 256 * 1024;
 /// Pieces are multiples of a page.
 const PAGE: u64 = 4096;
 
@@ -21,7 +21,7 @@ pub struct Pieces {
 impl Pieces {
     /// The pieces of a message of `total` bytes.
     pub fn of(total: u64) -> Self {
-        let wanted = (total / 8).clamp(MIN, MAX).max(total / (u32::MAX as u64 / 2) + PAGE);
+        let wanted = (total / 4).clamp(MIN, MAX).max(total / (u32::MAX as u64 / 2) + PAGE);
         let size = wanted.div_ceil(PAGE) * PAGE;
         Pieces { total, size, count: total.div_ceil(size) as u32 }
     }

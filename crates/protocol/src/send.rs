@@ -6,7 +6,7 @@ use crate::endpoint::Pending;
 use crate::request::{Fault, Kind, RequestId};
 use crate::pieces::Pieces;
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
-use crate::worker::{EARLY_LIMIT, Worker};
+use crate::worker::{EARLY_LIMIT, Thresholds, Worker};
 use fastpath_transport::{Header, Lane, Post, Remote};
 
 /// A send as the layer above asks for it.
@@ -41,14 +41,10 @@ impl Worker {
     /// The buffer is readable as its layout says until then.
     pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
         self.connect(args.peer)?;
-        let eager = args.buffer.bytes <= self.thresholds.eager;
-        if eager && !args.synchronous && args.buffer.layout.is_none() {
-            let endpoint = self.endpoint(args.peer);
-            // SAFETY: the caller's; the size is within one transport buffer.
-            let post = unsafe {
-                endpoint.send_buffered(args.key, args.tag, args.buffer.ptr, args.buffer.bytes as usize)
-            };
-            match post {
+        if !args.synchronous && args.buffer.layout.is_none() {
+            let buffer = &args.buffer;
+            // SAFETY: the caller's.
+            match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) } {
                 Post::Done => return Ok(Started::Done),
                 Post::PeerGone => return Err(Fault::PeerGone),
                 Post::InProgress | Post::NoResource | Post::Rouse => {}
@@ -65,6 +61,26 @@ impl Worker {
         request.set_buffer(args.buffer);
         self.start_request(id);
         Ok(Started::Request(id))
+    }
+
+    /// Sends a contiguous message without a request, if it needs no answer and there is room for all of it.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline]
+    pub unsafe fn send_now(&mut self, peer: u32, key: u64, tag: i32, data: *const u8, len: u64) -> Post {
+        let Thresholds { eager, first, part, .. } = self.thresholds;
+        let endpoint = self.endpoint(peer);
+        // SAFETY: the caller's.
+        unsafe {
+            if len <= eager {
+                endpoint.send_buffered(key, tag, data, len as usize)
+            } else if len <= first {
+                endpoint.send_parts(key, tag, data, len as usize, part as usize)
+            } else {
+                Post::NoResource
+            }
+        }
     }
 
     /// Sends the first message of a request, or queues it behind what waits already.

@@ -15,6 +15,8 @@ const LOOKS_PER_CLOCK: u32 = 256;
 /// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
 /// about what a wake-up costs.
 const SPIN_NS: u64 = 50_000;
+/// Nanoseconds after which a spinning rank yields now and then.
+const ALONE_NS: u64 = 5_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
 /// rank run once, so this must cover a round of many ranks.
 const YIELD_NS: u64 = 200_000;
@@ -144,7 +146,8 @@ unsafe fn pause_slow(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &m
         WaitMode::Yield => (true, u64::MAX),
         WaitMode::Sleep => (false, 0),
         WaitMode::Auto if wait.crowded => (true, YIELD_NS),
-        WaitMode::Auto => (false, SPIN_NS),
+        // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
+        WaitMode::Auto => (waited > ALONE_NS, SPIN_NS),
     };
     if waited >= limit {
         // SAFETY: the caller's.

@@ -104,6 +104,23 @@ impl Lane {
         }
     }
 
+    /// Whether [`Lane::look`] would show something.
+    #[inline]
+    pub fn has_arrival(&mut self) -> bool {
+        match self {
+            Lane::Shm(endpoint) => endpoint.rx.has_arrival(),
+            _ => self.look().is_some(),
+        }
+    }
+
+    /// Whether `messages` messages of up to `bytes` bytes each would all find room now.
+    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        match self {
+            Lane::Shm(endpoint) => endpoint.tx.has_room_for(messages, bytes as u32),
+            _ => false,
+        }
+    }
+
     /// See [`Endpoint::take`].
     #[inline]
     pub fn take(&mut self) {

@@ -144,6 +144,17 @@ impl Tx {
         Post::Done
     }
 
+    /// Whether `messages` messages of up to `bytes` bytes in the data area would all find room now.
+    pub fn has_room_for(&mut self, messages: u32, bytes: u32) -> bool {
+        let fits = |tx: &Tx| {
+            let used = tx.data_tail.wrapping_sub(tx.data_head);
+            // One more for what is skipped where the area wraps.
+            let need = (messages + 1).saturating_mul((bytes + 63) & !63);
+            tx.limit.wrapping_sub(tx.tail) >= messages && tx.data_size.saturating_sub(used) >= need
+        };
+        fits(self) || (self.refresh_credits() && fits(self))
+    }
+
     /// Finds `len` contiguous free bytes in the data area and takes them.
     #[inline]
     fn allot_data(&mut self, len: u32) -> Option<u32> {
@@ -302,6 +313,14 @@ impl Rx {
     fn look_nonsense(&mut self) -> Option<Arrival<'_>> {
         self.shown = 0;
         Some(Arrival::new(Header { id: u8::MAX, imm: 0, key: 0 }, ptr::dangling(), 0))
+    }
+
+    /// Whether there is an arrival. One load.
+    #[inline]
+    pub fn has_arrival(&self) -> bool {
+        // SAFETY: as in `look`.
+        let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
+        slot.word0.load(Ordering::Relaxed) as u16 == lap(self.head)
     }
 
     /// Consumes what `look` showed.
