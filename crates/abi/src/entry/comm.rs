@@ -104,9 +104,9 @@ pub unsafe fn comm_dup_with_info(
     unsafe { store(newcomm, made) }
 }
 
-/// `MPI_Comm_idup`: the members know contexts for duplicates in advance, so that the call needs no
-/// messages but when these have run out, and is complete at once. When they have run out it waits
-/// for rank 0 of the communicator to call it too.
+/// `MPI_Comm_idup`: the members know contexts for some duplicates in advance, so that the call needs no
+/// messages and is complete at once. When these have run out, after several calls without an
+/// `MPI_Comm_dup` between them, it waits for rank 0 of the communicator to call it too.
 ///
 /// # Safety
 /// `newcomm` and `request` are null or variables.
@@ -116,11 +116,9 @@ pub unsafe fn comm_idup(
     newcomm: *mut usize,
     request: *mut usize,
 ) -> Result<()> {
+    let hints = p.comm(comm)?.hints.borrow().clone();
     // SAFETY: by the contract of this function.
-    unsafe {
-        store(request, completed_request())?;
-        comm_dup(p, comm, newcomm)
-    }
+    unsafe { idup(p, comm, hints, newcomm, request) }
 }
 
 /// `MPI_Comm_idup_with_info`: as [`comm_idup`].
@@ -135,9 +133,25 @@ pub unsafe fn comm_idup_with_info(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: by the contract of this function.
+    unsafe { idup(p, comm, find_hints(p, info)?, newcomm, request) }
+}
+
+/// Duplicates a communicator and stores it with a request that is complete.
+///
+/// # Safety
+/// `newcomm` and `request` are null or variables.
+unsafe fn idup(
+    p: &Process,
+    comm: usize,
+    hints: Vec<(String, String)>,
+    newcomm: *mut usize,
+    request: *mut usize,
+) -> Result<()> {
+    let made = create::duplicate_early(p, &*p.comm(comm)?, hints)?;
+    // SAFETY: by the contract of this function.
     unsafe {
-        store(request, completed_request())?;
-        comm_dup_with_info(p, comm, info, newcomm)
+        store(newcomm, made)?;
+        store(request, completed_request())
     }
 }
 

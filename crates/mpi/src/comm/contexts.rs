@@ -68,6 +68,18 @@ impl Block {
         Some(Context::from_leader(self.leader, counter))
     }
 
+    /// Takes the second half out, rounded down.
+    #[must_use]
+    pub fn split_off(&mut self) -> Block {
+        let count = self.count / 2;
+        self.count -= count;
+        Block {
+            leader: self.leader,
+            first: self.first + self.count,
+            count,
+        }
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -168,6 +180,19 @@ mod tests {
         for garbage in [1, 1 << 32 | 1, u64::MAX, 20 << 32 | 9] {
             assert!(Block::from_wire(3, garbage).is_empty(), "{garbage:#x}");
         }
+    }
+
+    #[test]
+    fn split_off__divides_without_loss() {
+        let mut whole = Pool::new().reserve(2);
+        let mut seen = HashSet::new();
+        let mut half = whole.split_off();
+        while let Some(context) = whole.take().or_else(|| half.take()) {
+            assert!(seen.insert(context));
+        }
+        assert_eq!(seen.len() as u32, BLOCK);
+        let mut none = Block::EMPTY;
+        assert!(none.split_off().is_empty() && none.take().is_none());
     }
 
     #[test]

@@ -16,15 +16,6 @@ use crate::process::Process;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
-/// What a new communicator takes over from its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heritage {
-    /// The error handler alone.
-    Plain,
-    /// Topology too, and hints.
-    Duplicate,
-}
-
 /// `MPI_Comm_dup`.
 ///
 /// # Errors
@@ -38,18 +29,29 @@ pub fn duplicate(p: &Process, parent: &Comm) -> Result<usize> {
 /// # Errors
 /// As [`duplicate`].
 pub fn duplicate_with(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
+    let handle = duplicate_early(p, parent, given)?;
+    // The call may wait for the others, so that `MPI_Comm_idup` later need not.
+    if parent.spares.get().is_empty() {
+        refill_spares(p, parent)?;
+    }
+    Ok(handle)
+}
+
+/// As [`duplicate_with`], without waiting for other members unless no context is left.
+///
+/// # Errors
+/// As [`duplicate`].
+pub fn duplicate_early(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
     parent
         .require_intra()
         .map_err(|_| Error::unsupported("duplicating an intercommunicator"))?;
     let context = take_spare(p, parent)?;
-    let comm = derive(
-        p,
-        parent,
-        context,
-        parent.group.clone(),
-        Heritage::Duplicate,
-    );
+    let comm = derive(p, parent, context, parent.group.clone());
+    comm.topology.replace(parent.topology.borrow().clone());
     *comm.hints.borrow_mut() = hints::select(given);
+    let mut spares = parent.spares.get();
+    comm.spares.set(spares.split_off());
+    parent.spares.set(spares);
     let copied = attribute::copy_attributes(Holder::comm(parent), &comm.attributes);
     let handle = publish(p, comm)?;
     if let Err(error) = copied {
@@ -68,16 +70,22 @@ pub fn needs_messages(parent: &Comm) -> bool {
 /// same order; when none is left, rank 0 hands out more.
 pub(crate) fn take_spare(p: &Process, parent: &Comm) -> Result<Context> {
     if parent.spares.get().is_empty() {
-        let ranks: Vec<u32> = (0..parent.size()).collect();
-        let channel = Channel::next(p, parent);
-        parent
-            .spares
-            .set(distribute(p, &channel, &parent.group, &ranks)?);
+        refill_spares(p, parent)?;
     }
     let mut spares = parent.spares.get();
     let context = take_context(&mut spares)?;
     parent.spares.set(spares);
     Ok(context)
+}
+
+/// Rank 0 hands out more contexts to all members.
+fn refill_spares(p: &Process, parent: &Comm) -> Result {
+    let ranks: Vec<u32> = (0..parent.size()).collect();
+    let channel = Channel::next(p, parent);
+    parent
+        .spares
+        .set(distribute(p, &channel, &parent.group, &ranks)?);
+    Ok(())
 }
 
 fn take_context(block: &mut Block) -> Result<Context> {
@@ -107,19 +115,11 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
     ))
 }
 
-fn derive(
-    p: &Process,
-    parent: &Comm,
-    context: Context,
-    group: Rc<Group>,
-    heritage: Heritage,
-) -> Comm {
+/// A communicator of an intracommunicator's members, with its error handler.
+fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
     let comm = Comm::new(p, context, group, None, rank);
     comm.errhandler.set(parent.errhandler.get());
-    if heritage == Heritage::Duplicate {
-        comm.topology.replace(parent.topology.borrow().clone());
-    }
     comm
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn create_among(
     let ranks = ranks_in(&group, parent)?;
     let mut block = distribute(p, channel, &group, &ranks)?;
     let context = take_context(&mut block)?;
-    let comm = derive(p, parent, context, group, Heritage::Plain);
+    let comm = derive(p, parent, context, group);
     comm.spares.set(block);
     Ok(comm)
 }
@@ -148,7 +148,7 @@ pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<
     }
     let world_ranks = parent.group.world_ranks()[..count as usize].to_vec();
     let group = Rc::new(Group::new(world_ranks, parent.my_world_rank()));
-    Ok(Some(derive(p, parent, context, group, Heritage::Plain)))
+    Ok(Some(derive(p, parent, context, group)))
 }
 
 fn ranks_in(group: &Group, parent: &Comm) -> Result<Vec<u32>> {
@@ -219,7 +219,7 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
         None => Ok(MPI_COMM_NULL),
         Some((group, mut block)) => {
             let context = take_context(&mut block)?;
-            let comm = derive(p, parent, context, Rc::new(group), Heritage::Plain);
+            let comm = derive(p, parent, context, Rc::new(group));
             comm.spares.set(block);
             publish(p, comm)
         }
