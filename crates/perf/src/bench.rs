@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::library::{self, OpenError};
 use crate::measure::floor::{self, CopyFloor};
+use crate::measure::stream::measure_stream;
 use crate::measure::transfer::{Way, measure_transfer};
 use crate::measure::{observe_clock_step_ns, placement, statistics};
 use plan::{Event, Plan};
@@ -223,6 +224,9 @@ pub fn run_floor(
     let line = floor::measure_lines(pair, samples, batch_ns).map_err(BenchError::Floor)?;
     let line = statistics::summarize(&line).ok_or(BenchError::Empty)?;
     report::print_floor_line(pair, &line, batch_ns, observe_clock_step_ns(), form);
+    let stream = measure_stream(pair, samples, batch_ns).map_err(BenchError::Floor)?;
+    let stream = statistics::summarize(&stream).ok_or(BenchError::Empty)?;
+    report::print_floor_stream(&stream, form);
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
     let samples = samples.min(100);
     for &bytes in sizes {
@@ -230,8 +234,15 @@ pub fn run_floor(
         let copy = statistics::summarize(&taken).ok_or(BenchError::Empty)?;
         report::print_floor_copy(bytes, &copy, form);
     }
-    report::print_transfer_head(pair, form);
-    for &bytes in sizes.iter().filter(|&&bytes| bytes >= TRANSFER_MIN) {
+    let large: Vec<usize> = sizes
+        .iter()
+        .copied()
+        .filter(|&b| b >= TRANSFER_MIN)
+        .collect();
+    if !large.is_empty() {
+        report::print_transfer_head(pair, form);
+    }
+    for bytes in large {
         for way in TRANSFER_WAYS {
             let taken = measure_transfer(pair, way, bytes, samples, batch_ns);
             let time = taken.map(|t| statistics::summarize(&t));

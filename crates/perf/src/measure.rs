@@ -4,6 +4,7 @@
 pub mod floor;
 pub mod placement;
 pub mod statistics;
+pub mod stream;
 pub mod transfer;
 
 use fastpath_base::clock;
@@ -37,15 +38,36 @@ pub fn time_calls(calls: u64, mut body: impl FnMut()) -> f64 {
 /// How many calls of `body` fill a batch of `batch_ns`; at least one. The calls made to find out
 /// are a warm-up.
 pub fn calibrate_calls(batch_ns: u64, mut body: impl FnMut(u64)) -> u64 {
-    let mut calls = 1u64;
-    loop {
+    let found = find_batch(batch_ns, |calls| {
         let start = clock::now_ns();
         body(calls);
-        let elapsed = (clock::now_ns() - start).max(1);
-        if elapsed >= batch_ns / 4 {
-            return (calls as u128 * batch_ns as u128 / elapsed as u128).max(1) as u64;
+        (clock::now_ns() - start) as f64
+    });
+    found.0
+}
+
+/// Trials of one count before it is believed: the shortest counts, as an interruption can only
+/// make one longer, and a batch chosen by it would be too short.
+const TRIALS: usize = 3;
+
+/// How many operations fill a batch of `batch_ns`, at least one, and how many nanoseconds such a
+/// batch is expected to take; `time` runs so many operations and says how long they took.
+pub fn find_batch(batch_ns: u64, mut time: impl FnMut(u64) -> f64) -> (u64, f64) {
+    let target = batch_ns as f64;
+    let mut operations = 1u64;
+    loop {
+        let mut shortest = time(operations).max(1.0);
+        for _ in 1..TRIALS {
+            if shortest < target / 4.0 {
+                break;
+            }
+            shortest = shortest.min(time(operations).max(1.0));
         }
-        calls *= 2;
+        if shortest >= target / 4.0 {
+            let scaled = (operations as f64 * target / shortest).ceil().max(1.0);
+            return (scaled as u64, shortest * scaled / operations as f64);
+        }
+        operations *= 2;
     }
 }
 
@@ -75,5 +97,16 @@ mod tests {
     #[test]
     fn calibrate__gives_one_for_a_call_longer_than_the_batch() {
         assert_eq!(calibrate_calls(0, |_| ()), 1);
+    }
+
+    #[test]
+    fn find_batch__is_not_misled_by_one_interruption() {
+        let mut calls = 0;
+        // 100 ns per operation, but for the third measurement, which is interrupted.
+        let (operations, expected) = find_batch(20_000, |n| {
+            calls += 1;
+            100.0 * n as f64 + if calls == 3 { 5e6 } else { 0.0 }
+        });
+        assert_eq!((operations, expected), (200, 20_000.0));
     }
 }

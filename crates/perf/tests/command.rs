@@ -57,7 +57,7 @@ fn floor__states_unit_statistic_and_processors() {
         let [min, median, p99] = ["min", "median", "p99"].map(|s| time[s].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= p99, "{time}");
     }
-    assert_eq!(records[2]["bytes"], 4096);
+    assert_eq!(records[3]["bytes"], 4096);
 }
 
 #[test]

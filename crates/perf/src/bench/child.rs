@@ -12,9 +12,9 @@ use super::pair_lines::PairLines;
 use super::plan::{Case, Event, Plan, SAMPLES_MIN, Test};
 use crate::library::{MpiLibrary, OpenError};
 use crate::measure::floor::{CopyFloor, summarize_floor};
-use crate::measure::observe_clock_step_ns;
 use crate::measure::placement::current_processor;
 use crate::measure::statistics::summarize;
+use crate::measure::{find_batch, observe_clock_step_ns};
 
 const TAG_DATA: i32 = 1;
 const TAG_ORDER: i32 = 2;
@@ -25,6 +25,9 @@ const ROUNDS: usize = 5;
 
 /// Floor samples per round.
 const FLOOR_SAMPLES: usize = 40;
+
+/// Time for them; only two ranks that share a processor need more.
+const FLOOR_LIMIT_NS: u64 = 20_000_000;
 
 /// What the leader tells the others to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,22 +280,9 @@ impl Rank<'_> {
         self.give_order(Order::End);
     }
 
-    /// Operations that fill a batch, and how long such a batch then takes.
-    fn find_batch(&mut self, bytes: usize) -> (u64, f64) {
-        let target = self.plan.batch_ns as f64;
-        let mut operations = 1;
-        loop {
-            let elapsed = self.time_batches(bytes, 1, operations)[0].max(1.0);
-            if elapsed >= target / 4.0 {
-                let scaled = (operations as f64 * target / elapsed).ceil().max(1.0) as u64;
-                return (scaled, elapsed * scaled as f64 / operations as f64);
-            }
-            operations *= 2;
-        }
-    }
-
     fn lead_case(&mut self, bytes: usize, done: u64, total: u64) -> Option<Case> {
-        let (operations, batch_ns) = self.find_batch(bytes);
+        let (operations, batch_ns) =
+            find_batch(self.plan.batch_ns, |n| self.time_batches(bytes, 1, n)[0]);
         let affordable = (self.plan.case_ns as f64 / batch_ns) as usize;
         let samples = self.plan.samples.min(affordable).max(SAMPLES_MIN);
         let per_round = samples.div_ceil(ROUNDS);
@@ -302,11 +292,11 @@ impl Rank<'_> {
             times.extend(self.time_batches(bytes, per_round, operations));
             if let Some(lines) = &self.lines {
                 self.give_order(Order::Floor);
-                line.extend(
-                    lines
-                        .lines()
-                        .sample_one_way(FLOOR_SAMPLES, self.plan.batch_ns),
-                );
+                line.extend(lines.lines().sample_one_way(
+                    FLOOR_SAMPLES,
+                    self.plan.batch_ns,
+                    FLOOR_LIMIT_NS,
+                ));
                 lines.lines().stop();
                 if bytes >= 64 {
                     copy.extend(copier.sample(bytes, FLOOR_SAMPLES / 4, self.plan.batch_ns));

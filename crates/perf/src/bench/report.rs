@@ -121,12 +121,17 @@ pub fn print_case(case: &Case, form: Form) {
     if let Some(floor) = &case.floor {
         let one_way = floor.line_one_way_ns.median;
         let copy = floor.copy_ns.map(|c| c.median);
+        let ratio = t.median / one_way.max(copy.unwrap_or(0.0));
+        let ratio = (!floor.shared_processor).then_some(ratio);
         line += &format!(
-            " {:>16.1} {:>16} {:>13.2}",
+            " {:>16.1} {:>16} {:>13}",
             one_way,
             format_optional(copy, 1),
-            t.median / one_way.max(copy.unwrap_or(0.0))
+            format_optional(ratio, 2)
         );
+        if floor.shared_processor {
+            line += "  (the two ranks shared a processor)";
+        }
     }
     print_line(&line);
 }
@@ -159,6 +164,24 @@ pub fn print_floor_line(
         line.samples,
         batch_ns as f64 / 1000.0,
         clock_step_ns
+    ));
+}
+
+/// Lines that stream through a ring, and the head of the table of copies.
+pub fn print_floor_stream(stream: &Summary, form: Form) {
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_stream", "unit": "ns per message of one line", "time": stream,
+            "million_messages_per_s_at_median": 1e3 / stream.median,
+        }));
+        return;
+    }
+    print_line(&format!(
+        "messages of one line streaming through a ring: min {:.1}, median {:.1}, p99 {:.1} ns each; {:.1} million per second at the median",
+        stream.min,
+        stream.median,
+        stream.p99,
+        1e3 / stream.median
     ));
     print_line("copy of memory, one processor, ns per copy:");
     print_line(&format!(

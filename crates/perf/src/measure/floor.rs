@@ -90,20 +90,31 @@ impl Lines {
         self.ping.0.store(0, Ordering::Release);
     }
 
-    /// `samples` samples of one way in nanoseconds, each the mean over a batch of at least
-    /// `batch_ns`. The first batches only warm up. The other side must be in [`Lines::answer`].
-    pub fn sample_one_way(&self, samples: usize, batch_ns: u64) -> Vec<f64> {
+    /// At most `samples` samples of one way in nanoseconds, each the mean over a batch of at least
+    /// `batch_ns`; fewer, though at least one, when they take longer than `limit_ns`. The first
+    /// batches only warm up. The other side must be in [`Lines::answer`].
+    pub fn sample_one_way(&self, samples: usize, batch_ns: u64, limit_ns: u64) -> Vec<f64> {
+        let begin = clock::now_ns();
         let mut last = 0;
         let trips = calibrate_calls(batch_ns, |n| last = self.ask(last, n));
-        (0..samples)
-            .map(|_| {
-                let start = clock::now_ns();
-                last = self.ask(last, trips);
-                (clock::now_ns() - start) as f64 / (2 * trips) as f64
-            })
-            .collect()
+        let mut taken = Vec::with_capacity(samples);
+        while taken.len() < samples {
+            let start = clock::now_ns();
+            last = self.ask(last, trips);
+            let now = clock::now_ns();
+            taken.push((now - start) as f64 / (2 * trips) as f64);
+            if now - begin > limit_ns {
+                break;
+            }
+        }
+        taken
     }
 }
+
+/// A line that takes longer than this one way, in nanoseconds, was not passed between two
+/// processors: the two sides shared one, by time slices. (The slowest link within a machine
+/// takes less than a microsecond.)
+pub const SHARED_PROCESSOR_NS: f64 = 5000.0;
 
 /// One way of a cache line between two processors of this machine, measured by two threads.
 ///
@@ -127,7 +138,7 @@ pub fn measure_lines(
             // The partner ends without an answer when it could not be bound.
             if wait_for_partner(&lines, || partner.is_finished()) {
                 if bound.is_ok() {
-                    taken = lines.sample_one_way(samples, batch_ns);
+                    taken = lines.sample_one_way(samples, batch_ns, u64::MAX);
                 }
                 lines.stop();
             }
@@ -190,14 +201,18 @@ pub struct Floor {
     pub line_one_way_ns: Summary,
     /// Nanoseconds of a plain copy of the message; None for sizes too small to matter.
     pub copy_ns: Option<Summary>,
-    /// Who measured it: the two ranks themselves, or two threads of the same processors.
+    /// Who measured it.
     pub measured_by: String,
+    /// The two sides shared a processor: no floor of what two processors can do.
+    pub shared_processor: bool,
 }
 
 /// The floor of these samples; None when a line was not measured.
 pub fn summarize_floor(line: &[f64], copy: &[f64], measured_by: &str) -> Option<Floor> {
+    let line = summarize(line)?;
     Some(Floor {
-        line_one_way_ns: summarize(line)?,
+        shared_processor: line.median > SHARED_PROCESSOR_NS,
+        line_one_way_ns: line,
         copy_ns: summarize(copy),
         measured_by: measured_by.to_owned(),
     })
@@ -236,6 +251,23 @@ mod tests {
         let cpus = placement::allowed_processors();
         assert!(measure_lines([cpus[0], 1 << 20], 5, 1000).is_err());
         assert!(measure_lines([1 << 20, cpus[0]], 5, 1000).is_err());
+    }
+
+    #[test]
+    fn floor__that_was_measured_on_one_processor_says_so() {
+        let floor = |line: f64| summarize_floor(&[line], &[], "a test").unwrap();
+        assert!(!floor(800.0).shared_processor);
+        assert!(floor(4e6).shared_processor);
+    }
+
+    #[test]
+    fn lines__stop_sampling_at_the_limit_with_one_sample_at_least() {
+        let lines = Lines::default();
+        thread::scope(|scope| {
+            scope.spawn(|| lines.answer());
+            assert_eq!(lines.sample_one_way(1000, 1, 0).len(), 1);
+            lines.stop();
+        });
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! The floor of message rates: lines that stream through a ring from one processor to another.
+//!
+//! Each message is one 64-byte slot whose first word says that it is there; the receiver gives
+//! slots back in batches. This is what a message costs when nothing is matched, checked or copied
+//! any further.
+
+use std::io;
+use std::thread;
+
+use fastpath_base::clock;
+use fastpath_base::sync::{AtomicU64, Ordering};
+
+use super::{calibrate_calls, placement};
+
+/// Slots of the ring.
+const SLOTS: u64 = 256;
+
+/// After how many messages the receiver says how far it has come.
+const GIVE_BACK: u64 = 64;
+
+/// One message: the number of the message + 1, and 56 bytes.
+#[repr(C, align(64))]
+#[derive(Default)]
+struct Slot {
+    number: AtomicU64,
+    payload: [AtomicU64; 7],
+}
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Word(AtomicU64);
+
+struct Ring {
+    slots: Vec<Slot>,
+    /// Messages read; the sender looks only when the ring seems full.
+    read: Word,
+    /// Messages the receiver shall read in all; `u64::MAX` ends it.
+    wanted: Word,
+}
+
+impl Ring {
+    fn new() -> Ring {
+        Ring {
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            read: Word::default(),
+            wanted: Word::default(),
+        }
+    }
+
+    fn slot(&self, n: u64) -> &Slot {
+        &self.slots[(n % SLOTS) as usize]
+    }
+
+    /// Sends messages `first..end`; returns when all of them were read.
+    fn send(&self, first: u64, end: u64) {
+        let mut read = first;
+        for n in first..end {
+            while n >= read + SLOTS {
+                // ORDERING: pairs with the release store in `receive`: the slot has been read.
+                read = self.read.0.load(Ordering::Acquire);
+            }
+            let slot = self.slot(n);
+            slot.payload[0].store(n, Ordering::Relaxed);
+            // ORDERING: publishes the payload to the acquire load in `receive`.
+            slot.number.store(n + 1, Ordering::Release);
+        }
+        // ORDERING: pairs with the release store in `receive`.
+        while self.read.0.load(Ordering::Acquire) < end {}
+    }
+
+    /// Reads messages until the end is told; returns the sum of the payloads, so that they are
+    /// looked at.
+    fn receive(&self) -> u64 {
+        let (mut n, mut sum) = (0u64, 0u64);
+        loop {
+            let wanted = self.wanted.0.load(Ordering::Relaxed);
+            if wanted == u64::MAX {
+                return sum;
+            }
+            while n < wanted {
+                let slot = self.slot(n);
+                // ORDERING: pairs with the release store in `send`.
+                while slot.number.load(Ordering::Acquire) != n + 1 {}
+                sum = sum.wrapping_add(slot.payload[0].load(Ordering::Relaxed));
+                n += 1;
+                if n % GIVE_BACK == 0 || n == wanted {
+                    // ORDERING: gives the slots back to the acquire load in `send`.
+                    self.read.0.store(n, Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+/// Samples of the time per message in nanoseconds, each the mean over a batch of at least
+/// `batch_ns`.
+///
+/// # Errors
+/// A processor this process may not use.
+pub fn measure_stream(
+    processors: [usize; 2],
+    samples: usize,
+    batch_ns: u64,
+) -> io::Result<Vec<f64>> {
+    let ring = Ring::new();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let bound = placement::bind_thread(processors[1]);
+            std::hint::black_box(ring.receive());
+            bound
+        });
+        let sender = scope.spawn(|| {
+            let bound = placement::bind_thread(processors[0]);
+            let mut sent = 0;
+            let mut send = |count: u64| {
+                ring.wanted.0.store(sent + count, Ordering::Relaxed);
+                ring.send(sent, sent + count);
+                sent += count;
+            };
+            let count = calibrate_calls(batch_ns, &mut send);
+            let taken: Vec<f64> = (0..samples)
+                .map(|_| {
+                    let start = clock::now_ns();
+                    send(count);
+                    (clock::now_ns() - start) as f64 / count as f64
+                })
+                .collect();
+            ring.wanted.0.store(u64::MAX, Ordering::Relaxed);
+            bound.map(|()| taken)
+        });
+        let taken = sender.join().unwrap_or_else(|_| Ok(Vec::new()));
+        receiver.join().unwrap_or(Ok(())).and(taken)
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot__is_one_line() {
+        assert_eq!(size_of::<Slot>(), 64);
+    }
+
+    #[test]
+    fn ring__carries_every_message_once_around_and_again() {
+        let ring = Ring::new();
+        let total = 3 * SLOTS + 17;
+        let sum = thread::scope(|scope| {
+            let receiver = scope.spawn(|| ring.receive());
+            for (first, end) in [(0, 10), (10, SLOTS), (SLOTS, total)] {
+                ring.wanted.0.store(end, Ordering::Relaxed);
+                ring.send(first, end);
+            }
+            ring.wanted.0.store(u64::MAX, Ordering::Relaxed);
+            receiver.join().unwrap()
+        });
+        assert_eq!(sum, (0..total).sum::<u64>());
+    }
+
+    #[test]
+    fn measure__on_a_processor_that_is_not_there_is_an_error() {
+        assert!(measure_stream([0, 1 << 20], 1, 100).is_err());
+    }
+}
