@@ -61,11 +61,6 @@ pub fn duplicate_early(p: &Process, parent: &Comm, given: Vec<(String, String)>)
     Ok(handle)
 }
 
-/// Whether a duplicate of `parent` would need messages.
-pub fn needs_messages(parent: &Comm) -> bool {
-    parent.spares.get().is_empty() && parent.size() > 1
-}
-
 /// The next context for a communicator led by the parent's rank 0. All members take the same, in the
 /// same order; when none is left, rank 0 hands out more.
 pub(crate) fn take_spare(p: &Process, parent: &Comm) -> Result<Context> {
