@@ -130,7 +130,7 @@ pub(crate) unsafe fn try_recv_any_size(args: Args, status: *mut Status) -> bool 
 
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it.
 #[inline(always)] // see `try_recv`
-fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
+pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let plain = comm.recv_key == args.comm as u64

@@ -5,12 +5,13 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot;
-use crate::p2p::{Args, Immediate, Mode, fill_status, try_recv_any_size, try_send};
+use crate::p2p::{Args, Immediate, Mode, fill_status, find_source, try_recv_any_size, try_send};
 use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::recv::Parts;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::worker::EARLY_LIMIT;
@@ -289,8 +290,16 @@ pub fn rouse(args: &Args) -> Result {
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: the caller's.
     unsafe {
-        if spin_recv(&args, status) {
-            return Ok(());
+        match spin_recv(&args, status) {
+            Spun::Done => return Ok(()),
+            Spun::Request(id) => {
+                let p = process::enter(name, false)?;
+                let worker = p.worker()?;
+                let context = p.comm(args.comm)?;
+                wait_complete(worker, id, &note(name, &context, &args, 0));
+                return finish_recv(worker, id, &args, status);
+            }
+            Spun::Nothing => {}
         }
         let p = process::enter(name, false)?;
         let Some(checked) = check_recv(&p, &args)? else {
@@ -305,30 +314,60 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 }
 
 /// Looks at the named peer alone for a while, as long as nothing else needs this process.
-unsafe fn spin_recv(args: &Args, status: *mut Status) -> bool {
+unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::comm(args.comm);
     let worker = hot::worker();
     if comm.recv_key != args.comm as u64 || worker.is_null() || args.peer as u32 >= comm.size {
-        return false;
+        return Spun::Nothing;
     }
     // SAFETY: as in `try_recv`; no reference to the worker outlives a statement.
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
         if !(*worker).wait.directed {
-            return false;
+            return Spun::Nothing;
         }
         let endpoint = *comm.endpoints.add(args.peer as usize);
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {
-                // Another message than the wanted one, or a long one: the ordinary path knows.
-                return try_recv_any_size(*args, status);
+                if try_recv_any_size(*args, status) {
+                    return Spun::Done;
+                }
+                return recv_parts(args, status);
             }
             if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
-                return false;
+                return Spun::Nothing;
             }
         }
     }
-    false
+    Spun::Nothing
+}
+
+/// What spinning for a message came to.
+enum Spun {
+    /// It has been received.
+    Done,
+    /// Its rest is received by this request.
+    Request(RequestId),
+    /// It is not there, or is nothing for this path.
+    Nothing,
+}
+
+/// The peer's next arrival may be a message in parts.
+unsafe fn recv_parts(args: &Args, status: *mut Status) -> Spun {
+    // SAFETY: as the caller's.
+    unsafe {
+        let Some((_, key, room)) = find_source(args) else { return Spun::Nothing };
+        let peer = *hot::comm(args.comm).world.add(args.peer as usize);
+        let want = Want { peer, tag: args.tag, key };
+        match (*hot::worker()).recv_parts(want, args.buf, room as u64, args.comm) {
+            None => Spun::Nothing,
+            Some(Parts::Request(id)) => Spun::Request(id),
+            Some(Parts::Done { tag, len }) => {
+                fill_status(status, args.peer, tag, len as i64);
+                Spun::Done
+            }
+        }
+    }
 }
 
 /// Reads and frees a completed receive.

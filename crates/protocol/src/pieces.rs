@@ -1,7 +1,7 @@
 //! How a message is cut into pieces that two processes copy from both ends.
 
 /// Smallest piece in bytes: below, the system call costs more than the copy.
-const MIN: u64 = 32 * 1024;
+const MIN: u64 = 16 * 1024;
 /// Largest piece in bytes, so that neither side waits long for the other's last one.
 const MAX: u64 = 256 * 1024;
 /// Pieces are multiples of a page.

@@ -113,7 +113,10 @@ impl Worker {
     fn handle_announcement(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
         let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else { return self.violation() };
-        // SAFETY: as `read` found, the header fits.
+        if len < RTS_HEADER {
+            return self.violation();
+        }
+        // SAFETY: as just checked, the header fits.
         let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
         let early = rts.early as usize;
         if len > early || early as u64 > rts.total || self.endpoint(peer).early.left != 0 {

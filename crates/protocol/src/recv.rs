@@ -4,12 +4,31 @@
 use crate::buffer::Buffer;
 use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
-use crate::tag::key_source;
+use crate::endpoint::Early;
+use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::pieces::Pieces;
-use crate::wire::{self, ANSWER_ASKED, NO_JOINT, Rtr, Rts};
+use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts};
 use crate::worker::Worker;
+use fastpath_base::copy::copy;
 use fastpath_transport::{Header, Remote};
+
+/// Looks for the next part of a message before a request takes over.
+const PART_LOOKS: u32 = 10_000;
+
+/// What became of a message that comes in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// It is there.
+    Done {
+        /// Its tag.
+        tag: i32,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// The rest goes to this request.
+    Request(RequestId),
+}
 
 /// What a probe finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +208,79 @@ impl Worker {
             request.received = request.moved.min(request.bytes);
             self.finish_recv(id);
         }
+    }
+
+    /// Receives a message that comes in parts by itself, if it is the peer's next arrival, is the wanted
+    /// one and fits: straight from the ring into the buffer, without a request. `None`: nothing has
+    /// happened. A sender that stops in the middle leaves the rest to a request.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_quiet`.
+    pub unsafe fn recv_parts(&mut self, want: Want, to: *mut u8, room: u64, user: usize) -> Option<Parts> {
+        let lane = &mut self.endpoint(want.peer).lane;
+        let arrival = lane.look()?;
+        let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
+        let wanted = header.id == wire::RTS && header.key == want.key && tag_matches(want.tag, header.imm as i32);
+        // SAFETY: `data` holds `len` bytes.
+        let rts = if wanted { unsafe { wire::read::<Rts>(data, len) }? } else { return None };
+        let (total, first) = (rts.early as u64, len.checked_sub(RTS_HEADER)?);
+        if rts.total != total || rts.joint != NO_JOINT || total > room || first as u64 > total {
+            return None;
+        }
+        // SAFETY: `to` has room for `total` bytes.
+        unsafe { copy(to, data.add(RTS_HEADER), first) };
+        lane.take();
+        let mut moved = first as u64;
+        let tag = header.imm as i32;
+        while moved < total {
+            let Some(len) = self.await_part(want.peer) else {
+                return self.continue_parts(want, tag, to, room, moved, total, user).map(Parts::Request);
+            };
+            let lane = &mut self.endpoint(want.peer).lane;
+            let Some(part) = lane.look().filter(|part| part.len() == len && len as u64 <= total - moved) else {
+                return self.continue_parts(want, tag, to, room, moved, total, user).map(Parts::Request);
+            };
+            // SAFETY: as above.
+            unsafe { copy(to.add(moved as usize), part.data(), len) };
+            lane.take();
+            moved += len as u64;
+        }
+        Some(Parts::Done { tag, len: total })
+    }
+
+    /// Looks for the next part for a while; its length.
+    fn await_part(&mut self, peer: u32) -> Option<usize> {
+        let lane = &mut self.endpoint(peer).lane;
+        for _ in 0..PART_LOOKS {
+            if let Some(arrival) = lane.look() {
+                return (arrival.header.id == wire::EARLY && !arrival.is_empty()).then_some(arrival.len());
+            }
+        }
+        None
+    }
+
+    /// Hands the rest of a message in parts to a request.
+    #[allow(clippy::too_many_arguments)]
+    #[cold]
+    fn continue_parts(
+        &mut self,
+        want: Want,
+        tag: i32,
+        to: *mut u8,
+        room: u64,
+        moved: u64,
+        total: u64,
+        user: usize,
+    ) -> Option<RequestId> {
+        let id = self.allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room)).ok()?;
+        let request = self.requests.get(id);
+        request.user = user;
+        request.source = key_source(want.key) as i32;
+        request.received_tag = tag;
+        request.moved = moved;
+        request.limit = total;
+        self.endpoint(want.peer).early = Early { left: (total - moved) as u32, stored: false, id };
+        Some(id)
     }
 
     fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {

@@ -69,13 +69,13 @@ impl Worker {
     /// `data` is readable for `len` bytes.
     #[inline]
     pub unsafe fn send_now(&mut self, peer: u32, key: u64, tag: i32, data: *const u8, len: u64) -> Post {
-        let Thresholds { eager, first, part, .. } = self.thresholds;
+        let Thresholds { eager, first, part, single_copy, .. } = self.thresholds;
         let endpoint = self.endpoint(peer);
         // SAFETY: the caller's.
         unsafe {
             if len <= eager {
                 endpoint.send_buffered(key, tag, data, len as usize)
-            } else if len <= first {
+            } else if len <= first && len < single_copy {
                 endpoint.send_parts(key, tag, data, len as usize, part as usize)
             } else {
                 Post::NoResource

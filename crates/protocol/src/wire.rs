@@ -79,8 +79,9 @@ pub struct Rtr {
 /// Largest control message in bytes.
 pub const CONTROL_MAX: usize = 32;
 
-/// Bytes before the message in an `RTS`.
-pub const RTS_HEADER: usize = size_of::<Rts>();
+/// Bytes before the message in an `RTS`:
+/// a whole cache line, so that the copy of what follows is aligned.
+pub const RTS_HEADER: usize = 64;
 
 const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 32);
 

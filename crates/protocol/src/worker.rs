@@ -42,7 +42,7 @@ impl Default for Thresholds {
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 8 * 1024,
-            single_copy: 48 * 1024,
+            single_copy: 32 * 1024,
         }
     }
 }
