@@ -3,11 +3,13 @@
 
 mod cma;
 mod machine;
+mod protocols;
 mod transports;
 
 use std::io::{self, Write};
 
 use fastpath_base::config::Config;
+use fastpath_protocol::worker::Thresholds;
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
@@ -24,6 +26,8 @@ pub struct Info {
     warnings: Vec<String>,
     machine: Machine,
     transports: Vec<Transport>,
+    /// For a peer on this node.
+    protocols: Vec<protocols::Range>,
     waiting: Vec<Facility>,
 }
 
@@ -67,12 +71,20 @@ pub fn collect() -> Info {
             meaning: setting.variable.meaning,
         })
         .collect();
+    let transports = transports::list(&config);
+    // The table of sizes is the protocol layer's; it is fixed, not yet measured on this machine.
+    let cma = transports.iter().find(|t| t.name == "cma");
+    let single_copy = match cma {
+        Some(t) if !t.usable => Err(t.reason.clone()),
+        _ => Ok(()),
+    };
     Info {
         version: find_version(),
         configuration,
         warnings,
         machine: machine::describe(),
-        transports: transports::list(&config),
+        protocols: protocols::list(&Thresholds::default(), single_copy),
+        transports,
         waiting: transports::list_waiting(),
     }
 }
@@ -135,6 +147,22 @@ pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
     for t in &info.transports {
         let usable = if t.usable { "yes" } else { "no" };
         writeln!(out, "  {:<10} {:<4} {}", t.name, usable, t.reason)?;
+    }
+    writeln!(
+        out,
+        "\nprotocols to a rank on this node (fixed sizes, not measured here)"
+    )?;
+    for range in &info.protocols {
+        writeln!(
+            out,
+            "  {:<20} {:<24} {}",
+            range.sizes(),
+            range.protocol,
+            range.how
+        )?;
+        if let Some(rejected) = &range.rejected {
+            writeln!(out, "  {:<20} not used: {rejected}", "")?;
+        }
     }
     writeln!(out, "\nwaiting")?;
     for f in &info.waiting {
