@@ -147,6 +147,38 @@ impl Job {
         Ok(job)
     }
 
+    /// All ranks of a new job in this one process, each with a mapping of its own, as if they were
+    /// processes: for tests, and for measurements without a launcher.
+    ///
+    /// # Errors
+    /// The number of ranks, or the kernel refuses the memory.
+    pub fn in_process(ranks: usize) -> Result<Vec<Job>, BootstrapError> {
+        let job_id = random_job_id();
+        let first = Segment::create(ranks, job_id)?;
+        let processors = topology::usable_processors();
+        let header = first.header();
+        header
+            .processors
+            .store(processors as u32, Ordering::Relaxed);
+        let place = |rank| {
+            let file = first.file().try_clone_to_owned();
+            let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
+            let job = Job {
+                rank,
+                app: 0,
+                app_ranks: ranks,
+                processors,
+                bound: false,
+                launcher: None,
+                job_id,
+                segment: Segment::attach(file, job_id)?,
+            };
+            job.begin();
+            Ok(job)
+        };
+        (0..ranks).map(place).collect()
+    }
+
     fn begin(&self) {
         let page = self.own_page();
         page.owner_pid.store(std::process::id(), Ordering::Relaxed);
@@ -346,6 +378,19 @@ mod tests {
         assert_eq!(job.own_page().phase(), Phase::Attached);
         job.back_pair(0, 0).unwrap();
         assert!(job.processors() >= 1);
+    }
+
+    #[test]
+    fn in_process__ranks_share_one_segment() {
+        let jobs = Job::in_process(3).unwrap();
+        assert_eq!(jobs.iter().map(Job::rank).collect::<Vec<_>>(), [0, 1, 2]);
+        jobs[0].own_page().app.store(7, Ordering::Relaxed);
+        assert_eq!(jobs[2].rank_page(0).unwrap().app.load(Ordering::Relaxed), 7);
+        assert_eq!(jobs[1].header().awake.load(Ordering::Relaxed), 3);
+        assert!(matches!(
+            Job::in_process(0),
+            Err(BootstrapError::Segment(_))
+        ));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a message is: worker, endpoint, tag matching, eager and rendezvous.
 
 pub mod buffer;
+mod connecting;
 pub mod endpoint;
 pub mod layout;
 pub mod matching;
@@ -13,6 +14,7 @@ pub mod tag;
 pub mod unexpected;
 pub mod waiting;
 pub mod wire;
+pub mod wireup;
 pub mod worker;
 
 pub use endpoint::Endpoint;

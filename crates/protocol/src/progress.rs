@@ -17,8 +17,7 @@ impl Worker {
     pub fn progress(&mut self) -> bool {
         let mut moved = false;
         if self.interfaces.has_news() {
-            self.accept_peers();
-            moved = true;
+            moved |= self.progress_interfaces();
         }
         let mut index = 0;
         while index < self.active.len() {

@@ -301,6 +301,12 @@ impl RequestPool {
         (found as u64 == handle && found != 0).then_some(id)
     }
 
+    /// All requests that are under way. Slow: for the end of a job.
+    pub fn active(&self) -> impl Iterator<Item = &Request> {
+        let all = (FIRST..self.fresh).map(|id| &*self.get(id));
+        all.filter(|request| request.state == State::Active)
+    }
+
     /// Number of requests in use; walks the pool.
     pub fn alive(&self) -> u32 {
         let in_use = |&id: &u32| self.get(id).state != State::Free;

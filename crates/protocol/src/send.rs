@@ -252,6 +252,22 @@ impl Worker {
         }
     }
 
+    /// The peer cannot be reached: all that waits for it fails.
+    #[cold]
+    pub(crate) fn fail_pending(&mut self, peer: u32) {
+        let Some(queue) = self.endpoint(peer).pending.take() else { return };
+        if self.endpoint(peer).gate != 0 {
+            self.endpoint(peer).gate = 0;
+            self.gated -= 1;
+        }
+        for pending in *queue {
+            if let Pending::Start(id) = pending {
+                self.requests.get(id).fault = Fault::PeerGone;
+                self.complete(id);
+            }
+        }
+    }
+
     /// Sends fragments of long messages as far as there is room.
     pub(crate) fn push_fragments(&mut self) -> bool {
         let mut moved = false;

@@ -3,12 +3,13 @@
 
 use crate::endpoint::{Endpoint, Pending};
 use crate::matching::Matcher;
-use crate::request::{Fault, Request, RequestId, RequestPool, State};
+use crate::request::{Kind, Request, RequestId, RequestPool, State};
 use crate::unexpected::UnexpectedPool;
 use crate::waiting::WaitPolicy;
 use crate::wire::CONTROL_MAX;
+use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
-use fastpath_transport::{Header, Interfaces, Lane, Post};
+use fastpath_transport::{Header, Interfaces, Post};
 use std::collections::VecDeque;
 
 /// Largest payload that goes to a slot by an immediate send, in bytes.
@@ -84,6 +85,8 @@ pub struct Worker {
     pub(crate) pushing: Vec<RequestId>,
     /// Number of endpoints that have something pending.
     pub(crate) gated: u32,
+    /// Connections that need messages before they carry data.
+    pub(crate) wireup: Wireup,
     /// Where protocols change.
     pub thresholds: Thresholds,
     /// Events so far.
@@ -99,6 +102,11 @@ pub struct Worker {
 impl Worker {
     /// The worker of a job's rank. No peer is connected yet.
     pub fn new(job: &'static Job, wait: WaitPolicy) -> std::io::Result<Self> {
+        Worker::with_interfaces(job, wait, Interfaces::open(job))
+    }
+
+    /// A worker that reaches its peers through the given interfaces.
+    pub fn with_interfaces(job: &'static Job, wait: WaitPolicy, interfaces: Interfaces) -> std::io::Result<Self> {
         let size = job.size() as u32;
         let bytes = size as usize * size_of::<Endpoint>();
         // All bits zero is a valid endpoint; untouched pages cost nothing.
@@ -107,13 +115,14 @@ impl Worker {
             endpoints,
             size,
             rank: job.rank() as u32,
-            interfaces: Interfaces::open(job),
+            interfaces,
             matcher: Matcher::new(size),
             requests: RequestPool::new()?,
             unexpected: UnexpectedPool::default(),
             active: Vec::new(),
             pushing: Vec::new(),
             gated: 0,
+            wireup: Wireup::default(),
             thresholds: Thresholds::default(),
             counters: Counters::default(),
             wait,
@@ -148,45 +157,6 @@ impl Worker {
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.pushing.is_empty() && self.gated == 0
-    }
-
-    /// Makes sure that messages can be sent to `peer`.
-    pub(crate) fn connect(&mut self, peer: u32) -> Result<(), Fault> {
-        self.prepare_lane(peer);
-        let lane = &mut self.endpoint(peer).lane;
-        match self.interfaces.connect(lane) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                self.job.own_page().message.store(&format!("connecting to rank {peer}: {error}"));
-                Err(Fault::NoMemory)
-            }
-        }
-    }
-
-    /// Chooses a lane for `peer` if it has none.
-    pub(crate) fn prepare_lane(&mut self, peer: u32) {
-        let endpoint = self.endpoint(peer);
-        if matches!(endpoint.lane, Lane::Unconnected) {
-            endpoint.lane = self.interfaces.make_lane(peer);
-            let own = matches!(endpoint.lane, Lane::Loopback(_));
-            self.counters.connections += 1;
-            if own {
-                self.active.push(peer);
-            }
-        }
-    }
-
-    /// Attaches the lanes of peers that have connected to this process.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn accept_peers(&mut self) {
-        let mut fresh = Vec::new();
-        self.interfaces.accept(|peer| fresh.push(peer));
-        for peer in fresh {
-            self.prepare_lane(peer);
-            self.endpoint(peer).lane.open_receive();
-            self.active.push(peer);
-        }
     }
 
     /// Sends a small control message now or as soon as there is room.
@@ -244,9 +214,11 @@ impl Worker {
             || self.is_crowded()
     }
 
-    /// Whether anything sent still waits in this process.
+    /// Whether anything sent still waits in this process: for room, or without an owner for its
+    /// receiver (a long send whose request was freed must still be delivered before the job is left).
     pub fn has_unsent(&self) -> bool {
-        !self.is_idle()
+        let mut waiting = self.requests.active().filter(|r| r.detached && r.kind == Kind::Send);
+        !self.is_idle() || waiting.any(|r| !self.endpoint(r.peer).lane.peer_has_left())
     }
 
     /// Last progress before the process leaves the job: what it still owes its peers.

@@ -19,6 +19,7 @@ pub enum Post {
     /// Done: the caller's buffer may be reused, and nothing will be reported later.
     Done,
     /// Under way: completion is reported by progress; the caller's buffer stays in use until then.
+    /// Never the answer to a short or bcopy post, whose payload has been copied.
     InProgress,
     /// No room now. Nothing has changed; try again after progress.
     NoResource,
@@ -118,6 +119,36 @@ pub struct Remote {
     pub addr: u64,
     /// The transport's key of the region.
     pub rkey: u64,
+}
+
+/// Most bytes of an [`Address`].
+pub const ADDRESS_BYTES: usize = 47;
+
+/// Where a peer's end of a connection is, as its transport writes it. Opaque to everyone else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Address {
+    len: u8,
+    bytes: [u8; ADDRESS_BYTES],
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Address { len: 0, bytes: [0; ADDRESS_BYTES] }
+    }
+}
+
+impl Address {
+    /// An address of these bytes, at most [`ADDRESS_BYTES`].
+    pub fn new(from: &[u8]) -> Option<Self> {
+        let mut bytes = [0; ADDRESS_BYTES];
+        bytes.get_mut(..from.len())?.copy_from_slice(from);
+        Some(Address { len: from.len() as u8, bytes })
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
 }
 
 /// Why a transfer from or to remote memory did not happen.

@@ -1,8 +1,10 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
+use crate::contract::Address;
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
 use crate::shm::{Domain, Iface, ShmEndpoint};
+use crate::sim::{Network, SimIface};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::SegmentError;
 
@@ -10,13 +12,27 @@ use fastpath_bootstrap::segment::SegmentError;
 pub struct Interfaces {
     domain: &'static Domain,
     shm: Iface,
+    sim: Option<SimIface>,
+    /// Whether an interface other than shared memory's wants to be asked for news.
+    alive: bool,
 }
 
 impl Interfaces {
     /// Opens what the job allows.
     pub fn open(job: &'static Job) -> Self {
         let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
-        Interfaces { domain, shm: Iface::new(domain) }
+        Interfaces { domain, shm: Iface::new(domain), sim: None, alive: false }
+    }
+
+    /// Reaches every peer through a simulated network, with the job's rank as its port.
+    pub fn simulate(job: &'static Job, network: &Network) -> Self {
+        let sim = Some(network.iface(job.rank() as u32));
+        Interfaces { sim, alive: true, ..Interfaces::open(job) }
+    }
+
+    /// The time by which interfaces measure, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.sim.as_ref().map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
     }
 
     /// A lane for `peer`, open in neither direction where directions are opened one by one.
@@ -24,13 +40,20 @@ impl Interfaces {
         if peer == self.domain.me {
             return Lane::Loopback(Box::new(LoopbackEndpoint::new()));
         }
-        Lane::Shm(ShmEndpoint::new(self.domain, peer))
+        match &self.sim {
+            Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),
+            None => Lane::Shm(ShmEndpoint::new(self.domain, peer)),
+        }
     }
 
     /// Opens a lane for sending.
     pub fn connect(&self, lane: &mut Lane) -> Result<(), SegmentError> {
         match lane {
             Lane::Shm(endpoint) => endpoint.connect(),
+            Lane::Sim(endpoint) => {
+                endpoint.connect();
+                Ok(())
+            }
             Lane::Loopback(_) | Lane::Unconnected => Ok(()),
         }
     }
@@ -40,33 +63,95 @@ impl Interfaces {
         crate::shm::iface::rouse(self.domain.state_word(peer));
     }
 
-    /// Whether a peer has connected to this process since the last [`Interfaces::accept`].
+    /// Whether a peer may have connected to this process since the last [`Interfaces::accept`], or
+    /// an interface may have something to do.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.shm.has_news()
+        self.shm.has_news() | self.alive
     }
 
     /// Calls `found` with each peer that has newly connected to this process.
-    pub fn accept(&mut self, found: impl FnMut(u32)) {
-        self.shm.accept(found);
+    pub fn accept(&mut self, mut found: impl FnMut(u32)) {
+        if self.shm.has_news() {
+            self.shm.accept(&mut found);
+        }
+        if let Some(sim) = &mut self.sim {
+            sim.accept(found);
+        }
+    }
+
+    /// Handles what has arrived at interfaces that serve all peers at once; says whether anything had.
+    pub fn progress(&mut self) -> bool {
+        self.sim.as_mut().is_some_and(SimIface::progress)
+    }
+
+    /// Sends a message of the wire-up. It may be lost, doubled or overtaken.
+    pub fn send_wireup(&self, peer: u32, step: u8, address: Address) {
+        if let Some(sim) = &self.sim {
+            sim.send_wireup(peer, step, address);
+        }
+    }
+
+    /// Whether the wire-up interface signals an arrival, without asking it.
+    pub fn wireup_signals(&self) -> bool {
+        self.sim.as_ref().is_some_and(SimIface::wireup_signals)
+    }
+
+    /// Asks the wire-up interface for a message: sender, step, address.
+    pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
+        self.sim.as_mut()?.receive_wireup()
     }
 }
 
 impl Lane {
     /// Opens the lane for receiving, after its peer has connected.
     pub fn open_receive(&mut self) {
-        if let Lane::Shm(endpoint) = self {
-            endpoint.accept();
+        match self {
+            Lane::Shm(endpoint) => endpoint.accept(),
+            Lane::Sim(endpoint) => endpoint.open_receive(),
+            Lane::Loopback(_) | Lane::Unconnected => {}
+        }
+    }
+
+    /// Whether addresses must be exchanged before the lane carries data.
+    pub fn wants_wireup(&self) -> bool {
+        matches!(self, Lane::Sim(endpoint) if endpoint.wants_wireup())
+    }
+
+    /// Where the peer finds this end.
+    pub fn local_address(&self) -> Address {
+        match self {
+            Lane::Sim(endpoint) => endpoint.local_address(),
+            _ => Address::default(),
+        }
+    }
+
+    /// Opens the lane for receiving from a peer whose end is at `address`; false where that is none.
+    pub fn open(&mut self, address: &Address) -> bool {
+        match self {
+            Lane::Sim(endpoint) => endpoint.open(address),
+            _ => false,
+        }
+    }
+
+    /// Opens the lane for sending: the peer's end is open.
+    pub fn set_ready(&mut self) {
+        if let Lane::Sim(endpoint) = self {
+            endpoint.set_ready();
         }
     }
 
     /// Tells the peer what has been taken, if it does not know.
     #[inline]
     pub fn return_credits(&mut self) {
-        if let Lane::Shm(endpoint) = self
-            && endpoint.rx.owes_credits()
-        {
-            endpoint.rx.publish_head();
+        match self {
+            Lane::Shm(endpoint) => {
+                if endpoint.rx.owes_credits() {
+                    endpoint.rx.publish_head();
+                }
+            }
+            Lane::Sim(endpoint) => endpoint.return_credits(),
+            Lane::Loopback(_) | Lane::Unconnected => {}
         }
     }
 
@@ -77,10 +162,20 @@ impl Lane {
         }
     }
 
+    /// Whether the peer has left the job.
+    pub fn peer_has_left(&self) -> bool {
+        match self {
+            Lane::Shm(endpoint) => endpoint.peer_has_left(),
+            Lane::Sim(endpoint) => endpoint.peer_has_left(),
+            Lane::Loopback(_) | Lane::Unconnected => false,
+        }
+    }
+
     /// Whether all that was sent has been taken by the peer.
     pub fn is_drained(&mut self) -> bool {
         match self {
             Lane::Shm(endpoint) => endpoint.tx.is_drained(),
+            Lane::Sim(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
         }
     }

@@ -4,6 +4,7 @@
 use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
 use crate::shm::ShmEndpoint;
+use crate::sim::SimEndpoint;
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
 /// endpoints of peers that never talk cost no memory.
@@ -15,6 +16,8 @@ pub enum Lane {
     Shm(ShmEndpoint) = 1,
     /// To oneself.
     Loopback(Box<LoopbackEndpoint>) = 2,
+    /// The simulated network.
+    Sim(Box<SimEndpoint>) = 3,
 }
 
 impl Lane {
@@ -24,6 +27,7 @@ impl Lane {
             Lane::Unconnected => None,
             Lane::Shm(endpoint) => Some(endpoint.capabilities()),
             Lane::Loopback(endpoint) => Some(endpoint.capabilities()),
+            Lane::Sim(endpoint) => Some(endpoint.capabilities()),
         }
     }
 
@@ -38,7 +42,7 @@ impl Lane {
             match self {
                 Lane::Shm(endpoint) => endpoint.am_short(header, data, len),
                 Lane::Loopback(endpoint) => endpoint.am_short(header, data, len),
-                Lane::Unconnected => Post::NoResource,
+                _ => self.am_short_other(header, data, len),
             }
         }
     }
@@ -49,7 +53,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Loopback(endpoint) => endpoint.am_bcopy(header, len, pack),
-            Lane::Unconnected => Post::NoResource,
+            _ => self.am_bcopy_other(header, len, pack),
         }
     }
 
@@ -100,7 +104,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.look(),
             Lane::Loopback(endpoint) => endpoint.look(),
-            Lane::Unconnected => None,
+            _ => self.look_other(),
         }
     }
 
@@ -127,7 +131,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.take(),
             Lane::Loopback(endpoint) => endpoint.take(),
-            Lane::Unconnected => {}
+            _ => self.take_other(),
         }
     }
 
@@ -141,6 +145,7 @@ impl Lane {
             match self {
                 Lane::Shm(endpoint) => endpoint.get(to, len, from),
                 Lane::Loopback(endpoint) => endpoint.get(to, len, from),
+                Lane::Sim(endpoint) => endpoint.get(to, len, from),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -180,8 +185,48 @@ impl Lane {
             match self {
                 Lane::Shm(endpoint) => endpoint.put(from, len, to),
                 Lane::Loopback(endpoint) => endpoint.put(from, len, to),
+                Lane::Sim(endpoint) => endpoint.put(from, len, to),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
+        }
+    }
+}
+
+/// The transports that share no memory, out of the way of the one that does.
+impl Lane {
+    #[cold]
+    #[inline(never)]
+    unsafe fn am_short_other(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            _ => Post::NoResource,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn am_bcopy_other(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        match self {
+            Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
+            _ => Post::NoResource,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_other(&mut self) -> Option<Arrival<'_>> {
+        match self {
+            Lane::Sim(endpoint) => endpoint.look(),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_other(&mut self) {
+        if let Lane::Sim(endpoint) = self {
+            endpoint.take();
         }
     }
 }

@@ -9,8 +9,10 @@ pub mod contract;
 pub mod interfaces;
 pub mod lane;
 pub mod loopback;
+pub mod reliable;
 pub mod shm;
+pub mod sim;
 
-pub use contract::{Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};
+pub use contract::{Address, Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};
 pub use interfaces::Interfaces;
 pub use lane::Lane;

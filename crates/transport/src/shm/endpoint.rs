@@ -6,7 +6,7 @@ use super::domain::Domain;
 use super::wire::*;
 use crate::contract::*;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::SegmentError;
+use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED, SegmentError};
 use std::ptr;
 
 /// Both directions between this rank and one peer.
@@ -132,9 +132,10 @@ impl ShmEndpoint {
         joint.claimed.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The peer's state word as it is now.
-    pub fn peer_state(&self) -> u32 {
-        self.domain.state_word(self.tx.peer).load(Ordering::Relaxed)
+    /// Whether the peer has finished or died.
+    pub fn peer_has_left(&self) -> bool {
+        let state = self.domain.state_word(self.tx.peer).load(Ordering::Relaxed);
+        matches!(state, STATE_FINALIZED | STATE_DEAD)
     }
 }
 

@@ -1,0 +1,359 @@
+//! Connecting endpoints whose two ends must know each other's addresses first.
+//!
+//! Pure: events and time come in, [`Action`]s come out. Messages of the wire-up may be lost, doubled
+//! and overtaken; each step is answered or sent again. One side asks, or both at once:
+//!
+//! ```text
+//! A: connect                    B
+//!    Request(address of A)  -->    opens its end to A
+//!    opens, ready           <--    Reply(address of B)
+//!    Confirm                -->    ready
+//! ```
+//!
+//! *Open* says that the local end takes what the peer sends, *ready* that the peer's end is known
+//! to be open, so that data may flow. Where both ask at once, each answers the other's request, and
+//! each reply confirms the other side's opening.
+
+use fastpath_transport::Address;
+use std::collections::BTreeMap;
+
+/// A message of the wire-up.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// I want to talk; this is my address.
+    Request = 1,
+    /// I have opened my end to you; this is my address.
+    Reply = 2,
+    /// I have opened mine too.
+    Confirm = 3,
+}
+
+impl Step {
+    /// The step of a number on the wire.
+    pub fn from_wire(step: u8) -> Option<Self> {
+        [Step::Request, Step::Reply, Step::Confirm].into_iter().find(|known| *known as u8 == step)
+    }
+}
+
+/// What the owner of the state machine must do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Send this step, with the own address, to this peer.
+    Send(u32, Step),
+    /// Open the local end for what comes from that address of this peer.
+    Open(u32, Address),
+    /// Data may be sent to this peer.
+    Ready(u32),
+    /// This peer does not answer.
+    Fail(u32),
+}
+
+/// How patient the wire-up is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Nanoseconds until a step is sent again; doubled each time up to 64 times this.
+    pub timeout_ns: u64,
+    /// Sends of one step before the peer is given up.
+    pub sends: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { timeout_ns: 2_000_000, sends: 1000 }
+    }
+}
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The request is out.
+    Requested,
+    /// The local end is open, and the reply is out.
+    Accepted,
+    /// Data may flow both ways.
+    Connected,
+    /// Given up.
+    Failed,
+}
+
+struct Attempt {
+    stage: Stage,
+    due_ns: u64,
+    sends: u32,
+}
+
+/// The connections of one worker that need a wire-up.
+#[derive(Default)]
+pub struct Wireup {
+    patience: Patience,
+    attempts: BTreeMap<u32, Attempt>,
+    connecting: u32,
+}
+
+impl Wireup {
+    /// Nothing is connecting.
+    pub fn new(patience: Patience) -> Self {
+        Wireup { patience, ..Wireup::default() }
+    }
+
+    /// Whether anything is connecting: only then need the wire-up interface be progressed.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.connecting != 0
+    }
+
+    /// Where the connection to a peer stands; `None` where there has been no attempt.
+    pub fn stage(&self, peer: u32) -> Option<Stage> {
+        self.attempts.get(&peer).map(|attempt| attempt.stage)
+    }
+
+    /// The local side wants to talk to `peer`.
+    pub fn connect(&mut self, peer: u32, now_ns: u64, out: &mut Vec<Action>) {
+        if !self.attempts.contains_key(&peer) {
+            self.begin(peer, Stage::Requested, now_ns);
+            out.push(Action::Send(peer, Step::Request));
+        }
+    }
+
+    /// A message of the wire-up has come from `peer`.
+    pub fn receive(&mut self, peer: u32, step: Step, address: Address, now_ns: u64, out: &mut Vec<Action>) {
+        match (self.stage(peer), step) {
+            (None, Step::Request) | (Some(Stage::Requested), Step::Request) => {
+                self.begin(peer, Stage::Accepted, now_ns);
+                out.extend([Action::Open(peer, address), Action::Send(peer, Step::Reply)]);
+            }
+            (Some(Stage::Requested), Step::Reply) => {
+                self.end(peer, Stage::Connected);
+                let confirm = Action::Send(peer, Step::Confirm);
+                out.extend([Action::Open(peer, address), Action::Ready(peer), confirm]);
+            }
+            // It sent this before it had our reply, or our reply was lost.
+            (Some(Stage::Accepted), Step::Request) => out.push(Action::Send(peer, Step::Reply)),
+            (Some(Stage::Accepted), Step::Reply) => {
+                self.end(peer, Stage::Connected);
+                out.extend([Action::Ready(peer), Action::Send(peer, Step::Confirm)]);
+            }
+            (Some(Stage::Accepted), Step::Confirm) => {
+                self.end(peer, Stage::Connected);
+                out.push(Action::Ready(peer));
+            }
+            // Our confirmation was lost.
+            (Some(Stage::Connected), Step::Reply) => out.push(Action::Send(peer, Step::Confirm)),
+            // Late copies, and what no healthy peer sends.
+            _ => {}
+        }
+    }
+
+    /// Time has passed: what has gone unanswered is sent again, or given up.
+    pub fn tick(&mut self, now_ns: u64, out: &mut Vec<Action>) {
+        for (&peer, attempt) in &mut self.attempts {
+            let step = match attempt.stage {
+                Stage::Requested => Step::Request,
+                Stage::Accepted => Step::Reply,
+                Stage::Connected | Stage::Failed => continue,
+            };
+            if attempt.due_ns > now_ns {
+                continue;
+            }
+            if attempt.sends >= self.patience.sends {
+                attempt.stage = Stage::Failed;
+                self.connecting -= 1;
+                out.push(Action::Fail(peer));
+                continue;
+            }
+            attempt.due_ns = now_ns + (self.patience.timeout_ns << attempt.sends.min(6));
+            attempt.sends += 1;
+            out.push(Action::Send(peer, step));
+        }
+    }
+
+    /// When [`Wireup::tick`] will next have something to do; `None` while nothing is connecting.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let pending = |stage| matches!(stage, Stage::Requested | Stage::Accepted);
+        self.attempts.values().filter(|a| pending(a.stage)).map(|a| a.due_ns).min()
+    }
+
+    fn begin(&mut self, peer: u32, stage: Stage, now_ns: u64) {
+        let due_ns = now_ns + self.patience.timeout_ns;
+        if self.attempts.insert(peer, Attempt { stage, due_ns, sends: 1 }).is_none() {
+            self.connecting += 1;
+        }
+    }
+
+    fn end(&mut self, peer: u32, stage: Stage) {
+        if let Some(attempt) = self.attempts.get_mut(&peer) {
+            attempt.stage = stage;
+            self.connecting -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use fastpath_transport::sim::Random;
+    use proptest::prelude::*;
+
+    const PATIENCE: Patience = Patience { timeout_ns: 1000, sends: 1000 };
+
+    fn address(rank: u32) -> Address {
+        Address::new(&rank.to_le_bytes()).unwrap()
+    }
+
+    /// Two sides and a bad wire between them.
+    struct Pair {
+        sides: [Wireup; 2],
+        open: [bool; 2],
+        ready: [bool; 2],
+        wire: Vec<(u64, usize, Step)>,
+        random: Random,
+        now: u64,
+        loss: f64,
+    }
+
+    impl Pair {
+        fn new(seed: u64, loss: f64) -> Self {
+            Pair {
+                sides: [Wireup::new(PATIENCE), Wireup::new(PATIENCE)],
+                open: [false; 2],
+                ready: [false; 2],
+                wire: Vec::new(),
+                random: Random::new(seed),
+                now: 0,
+                loss,
+            }
+        }
+
+        fn apply(&mut self, me: usize, actions: Vec<Action>) {
+            let peer = 1 - me;
+            for action in actions {
+                match action {
+                    Action::Send(to, step) => {
+                        assert_eq!(to as usize, peer);
+                        let copies = if self.random.chance(self.loss) { 0 } else { 1 + self.random.below(2) };
+                        for _ in 0..copies {
+                            self.wire.push((self.now + self.random.below(3000), peer, step));
+                        }
+                    }
+                    Action::Open(from, at) => {
+                        assert_eq!((from as usize, at), (peer, address(peer as u32)));
+                        assert!(!self.open[me], "opened twice");
+                        self.open[me] = true;
+                    }
+                    Action::Ready(to) => {
+                        assert_eq!(to as usize, peer);
+                        assert!(!self.ready[me], "ready twice");
+                        assert!(self.open[peer], "data would meet a closed end");
+                        self.ready[me] = true;
+                    }
+                    Action::Fail(_) => panic!("gave up"),
+                }
+            }
+        }
+
+        fn connect(&mut self, me: usize) {
+            let mut out = Vec::new();
+            self.sides[me].connect(1 - me as u32, self.now, &mut out);
+            self.apply(me, out);
+        }
+
+        fn step(&mut self) {
+            self.now += 1 + self.random.below(500);
+            for me in 0..2 {
+                let mut out = Vec::new();
+                while let Some(index) = self.wire.iter().position(|(at, to, _)| *at <= self.now && *to == me) {
+                    let (_, _, step) = self.wire.swap_remove(index);
+                    let peer = 1 - me as u32;
+                    self.sides[me].receive(peer, step, address(peer), self.now, &mut out);
+                }
+                self.sides[me].tick(self.now, &mut out);
+                self.apply(me, out);
+            }
+        }
+
+        fn is_settled(&self) -> bool {
+            self.wire.is_empty() && !self.sides.iter().any(Wireup::is_active)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pair__both_become_ready_once_whoever_asks(seed: u64, loss in 0.0..0.7, first in 0_usize..2, both: bool, later in 0_usize..20) {
+            let mut pair = Pair::new(seed, loss);
+            pair.connect(first);
+            for step in 0..200_000 {
+                if both && step == later {
+                    pair.connect(1 - first);
+                }
+                if pair.is_settled() && step > later {
+                    break;
+                }
+                pair.step();
+            }
+            prop_assert!(pair.is_settled());
+            prop_assert_eq!((pair.open, pair.ready), ([true; 2], [true; 2]));
+            for side in &pair.sides {
+                prop_assert_eq!(side.deadline_ns(), None);
+            }
+        }
+
+        #[test]
+        fn receive__any_message_at_any_time_is_survived(steps in prop::collection::vec((0_u32..3, 0_u8..6, any::<bool>()), 0..60)) {
+            let mut side = Wireup::new(PATIENCE);
+            let mut out = Vec::new();
+            for (now, (peer, step, connect)) in steps.into_iter().enumerate() {
+                if connect {
+                    side.connect(peer, now as u64, &mut out);
+                } else if let Some(step) = Step::from_wire(step) {
+                    side.receive(peer, step, address(peer), now as u64, &mut out);
+                }
+                side.tick(now as u64 * 700, &mut out);
+            }
+            for peer in 0..3 {
+                let opened = out.iter().filter(|a| matches!(a, Action::Open(p, _) if *p == peer)).count();
+                let ready = out.iter().filter(|a| **a == Action::Ready(peer)).count();
+                prop_assert!(opened <= 1 && ready <= opened);
+            }
+        }
+    }
+
+    #[test]
+    fn connect__on_a_good_wire_takes_three_messages() {
+        let mut sides = [Wireup::new(PATIENCE), Wireup::new(PATIENCE)];
+        let mut out = Vec::new();
+        sides[0].connect(1, 0, &mut out);
+        sides[0].connect(1, 0, &mut out);
+        assert_eq!(out, [Action::Send(1, Step::Request)]);
+        out.clear();
+        sides[1].receive(0, Step::Request, address(0), 1, &mut out);
+        assert_eq!(out, [Action::Open(0, address(0)), Action::Send(0, Step::Reply)]);
+        out.clear();
+        sides[0].receive(1, Step::Reply, address(1), 2, &mut out);
+        assert_eq!(out, [Action::Open(1, address(1)), Action::Ready(1), Action::Send(1, Step::Confirm)]);
+        assert!(!sides[0].is_active() && sides[1].is_active());
+        out.clear();
+        sides[1].receive(0, Step::Confirm, Address::default(), 3, &mut out);
+        assert_eq!(out, [Action::Ready(0)]);
+        assert!(!sides[1].is_active());
+    }
+
+    #[test]
+    fn tick__an_unanswered_request_is_sent_again_ever_later_and_then_given_up() {
+        let mut side = Wireup::new(Patience { timeout_ns: 10, sends: 4 });
+        let mut out = Vec::new();
+        side.connect(1, 0, &mut out);
+        let mut times = Vec::new();
+        while let Some(due) = side.deadline_ns() {
+            out.clear();
+            side.tick(due - 1, &mut out);
+            assert!(out.is_empty());
+            side.tick(due, &mut out);
+            assert_eq!(out.len(), 1);
+            times.push(due);
+        }
+        assert_eq!(times, [10, 30, 70, 150]);
+        assert_eq!((out[0], side.stage(1), side.is_active()), (Action::Fail(1), Some(Stage::Failed), false));
+    }
+}

@@ -1,0 +1,234 @@
+//! Several workers in one process, joined by a simulated network whose clock the test moves.
+#![allow(unsafe_code, dead_code)]
+
+use fastpath_base::config::WaitMode;
+use fastpath_bootstrap::job::Job;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::endpoint::Endpoint;
+use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::request::{Fault, Request};
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::WaitPolicy;
+use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
+use fastpath_transport::Interfaces;
+use fastpath_transport::sim::{Conditions, Network};
+use std::cell::RefCell;
+
+pub const WORLD: Context = Context::WORLD;
+
+/// Virtual nanoseconds after which a program that has not ended never will.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+thread_local! {
+    /// Jobs live as long as the process: each thread makes those it needs once.
+    static JOBS: RefCell<Vec<(u32, &'static [Job])>> = const { RefCell::new(Vec::new()) };
+}
+
+fn jobs(ranks: u32) -> &'static [Job] {
+    JOBS.with_borrow_mut(|known| {
+        if let Some((_, jobs)) = known.iter().find(|(size, _)| *size == ranks) {
+            return *jobs;
+        }
+        let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
+        known.push((ranks, jobs));
+        jobs
+    })
+}
+
+pub fn policy() -> WaitPolicy {
+    WaitPolicy { mode: WaitMode::Spin, processors: 2, directed: true, breathe: None, sleepers: 0 }
+}
+
+/// The ranks and what joins them.
+pub struct World {
+    pub network: Network,
+    pub workers: Vec<Worker>,
+}
+
+impl World {
+    pub fn new(ranks: u32, conditions: Conditions) -> Self {
+        let network = Network::new(ranks, conditions);
+        let worker = |job: &'static Job| {
+            Worker::with_interfaces(job, policy(), Interfaces::simulate(job, &network)).unwrap()
+        };
+        let workers = jobs(ranks).iter().map(worker).collect();
+        World { network, workers }
+    }
+
+    pub fn rank(&mut self, rank: u32) -> &mut Worker {
+        &mut self.workers[rank as usize]
+    }
+
+    pub fn endpoint(&mut self, from: u32, to: u32) -> &mut Endpoint {
+        // SAFETY: the endpoint lives as long as the worker, and the test holds one reference at a time.
+        unsafe { &mut *self.workers[from as usize].endpoint_address(to) }
+    }
+
+    /// Every rank makes progress once; says whether anything happened.
+    pub fn progress(&mut self) -> bool {
+        self.workers.iter_mut().fold(false, |moved, worker| moved | worker.progress())
+    }
+
+    /// Progress and time until `done` holds; false where it never will.
+    pub fn run_until(&mut self, mut done: impl FnMut(&mut World) -> bool) -> bool {
+        let start = self.network.now_ns();
+        loop {
+            if done(self) {
+                return true;
+            }
+            if self.progress() {
+                continue;
+            }
+            if !self.network.advance_to_next() {
+                // Nothing is under way in the network; timers of the workers may be.
+                self.network.advance(1_000_000);
+            }
+            if self.network.now_ns() - start > PATIENCE_NS {
+                return false;
+            }
+        }
+    }
+
+    /// Progress and time until nothing moves any more.
+    pub fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if !self.progress() && !self.network.advance_to_next() {
+                if !self.progress() {
+                    return;
+                }
+            }
+        }
+        panic!("the network never comes to rest");
+    }
+
+    pub fn wait(&mut self, rank: u32, id: RequestId) -> Outcome {
+        assert!(
+            self.run_until(|w| w.rank(rank).requests.get(id).state == State::Complete),
+            "request {id} of rank {rank} never completes"
+        );
+        let outcome = Outcome::of(self.rank(rank).requests.get(id));
+        self.rank(rank).requests.free(id);
+        outcome
+    }
+
+    pub fn send(&mut self, from: u32, to: u32, tag: i32, data: &[u8]) -> Sending {
+        self.send_as(from, to, tag, data, false)
+    }
+
+    /// Starts a send of a copy of `data`.
+    pub fn send_as(&mut self, from: u32, to: u32, tag: i32, data: &[u8], synchronous: bool) -> Sending {
+        let data: Box<[u8]> = data.into();
+        let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
+        let args = SendArgs { peer: to, key: WORLD.key(from), tag, buffer, synchronous };
+        // SAFETY: the copy lives in the `Sending`, which is leaked where it is dropped early.
+        let started = unsafe { self.rank(from).start_send(args) }.unwrap();
+        Sending { rank: from, started, data }
+    }
+
+    pub fn finish_send(&mut self, sending: Sending) -> Option<Outcome> {
+        let outcome = match sending.started {
+            Started::Done => None,
+            Started::Request(id) => Some(self.wait(sending.rank, id)),
+        };
+        drop(sending.data);
+        outcome
+    }
+
+    pub fn is_sent(&mut self, sending: &Sending) -> bool {
+        match sending.started {
+            Started::Done => true,
+            Started::Request(id) => self.rank(sending.rank).requests.get(id).state == State::Complete,
+        }
+    }
+
+    /// Starts a receive; `from` is a rank or [`ANY_PEER`].
+    pub fn recv(&mut self, rank: u32, from: u32, tag: i32, room: usize) -> Receiving {
+        let mut data = vec![FILL; room + GUARD].into_boxed_slice();
+        let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
+        // SAFETY: the buffer lives in the `Receiving`.
+        let id = unsafe { self.rank(rank).start_recv(want(from, tag), buffer) }.unwrap();
+        Receiving { rank, id, data, room }
+    }
+
+    pub fn is_received(&mut self, receiving: &Receiving) -> bool {
+        self.rank(receiving.rank).requests.get(receiving.id).state == State::Complete
+    }
+
+    pub fn finish_recv(&mut self, receiving: Receiving) -> Received {
+        let outcome = self.wait(receiving.rank, receiving.id);
+        receiving.check_guard(outcome.received as usize);
+        Received { outcome, data: receiving.data[..outcome.received as usize].to_vec() }
+    }
+}
+
+/// What an untouched receive buffer holds.
+pub const FILL: u8 = 0xa5;
+const GUARD: usize = 64;
+
+pub fn want(from: u32, tag: i32) -> Want {
+    match from {
+        ANY_PEER => Want { peer: ANY_PEER, tag, key: WORLD.key(0) },
+        _ => Want { peer: from, tag, key: WORLD.key(from) },
+    }
+}
+
+/// A send under way and its buffer.
+pub struct Sending {
+    pub rank: u32,
+    pub started: Started,
+    pub data: Box<[u8]>,
+}
+
+/// A receive under way and its buffer.
+pub struct Receiving {
+    pub rank: u32,
+    pub id: RequestId,
+    pub data: Box<[u8]>,
+    pub room: usize,
+}
+
+impl Receiving {
+    /// Nothing beyond the received bytes has been written.
+    pub fn check_guard(&self, received: usize) {
+        assert!(received <= self.room);
+        let rest = &self.data[received..];
+        assert!(rest.iter().all(|&byte| byte == FILL), "written beyond {received} bytes");
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    pub fault: Fault,
+    pub source: i32,
+    pub tag: i32,
+    pub received: u64,
+    /// Length of the message where it did not fit.
+    pub sent: u64,
+    pub cancelled: bool,
+}
+
+impl Outcome {
+    pub fn of(request: &Request) -> Self {
+        Outcome {
+            fault: request.fault,
+            source: request.source,
+            tag: request.received_tag,
+            received: request.received,
+            sent: request.limit,
+            cancelled: request.cancelled,
+        }
+    }
+}
+
+/// A received message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    pub outcome: Outcome,
+    pub data: Vec<u8>,
+}
+
+/// Bytes that tell where they come from.
+pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
+    (0..len as u32).map(|i| (seed.wrapping_mul(0x9e37_79b9) ^ i.wrapping_mul(0x85eb_ca6b)).to_le_bytes()[3]).collect()
+}

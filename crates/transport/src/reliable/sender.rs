@@ -1,0 +1,151 @@
+//! The sending end: what is under way, and when to send it again.
+
+use super::round_trip::RoundTrip;
+use super::{Ack, Settings};
+use std::collections::VecDeque;
+
+/// Acknowledgements that show a hole at the same place before its message is sent again early.
+const HOLES_BEFORE_RESEND: u32 = 3;
+
+struct Flight<M> {
+    message: M,
+    sends: u32,
+    sent_ns: u64,
+    due_ns: u64,
+    held: bool,
+}
+
+/// The sending end of one direction.
+pub struct Sender<M> {
+    settings: Settings,
+    /// Sequence number of the next new message.
+    next: u32,
+    /// Sent and not acknowledged, oldest first.
+    flights: VecDeque<Flight<M>>,
+    round_trip: RoundTrip,
+    holes: u32,
+    resends: u64,
+}
+
+impl<M> Sender<M> {
+    /// A sender whose first message has the sequence number `first`, as its receiver knows.
+    pub fn new(settings: Settings, first: u32) -> Self {
+        Sender {
+            settings,
+            next: first,
+            flights: VecDeque::new(),
+            round_trip: RoundTrip::default(),
+            holes: 0,
+            resends: 0,
+        }
+    }
+
+    /// Whether another message may be sent now.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        (self.flights.len() as u32) < self.settings.window
+    }
+
+    /// Takes a message that its caller sends now, and returns its sequence number; gives it back
+    /// where the window is full, and then nothing has changed.
+    pub fn push(&mut self, now_ns: u64, message: M) -> Result<u32, M> {
+        if !self.has_room() {
+            return Err(message);
+        }
+        let due_ns = now_ns.saturating_add(self.round_trip.timeout_ns(&self.settings, 1));
+        self.flights.push_back(Flight { message, sends: 1, sent_ns: now_ns, due_ns, held: false });
+        let seq = self.next;
+        self.next = self.next.wrapping_add(1);
+        Ok(seq)
+    }
+
+    /// Takes note of what the receiver says. What no healthy receiver says is ignored.
+    pub fn acknowledge(&mut self, now_ns: u64, ack: Ack) {
+        let taken = ack.next.wrapping_sub(self.oldest());
+        if taken as usize > self.flights.len() {
+            return; // older than what is known, or ahead of what was sent
+        }
+        for flight in self.flights.drain(..taken as usize) {
+            if flight.sends == 1 && !flight.held {
+                self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
+            }
+        }
+        if taken > 0 {
+            self.holes = 0;
+        }
+        let settings = &self.settings;
+        for (index, flight) in self.flights.iter_mut().take(64).enumerate() {
+            if ack.held >> index & 1 == 0 || flight.held {
+                continue;
+            }
+            if flight.sends == 1 {
+                self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
+            }
+            flight.held = true;
+            // From now on it is sent again only to ask how far the receiver is.
+            flight.due_ns = now_ns.saturating_add(settings.max_timeout_ns);
+        }
+        self.mend_hole(now_ns, ack);
+    }
+
+    /// The oldest message is missing while later ones arrived, time and again: it was lost.
+    fn mend_hole(&mut self, now_ns: u64, ack: Ack) {
+        let Some(oldest) = self.flights.front_mut() else { return };
+        if ack.held & 1 == 0 && ack.held != 0 {
+            self.holes += 1;
+            if self.holes == HOLES_BEFORE_RESEND {
+                oldest.due_ns = oldest.due_ns.min(now_ns);
+            }
+        }
+    }
+
+    /// The next message whose time has come to be sent again, noted as sent now.
+    pub fn resend(&mut self, now_ns: u64) -> Option<(u32, &M)> {
+        let index = self.waiting().find(|(_, flight)| flight.due_ns <= now_ns)?.0;
+        let flight = &mut self.flights[index];
+        flight.sends = flight.sends.saturating_add(1);
+        let wait = match flight.held {
+            true => self.settings.max_timeout_ns,
+            false => self.round_trip.timeout_ns(&self.settings, flight.sends),
+        };
+        flight.due_ns = now_ns.saturating_add(wait);
+        flight.sent_ns = now_ns;
+        self.resends += 1;
+        Some((self.next.wrapping_sub((self.flights.len() - index) as u32), &self.flights[index].message))
+    }
+
+    /// When [`Sender::resend`] will next have something; `None` while all is acknowledged.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.waiting().map(|(_, flight)| flight.due_ns).min()
+    }
+
+    /// What may have to be sent again: whatever the receiver does not hold, and the oldest one in
+    /// any case, because the news that it was taken may have been lost.
+    fn waiting(&self) -> impl Iterator<Item = (usize, &Flight<M>)> {
+        self.flights.iter().enumerate().filter(|(index, flight)| *index == 0 || !flight.held)
+    }
+
+    /// Messages sent and not acknowledged.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Sequence number that the next new message will have.
+    pub fn next_seq(&self) -> u32 {
+        self.next
+    }
+
+    /// Since when the oldest message has gone unanswered, in all its sends; 0 where nothing waits.
+    pub fn sends_of_oldest(&self) -> u32 {
+        self.flights.front().map_or(0, |flight| flight.sends)
+    }
+
+    /// Messages sent again so far.
+    pub fn resends(&self) -> u64 {
+        self.resends
+    }
+
+    fn oldest(&self) -> u32 {
+        self.next.wrapping_sub(self.flights.len() as u32)
+    }
+}

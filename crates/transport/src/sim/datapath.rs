@@ -1,0 +1,145 @@
+//! Posting, looking and taking.
+
+use super::domain::{Fabric, Network};
+use super::wire::{Message, Packet};
+use crate::contract::{Header, Post};
+use std::rc::Rc;
+
+impl Fabric {
+    /// Whether a post would be accepted now.
+    fn admit(&mut self, from: u32, to: u32) -> Post {
+        if self.ports[to as usize].gone {
+            return Post::PeerGone;
+        }
+        let (refuse, slots, reliable) =
+            (self.conditions.refuse, self.conditions.slots, self.conditions.reliable);
+        let link = self.link(from, to);
+        let room = match reliable {
+            true => link.in_use < slots,
+            false => link.sender.has_room(),
+        };
+        if !link.send_open || !room || self.random.chance(refuse) {
+            self.counts.refused += 1;
+            return Post::NoResource;
+        }
+        Post::Done
+    }
+
+    fn commit(&mut self, from: u32, to: u32, message: Message) {
+        self.counts.posted += 1;
+        let message = Rc::new(message);
+        let now = self.now_ns;
+        if !self.conditions.reliable {
+            if let Ok(seq) = self.link(from, to).sender.push(now, message.clone()) {
+                self.send_badly(to, from, Packet::Data(seq, message), |port| &mut port.packets);
+            }
+            return;
+        }
+        if !self.reaches(from, to) {
+            self.counts.astray += 1;
+            return;
+        }
+        let drawn = self.draw_arrival();
+        let link = self.link(from, to);
+        let at = link.queue.back().map_or(drawn, |(at, _)| drawn.max(*at));
+        link.queue.push_back((at, message));
+        link.in_use += 1;
+    }
+
+    /// Whether the other end would take what `from` sends.
+    fn reaches(&mut self, from: u32, to: u32) -> bool {
+        let known = self.link(from, to).peer_number;
+        let wireup = self.conditions.wireup;
+        let end = self.link(to, from);
+        !wireup || (end.recv_open && known == Some(end.number))
+    }
+
+    /// Handles what has arrived at an unreliable port, sends again what was lost, and answers.
+    pub(super) fn progress(&mut self, me: u32) -> bool {
+        let mut moved = false;
+        let now = self.now_ns;
+        while let Some(entry) = self.ports[me as usize].packets.first_entry()
+            && entry.key().0 <= now
+        {
+            let (from, packet) = entry.remove();
+            moved = true;
+            if !self.reaches(from, me) {
+                continue; // it comes again
+            }
+            match packet {
+                Packet::Data(seq, message) => {
+                    self.link(me, from).receiver.accept(seq, message);
+                }
+                Packet::Ack(ack) => self.link(me, from).sender.acknowledge(now, ack),
+            }
+        }
+        for peer in 0..self.ports.len() as u32 {
+            while let Some((seq, message)) = self.link(me, peer).sender.resend(now) {
+                let packet = Packet::Data(seq, message.clone());
+                self.counts.resent += 1;
+                self.send_badly(peer, me, packet, |port| &mut port.packets);
+            }
+            if self.link(me, peer).receiver.owes_ack() {
+                let packet = Packet::Ack(self.link(me, peer).receiver.ack());
+                self.send_badly(peer, me, packet, |port| &mut port.packets);
+            }
+        }
+        moved
+    }
+}
+
+impl Network {
+    /// Sends a message that `pack` writes, if there is room.
+    pub(super) fn post(&self, from: u32, to: u32, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        let answer = self.0.borrow_mut().admit(from, to);
+        if answer == Post::Done {
+            let mut data = vec![0; len];
+            pack(data.as_mut_ptr());
+            self.0.borrow_mut().commit(from, to, Message { header, data });
+        }
+        answer
+    }
+
+    /// Header, first byte and length of the next arrival at `me` from `peer`. It stays where it is
+    /// until it is taken.
+    pub(super) fn look(&self, me: u32, peer: u32) -> Option<(Header, *const u8, usize)> {
+        let mut fabric = self.0.borrow_mut();
+        let (now, reliable) = (fabric.now_ns, fabric.conditions.reliable);
+        if !fabric.link(me, peer).recv_open {
+            return None;
+        }
+        let message = match reliable {
+            true => match fabric.link(peer, me).queue.front() {
+                Some((at, message)) if *at <= now => message,
+                _ => return None,
+            },
+            false => fabric.link(me, peer).receiver.look()?,
+        };
+        Some((message.header, message.data.as_ptr(), message.data.len()))
+    }
+
+    /// Takes what `look` showed.
+    pub(super) fn take(&self, me: u32, peer: u32) {
+        let mut fabric = self.0.borrow_mut();
+        if !fabric.conditions.reliable {
+            fabric.link(me, peer).receiver.take();
+            return;
+        }
+        fabric.link(peer, me).queue.pop_front();
+        let due = fabric.conditions.slots.div_ceil(4);
+        let link = fabric.link(me, peer);
+        link.owed += 1;
+        if link.owed >= due {
+            drop(fabric);
+            self.return_credits(me, peer);
+        }
+    }
+
+    /// Gives room back to the peer.
+    pub(super) fn return_credits(&self, me: u32, peer: u32) {
+        let mut fabric = self.0.borrow_mut();
+        let owed = std::mem::take(&mut fabric.link(me, peer).owed);
+        let link = fabric.link(peer, me);
+        link.in_use = link.in_use.saturating_sub(owed);
+    }
+}
