@@ -14,7 +14,7 @@ use fastpath_transport::sim::Conditions;
 const SMALL: Thresholds = Thresholds { eager: 100, first: 200, fragment: 64, single_copy: u64::MAX };
 
 fn world(ranks: u32) -> World {
-    World::new(ranks, Conditions::default())
+    World::new(ranks, Conditions { rouse: 0.2, ..Conditions::default() })
 }
 
 fn small_world(ranks: u32, conditions: Conditions) -> World {

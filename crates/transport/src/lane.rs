@@ -77,6 +77,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.rouse(),
             Lane::Loopback(endpoint) => endpoint.rouse(),
+            Lane::Sim(endpoint) => endpoint.rouse(),
             Lane::Unconnected => Post::Done,
         }
     }

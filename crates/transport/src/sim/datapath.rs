@@ -92,12 +92,28 @@ impl Network {
     /// Sends a message that `pack` writes, if there is room.
     pub(super) fn post(&self, from: u32, to: u32, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         let answer = self.0.borrow_mut().admit(from, to);
-        if answer == Post::Done {
-            let mut data = vec![0; len];
-            pack(data.as_mut_ptr());
-            self.0.borrow_mut().commit(from, to, Message { header, data });
+        if answer != Post::Done {
+            return answer;
         }
-        answer
+        let mut data = vec![0; len];
+        pack(data.as_mut_ptr());
+        let mut fabric = self.0.borrow_mut();
+        fabric.commit(from, to, Message { header, data });
+        fabric.counts.unheeded += fabric.link(from, to).must_rouse as u64;
+        let rouse = fabric.conditions.rouse;
+        let asleep = fabric.random.chance(rouse);
+        fabric.link(from, to).must_rouse = asleep;
+        if asleep { Post::Rouse } else { Post::Done }
+    }
+
+    /// What a sender does after [`Post::Rouse`].
+    pub(super) fn rouse(&self, from: u32, to: u32) -> Post {
+        let mut fabric = self.0.borrow_mut();
+        fabric.link(from, to).must_rouse = false;
+        match fabric.ports[to as usize].gone {
+            true => Post::PeerGone,
+            false => Post::Done,
+        }
     }
 
     /// Header, first byte and length of the next arrival at `me` from `peer`. It stays where it is

@@ -25,6 +25,8 @@ pub struct Counts {
     pub resent: u64,
     /// Messages sent to an end that was not open yet, and lost. A right wire-up never does this.
     pub astray: u64,
+    /// Posts that answered [`crate::Post::Rouse`] while the answer to the one before was not heeded.
+    pub unheeded: u64,
 }
 
 /// Things that arrive at a given time; of one time in the order sent.
@@ -37,6 +39,8 @@ pub(super) struct Link {
     /// The peer's number, once known.
     pub peer_number: Option<u64>,
     pub send_open: bool,
+    /// The last post asked for a [`crate::contract::Endpoint::rouse`].
+    pub must_rouse: bool,
     pub recv_open: bool,
     /// Sent, in order, and not taken; reliable networks.
     pub queue: VecDeque<(u64, Rc<Message>)>,
@@ -123,6 +127,7 @@ impl Network {
             number: 0,
             peer_number: None,
             send_open: false,
+            must_rouse: false,
             recv_open: false,
             queue: VecDeque::new(),
             in_use: 0,

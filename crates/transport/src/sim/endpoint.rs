@@ -114,6 +114,10 @@ impl Endpoint for SimEndpoint {
         self.network.post(self.me, self.peer, header, len, pack)
     }
 
+    fn rouse(&mut self) -> Post {
+        self.network.rouse(self.me, self.peer)
+    }
+
     fn look(&mut self) -> Option<Arrival<'_>> {
         let (header, data, len) = self.network.look(self.me, self.peer)?;
         Some(Arrival::new(header, data, len))

@@ -31,6 +31,8 @@ pub struct Conditions {
     pub delay_ns: RangeInclusive<u64>,
     /// How often a post is refused although there is room.
     pub refuse: f64,
+    /// How often a post answers [`crate::Post::Rouse`].
+    pub rouse: f64,
     /// Whether data arrives once and in the order sent. Messages of the wire-up never do.
     pub reliable: bool,
     /// How often a packet is lost.
@@ -57,6 +59,7 @@ impl Default for Conditions {
             seed: 1,
             delay_ns: 100..=100,
             refuse: 0.0,
+            rouse: 0.0,
             reliable: true,
             drop: 0.0,
             double: 0.0,
