@@ -11,7 +11,7 @@ use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{Started, State};
 use fastpath_transport::sim::Conditions;
 
-const SMALL: Thresholds = Thresholds { eager: 100, first: 200, fragment: 64, single_copy: u64::MAX };
+const SMALL: Thresholds = Thresholds { eager: 100, first: 200, part: 60, fragment: 64, single_copy: u64::MAX };
 
 fn world(ranks: u32) -> World {
     World::new(ranks, Conditions { rouse: 0.2, ..Conditions::default() })
@@ -25,9 +25,11 @@ fn small_world(ranks: u32, conditions: Conditions) -> World {
 
 /// Every size at which something changes, and its neighbours.
 fn borders(thresholds: &Thresholds) -> Vec<usize> {
-    let Thresholds { eager, first, fragment, .. } = *thresholds;
-    let at = [0, 8, 40, 48, eager, first, first + fragment, first + 2 * fragment, first + 7 * fragment];
-    let mut sizes: Vec<usize> = at.iter().flat_map(|&n| [n.saturating_sub(1), n, n + 1]).map(|n| n as usize).collect();
+    let Thresholds { eager, first, part, fragment, .. } = *thresholds;
+    let early = [part, 2 * part, 3 * part, first];
+    let late = [first + fragment, first + 2 * fragment, first + 7 * fragment];
+    let at = [0, 8, 40, 48, eager].into_iter().chain(early).chain(late);
+    let mut sizes: Vec<usize> = at.flat_map(|n| [n.saturating_sub(1), n, n + 1]).map(|n| n as usize).collect();
     sizes.sort();
     sizes.dedup();
     sizes
@@ -47,7 +49,8 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
     let sending = world.send_as(0, 1, 7, &data, synchronous);
     if !posted_first {
         world.settle();
-        assert_eq!(world.is_sent(&sending), !synchronous && len <= world.rank(0).thresholds.eager as usize);
+        let Thresholds { eager, first, .. } = world.rank(0).thresholds;
+        assert_eq!(world.is_sent(&sending), !synchronous && len as u64 <= eager.max(first));
     }
     let receiving = early.unwrap_or_else(|| world.recv(1, 0, 7, len));
     let received = world.finish_recv(receiving);

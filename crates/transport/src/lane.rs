@@ -122,6 +122,7 @@ impl Lane {
     pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         match self {
             Lane::Shm(endpoint) => endpoint.tx.has_room_for(messages, bytes as u32),
+            Lane::Sim(endpoint) => endpoint.promise_room(messages),
             _ => false,
         }
     }

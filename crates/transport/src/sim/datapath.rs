@@ -11,18 +11,24 @@ impl Fabric {
         if self.ports[to as usize].gone {
             return Post::PeerGone;
         }
-        let (refuse, slots, reliable) =
-            (self.conditions.refuse, self.conditions.slots, self.conditions.reliable);
+        let room = self.room(from, to) > 0;
         let link = self.link(from, to);
-        let room = match reliable {
-            true => link.in_use < slots,
-            false => link.sender.has_room(),
-        };
-        if !link.send_open || !room || self.random.chance(refuse) {
+        let promised = link.promised > 0;
+        link.promised = link.promised.saturating_sub(1);
+        let refuse = self.conditions.refuse;
+        if !room || !promised && self.random.chance(refuse) {
             self.counts.refused += 1;
             return Post::NoResource;
         }
         Post::Done
+    }
+
+    /// Messages that would find room.
+    fn room(&mut self, from: u32, to: u32) -> usize {
+        let (slots, reliable) = (self.conditions.slots, self.conditions.reliable);
+        let link = self.link(from, to);
+        let used = if reliable { link.in_use } else { link.sender.in_flight() };
+        if link.send_open { slots.saturating_sub(used) } else { 0 }
     }
 
     fn commit(&mut self, from: u32, to: u32, message: Message) {
@@ -104,6 +110,17 @@ impl Network {
         let asleep = fabric.random.chance(rouse);
         fabric.link(from, to).must_rouse = asleep;
         if asleep { Post::Rouse } else { Post::Done }
+    }
+
+    /// Whether so many messages would find room now; then they will.
+    pub(super) fn promise_room(&self, from: u32, to: u32, messages: u32) -> bool {
+        let mut fabric = self.0.borrow_mut();
+        let refuse = fabric.conditions.refuse;
+        if fabric.room(from, to) < messages as usize || fabric.random.chance(refuse) {
+            return false;
+        }
+        fabric.link(from, to).promised = messages;
+        true
     }
 
     /// What a sender does after [`Post::Rouse`].

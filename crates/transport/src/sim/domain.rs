@@ -42,6 +42,8 @@ pub(super) struct Link {
     /// The last post asked for a [`crate::contract::Endpoint::rouse`].
     pub must_rouse: bool,
     pub recv_open: bool,
+    /// Posts that will not be refused, because their sender has been told that there is room.
+    pub promised: u32,
     /// Sent, in order, and not taken; reliable networks.
     pub queue: VecDeque<(u64, Rc<Message>)>,
     /// Room in use: sent, and not given back by the receiver.
@@ -128,6 +130,7 @@ impl Network {
             peer_number: None,
             send_open: false,
             must_rouse: false,
+            promised: 0,
             recv_open: false,
             queue: VecDeque::new(),
             in_use: 0,

@@ -58,6 +58,11 @@ impl SimEndpoint {
         self.network.0.borrow_mut().link(self.me, self.peer).send_open = true;
     }
 
+    /// Whether so many messages would find room now. Where they would, the next ones will.
+    pub fn promise_room(&mut self, messages: u32) -> bool {
+        self.network.promise_room(self.me, self.peer, messages)
+    }
+
     /// Gives room back to the peer.
     pub fn return_credits(&mut self) {
         self.network.return_credits(self.me, self.peer);
