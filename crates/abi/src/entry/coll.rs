@@ -24,10 +24,24 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn new(p: &Process, used: bool, buf: *const c_void, count: i64, datatype: usize) -> Result<Side> {
+    pub(crate) fn new(
+        p: &Process,
+        used: bool,
+        buf: *const c_void,
+        count: i64,
+        datatype: usize,
+    ) -> Result<Side> {
         let used = used && buf as usize != MPI_IN_PLACE;
-        let datatype = if used { Some(p.datatype(datatype)?) } else { None };
-        Ok(Side { buf: buf.cast::<u8>().cast_mut(), count, datatype })
+        let datatype = if used {
+            Some(p.datatype(datatype)?)
+        } else {
+            None
+        };
+        Ok(Side {
+            buf: buf.cast::<u8>().cast_mut(),
+            count,
+            datatype,
+        })
     }
 
     pub(crate) fn to_send(&self) -> (*const u8, i64, Option<&Datatype>) {
@@ -104,7 +118,9 @@ pub fn barrier(comm: usize) -> c_int {
 fn barrier_slow(outcome: Outcome, comm: usize) -> c_int {
     let result = match outcome {
         // SAFETY: no memory is touched.
-        Outcome::Waiting(missing) => unsafe { missing.receive("MPI_Barrier", comm, core::ptr::null_mut(), 0) },
+        Outcome::Waiting(missing) => unsafe {
+            missing.receive("MPI_Barrier", comm, core::ptr::null_mut(), 0)
+        },
         _ => barrier_many(comm),
     };
     finish(result, "MPI_Barrier", comm)

@@ -139,7 +139,11 @@ impl TypedBlocks {
             Ok(TypedBlocks {
                 buf: buf.cast::<u8>().cast_mut(),
                 counts: read_counts("the array of counts", counts, ranks.into())?,
-                displacements: read_counts("the array of displacements", displacements, ranks.into())?,
+                displacements: read_counts(
+                    "the array of displacements",
+                    displacements,
+                    ranks.into(),
+                )?,
                 datatypes: (0..ranks as usize)
                     .map(|rank| f.process.datatype(datatypes.add(rank).read()))
                     .collect::<Result<_>>()?,
@@ -179,7 +183,12 @@ pub unsafe fn alltoallw<C: Count, D: Count>(
     unsafe {
         let send = match is_in_place(sendbuf) {
             true => None,
-            false => Some(TypedBlocks::read(&f, sendbuf, (sendcounts, sdispls), sendtypes)?),
+            false => Some(TypedBlocks::read(
+                &f,
+                sendbuf,
+                (sendcounts, sdispls),
+                sendtypes,
+            )?),
         };
         let recv = TypedBlocks::read(&f, recvbuf, (recvcounts, rdispls), recvtypes)?;
         coll::alltoallw(&f, send.as_ref().map(TypedBlocks::arrays), recv.arrays())

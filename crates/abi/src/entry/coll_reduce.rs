@@ -26,7 +26,16 @@ pub unsafe fn reduce(
     let f = coll::open(p, &comm)?;
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
-    unsafe { coll::reduce(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op, root) }
+    unsafe {
+        coll::reduce(
+            &f,
+            (sendbuf.cast(), recvbuf.cast()),
+            count,
+            (&layout, datatype),
+            &op,
+            root,
+        )
+    }
 }
 
 /// `MPI_Allreduce`
@@ -71,7 +80,15 @@ unsafe fn allreduce_many(
     let f = coll::open(&p, &comm)?;
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
-    unsafe { coll::allreduce(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }
+    unsafe {
+        coll::allreduce(
+            &f,
+            (sendbuf.cast(), recvbuf.cast()),
+            count,
+            (&layout, datatype),
+            &op,
+        )
+    }
 }
 
 /// `MPI_Reduce_scatter`
@@ -93,7 +110,13 @@ pub unsafe fn reduce_scatter<C: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         let counts = read_counts("recvcounts", recvcounts, comm.size().into())?;
-        coll::reduce_scatter(&f, (sendbuf.cast(), recvbuf.cast()), &counts, (&layout, datatype), &op)
+        coll::reduce_scatter(
+            &f,
+            (sendbuf.cast(), recvbuf.cast()),
+            &counts,
+            (&layout, datatype),
+            &op,
+        )
     }
 }
 
@@ -135,7 +158,15 @@ pub unsafe fn scan(
     let f = coll::open(p, &comm)?;
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
-    unsafe { coll::scan(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }
+    unsafe {
+        coll::scan(
+            &f,
+            (sendbuf.cast(), recvbuf.cast()),
+            count,
+            (&layout, datatype),
+            &op,
+        )
+    }
 }
 
 /// `MPI_Exscan`
@@ -155,7 +186,15 @@ pub unsafe fn exscan(
     let f = coll::open(p, &comm)?;
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
-    unsafe { coll::exscan(&f, (sendbuf.cast(), recvbuf.cast()), count, (&layout, datatype), &op) }
+    unsafe {
+        coll::exscan(
+            &f,
+            (sendbuf.cast(), recvbuf.cast()),
+            count,
+            (&layout, datatype),
+            &op,
+        )
+    }
 }
 
 /// `MPI_Reduce_local`
@@ -172,5 +211,13 @@ pub unsafe fn reduce_local(
 ) -> Result<()> {
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
-    unsafe { coll::reduce_local(inbuf.cast(), inoutbuf.cast(), count, (&layout, datatype), &op) }
+    unsafe {
+        coll::reduce_local(
+            inbuf.cast(),
+            inoutbuf.cast(),
+            count,
+            (&layout, datatype),
+            &op,
+        )
+    }
 }

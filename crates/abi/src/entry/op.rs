@@ -22,7 +22,12 @@ pub unsafe fn op_create(p: &Process, user_fn: usize, commute: c_int, op: *mut us
 ///
 /// # Safety
 /// `user_fn` is null or a function of that type; `op` is null or a variable.
-pub unsafe fn op_create_c(p: &Process, user_fn: usize, commute: c_int, op: *mut usize) -> Result<()> {
+pub unsafe fn op_create_c(
+    p: &Process,
+    user_fn: usize,
+    commute: c_int,
+    op: *mut usize,
+) -> Result<()> {
     // SAFETY: by the contract of this function; the option of a function pointer has null for none.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunctionLarge>>(user_fn) };
     // SAFETY: by the contract of this function.
@@ -31,12 +36,23 @@ pub unsafe fn op_create_c(p: &Process, user_fn: usize, commute: c_int, op: *mut 
 
 /// # Safety
 /// `to` is null or a variable.
-unsafe fn give(p: &Process, to: *mut usize, function: Option<Function>, commute: c_int) -> Result<()> {
+unsafe fn give(
+    p: &Process,
+    to: *mut usize,
+    function: Option<Function>,
+    commute: c_int,
+) -> Result<()> {
     let function = function.ok_or_else(|| Error::new(MPI_ERR_ARG, "user_fn is null"))?;
     if to.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the new operation is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer for the new operation is null",
+        ));
     }
-    let handle = p.ops.insert(Op::user(function, commute != 0)).ok_or_else(|| process::out_of_handles("operation"))?;
+    let handle = p
+        .ops
+        .insert(Op::user(function, commute != 0))
+        .ok_or_else(|| process::out_of_handles("operation"))?;
     // SAFETY: by the contract of this function.
     unsafe { store(to, handle) }
 }
@@ -49,7 +65,10 @@ pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
     // SAFETY: by the contract of this function.
     let handle = unsafe { load(op) }?;
     if p.op(handle)?.is_predefined() {
-        return Err(Error::new(MPI_ERR_OP, "a predefined operation cannot be freed"));
+        return Err(Error::new(
+            MPI_ERR_OP,
+            "a predefined operation cannot be freed",
+        ));
     }
     p.ops.remove(handle);
     // SAFETY: by the contract of this function.

@@ -3,9 +3,9 @@
 
 use super::choose;
 use super::fabric::{Fabric, trade};
+use super::is_in_place;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
-use super::is_in_place;
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
@@ -111,7 +111,10 @@ unsafe fn flat<'a, F: Fabric>(
             }
             return Ok(());
         }
-        for (rank, into) in (1..f.size()).map(|r| (r, block(r))).filter(|(_, into)| into.bytes() > 0) {
+        for (rank, into) in (1..f.size())
+            .map(|r| (r, block(r)))
+            .filter(|(_, into)| into.bytes() > 0)
+        {
             f.recv(rank, into.buffer())?;
         }
         if whole.is_none() {
@@ -129,7 +132,12 @@ unsafe fn flat<'a, F: Fabric>(
 ///
 /// # Safety
 /// `packed` holds all blocks; they are writable.
-unsafe fn unpack_all<'a, F: Fabric>(packed: *mut u8, first: u32, f: &F, block: &impl Fn(u32) -> Vector<'a>) {
+unsafe fn unpack_all<'a, F: Fabric>(
+    packed: *mut u8,
+    first: u32,
+    f: &F,
+    block: &impl Fn(u32) -> Vector<'a>,
+) {
     let mut at = packed;
     for i in 0..f.size() {
         let rank = (first + i) % f.size();
@@ -152,7 +160,11 @@ unsafe fn doubling<F: Fabric>(f: &F, whole: Vector<'_>) -> Result {
     while have < f.size() {
         let partner = f.rank() ^ have;
         let (mine, theirs) = (f.rank() & !(have - 1), partner & !(have - 1));
-        let part = |first: u32| whole.part(first as u64 * count, have as u64 * count).buffer();
+        let part = |first: u32| {
+            whole
+                .part(first as u64 * count, have as u64 * count)
+                .buffer()
+        };
         // SAFETY: two different parts of the whole.
         unsafe { f.exchange(partner, part(mine), partner, part(theirs))? };
         have *= 2;
@@ -167,7 +179,11 @@ unsafe fn doubling<F: Fabric>(f: &F, whole: Vector<'_>) -> Result {
 unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     // Bytes of the first `n` blocks, counted from the own.
-    let bytes = |n: u32| (0..n).map(|i| block((rank + i) % ranks).bytes()).sum::<u64>();
+    let bytes = |n: u32| {
+        (0..n)
+            .map(|i| block((rank + i) % ranks).bytes())
+            .sum::<u64>()
+    };
     let mut scratch = Scratch::new();
     let packed = scratch.room(bytes(ranks))?;
     // SAFETY: the scratch has room for all blocks; what is sent and what is received do not overlap.
@@ -178,7 +194,10 @@ unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Res
             let take = have.min(ranks - have);
             let (to, from) = ((rank + ranks - have) % ranks, (rank + have) % ranks);
             let start = bytes(have);
-            let into = Vector::raw(packed.wrapping_add(start as usize), bytes(have + take) - start);
+            let into = Vector::raw(
+                packed.wrapping_add(start as usize),
+                bytes(have + take) - start,
+            );
             trade(f, to, Vector::raw(packed, bytes(take)), from, into)?;
             have += take;
         }

@@ -27,7 +27,11 @@ pub unsafe fn allreduce(
 ) -> Result {
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let result = Vector::new(recv, count, datatype.0)?;
-    let operand = if is_in_place(send) { result } else { Vector::new(send, count, datatype.0)? };
+    let operand = if is_in_place(send) {
+        result
+    } else {
+        Vector::new(send, count, datatype.0)?
+    };
     if result.bytes() == 0 {
         return Ok(());
     }
@@ -170,7 +174,12 @@ unsafe fn doubling<'a, F: Fabric>(
             (false, true) => (result, Some(other)),
             (false, false) => (other, Some(result)),
         };
-        let mut sum = Value { red, value: operand, spare, home };
+        let mut sum = Value {
+            red,
+            value: operand,
+            spare,
+            home,
+        };
         if is_paired {
             f.recv(rank - 1, sum.spare.buffer())?;
             sum.combine_lower()?;
@@ -178,7 +187,11 @@ unsafe fn doubling<'a, F: Fabric>(
         let mut mask = 1;
         while mask < actors {
             let them = me ^ mask;
-            let partner = if them < pairs { 2 * them + 1 } else { them + pairs };
+            let partner = if them < pairs {
+                2 * them + 1
+            } else {
+                them + pairs
+            };
             f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer())?;
             if them < me {
                 sum.combine_lower()?;
@@ -190,6 +203,10 @@ unsafe fn doubling<'a, F: Fabric>(
         if sum.value.ptr != result.ptr {
             sum.value.copy_to(result)?;
         }
-        if is_paired { f.send(rank - 1, result.buffer()) } else { Ok(()) }
+        if is_paired {
+            f.send(rank - 1, result.buffer())
+        } else {
+            Ok(())
+        }
     }
 }

@@ -3,9 +3,9 @@
 
 use super::choose;
 use super::fabric::{Batch, Fabric, trade};
+use super::is_in_place;
 use super::scratch::Scratch;
 use super::vector::{Array, Arrays, Vector, even_blocks};
-use super::is_in_place;
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
@@ -133,8 +133,11 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
     let bytes = out(rank).bytes();
     let half = bytes * ranks.div_ceil(2) as u64;
     let (mut blocks, mut sent, mut received) = (Scratch::new(), Scratch::new(), Scratch::new());
-    let (blocks, sent, received) =
-        (blocks.room(bytes * ranks as u64)?, sent.room(half)?, received.room(half)?);
+    let (blocks, sent, received) = (
+        blocks.room(bytes * ranks as u64)?,
+        sent.room(half)?,
+        received.room(half)?,
+    );
     let at = |base: *mut u8, index: u32| base.wrapping_add((bytes * index as u64) as usize);
     let size = bytes as usize;
     // SAFETY: the scratches have room for all blocks, and for those of one step: at most half of them.
@@ -150,7 +153,12 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
             }
             let total = bytes * travelling().count() as u64;
             let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
-            f.exchange(to, Vector::raw(sent, total).buffer(), from, Vector::raw(received, total).buffer())?;
+            f.exchange(
+                to,
+                Vector::raw(sent, total).buffer(),
+                from,
+                Vector::raw(received, total).buffer(),
+            )?;
             for (slot, i) in travelling().enumerate() {
                 std::ptr::copy_nonoverlapping(at(received, slot as u32), at(blocks, i), size);
             }
@@ -163,11 +171,64 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// Pairs swap their blocks: in round r those whose ranks sum to r, modulo the number of ranks.
+/// The blocks go where they came from. Short ones are copied first, so that all messages can travel at once.
 ///
 /// # Safety
 /// The blocks are readable and writable.
-pub(super) unsafe fn run_in_place<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+pub(super) unsafe fn run_in_place<'a, F: Fabric>(
+    f: &F,
+    block: &impl Fn(u32) -> Vector<'a>,
+) -> Result {
+    let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
+    // SAFETY: the same contract.
+    unsafe { run_in_place_as(f, choose::alltoall_in_place(total), block) }
+}
+
+/// # Safety
+/// As [`run_in_place`].
+pub(super) unsafe fn run_in_place_as<'a, F: Fabric>(
+    f: &F,
+    how: choose::AlltoallInPlace,
+    block: &impl Fn(u32) -> Vector<'a>,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            choose::AlltoallInPlace::Copied => copied(f, block),
+            choose::AlltoallInPlace::Pairs => pairs(f, block),
+        }
+    }
+}
+
+/// # Safety
+/// As [`run_in_place`].
+unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+    let mut starts = Vec::with_capacity(f.size() as usize);
+    let mut total = 0;
+    for rank in 0..f.size() {
+        starts.push(total);
+        total += block(rank).bytes();
+    }
+    let mut scratch = Scratch::new();
+    let packed = scratch.room(total)?;
+    let copy = |rank: u32| {
+        Vector::raw(
+            packed.wrapping_add(starts[rank as usize] as usize),
+            block(rank).bytes(),
+        )
+    };
+    // SAFETY: the same contract; the scratch has room for all blocks.
+    unsafe {
+        (0..f.size()).for_each(|rank| block(rank).pack(copy(rank).ptr));
+        together(f, &copy, block)
+    }
+}
+
+/// Pairs swap their blocks: in round r those whose ranks sum to r, modulo the number of ranks.
+///
+/// # Safety
+/// As [`run_in_place`].
+unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let mut scratch = Scratch::new();
     for round in 0..ranks {

@@ -13,7 +13,13 @@ use crate::error::Result;
 ///
 /// # Safety
 /// The buffer is readable at the root and writable elsewhere, as count and datatype say.
-pub unsafe fn bcast(f: &Channel<'_>, buf: *mut u8, count: i64, datatype: &Datatype, root: i32) -> Result {
+pub unsafe fn bcast(
+    f: &Channel<'_>,
+    buf: *mut u8,
+    count: i64,
+    datatype: &Datatype,
+    root: i32,
+) -> Result {
     let root = super::check_root(f.comm, root)?;
     let data = Vector::new(buf, count, datatype)?;
     // SAFETY: by the contract of this function.
@@ -33,7 +39,12 @@ pub(super) unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Resul
 
 /// # Safety
 /// As [`run`].
-pub(super) unsafe fn run_as<F: Fabric>(f: &F, how: choose::Bcast, data: Vector<'_>, root: u32) -> Result {
+pub(super) unsafe fn run_as<F: Fabric>(
+    f: &F,
+    how: choose::Bcast,
+    data: Vector<'_>,
+    root: u32,
+) -> Result {
     // SAFETY: the same contract.
     unsafe {
         match how {
@@ -74,7 +85,11 @@ pub(super) fn absolute(relative: u32, root: u32, ranks: u32) -> u32 {
 /// Distance of a (relative) rank to its parent in the binomial tree; for the root the smallest power of two that is
 /// not below the number of ranks. Its children are at the powers of two below.
 pub(super) fn parent_distance(relative: u32, ranks: u32) -> u32 {
-    if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
+    if relative == 0 {
+        ranks.next_power_of_two()
+    } else {
+        1 << relative.trailing_zeros()
+    }
 }
 
 /// # Safety
@@ -132,7 +147,10 @@ fn part_bytes(bytes: u64, ranks: u32) -> u64 {
 /// Parts `from..to` of (relative) ranks.
 fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'static> {
     let part = part_bytes(bytes, ranks);
-    let (start, end) = ((part * from as u64).min(bytes), (part * to as u64).min(bytes));
+    let (start, end) = (
+        (part * from as u64).min(bytes),
+        (part * to as u64).min(bytes),
+    );
     Vector::raw(at.wrapping_add(start as usize), end - start)
 }
 

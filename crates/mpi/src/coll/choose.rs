@@ -12,6 +12,7 @@
 //! | gather, scatter | binomial tree from 16 ranks | linear |
 //! | allgather(v) | recursive doubling, Bruck | ring |
 //! | alltoall | Bruck from 8 ranks | all at once |
+//! | alltoall in place | copied, all at once | pairs in turn |
 //! | reduce | binomial tree | ring reduce-scatter, gather |
 //! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner), ring |
 //! | reduce_scatter | allreduce | ring reduce-scatter |
@@ -49,6 +50,8 @@ const ALLGATHER_LONG: u64 = 256 << 10;
 const BRUCK_RANKS: u32 = 8;
 /// Bytes of a block up to which it does.
 const BRUCK_BYTES: u64 = 128;
+/// Bytes of all blocks up to which an alltoall in place copies them first.
+const IN_PLACE_COPY: u64 = 1 << 20;
 /// Bytes of a reduction from which the ranks share the arithmetic.
 const REDUCE_LONG: u64 = 16 << 10;
 /// Bytes of an allreduce from which the ranks share the arithmetic.
@@ -65,7 +68,11 @@ pub(super) enum Barrier {
 
 #[inline]
 pub(super) fn barrier(ranks: u32, crowded: bool) -> Barrier {
-    if crowded && ranks > 2 { Barrier::Flat } else { Barrier::Dissemination }
+    if crowded && ranks > 2 {
+        Barrier::Flat
+    } else {
+        Barrier::Dissemination
+    }
 }
 
 /// How a broadcast goes.
@@ -96,7 +103,11 @@ pub(super) enum Gather {
 
 #[inline]
 pub(super) fn gather(block: u64, ranks: u32, crowded: bool) -> Gather {
-    if !crowded && ranks >= TREE_RANKS && block <= TREE_BYTES { Gather::Binomial } else { Gather::Linear }
+    if !crowded && ranks >= TREE_RANKS && block <= TREE_BYTES {
+        Gather::Binomial
+    } else {
+        Gather::Linear
+    }
 }
 
 /// How an allgather goes.
@@ -131,7 +142,28 @@ pub(super) enum Alltoall {
 
 #[inline]
 pub(super) fn alltoall(block: u64, ranks: u32, crowded: bool) -> Alltoall {
-    if !crowded && ranks >= BRUCK_RANKS && block <= BRUCK_BYTES { Alltoall::Bruck } else { Alltoall::Together }
+    if !crowded && ranks >= BRUCK_RANKS && block <= BRUCK_BYTES {
+        Alltoall::Bruck
+    } else {
+        Alltoall::Together
+    }
+}
+
+/// How an alltoall in place goes. Ranks need not agree: a pair exchanges two messages either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AlltoallInPlace {
+    Copied,
+    Pairs,
+}
+
+/// `total` bytes of all blocks.
+#[inline]
+pub(super) fn alltoall_in_place(total: u64) -> AlltoallInPlace {
+    if total <= IN_PLACE_COPY {
+        AlltoallInPlace::Copied
+    } else {
+        AlltoallInPlace::Pairs
+    }
 }
 
 /// What a reduction asks for: bytes and elements of the vector, and whether the operation commutes.
@@ -180,7 +212,11 @@ pub(super) enum Allreduce {
 #[inline]
 pub(super) fn allreduce(size: Size, ranks: u32, crowded: bool) -> Allreduce {
     if size.bytes >= ALLREDUCE_LONG && size.can_share(ranks) {
-        if ranks.is_power_of_two() { Allreduce::HalvingDoubling } else { Allreduce::Ring }
+        if ranks.is_power_of_two() {
+            Allreduce::HalvingDoubling
+        } else {
+            Allreduce::Ring
+        }
     } else if crowded && ranks > 2 && size.bytes <= FLAT_BYTES {
         Allreduce::Flat
     } else {
@@ -214,5 +250,9 @@ pub(super) enum Scan {
 
 #[inline]
 pub(super) fn scan(ranks: u32, crowded: bool) -> Scan {
-    if crowded || ranks == 2 { Scan::Chain } else { Scan::Doubling }
+    if crowded || ranks == 2 {
+        Scan::Chain
+    } else {
+        Scan::Doubling
+    }
 }

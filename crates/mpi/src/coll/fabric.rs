@@ -103,7 +103,13 @@ impl Fabric for Channel<'_> {
 /// # Safety
 /// `out` is readable, `into` writable; they do not overlap.
 #[inline]
-pub(super) unsafe fn trade<F: Fabric>(f: &F, to: u32, out: Vector<'_>, from: u32, into: Vector<'_>) -> Result {
+pub(super) unsafe fn trade<F: Fabric>(
+    f: &F,
+    to: u32,
+    out: Vector<'_>,
+    from: u32,
+    into: Vector<'_>,
+) -> Result {
     // SAFETY: the same contract.
     unsafe {
         match (out.bytes() > 0, into.bytes() > 0) {
@@ -125,7 +131,11 @@ pub(super) struct Batch<'f, F: Fabric> {
 impl<'f, F: Fabric> Batch<'f, F> {
     /// None yet.
     pub(super) fn new(fabric: &'f F) -> Self {
-        Batch { fabric, tickets: Vec::new(), result: Ok(()) }
+        Batch {
+            fabric,
+            tickets: Vec::new(),
+            result: Ok(()),
+        }
     }
 
     /// Starts a send unless it has no bytes or an earlier operation failed.

@@ -58,7 +58,10 @@ pub unsafe fn gatherv(
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE` at the root.
-fn own_block<'a>(send: (*const u8, i64, Option<&'a Datatype>), is_root: bool) -> Result<Option<Vector<'a>>> {
+fn own_block<'a>(
+    send: (*const u8, i64, Option<&'a Datatype>),
+    is_root: bool,
+) -> Result<Option<Vector<'a>>> {
     match send {
         (buf, _, _) if is_root && is_in_place(buf) => Ok(None),
         (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
@@ -81,9 +84,13 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     unsafe {
         match (how, block, own) {
             (choose::Gather::Linear, Some(block), own) => linear_root(f, own, block),
-            (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => f.send(root, own.buffer()),
+            (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
+                f.send(root, own.buffer())
+            }
             (choose::Gather::Binomial, Some(block), own) => binomial_root(f, own, block),
-            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => binomial_other(f, own, root),
+            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
+                binomial_other(f, own, root)
+            }
             _ => Ok(()),
         }
     }
@@ -108,7 +115,10 @@ unsafe fn linear_root<'a, F: Fabric>(
         batch.finish()?;
         copied?;
         if in_turn {
-            for (rank, into) in others().map(|r| (r, block(r))).filter(|(_, into)| into.bytes() > 0) {
+            for (rank, into) in others()
+                .map(|r| (r, block(r)))
+                .filter(|(_, into)| into.bytes() > 0)
+            {
                 f.recv(rank, into.buffer())?;
             }
         }

@@ -19,7 +19,16 @@ impl Range {
     /// The half that the partner on the upper side has not, and the other: (lower, upper).
     fn split(self) -> (Range, Range) {
         let middle = self.start + (self.end - self.start) / 2;
-        (Range { start: self.start, end: middle }, Range { start: middle, end: self.end })
+        (
+            Range {
+                start: self.start,
+                end: middle,
+            },
+            Range {
+                start: middle,
+                end: self.end,
+            },
+        )
     }
 
     fn of<'a>(self, vector: Vector<'a>) -> Vector<'a> {
@@ -47,7 +56,10 @@ pub(super) unsafe fn allreduce<F: Fabric>(
         Some(_) => scratch.elements(red.layout, count.div_ceil(2).div_ceil(2))?,
         None => scratch.elements(red.layout, count.div_ceil(2))?,
     };
-    let mut range = Range { start: 0, end: count };
+    let mut range = Range {
+        start: 0,
+        end: count,
+    };
     let mut kept = [range; 32];
     let mut steps = 0;
     let mut mask = ranks / 2;
@@ -55,7 +67,11 @@ pub(super) unsafe fn allreduce<F: Fabric>(
     while mask > 0 {
         let partner = rank ^ mask;
         let (lower, upper) = range.split();
-        let (keep, give) = if rank & mask == 0 { (lower, upper) } else { (upper, lower) };
+        let (keep, give) = if rank & mask == 0 {
+            (lower, upper)
+        } else {
+            (upper, lower)
+        };
         // SAFETY: by contract: what is given, what is kept and what arrives do not overlap.
         unsafe {
             match source.take() {
@@ -80,9 +96,21 @@ pub(super) unsafe fn allreduce<F: Fabric>(
     while steps > 0 {
         steps -= 1;
         let (lower, upper) = kept[steps].split();
-        let (have, miss) = if rank & mask == 0 { (lower, upper) } else { (upper, lower) };
+        let (have, miss) = if rank & mask == 0 {
+            (lower, upper)
+        } else {
+            (upper, lower)
+        };
         // SAFETY: two halves of a part of the result.
-        unsafe { trade(f, rank ^ mask, have.of(result), rank ^ mask, miss.of(result))? };
+        unsafe {
+            trade(
+                f,
+                rank ^ mask,
+                have.of(result),
+                rank ^ mask,
+                miss.of(result),
+            )?
+        };
         mask *= 2;
     }
     Ok(())

@@ -22,13 +22,20 @@ impl<'a> Reduction<'a> {
     #[inline]
     pub(super) fn new(op: &Op, datatype: &'a Datatype, handle: usize) -> Result<Self> {
         let reducer = op.collective_reducer(datatype, handle)?;
-        Ok(Reduction { reducer, layout: datatype.layout() })
+        Ok(Reduction {
+            reducer,
+            layout: datatype.layout(),
+        })
     }
 
     /// What the choice of an algorithm asks for.
     #[inline]
     pub(super) fn size(&self, count: u64) -> Size {
-        Size { bytes: self.layout.size() * count, count, commutes: self.reducer.commutes() }
+        Size {
+            bytes: self.layout.size() * count,
+            count,
+            commutes: self.reducer.commutes(),
+        }
     }
 
     /// `count` elements at an address.
@@ -59,7 +66,11 @@ pub(super) struct Accumulator<'a> {
 impl<'a> Accumulator<'a> {
     /// Starts with `value`, which may be the second place but not the first.
     pub(super) fn new(red: Reduction<'a>, value: Vector<'a>, places: [Vector<'a>; 2]) -> Self {
-        Accumulator { red, value, free: places }
+        Accumulator {
+            red,
+            value,
+            free: places,
+        }
     }
 
     /// Where the next operand goes.
@@ -108,6 +119,9 @@ pub unsafe fn reduce_local(
 
 /// Whether the memory of two vectors of one type has a byte in common.
 fn overlap(a: Vector<'_>, b: Vector<'_>) -> Result<bool> {
-    let (_, bytes) = a.layout.span(a.count).map_err(crate::datatype::TypeError::from)?;
+    let (_, bytes) = a
+        .layout
+        .span(a.count)
+        .map_err(crate::datatype::TypeError::from)?;
     Ok((a.ptr as u64).abs_diff(b.ptr as u64) < bytes as u64)
 }

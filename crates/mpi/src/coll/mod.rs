@@ -69,7 +69,8 @@ pub fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
 #[cold]
 #[inline(never)]
 fn refuse_inter() -> Error {
-    let text = "collective calls on an intercommunicator are not implemented in this version of Fastpath";
+    let text =
+        "collective calls on an intercommunicator are not implemented in this version of Fastpath";
     Error::new(MPI_ERR_UNSUPPORTED_OPERATION, text)
 }
 
@@ -86,5 +87,8 @@ fn check_root(comm: &Comm, root: i32) -> Result<u32> {
 #[inline(never)]
 fn refuse_root(comm: &Comm, root: i32) -> Error {
     let last = comm.size() - 1;
-    Error::new(MPI_ERR_ROOT, format!("the root {root} is no rank of the communicator (0 to {last})"))
+    Error::new(
+        MPI_ERR_ROOT,
+        format!("the root {root} is no rank of the communicator (0 to {last})"),
+    )
 }

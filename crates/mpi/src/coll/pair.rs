@@ -54,7 +54,11 @@ fn find_pair(handle: usize) -> Option<Pair> {
         if !(*hot::worker()).matcher.is_quiet(*comm.world.add(other)) {
             return None;
         }
-        Some(Pair { comm, other, endpoint: *comm.endpoints.add(other) })
+        Some(Pair {
+            comm,
+            other,
+            endpoint: *comm.endpoints.add(other),
+        })
     }
 }
 
@@ -64,7 +68,11 @@ fn find_pair(handle: usize) -> Option<Pair> {
 /// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
 #[inline(always)] // `bench/instructions` counts MPI_Barrier
 unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> Outcome {
-    let Pair { comm, other, endpoint } = *pair;
+    let Pair {
+        comm,
+        other,
+        endpoint,
+    } = *pair;
     // SAFETY: the communicator lives while it is in the table; below MPI_THREAD_MULTIPLE, where alone it is there, this
     // is the only thread inside MPI. The caller vouches for the memory.
     unsafe {
@@ -78,7 +86,10 @@ unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> 
         let from = tag::collective_key(comm.from_key + other as u64);
         match (*endpoint).recv_short(from, tag, into, bytes) {
             Some(_) => Outcome::Done,
-            None => Outcome::Waiting(Missing { tag, from: other as u32 }),
+            None => Outcome::Waiting(Missing {
+                tag,
+                from: other as u32,
+            }),
         }
     }
 }
@@ -89,11 +100,20 @@ impl Missing {
     /// # Safety
     /// `into` is writable for `bytes` bytes; the handle is that of the call.
     #[inline(never)]
-    pub unsafe fn receive(self, name: &'static str, handle: usize, into: *mut u8, bytes: usize) -> Result {
+    pub unsafe fn receive(
+        self,
+        name: &'static str,
+        handle: usize,
+        into: *mut u8,
+        bytes: usize,
+    ) -> Result {
         let p = process::enter(name, false)?;
         let comm = p.comm(handle)?;
         // SAFETY: the caller's.
-        unsafe { Channel::tagged(&p, &comm, self.tag).recv(self.from, Buffer::contiguous(into, bytes as u64)) }
+        unsafe {
+            Channel::tagged(&p, &comm, self.tag)
+                .recv(self.from, Buffer::contiguous(into, bytes as u64))
+        }
     }
 }
 
@@ -134,7 +154,16 @@ pub unsafe fn allreduce(
     }
     let pair = find_pair(handle)?;
     // SAFETY: the caller's; the type is contiguous, so that its elements are `bytes` bytes.
-    unsafe { combine(&pair, send, recv, (count as usize, bytes as usize), kernel, handle) }
+    unsafe {
+        combine(
+            &pair,
+            send,
+            recv,
+            (count as usize, bytes as usize),
+            kernel,
+            handle,
+        )
+    }
 }
 
 /// # Safety

@@ -30,7 +30,11 @@ pub unsafe fn reduce(
     let root = check_root(f.comm, root)?;
     let is_root = f.rank() == root;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
-    let result = if is_root { Some(Vector::new(recv, count, datatype.0)?) } else { None };
+    let result = if is_root {
+        Some(Vector::new(recv, count, datatype.0)?)
+    } else {
+        None
+    };
     let operand = match result {
         Some(result) if is_in_place(send) => result,
         _ => Vector::new(send, count, datatype.0)?,
@@ -68,22 +72,40 @@ pub(super) unsafe fn run<'a, F: Fabric>(
 
 /// The two places of an accumulation of `combines` steps that is to end at `result`. The first place is not `result`
 /// where the operand is.
-fn places<'a>(result: Vector<'a>, other: Vector<'a>, combines: u32, in_place: bool) -> [Vector<'a>; 2] {
-    if combines % 2 == 1 && !in_place { [result, other] } else { [other, result] }
+fn places<'a>(
+    result: Vector<'a>,
+    other: Vector<'a>,
+    combines: u32,
+    in_place: bool,
+) -> [Vector<'a>; 2] {
+    if combines % 2 == 1 && !in_place {
+        [result, other]
+    } else {
+        [other, result]
+    }
 }
 
 /// The root receives the operands and combines them: in the order of ranks, or its own first if the order is free.
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn flat_root<'a, F: Fabric>(f: &F, red: Reduction<'a>, own: Vector<'a>, result: Vector<'a>) -> Result {
+unsafe fn flat_root<'a, F: Fabric>(
+    f: &F,
+    red: Reduction<'a>,
+    own: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
     let (root, ranks) = (f.rank(), f.size());
     let mut scratch = Scratch::new();
     let other = scratch.elements(red.layout, own.count)?;
     // SAFETY: the same contract; the scratch is as long as the operand.
     unsafe {
         if red.reducer.commutes() || root == 0 {
-            let mut sum = Accumulator::new(red, own, places(result, other, ranks - 1, own.ptr == result.ptr));
+            let mut sum = Accumulator::new(
+                red,
+                own,
+                places(result, other, ranks - 1, own.ptr == result.ptr),
+            );
             for rank in (0..ranks).filter(|&r| r != root) {
                 f.recv(rank, sum.next().buffer())?;
                 sum.combine();
@@ -129,11 +151,17 @@ unsafe fn binomial<'a, F: Fabric>(
     let top = if red.reducer.commutes() { root } else { 0 };
     let me = relative(f.rank(), top, ranks);
     let distance = parent_distance(me, ranks);
-    let children = (0..32).map(|bit| 1u32 << bit).take_while(|d| *d < distance && me + d < ranks);
+    let children = (0..32)
+        .map(|bit| 1u32 << bit)
+        .take_while(|d| *d < distance && me + d < ranks);
     let combines = children.clone().count() as u32;
     let mut scratch = [Scratch::new(), Scratch::new()];
     let [a, b] = &mut scratch;
-    let other = if combines > 0 { a.elements(red.layout, operand.count)? } else { operand };
+    let other = if combines > 0 {
+        a.elements(red.layout, operand.count)?
+    } else {
+        operand
+    };
     let last = match result {
         Some(result) => result,
         None if combines > 1 || me == 0 => b.elements(red.layout, operand.count)?,

@@ -31,12 +31,24 @@ pub unsafe fn reduce_scatter(
     let mut total = 0u64;
     for &count in counts {
         starts.push(total);
-        total = u64::try_from(count).ok().and_then(|c| total.checked_add(c)).ok_or_else(|| refuse_count(count))?;
+        total = u64::try_from(count)
+            .ok()
+            .and_then(|c| total.checked_add(c))
+            .ok_or_else(|| refuse_count(count))?;
     }
     let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
+    unsafe {
+        run(
+            f,
+            choose::reduce_scatter(red.size(total)),
+            red,
+            operand,
+            &deal,
+            result,
+        )
+    }
 }
 
 /// `MPI_Reduce_scatter_block`; `count` elements for each rank.
@@ -52,17 +64,32 @@ pub unsafe fn reduce_scatter_block(
 ) -> Result {
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
-    let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
+    let total = share
+        .checked_mul(f.size() as u64)
+        .ok_or_else(|| refuse_count(count))?;
     let deal = move |rank: u32| (rank as u64 * share, share);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(f, choose::reduce_scatter(red.size(total)), red, operand, &deal, result) }
+    unsafe {
+        run(
+            f,
+            choose::reduce_scatter(red.size(total)),
+            red,
+            operand,
+            &deal,
+            result,
+        )
+    }
 }
 
 #[cold]
 #[inline(never)]
 fn refuse_count(count: i64) -> Error {
-    let text = if count < 0 { "is negative" } else { "is too large: the blocks of all ranks do not fit 63 bits" };
+    let text = if count < 0 {
+        "is negative"
+    } else {
+        "is too large: the blocks of all ranks do not fit 63 bits"
+    };
     Error::new(MPI_ERR_COUNT, format!("the count {count} {text}"))
 }
 
@@ -80,7 +107,10 @@ fn buffers<'a>(
         let operand = Vector::new(recv, total, datatype)?;
         return Ok((operand, operand.part(0, mine)));
     }
-    Ok((Vector::new(send, total, datatype)?, Vector::new(recv, mine as i64, datatype)?))
+    Ok((
+        Vector::new(send, total, datatype)?,
+        Vector::new(recv, mine as i64, datatype)?,
+    ))
 }
 
 /// The result may lie at the operand's beginning.
@@ -106,7 +136,8 @@ pub(super) unsafe fn run<'a, F: Fabric>(
         match how {
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
-                allreduce::run(f, choose::Allreduce::Doubling, red, operand, whole)?;
+                let how = choose::allreduce(red.size(operand.count), f.size(), f.is_crowded());
+                allreduce::run(f, how, red, operand, whole)?;
                 whole.part(first, count).copy_to(result)
             }
             choose::ReduceScatter::Ring if in_place => {
@@ -114,7 +145,9 @@ pub(super) unsafe fn run<'a, F: Fabric>(
                 ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr)?;
                 mine.copy_to(result)
             }
-            choose::ReduceScatter::Ring => ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr),
+            choose::ReduceScatter::Ring => {
+                ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr)
+            }
         }
     }
 }

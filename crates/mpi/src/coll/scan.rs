@@ -3,10 +3,10 @@
 
 use super::choose;
 use super::fabric::Fabric;
+use super::is_in_place;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::is_in_place;
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
@@ -63,7 +63,11 @@ unsafe fn prefix(
 ) -> Result {
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let result = Vector::new(recv, count, datatype.0)?;
-    let operand = if is_in_place(send) { result } else { Vector::new(send, count, datatype.0)? };
+    let operand = if is_in_place(send) {
+        result
+    } else {
+        Vector::new(send, count, datatype.0)?
+    };
     let how = choose::scan(f.size(), f.is_crowded());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, prefix, red, operand, result) }

@@ -59,7 +59,10 @@ pub unsafe fn scatterv(
 }
 
 /// Where a rank receives; none for `MPI_IN_PLACE` at the root.
-fn own_block<'a>(recv: (*mut u8, i64, Option<&'a Datatype>), is_root: bool) -> Result<Option<Vector<'a>>> {
+fn own_block<'a>(
+    recv: (*mut u8, i64, Option<&'a Datatype>),
+    is_root: bool,
+) -> Result<Option<Vector<'a>>> {
     match recv {
         (buf, _, _) if is_root && is_in_place(buf) => Ok(None),
         (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
@@ -82,9 +85,13 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     unsafe {
         match (how, block, own) {
             (choose::Gather::Linear, Some(block), own) => linear_root(f, block, own),
-            (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => f.recv(root, own.buffer()),
+            (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
+                f.recv(root, own.buffer())
+            }
             (choose::Gather::Binomial, Some(block), own) => binomial_root(f, block, own),
-            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => binomial_other(f, own, root),
+            (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
+                binomial_other(f, own, root)
+            }
             _ => Ok(()),
         }
     }
@@ -105,7 +112,10 @@ unsafe fn linear_root<'a, F: Fabric>(
         if !in_turn {
             others().for_each(|r| batch.send(r, block(r)));
         } else {
-            for (rank, out) in others().map(|r| (r, block(r))).filter(|(_, out)| out.bytes() > 0) {
+            for (rank, out) in others()
+                .map(|r| (r, block(r)))
+                .filter(|(_, out)| out.bytes() > 0)
+            {
                 f.send(rank, out.buffer())?;
             }
         }

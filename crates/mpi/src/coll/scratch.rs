@@ -28,7 +28,10 @@ impl Scratch {
     /// No memory yet.
     #[inline]
     pub(super) fn new() -> Self {
-        Scratch { near: Near([MaybeUninit::uninit(); NEAR_BYTES as usize]), far: None }
+        Scratch {
+            near: Near([MaybeUninit::uninit(); NEAR_BYTES as usize]),
+            far: None,
+        }
     }
 
     /// `bytes` bytes without content, aligned for any type.
@@ -42,20 +45,35 @@ impl Scratch {
 
     /// The origin of `count` elements.
     #[inline]
-    pub(super) fn elements<'a>(&mut self, layout: &'a Arc<Layout>, count: u64) -> Result<Vector<'a>> {
+    pub(super) fn elements<'a>(
+        &mut self,
+        layout: &'a Arc<Layout>,
+        count: u64,
+    ) -> Result<Vector<'a>> {
         if layout.is_contiguous() {
             return Ok(Vector::at(self.room(layout.size() * count)?, count, layout));
         }
-        let (low, bytes) = layout.span(count).map_err(crate::datatype::TypeError::from)?;
+        let (low, bytes) = layout
+            .span(count)
+            .map_err(crate::datatype::TypeError::from)?;
         let base = self.room(bytes as u64)?;
-        Ok(Vector::at(base.wrapping_offset(low.wrapping_neg() as isize), count, layout))
+        Ok(Vector::at(
+            base.wrapping_offset(low.wrapping_neg() as isize),
+            count,
+            layout,
+        ))
     }
 
     #[cold]
     #[inline(never)]
     fn allocate(&mut self, bytes: u64) -> Result<*mut u8> {
         self.release();
-        let refuse = || Error::new(MPI_ERR_NO_MEM, format!("no memory for {bytes} bytes that the call needs meanwhile"));
+        let refuse = || {
+            Error::new(
+                MPI_ERR_NO_MEM,
+                format!("no memory for {bytes} bytes that the call needs meanwhile"),
+            )
+        };
         let size = usize::try_from(bytes).map_err(|_| refuse())?;
         let layout = alloc::Layout::from_size_align(size, ALIGN).map_err(|_| refuse())?;
         // SAFETY: the size is above 0.

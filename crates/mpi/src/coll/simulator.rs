@@ -59,7 +59,12 @@ pub(super) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R
         alive: ranks as usize,
         ..State::default()
     };
-    let world = World { ranks, mode, state: Mutex::new(state), changed: Condvar::new() };
+    let world = World {
+        ranks,
+        mode,
+        state: Mutex::new(state),
+        changed: Condvar::new(),
+    };
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
@@ -71,8 +76,14 @@ pub(super) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R
     });
     let state = world.lock();
     assert_eq!(state.failure, None);
-    assert!(state.sends.iter().all(VecDeque::is_empty), "a message was never received");
-    assert!(state.recvs.iter().all(VecDeque::is_empty), "a receive was never matched");
+    assert!(
+        state.sends.iter().all(VecDeque::is_empty),
+        "a message was never received"
+    );
+    assert!(
+        state.recvs.iter().all(VecDeque::is_empty),
+        "a receive was never matched"
+    );
     results.into_iter().map(|r| r.unwrap()).collect()
 }
 
@@ -102,7 +113,10 @@ impl World {
                 Payload::Lent(buffer) => unsafe { pack(&buffer) },
             };
             if bytes.len() as u64 != into.bytes {
-                self.fail(state, format!("{} bytes sent, {} asked for", bytes.len(), into.bytes));
+                self.fail(
+                    state,
+                    format!("{} bytes sent, {} asked for", bytes.len(), into.bytes),
+                );
             } else {
                 // SAFETY: the receive has not ended.
                 unsafe { unpack(&into, &bytes) };
@@ -136,7 +150,10 @@ impl World {
     }
 
     fn post_recv(&self, from: u32, to: u32, data: Buffer) -> u64 {
-        assert!(from < self.ranks && to != from, "receive at {to} from {from}");
+        assert!(
+            from < self.ranks && to != from,
+            "receive at {to} from {from}"
+        );
         let mut state = self.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -194,7 +211,8 @@ impl Drop for Rank<'_> {
         let mut state = self.world.lock();
         state.alive -= 1;
         if std::thread::panicking() {
-            self.world.fail(&mut state, format!("rank {} panicked", self.rank));
+            self.world
+                .fail(&mut state, format!("rank {} panicked", self.rank));
         }
         self.world.check_deadlock(&mut state);
     }
@@ -259,8 +277,10 @@ mod tests {
                     let partner = 1 - f.rank();
                     // SAFETY: both bytes live until the call returns.
                     unsafe {
-                        f.send(partner, Buffer::contiguous((&raw const out).cast_mut(), 1)).unwrap();
-                        f.recv(partner, Buffer::contiguous(&raw mut into, 1)).unwrap();
+                        f.send(partner, Buffer::contiguous((&raw const out).cast_mut(), 1))
+                            .unwrap();
+                        f.recv(partner, Buffer::contiguous(&raw mut into, 1))
+                            .unwrap();
                     }
                     into
                 })

@@ -26,23 +26,36 @@ impl<'a> Vector<'a> {
         let layout = datatype.layout();
         let fits = count >= 0 && layout.total_bytes(count as u64).is_some();
         let usable = datatype.is_committed() && datatype.is_supported();
-        let there = buf as usize > MPI_IN_PLACE || (buf.is_null() && (count == 0 || !layout.is_contiguous()));
+        let there = buf as usize > MPI_IN_PLACE
+            || (buf.is_null() && (count == 0 || !layout.is_contiguous()));
         if !(fits && usable && there) {
             return Err(refuse_buffer(buf, count, datatype));
         }
-        Ok(Vector { ptr: buf.cast_mut(), count: count as u64, layout })
+        Ok(Vector {
+            ptr: buf.cast_mut(),
+            count: count as u64,
+            layout,
+        })
     }
 
     /// Elements whose number and layout have been checked.
     #[inline]
     pub(super) fn at(ptr: *const u8, count: u64, layout: &'a Arc<Layout>) -> Self {
-        Vector { ptr: ptr.cast_mut(), count, layout }
+        Vector {
+            ptr: ptr.cast_mut(),
+            count,
+            layout,
+        }
     }
 
     /// `bytes` bytes without structure.
     pub(super) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
         static BYTE: LazyLock<Arc<Layout>> = LazyLock::new(|| Arc::new(Layout::basic(1, 1)));
-        Vector { ptr: ptr.cast_mut(), count: bytes, layout: &BYTE }
+        Vector {
+            ptr: ptr.cast_mut(),
+            count: bytes,
+            layout: &BYTE,
+        }
     }
 
     /// Data bytes.
@@ -54,7 +67,11 @@ impl<'a> Vector<'a> {
     /// Elements `from..from + count`.
     #[inline]
     pub(super) fn part(&self, from: u64, count: u64) -> Self {
-        Vector { ptr: offset(self.ptr, from, self.layout).cast_mut(), count, layout: self.layout }
+        Vector {
+            ptr: offset(self.ptr, from, self.layout).cast_mut(),
+            count,
+            layout: self.layout,
+        }
     }
 
     /// As the transport takes it.
@@ -74,7 +91,9 @@ impl<'a> Vector<'a> {
     /// The address of the data where it is one piece of memory.
     #[inline]
     pub(super) fn dense(&self) -> Option<*mut u8> {
-        self.layout.dense_offset(self.count).map(|at| self.ptr.wrapping_offset(at as isize))
+        self.layout
+            .dense_offset(self.count)
+            .map(|at| self.ptr.wrapping_offset(at as isize))
     }
 
     /// Copies the data to `self.bytes()` bytes at `out`.
@@ -85,7 +104,14 @@ impl<'a> Vector<'a> {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
             // SAFETY: by contract; a slice of that many bytes exists since they are writable.
-            unsafe { self.layout.pack(self.ptr, self.count, 0, std::slice::from_raw_parts_mut(out, bytes)) };
+            unsafe {
+                self.layout.pack(
+                    self.ptr,
+                    self.count,
+                    0,
+                    std::slice::from_raw_parts_mut(out, bytes),
+                )
+            };
         }
     }
 
@@ -97,7 +123,14 @@ impl<'a> Vector<'a> {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
             // SAFETY: by contract; a slice of that many bytes exists since they are readable.
-            unsafe { self.layout.unpack(self.ptr, self.count, 0, std::slice::from_raw_parts(data, bytes)) };
+            unsafe {
+                self.layout.unpack(
+                    self.ptr,
+                    self.count,
+                    0,
+                    std::slice::from_raw_parts(data, bytes),
+                )
+            };
         }
     }
 
@@ -120,7 +153,12 @@ impl<'a> Vector<'a> {
             match (self.dense(), to.dense()) {
                 (Some(from), Some(into)) => std::ptr::copy(from, into, bytes as usize),
                 (Some(from), None) => {
-                    to.layout.unpack(to.ptr, to.count, 0, std::slice::from_raw_parts(from, bytes as usize));
+                    to.layout.unpack(
+                        to.ptr,
+                        to.count,
+                        0,
+                        std::slice::from_raw_parts(from, bytes as usize),
+                    );
                 }
                 (None, Some(into)) => self.pack(into),
                 (None, None) => self.copy_between(to),
@@ -157,7 +195,9 @@ pub(super) fn offset(ptr: *const u8, index: u64, layout: &Layout) -> *const u8 {
 #[cold]
 #[inline(never)]
 fn truncated(bytes: u64, room: u64) -> Error {
-    let text = format!("{bytes} bytes for a block of {room}: the counts and types of sender and receiver differ");
+    let text = format!(
+        "{bytes} bytes for a block of {room}: the counts and types of sender and receiver differ"
+    );
     Error::new(MPI_ERR_TRUNCATE, text)
 }
 
@@ -172,15 +212,27 @@ fn refuse_buffer(buf: *const u8, count: i64, datatype: &Datatype) -> Error {
         return Error::new(MPI_ERR_TYPE, text);
     }
     if !datatype.is_committed() {
-        return Error::new(MPI_ERR_TYPE, "the datatype is not committed: call MPI_Type_commit first");
+        return Error::new(
+            MPI_ERR_TYPE,
+            "the datatype is not committed: call MPI_Type_commit first",
+        );
     }
     if datatype.layout().total_bytes(count as u64).is_none() {
         let size = datatype.layout().size();
-        return Error::new(MPI_ERR_COUNT, format!("{count} elements of {size} bytes do not fit 63 bits"));
+        return Error::new(
+            MPI_ERR_COUNT,
+            format!("{count} elements of {size} bytes do not fit 63 bits"),
+        );
     }
     match buf as usize {
-        MPI_IN_PLACE => Error::new(MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed for this buffer"),
-        _ => Error::new(MPI_ERR_BUFFER, format!("the buffer is null with a count of {count}")),
+        MPI_IN_PLACE => Error::new(
+            MPI_ERR_BUFFER,
+            "MPI_IN_PLACE is not allowed for this buffer",
+        ),
+        _ => Error::new(
+            MPI_ERR_BUFFER,
+            format!("the buffer is null with a count of {count}"),
+        ),
     }
 }
 
@@ -200,13 +252,21 @@ pub struct Array<'a> {
 impl<'a> Array<'a> {
     /// All blocks checked; the one of rank r is the closure's value at r.
     pub(super) fn check(&self) -> Result<impl Fn(u32) -> Vector<'a> + use<'a>> {
-        let Array { buf, counts, displacements, datatype } = *self;
+        let Array {
+            buf,
+            counts,
+            displacements,
+            datatype,
+        } = *self;
         for &count in counts {
             Vector::new(buf, count, datatype)?;
         }
         let layout = datatype.layout();
         Ok(move |rank: u32| {
-            let (count, at) = (counts[rank as usize] as u64, displacements[rank as usize] as u64);
+            let (count, at) = (
+                counts[rank as usize] as u64,
+                displacements[rank as usize] as u64,
+            );
             Vector::at(offset(buf, at, layout), count, layout)
         })
     }
@@ -228,13 +288,22 @@ pub struct Arrays<'a> {
 impl<'a> Arrays<'a> {
     /// All blocks checked; the one of rank r is the closure's value at r.
     pub(super) fn check(&self) -> Result<impl Fn(u32) -> Vector<'a> + use<'a>> {
-        let Arrays { buf, counts, displacements, datatypes } = *self;
+        let Arrays {
+            buf,
+            counts,
+            displacements,
+            datatypes,
+        } = *self;
         for (&count, datatype) in counts.iter().zip(datatypes) {
             Vector::new(buf, count, datatype)?;
         }
         Ok(move |rank: u32| {
             let at = displacements[rank as usize] as isize;
-            Vector::at(buf.wrapping_offset(at), counts[rank as usize] as u64, datatypes[rank as usize].layout())
+            Vector::at(
+                buf.wrapping_offset(at),
+                counts[rank as usize] as u64,
+                datatypes[rank as usize].layout(),
+            )
         })
     }
 }

@@ -9,11 +9,13 @@ use fastpath_base::sync::{AtomicUsize, Ordering};
 const OP_HANDLES: usize = 32;
 const TYPE_HANDLES: usize = 256;
 
-static KERNELS: [AtomicUsize; OP_HANDLES * TYPE_HANDLES] = [const { AtomicUsize::new(0) }; OP_HANDLES * TYPE_HANDLES];
+static KERNELS: [AtomicUsize; OP_HANDLES * TYPE_HANDLES] =
+    [const { AtomicUsize::new(0) }; OP_HANDLES * TYPE_HANDLES];
 
 #[inline]
 fn index(op: usize, datatype: usize) -> Option<usize> {
-    (op / OP_HANDLES == 1 && datatype / TYPE_HANDLES == 2).then_some(op % OP_HANDLES * TYPE_HANDLES + datatype % TYPE_HANDLES)
+    (op / OP_HANDLES == 1 && datatype / TYPE_HANDLES == 2)
+        .then_some(op % OP_HANDLES * TYPE_HANDLES + datatype % TYPE_HANDLES)
 }
 
 /// The kernel of two handles, if one was remembered.
@@ -45,7 +47,10 @@ mod tests {
         remember(Builtin::Bxor, MPI_LOGICAL16, nothing);
         assert!(find(MPI_BXOR, MPI_LOGICAL16).is_some());
         assert!(find(MPI_BXOR, MPI_LOGICAL8).is_none() && find(MPI_BOR, MPI_LOGICAL16).is_none());
-        assert!(find(MPI_BXOR + OP_HANDLES, MPI_LOGICAL16).is_none() && find(MPI_BXOR, MPI_LOGICAL16 + TYPE_HANDLES).is_none());
+        assert!(
+            find(MPI_BXOR + OP_HANDLES, MPI_LOGICAL16).is_none()
+                && find(MPI_BXOR, MPI_LOGICAL16 + TYPE_HANDLES).is_none()
+        );
         assert!(find(usize::MAX, usize::MAX).is_none() && find(0, 0).is_none());
         remember(Builtin::Replace, MPI_INT, nothing);
         assert!(find(MPI_REPLACE, MPI_INT).is_none());

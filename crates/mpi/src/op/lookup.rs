@@ -13,13 +13,18 @@ use crate::datatype::{Basic, Kind};
 pub(super) fn is_defined(op: Builtin, basic: Basic) -> bool {
     use Builtin::{MaxLoc, MinLoc};
     let (logical, bitwise) = (is_logical(op), is_bitwise(op));
-    let arithmetic = matches!(op, Builtin::Max | Builtin::Min | Builtin::Sum | Builtin::Prod);
+    let arithmetic = matches!(
+        op,
+        Builtin::Max | Builtin::Min | Builtin::Sum | Builtin::Prod
+    );
     if matches!(op, Builtin::Replace | Builtin::NoOp) {
         return basic.is_supported();
     }
     match basic.kind {
         Kind::Signed | Kind::Unsigned | Kind::Address => logical || bitwise || arithmetic,
-        Kind::Character => usize::from(basic.handle) == MPI_CHAR && (logical || bitwise || arithmetic),
+        Kind::Character => {
+            usize::from(basic.handle) == MPI_CHAR && (logical || bitwise || arithmetic)
+        }
         Kind::Float | Kind::LongDouble => arithmetic,
         Kind::Complex | Kind::LongComplex => matches!(op, Builtin::Sum | Builtin::Prod),
         Kind::Logical => logical,
@@ -62,7 +67,9 @@ pub(super) fn find_kernel(op: Builtin, basic: Basic) -> Option<Kernel> {
         (Kind::Logical, 8) => logical::<i64>(op),
         (Kind::Logical, 16) => logical::<i128>(op),
         (Kind::Byte, 1) if is_bitwise(op) => integer::<u8>(op),
-        (Kind::Character, 1) if usize::from(basic.handle) == MPI_CHAR => integer::<std::ffi::c_char>(op),
+        (Kind::Character, 1) if usize::from(basic.handle) == MPI_CHAR => {
+            integer::<std::ffi::c_char>(op)
+        }
         (Kind::Pair, _) => find_pair(op, basic),
         _ => find_extended(op, basic),
     }
@@ -165,7 +172,11 @@ fn find_pair(op: Builtin, basic: Basic) -> Option<Kernel> {
 /// Kernels that move elements instead of combining them.
 fn find_mover(op: Builtin, basic: Basic) -> Option<Kernel> {
     fn bytes<const N: usize>(op: Builtin) -> Option<Kernel> {
-        Some(if op == Builtin::Replace { kernel::<[u8; N], Replace>() } else { kernel::<[u8; N], NoOp>() })
+        Some(if op == Builtin::Replace {
+            kernel::<[u8; N], Replace>()
+        } else {
+            kernel::<[u8; N], NoOp>()
+        })
     }
     match (basic.kind, basic.size) {
         // A long double and an int, at the extent of the C structure.

@@ -49,7 +49,10 @@ pub struct Op {
 impl Op {
     /// A predefined operation.
     pub fn builtin(builtin: Builtin) -> Op {
-        Op { function: Function::Builtin(builtin), commutes: builtin.commutes() }
+        Op {
+            function: Function::Builtin(builtin),
+            commutes: builtin.commutes(),
+        }
     }
 
     /// A user's operation. One that does not commute is applied in the order of the ranks.
@@ -79,7 +82,12 @@ impl Op {
             Function::User(f) => Run::User(f),
             Function::UserLarge(f) => Run::UserLarge(f),
         };
-        Ok(Reducer { run, commutes: self.commutes, extent: datatype.layout().extent(), handle })
+        Ok(Reducer {
+            run,
+            commutes: self.commutes,
+            extent: datatype.layout().extent(),
+            handle,
+        })
     }
 
     /// As [`Op::reducer`], for a collective call: `MPI_REPLACE` and `MPI_NO_OP` are for one-sided communication
@@ -96,7 +104,9 @@ impl Op {
 /// The kernel, remembered for the next time.
 #[inline(never)]
 fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<Kernel> {
-    let kernel = datatype.basic().and_then(|basic| lookup::find_kernel(builtin, basic));
+    let kernel = datatype
+        .basic()
+        .and_then(|basic| lookup::find_kernel(builtin, basic));
     let kernel = kernel.ok_or_else(|| refuse_type(builtin, datatype))?;
     cache::remember(builtin, handle, kernel);
     Ok(kernel)
@@ -105,7 +115,13 @@ fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<K
 #[cold]
 #[inline(never)]
 fn refuse_collective(builtin: Builtin) -> Error {
-    Error::new(MPI_ERR_OP, format!("{} is for one-sided communication, not for reductions", builtin.name()))
+    Error::new(
+        MPI_ERR_OP,
+        format!(
+            "{} is for one-sided communication, not for reductions",
+            builtin.name()
+        ),
+    )
 }
 
 #[cold]
@@ -118,9 +134,16 @@ fn refuse_type(builtin: Builtin, datatype: &Datatype) -> Error {
              operation with MPI_Op_create"
         ),
         Some(basic) if lookup::is_defined(builtin, basic) => {
-            format!("{name} on {} is not implemented for this processor", basic.name)
+            format!(
+                "{name} on {} is not implemented for this processor",
+                basic.name
+            )
         }
-        Some(basic) => format!("{name} is not defined for {}: {}", basic.name, builtin.types()),
+        Some(basic) => format!(
+            "{name} is not defined for {}: {}",
+            basic.name,
+            builtin.types()
+        ),
     };
     Error::new(MPI_ERR_OP, text)
 }
@@ -199,6 +222,7 @@ impl Reducer {
 /// Puts the predefined operations at the handles that the ABI gives them.
 pub fn register_predefined(p: &Process) {
     for builtin in Builtin::ALL {
-        p.ops.insert_predefined(builtin.handle(), Op::builtin(builtin));
+        p.ops
+            .insert_predefined(builtin.handle(), Op::builtin(builtin));
     }
 }

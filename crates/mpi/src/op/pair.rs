@@ -20,7 +20,8 @@ pub(super) struct MinLoc;
 impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<Pair<V, I>> for MaxLoc {
     #[inline(always)] // As the loop around it: `combine_each`.
     fn operate(left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
-        let wins = left.value > right.value || (left.value == right.value && left.index < right.index);
+        let wins =
+            left.value > right.value || (left.value == right.value && left.index < right.index);
         if wins { left } else { right }
     }
 }
@@ -28,7 +29,8 @@ impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<Pair<V, I>> for MaxLoc 
 impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<Pair<V, I>> for MinLoc {
     #[inline(always)] // As the loop around it: `combine_each`.
     fn operate(left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
-        let wins = left.value < right.value || (left.value == right.value && left.index < right.index);
+        let wins =
+            left.value < right.value || (left.value == right.value && left.index < right.index);
         if wins { left } else { right }
     }
 }
@@ -53,8 +55,11 @@ impl<V: CompareAt, const LESS: bool> OperateAt for LocAt<V, LESS> {
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
         // SAFETY: by contract both point to a pair: a value, and an int at the value's end.
         unsafe {
-            let (greater, equal) =
-                if LESS { V::compare_at(right, left) } else { V::compare_at(left, right) };
+            let (greater, equal) = if LESS {
+                V::compare_at(right, left)
+            } else {
+                V::compare_at(left, right)
+            };
             let a = left.add(V::SIZE).cast::<i32>().read_unaligned();
             let b = right.add(V::SIZE).cast::<i32>().read_unaligned();
             if greater || (equal && a < b) {

@@ -21,8 +21,16 @@ fn run(builtin: Builtin, handle: usize, left: &[u8], right: &[u8], shift: usize)
     // A guard behind the data shows writes beyond it.
     b.extend_from_slice(&[0x5a; 64]);
     // SAFETY: both hold the elements at `shift`.
-    unsafe { reducer.apply(a.as_ptr().add(shift), b.as_mut_ptr().add(shift), (left.len() / extent) as u64) };
-    assert!(b[..shift].iter().all(|&x| x == 0xee) && b[shift + left.len()..].iter().all(|&x| x == 0x5a));
+    unsafe {
+        reducer.apply(
+            a.as_ptr().add(shift),
+            b.as_mut_ptr().add(shift),
+            (left.len() / extent) as u64,
+        )
+    };
+    assert!(
+        b[..shift].iter().all(|&x| x == 0xee) && b[shift + left.len()..].iter().all(|&x| x == 0x5a)
+    );
     b[shift..shift + left.len()].to_vec()
 }
 
@@ -54,17 +62,29 @@ fn combination__outside_the_standard_is_refused() {
         (Builtin::Bor, MPI_PACKED),
     ];
     for (builtin, handle) in refused {
-        let error = Op::builtin(builtin).reducer(&Datatype::named(basic(handle)), handle).unwrap_err();
+        let error = Op::builtin(builtin)
+            .reducer(&Datatype::named(basic(handle)), handle)
+            .unwrap_err();
         assert_eq!(error.code(), MPI_ERR_OP);
-        assert!(error.message().contains(builtin.name()) && error.message().contains(basic(handle).name));
+        assert!(
+            error.message().contains(builtin.name())
+                && error.message().contains(basic(handle).name)
+        );
     }
     let derived = Datatype::named(basic(MPI_INT)).clone();
-    let pair = Datatype::contiguous(2, &std::rc::Rc::new(derived), crate::datatype::Form::Small).unwrap();
+    let pair =
+        Datatype::contiguous(2, &std::rc::Rc::new(derived), crate::datatype::Form::Small).unwrap();
     let error = Op::builtin(Builtin::Sum).reducer(&pair, 0).unwrap_err();
     assert!(error.code() == MPI_ERR_OP && error.message().contains("derived"));
     let int = Datatype::named(basic(MPI_INT));
     assert!(Op::builtin(Builtin::Replace).reducer(&int, MPI_INT).is_ok());
-    assert_eq!(Op::builtin(Builtin::Replace).collective_reducer(&int, MPI_INT).unwrap_err().code(), MPI_ERR_OP);
+    assert_eq!(
+        Op::builtin(Builtin::Replace)
+            .collective_reducer(&int, MPI_INT)
+            .unwrap_err()
+            .code(),
+        MPI_ERR_OP
+    );
 }
 
 /// An integer operation done the long way, in 128 bits.
@@ -263,7 +283,9 @@ fn quad_bytes(x: i32) -> Vec<u8> {
     let exponent = 127 - magnitude.leading_zeros();
     let fraction = (magnitude << (112 - exponent)) & ((1 << 112) - 1);
     let sign = if x < 0 { 1u128 << 127 } else { 0 };
-    (sign | u128::from(16383 + exponent) << 112 | fraction).to_le_bytes().to_vec()
+    (sign | u128::from(16383 + exponent) << 112 | fraction)
+        .to_le_bytes()
+        .to_vec()
 }
 
 type EncodePair = fn(i32, i32) -> Vec<u8>;
@@ -279,13 +301,19 @@ fn pair_formats() -> Vec<(usize, EncodePair)> {
     }
     let mut formats: Vec<(usize, EncodePair)> = vec![
         (MPI_FLOAT_INT, |v, i| join(&(v as f32).to_le_bytes(), i, 8)),
-        (MPI_DOUBLE_INT, |v, i| join(&(v as f64).to_le_bytes(), i, 16)),
+        (MPI_DOUBLE_INT, |v, i| {
+            join(&(v as f64).to_le_bytes(), i, 16)
+        }),
         (MPI_LONG_INT, |v, i| join(&(v as i64).to_le_bytes(), i, 16)),
         (MPI_2INT, |v, i| join(&v.to_le_bytes(), i, 8)),
         (MPI_SHORT_INT, |v, i| join(&(v as i16).to_le_bytes(), i, 8)),
         (MPI_2INTEGER, |v, i| join(&v.to_le_bytes(), i, 8)),
-        (MPI_2REAL, |v, i| [(v as f32).to_le_bytes(), (i as f32).to_le_bytes()].concat()),
-        (MPI_2DOUBLE_PRECISION, |v, i| [(v as f64).to_le_bytes(), (i as f64).to_le_bytes()].concat()),
+        (MPI_2REAL, |v, i| {
+            [(v as f32).to_le_bytes(), (i as f32).to_le_bytes()].concat()
+        }),
+        (MPI_2DOUBLE_PRECISION, |v, i| {
+            [(v as f64).to_le_bytes(), (i as f64).to_le_bytes()].concat()
+        }),
     ];
     if cfg!(target_arch = "x86_64") {
         formats.push((MPI_LONG_DOUBLE_INT, |v, i| join(&x87_bytes(v), i, 32)));
@@ -297,10 +325,22 @@ fn pair_formats() -> Vec<(usize, EncodePair)> {
 fn logical__keeps_the_compilers_true() {
     let words = |v: [i32; 4]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let (left, right) = (words([0, 0, -1, -1]), words([0, -1, 0, -1]));
-    assert_eq!(run(Builtin::Land, MPI_LOGICAL, &left, &right, 0), words([0, 0, 0, -1]));
-    assert_eq!(run(Builtin::Lor, MPI_LOGICAL, &left, &right, 0), words([0, -1, -1, -1]));
-    assert_eq!(run(Builtin::Lxor, MPI_LOGICAL, &left, &right, 0), words([0, -1, -1, 0]));
-    assert_eq!(run(Builtin::Lxor, MPI_C_BOOL, &[0, 0, 1, 1], &[0, 1, 0, 1], 1), [0, 1, 1, 0]);
+    assert_eq!(
+        run(Builtin::Land, MPI_LOGICAL, &left, &right, 0),
+        words([0, 0, 0, -1])
+    );
+    assert_eq!(
+        run(Builtin::Lor, MPI_LOGICAL, &left, &right, 0),
+        words([0, -1, -1, -1])
+    );
+    assert_eq!(
+        run(Builtin::Lxor, MPI_LOGICAL, &left, &right, 0),
+        words([0, -1, -1, 0])
+    );
+    assert_eq!(
+        run(Builtin::Lxor, MPI_C_BOOL, &[0, 0, 1, 1], &[0, 1, 0, 1], 1),
+        [0, 1, 1, 0]
+    );
 }
 
 #[test]
@@ -309,15 +349,23 @@ fn mover__replaces_or_leaves_every_type() {
         let extent = Datatype::named(basic).layout().extent() as usize;
         let left: Vec<u8> = (0..3 * extent).map(|i| i as u8).collect();
         let right = vec![0xaa; 3 * extent];
-        assert_eq!(run(Builtin::NoOp, basic.handle.into(), &left, &right, 0), right);
+        assert_eq!(
+            run(Builtin::NoOp, basic.handle.into(), &left, &right, 0),
+            right
+        );
         let result = run(Builtin::Replace, basic.handle.into(), &left, &right, 0);
         // Gaps may have either value: compare what the layout says is data.
-        Datatype::named(basic).layout().for_each_run(3, 0, u64::MAX, |block| {
-            for piece in 0..block.count as i64 {
-                let at = (block.offset + piece * block.stride) as usize;
-                assert_eq!(result[at..at + block.len as usize], left[at..at + block.len as usize]);
-            }
-        });
+        Datatype::named(basic)
+            .layout()
+            .for_each_run(3, 0, u64::MAX, |block| {
+                for piece in 0..block.count as i64 {
+                    let at = (block.offset + piece * block.stride) as usize;
+                    assert_eq!(
+                        result[at..at + block.len as usize],
+                        left[at..at + block.len as usize]
+                    );
+                }
+            });
     }
 }
 
@@ -328,23 +376,42 @@ fn long_double__that_is_no_number_does_not_win() {
     nan[7] = 0xc0;
     nan[8..10].copy_from_slice(&[0xff, 0x7f]);
     if cfg!(target_arch = "x86_64") {
-        assert_eq!(run(Builtin::Max, MPI_LONG_DOUBLE, &nan, &x87_bytes(5), 0), x87_bytes(5));
-        assert_eq!(run(Builtin::Min, MPI_LONG_DOUBLE, &nan, &x87_bytes(-5), 0), x87_bytes(-5));
+        assert_eq!(
+            run(Builtin::Max, MPI_LONG_DOUBLE, &nan, &x87_bytes(5), 0),
+            x87_bytes(5)
+        );
+        assert_eq!(
+            run(Builtin::Min, MPI_LONG_DOUBLE, &nan, &x87_bytes(-5), 0),
+            x87_bytes(-5)
+        );
     }
 }
 
-unsafe extern "C" fn subtract(left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize) {
+unsafe extern "C" fn subtract(
+    left: *mut c_void,
+    inout: *mut c_void,
+    len: *mut i32,
+    handle: *mut usize,
+) {
     // SAFETY: called by the reducer with `len` elements of two i32 (at an extent of 12 bytes).
     unsafe {
         assert_eq!(*handle, 4242);
         for i in 0..*len as usize {
-            let (a, b) = (left.cast::<i32>().add(3 * i), inout.cast::<i32>().add(3 * i));
+            let (a, b) = (
+                left.cast::<i32>().add(3 * i),
+                inout.cast::<i32>().add(3 * i),
+            );
             *b = *a - *b;
         }
     }
 }
 
-unsafe extern "C" fn subtract_large(left: *mut c_void, inout: *mut c_void, len: *mut i64, handle: *mut usize) {
+unsafe extern "C" fn subtract_large(
+    left: *mut c_void,
+    inout: *mut c_void,
+    len: *mut i64,
+    handle: *mut usize,
+) {
     // SAFETY: as above; the count is small.
     unsafe { subtract(left, inout, &mut (*len as i32), handle) }
 }
@@ -355,7 +422,10 @@ fn user_function__is_called_with_order_count_and_handle() {
         let int = std::rc::Rc::new(Datatype::named(basic(MPI_INT)));
         Datatype::contiguous(3, &int, crate::datatype::Form::Small).unwrap()
     };
-    for function in [Function::User(subtract), Function::UserLarge(subtract_large)] {
+    for function in [
+        Function::User(subtract),
+        Function::UserLarge(subtract_large),
+    ] {
         let op = Op::user(function, false);
         assert!(!op.commutes() && !op.is_predefined());
         let reducer = op.collective_reducer(&layout_12, 4242).unwrap();
@@ -378,9 +448,14 @@ fn user_function__is_called_in_pieces_that_fit_an_int() {
         CALLS.fetch_add(1, Ordering::Relaxed);
     }
     let byte = Datatype::named(basic(MPI_BYTE));
-    let reducer = Op::user(Function::User(count), true).reducer(&byte, MPI_BYTE).unwrap();
+    let reducer = Op::user(Function::User(count), true)
+        .reducer(&byte, MPI_BYTE)
+        .unwrap();
     let total = 5 * (1u64 << 30);
     // SAFETY: the function looks at addresses alone.
     unsafe { reducer.apply(4096 as *const u8, 4096 as *mut u8, total) };
-    assert_eq!((SEEN.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)), (total, 3));
+    assert_eq!(
+        (SEEN.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)),
+        (total, 3)
+    );
 }

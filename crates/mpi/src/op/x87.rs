@@ -104,8 +104,11 @@ impl<const LESS: bool> OperateAt for Extreme<LESS> {
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
         // SAFETY: by contract `left` is a readable and `right` a writable element.
         unsafe {
-            let (greater, _) =
-                if LESS { LongDouble::compare_at(right, left) } else { LongDouble::compare_at(left, right) };
+            let (greater, _) = if LESS {
+                LongDouble::compare_at(right, left)
+            } else {
+                LongDouble::compare_at(left, right)
+            };
             if greater {
                 std::ptr::copy_nonoverlapping(left, right, SIZE);
             }

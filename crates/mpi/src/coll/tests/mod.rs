@@ -31,7 +31,8 @@ impl Shape {
         let datatype = match self {
             Shape::Tight => Datatype::contiguous(WORDS as i64, &word, Form::Small).unwrap(),
             Shape::Gappy => {
-                let parts = Rc::new(Datatype::indexed(&[1, 3], &[1, 3], &word, Form::Small).unwrap());
+                let parts =
+                    Rc::new(Datatype::indexed(&[1, 3], &[1, 3], &word, Form::Small).unwrap());
                 Datatype::resized(&parts, 0, 28, Form::Small).unwrap()
             }
         };
@@ -44,7 +45,11 @@ impl Shape {
     }
 
     fn places(self) -> [usize; WORDS] {
-        if self == Shape::Tight { [0, 1, 2, 3] } else { [1, 3, 4, 5] }
+        if self == Shape::Tight {
+            [0, 1, 2, 3]
+        } else {
+            [1, 3, 4, 5]
+        }
     }
 }
 
@@ -59,7 +64,11 @@ impl Area {
     fn new(shape: Shape, elements: usize) -> Area {
         // A guard of one element behind the last.
         let words = vec![EMPTY; (elements + 1) * shape.extent()];
-        Area { shape, datatype: shape.datatype(), words }
+        Area {
+            shape,
+            datatype: shape.datatype(),
+            words,
+        }
     }
 
     fn filled(shape: Shape, data: &[u32]) -> Area {
@@ -82,9 +91,15 @@ impl Area {
         let (elements, guard) = self.words.split_at(self.words.len() - extent);
         assert!(guard.iter().all(|&w| w == EMPTY), "written behind the end");
         for (i, word) in elements.iter().enumerate() {
-            assert!(self.shape.places().contains(&(i % extent)) || *word == EMPTY, "written into a gap");
+            assert!(
+                self.shape.places().contains(&(i % extent)) || *word == EMPTY,
+                "written into a gap"
+            );
         }
-        elements.chunks(extent).flat_map(|e| self.shape.places().map(|place| e[place])).collect()
+        elements
+            .chunks(extent)
+            .flat_map(|e| self.shape.places().map(|place| e[place]))
+            .collect()
     }
 
     fn vector(&self, first: u64, count: u64) -> Vector<'_> {
@@ -94,7 +109,9 @@ impl Area {
 
 /// The data of block `block` of rank `rank`: words that are all different.
 fn words(rank: u32, block: u32, elements: u64) -> Vec<u32> {
-    (0..elements as u32 * WORDS as u32).map(|i| rank << 24 | block << 16 | i).collect()
+    (0..elements as u32 * WORDS as u32)
+        .map(|i| rank << 24 | block << 16 | i)
+        .collect()
 }
 
 fn untouched(elements: u64) -> Vec<u32> {

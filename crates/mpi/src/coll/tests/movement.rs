@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[test]
 fn barrier__lets_nobody_out_before_all_are_in() {
     for mode in [Mode::Eager, Mode::Rendezvous] {
-        for (ranks, how) in (3..=17).flat_map(|n| [(n, Barrier::Flat), (n, Barrier::Dissemination)]) {
+        for (ranks, how) in (3..=17).flat_map(|n| [(n, Barrier::Flat), (n, Barrier::Dissemination)])
+        {
             let inside = AtomicU32::new(0);
             let seen = run(ranks, mode, |f| {
                 inside.fetch_add(1, Ordering::SeqCst);
@@ -32,7 +33,11 @@ fn barrier__lets_nobody_out_before_all_are_in() {
 
 /// Counts of the blocks of a call with one for each rank: some are 0.
 fn uneven(rank: u32, count: u64) -> u64 {
-    if rank % 3 == 1 { 0 } else { count + rank as u64 % 4 }
+    if rank % 3 == 1 {
+        0
+    } else {
+        count + rank as u64 % 4
+    }
 }
 
 /// Blocks of different lengths with an unused element between them, in reverse order of ranks: (first, count).
@@ -210,12 +215,16 @@ proptest! {
                 let (out, into) = (send.vector(0, count), recv.vector(0, count));
                 // SAFETY: the areas live in this thread.
                 unsafe { alltoall::run(f, how, &vector::even_blocks(out), &vector::even_blocks(into)).unwrap() };
-                // The same again, in place.
-                let in_place = Area::filled(shapes.1, &all);
-                let block = vector::even_blocks(in_place.vector(0, count));
-                // SAFETY: as above.
-                unsafe { alltoall::run_in_place(f, &block).unwrap() };
-                assert_eq!(in_place.data(), recv.data());
+                // The same again, in place; ranks may choose differently.
+                for choice in 0..3 {
+                    let pairs = if choice == 2 { f.rank() % 2 } else { choice };
+                    let how = [AlltoallInPlace::Copied, AlltoallInPlace::Pairs][pairs as usize];
+                    let in_place = Area::filled(shapes.1, &all);
+                    let block = vector::even_blocks(in_place.vector(0, count));
+                    // SAFETY: as above.
+                    unsafe { alltoall::run_in_place_as(f, how, &block).unwrap() };
+                    assert_eq!(in_place.data(), recv.data());
+                }
                 recv.data()
             });
             for (rank, result) in results.iter().enumerate() {
@@ -247,8 +256,9 @@ proptest! {
             // SAFETY: the areas live in this thread.
             unsafe { alltoall::run(f, Alltoall::Together, &out, &into).unwrap() };
             let received = recv.data();
+            let how = if count % 2 == 0 { AlltoallInPlace::Copied } else { AlltoallInPlace::Pairs };
             // SAFETY: as above.
-            unsafe { alltoall::run_in_place(f, &out).unwrap() };
+            unsafe { alltoall::run_in_place_as(f, how, &out).unwrap() };
             assert_eq!(send.data(), received);
             received
         });

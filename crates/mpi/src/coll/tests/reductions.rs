@@ -14,7 +14,11 @@ use std::ffi::c_void;
 type Matrix = [u32; WORDS];
 
 fn multiply(a: Matrix, b: Matrix) -> Matrix {
-    let dot = |i: usize, j: usize| a[2 * i].wrapping_mul(b[j]).wrapping_add(a[2 * i + 1].wrapping_mul(b[j + 2]));
+    let dot = |i: usize, j: usize| {
+        a[2 * i]
+            .wrapping_mul(b[j])
+            .wrapping_add(a[2 * i + 1].wrapping_mul(b[j + 2]))
+    };
     [dot(0, 0), dot(0, 1), dot(1, 0), dot(1, 1)]
 }
 
@@ -24,10 +28,21 @@ fn add(a: Matrix, b: Matrix) -> Matrix {
 
 /// # Safety
 /// As an MPI_User_function; the handle is the shape's extent in words.
-unsafe fn apply(f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut c_void, len: i32, extent: usize) {
-    let shape = if extent == Shape::Tight.extent() { Shape::Tight } else { Shape::Gappy };
+unsafe fn apply(
+    f: fn(Matrix, Matrix) -> Matrix,
+    left: *mut c_void,
+    inout: *mut c_void,
+    len: i32,
+    extent: usize,
+) {
+    let shape = if extent == Shape::Tight.extent() {
+        Shape::Tight
+    } else {
+        Shape::Gappy
+    };
     for i in 0..len as usize {
-        let at = |base: *mut c_void, place: usize| base.cast::<u32>().wrapping_add(i * extent + place);
+        let at =
+            |base: *mut c_void, place: usize| base.cast::<u32>().wrapping_add(i * extent + place);
         // SAFETY: by contract.
         unsafe {
             let a = shape.places().map(|p| at(left, p).read());
@@ -39,7 +54,12 @@ unsafe fn apply(f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut 
     }
 }
 
-unsafe extern "C" fn product(left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize) {
+unsafe extern "C" fn product(
+    left: *mut c_void,
+    inout: *mut c_void,
+    len: *mut i32,
+    handle: *mut usize,
+) {
     // SAFETY: called by a reducer.
     unsafe { apply(multiply, left, inout, *len, *handle) }
 }
@@ -58,11 +78,23 @@ struct Operation {
 }
 
 impl Operation {
-    const PRODUCT: Operation = Operation { naive: multiply, function: product, commutes: false };
-    const SUM: Operation = Operation { naive: add, function: sum, commutes: true };
+    const PRODUCT: Operation = Operation {
+        naive: multiply,
+        function: product,
+        commutes: false,
+    };
+    const SUM: Operation = Operation {
+        naive: add,
+        function: sum,
+        commutes: true,
+    };
 
     fn of(commutes: bool) -> Operation {
-        if commutes { Operation::SUM } else { Operation::PRODUCT }
+        if commutes {
+            Operation::SUM
+        } else {
+            Operation::PRODUCT
+        }
     }
 
     fn reduction(self, area: &Area) -> Reduction<'_> {
@@ -79,12 +111,17 @@ impl Operation {
 
 fn combine(f: fn(Matrix, Matrix) -> Matrix, a: &[u32], b: &[u32]) -> Vec<u32> {
     let matrix = |v: &[u32]| Matrix::try_from(v).unwrap();
-    a.chunks(WORDS).zip(b.chunks(WORDS)).flat_map(|(a, b)| f(matrix(a), matrix(b))).collect()
+    a.chunks(WORDS)
+        .zip(b.chunks(WORDS))
+        .flat_map(|(a, b)| f(matrix(a), matrix(b)))
+        .collect()
 }
 
 /// A rank's operand: odd numbers, so that products of many do not vanish.
 fn operand(rank: u32, count: u64) -> Vec<u32> {
-    (0..count as u32 * 4).map(|i| (i * 7 + rank * 13 + (i ^ rank) * 5) * 2 + 1).collect()
+    (0..count as u32 * 4)
+        .map(|i| (i * 7 + rank * 13 + (i ^ rank) * 5) * 2 + 1)
+        .collect()
 }
 
 proptest! {
@@ -271,16 +308,26 @@ fn deal_evenly__covers_every_element_once() {
 fn choice__shares_arithmetic_only_where_it_may() {
     for ranks in 2u32..40 {
         for bytes in [8, 1 << 12, 1 << 20, 1 << 34] {
-            let size = |commutes, count| Size { bytes, count, commutes };
+            let size = |commutes, count| Size {
+                bytes,
+                count,
+                commutes,
+            };
             let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
             for crowded in [false, true] {
                 assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, crowded)));
                 assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, crowded)));
-                assert_ne!(choose::reduce(size(false, bytes), ranks, crowded), Reduce::RingGather);
+                assert_ne!(
+                    choose::reduce(size(false, bytes), ranks, crowded),
+                    Reduce::RingGather
+                );
                 let how = choose::allreduce(size(true, bytes), ranks, crowded);
                 assert!(how != Allreduce::HalvingDoubling || ranks.is_power_of_two());
             }
-            assert_ne!(choose::reduce_scatter(size(false, bytes)), ReduceScatter::Ring);
+            assert_ne!(
+                choose::reduce_scatter(size(false, bytes)),
+                ReduceScatter::Ring
+            );
         }
     }
 }
