@@ -19,6 +19,7 @@ pub mod group;
 pub mod hot;
 pub mod info;
 pub mod lock;
+pub mod memory;
 pub mod op;
 pub mod p2p;
 pub mod p2p_slow;

@@ -5,6 +5,7 @@ mod connecting;
 pub mod endpoint;
 pub mod layout;
 pub mod matching;
+pub mod memory;
 pub mod pieces;
 pub mod progress;
 pub mod recv;

@@ -1,9 +1,10 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
-use crate::contract::Address;
+use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
-use crate::shm::{Domain, Iface, ShmEndpoint};
+use crate::shm::arena::KEY_ARENA;
+use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::SegmentError;
@@ -15,13 +16,15 @@ pub struct Interfaces {
     sim: Option<SimIface>,
     /// Whether an interface other than shared memory's wants to be asked for news.
     alive: bool,
+    /// Memory of this process that its peers can reach by load and store.
+    pub arena: Arena,
 }
 
 impl Interfaces {
     /// Opens what the job allows.
     pub fn open(job: &'static Job) -> Self {
         let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
-        Interfaces { domain, shm: Iface::new(domain), sim: None, alive: false }
+        Interfaces { domain, shm: Iface::new(domain), sim: None, alive: false, arena: Arena::new(domain) }
     }
 
     /// Reaches every peer through a simulated network, with the job's rank as its port.
@@ -177,6 +180,36 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.tx.is_drained(),
             Lane::Sim(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
+        }
+    }
+
+    /// What names `len` bytes at `address` for the peer, where it can reach them by load and store.
+    pub fn share_memory(&self, arena: &Arena, address: usize, len: u64) -> Option<Remote> {
+        match self {
+            Lane::Shm(_) => arena.find(address, len),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer says that its memory can be reached by load and store.
+    pub fn is_shared(&self, remote: &Remote) -> bool {
+        matches!(self, Lane::Shm(_)) && remote.rkey & KEY_ARENA != 0
+    }
+
+    /// Calls `visit` with each stretch of shared memory that the peer's key names, in order. Others
+    /// may write there at any time.
+    ///
+    /// # Errors
+    /// As [`crate::contract::Endpoint::get`]; `visit` may have been called for a part of it.
+    pub fn visit_shared(
+        &mut self,
+        remote: Remote,
+        len: usize,
+        visit: impl FnMut(*mut u8, usize),
+    ) -> Result<(), RemoteError> {
+        match self {
+            Lane::Shm(endpoint) => endpoint.visit_shared(remote, len, visit),
+            _ => Err(RemoteError::Unsupported),
         }
     }
 

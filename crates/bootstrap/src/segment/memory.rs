@@ -12,9 +12,16 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// Makes a hole in the file.
+const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// Memory asked of the kernel at once.
+const STEP_BYTES: u64 = 64 << 20;
 
 /// Memory handed out without asking the system again what is left.
 const UNASKED_BYTES: u64 = 16 << 20;
@@ -89,6 +96,19 @@ fn system(step: &'static str) -> SegmentError {
     SegmentError::System {
         step,
         cause: io::Error::last_os_error(),
+    }
+}
+
+fn explain_allocate(cause: io::Error, needed: u64) -> SegmentError {
+    match cause.raw_os_error() {
+        Some(libc::ENOSPC | libc::ENOMEM) => SegmentError::Shortage {
+            needed,
+            available: available_memory(),
+        },
+        _ => SegmentError::System {
+            step: "fallocate",
+            cause,
+        },
     }
 }
 
@@ -322,32 +342,52 @@ impl Segment {
         done
     }
 
+    /// Gives the memory behind whole pages back. They read as zero afterwards, and must be backed
+    /// again before they are touched.
+    ///
+    /// # Errors
+    /// The range leaves the file, or the kernel refuses.
+    pub fn give_back(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
+        self.check_range(offset, bytes)?;
+        match self.fallocate(PUNCH, offset, bytes) {
+            None => Ok(()),
+            Some(cause) => Err(SegmentError::System {
+                step: "giving memory back",
+                cause,
+            }),
+        }
+    }
+
+    /// Bytes of memory behind the segment now.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn used_bytes(&self) -> io::Result<u64> {
+        let file = File::from(self.file.try_clone()?);
+        Ok(file.metadata()?.blocks() * 512)
+    }
+
     fn allocate(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
-        loop {
-            // SAFETY: plain fallocate on our own file, inside its length.
-            let rc =
-                unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset as i64, bytes as i64) };
-            if rc == 0 {
-                return Ok(());
-            }
-            let cause = io::Error::last_os_error();
-            match cause.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::ENOSPC | libc::ENOMEM) => {
-                    let available = available_memory();
-                    return Err(SegmentError::Shortage {
-                        needed: bytes,
-                        available,
-                    });
-                }
-                _ => {
-                    return Err(SegmentError::System {
-                        step: "fallocate",
-                        cause,
-                    });
-                }
+        let end = offset + bytes;
+        let mut at = offset;
+        // In steps: a signal makes the kernel undo the step it arrives in.
+        while at < end {
+            let step = STEP_BYTES.min(end - at);
+            match self.fallocate(0, at, step) {
+                None => at += step,
+                Some(cause) if cause.raw_os_error() == Some(libc::EINTR) => {}
+                Some(cause) => return Err(explain_allocate(cause, bytes)),
             }
         }
+        Ok(())
+    }
+
+    /// None when it was done, else the kernel's answer.
+    fn fallocate(&self, mode: libc::c_int, offset: u64, bytes: u64) -> Option<io::Error> {
+        // SAFETY: plain fallocate on our own file, inside its length.
+        let rc =
+            unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes as i64) };
+        (rc != 0).then(io::Error::last_os_error)
     }
 
     fn spend_unasked(&self, bytes: u64) -> bool {
@@ -509,6 +549,26 @@ mod tests {
         unsafe { piece.base().as_ptr().add((1 << 20) - 1).write(1) };
         assert!(a.map_range(a.arena(1).unwrap().end, 4096).is_err());
         assert!(a.arena(2).is_none());
+    }
+
+    #[test]
+    fn given_back__reads_as_zero_for_all() {
+        let a = Segment::create(1, 1).unwrap();
+        let start = a.arena(0).unwrap().start;
+        let (one, other) = (
+            a.map_range(start, 8192).unwrap(),
+            a.map_range(start, 8192).unwrap(),
+        );
+        a.ensure_backed(start, 8192).unwrap();
+        // SAFETY: both mappings are 8192 bytes long, and backed.
+        unsafe {
+            one.base().as_ptr().write_bytes(1, 8192);
+            assert_eq!(other.base().as_ptr().add(4096).read(), 1);
+            a.give_back(start + 4096, 4096).unwrap();
+            assert_eq!(other.base().as_ptr().add(4095).read(), 1);
+            assert_eq!(other.base().as_ptr().add(4096).read(), 0);
+        }
+        assert!(a.give_back(a.arena(0).unwrap().end, 4096).is_err());
     }
 
     #[test]

@@ -34,6 +34,14 @@ impl Domain {
         segment.ensure_backed(offset, len as u64)
     }
 
+    /// Offset of a rank's arena in the segment.
+    pub fn arena_start(&self, rank: u32) -> u64 {
+        match self.job.arena(rank as usize) {
+            Some(range) => range.start,
+            None => unreachable!("rank {rank} is not of this job"),
+        }
+    }
+
     /// The word that says whether a rank is awake, asleep, finished or dead.
     pub fn state_word(&self, rank: u32) -> &'static AtomicU32 {
         &self.page(rank).state

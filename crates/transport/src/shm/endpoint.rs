@@ -1,7 +1,9 @@
 //! Connecting: the sender backs the pair's region with memory and announces itself.
 #![allow(unsafe_code)]
 
+use super::arena::KEY_ARENA;
 use super::datapath::{DataQueue, Rx, Tx};
+use super::direct::{self, Windows};
 use super::domain::Domain;
 use super::wire::*;
 use crate::contract::*;
@@ -21,6 +23,8 @@ pub struct ShmEndpoint {
     pub(super) cma: u8,
     /// Joint copies that this side has opened, one bit each.
     joint_open: u32,
+    /// The peer's memory as far as it was reached directly.
+    windows: Option<Box<Windows>>,
 }
 
 impl ShmEndpoint {
@@ -50,6 +54,7 @@ impl ShmEndpoint {
             domain,
             cma: 0,
             joint_open: 0,
+            windows: None,
         }
     }
 
@@ -132,6 +137,18 @@ impl ShmEndpoint {
         joint.claimed.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Calls `visit` with each stretch of memory that the key names, if this process can reach it by
+    /// load and store. Others may write there at any time.
+    pub fn visit_shared(
+        &mut self,
+        remote: Remote,
+        len: usize,
+        visit: impl FnMut(*mut u8, usize),
+    ) -> Result<(), RemoteError> {
+        let windows = self.windows.get_or_insert_default();
+        direct::visit_stretches(self.domain, windows, remote, len, visit)
+    }
+
     /// Whether the peer has finished or died.
     pub fn peer_has_left(&self) -> bool {
         let state = self.domain.state_word(self.tx.peer).load(Ordering::Relaxed);
@@ -203,12 +220,29 @@ impl Endpoint for ShmEndpoint {
     }
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
-        // SAFETY: the caller's.
-        unsafe { super::cma::read(self, to, len, from) }
+        if from.rkey & KEY_ARENA == 0 {
+            // SAFETY: the caller's.
+            return unsafe { super::cma::read(self, to, len, from) };
+        }
+        let mut done = 0;
+        self.visit_shared(from, len, |at, part| {
+            // SAFETY: the parts are `len` bytes in all; the peer's memory is no part of `to`, which
+            // is this program's own, unless it names one place as both buffers.
+            unsafe { ptr::copy(at, to.add(done), part) };
+            done += part;
+        })
     }
 
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
-        // SAFETY: the caller's.
-        unsafe { super::cma::write(self, from, len, to) }
+        if to.rkey & KEY_ARENA == 0 {
+            // SAFETY: the caller's.
+            return unsafe { super::cma::write(self, from, len, to) };
+        }
+        let mut done = 0;
+        self.visit_shared(to, len, |at, part| {
+            // SAFETY: as in `get`.
+            unsafe { ptr::copy(from.add(done), at, part) };
+            done += part;
+        })
     }
 }

@@ -1,11 +1,14 @@
 //! Shared memory within a node: a ring of cache lines for each pair of ranks that talks.
+pub mod arena;
 pub mod cma;
 pub mod datapath;
+pub mod direct;
 pub mod domain;
 pub mod endpoint;
 pub mod iface;
 pub mod wire;
 
+pub use arena::Arena;
 pub use domain::Domain;
 pub use endpoint::ShmEndpoint;
 pub use iface::Iface;

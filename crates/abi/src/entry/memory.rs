@@ -1,0 +1,32 @@
+//! Memory allocation (MPI 5.0, section 9.2).
+#![allow(unsafe_code)]
+
+use super::store;
+use core::ffi::c_void;
+use fastpath_mpi::{Process, Result, memory};
+
+/// `MPI_Alloc_mem`
+///
+/// # Safety
+/// `baseptr` is null or a variable that holds a pointer.
+pub unsafe fn alloc_mem(
+    p: &Process,
+    size: isize,
+    info: usize,
+    baseptr: *mut c_void,
+) -> Result<()> {
+    let to: *mut *mut c_void = baseptr.cast();
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(to, core::ptr::null_mut())?;
+        store(to, memory::allocate(p, size as i64, info)?.as_ptr().cast())
+    }
+}
+
+/// `MPI_Free_mem`
+///
+/// # Safety
+/// Nobody uses the memory any more.
+pub unsafe fn free_mem(p: &Process, base: *mut c_void) -> Result<()> {
+    memory::free(p, base.addr())
+}

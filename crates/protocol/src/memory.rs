@@ -1,0 +1,23 @@
+//! Memory that peers can reach directly, for the layer above to give out.
+
+use crate::worker::Worker;
+use fastpath_bootstrap::segment::SegmentError;
+use std::ptr::NonNull;
+
+pub use fastpath_transport::shm::arena::{MAX_ALIGN, MIN_ALIGN};
+
+impl Worker {
+    /// Takes memory that peers can read and write directly: `bytes` (0 too) at a multiple of `align`,
+    /// a power of two of at most [`MAX_ALIGN`].
+    ///
+    /// # Errors
+    /// Too little memory: needed and available are stated. Or the kernel refuses a mapping.
+    pub fn allocate_memory(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
+        self.interfaces.arena.allocate(bytes, align)
+    }
+
+    /// Gives back what [`Worker::allocate_memory`] gave; false where `address` is nothing of it.
+    pub fn free_memory(&mut self, address: usize) -> bool {
+        self.interfaces.arena.free(address)
+    }
+}

@@ -1,0 +1,445 @@
+//! The arena: this rank's part of the node segment from which programs take memory
+//! (`MPI_Alloc_mem`), so that peers can read and write it directly.
+//!
+//! A large piece has pages and a mapping of its own, which go when it is freed. Small ones of a
+//! size share a slab. Memory is there before an address is given out ([`Segment::ensure_backed`]):
+//! a shortage is an error of the allocation, and touching the memory cannot fail.
+//!
+//! [`Segment::ensure_backed`]: fastpath_bootstrap::segment::Segment::ensure_backed
+#![allow(unsafe_code)]
+
+mod extents;
+
+use super::domain::Domain;
+use crate::contract::Remote;
+use extents::{Extents, PAGE};
+use fastpath_bootstrap::segment::{ARENA_BYTES, Mapping, SegmentError};
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+/// Every address is a multiple of this, in bytes: a cache line.
+pub const MIN_ALIGN: usize = 64;
+/// Largest alignment that can be asked for, in bytes.
+pub const MAX_ALIGN: usize = 1 << 30;
+
+/// Bit of a [`Remote::rkey`] that says: `addr` is an offset in the arena of the rank that the low
+/// half names.
+pub const KEY_ARENA: u64 = 1 << 63;
+
+/// Bytes of a slab.
+const SLAB_BYTES: usize = 256 * 1024;
+/// Largest object of a slab.
+const SMALL_MAX: usize = 32 * 1024;
+/// Sizes of objects: powers of two from [`MIN_ALIGN`] to [`SMALL_MAX`].
+const CLASSES: usize = (SMALL_MAX / MIN_ALIGN).ilog2() as usize + 1;
+
+/// The memory of this rank that its peers can reach.
+pub struct Arena {
+    domain: &'static Domain,
+    /// Offset of the arena in the segment.
+    start: u64,
+    extents: Extents,
+    /// Everything mapped, by its first address.
+    pieces: BTreeMap<usize, Piece>,
+    /// Addresses of the slabs of each class that have a free object.
+    open: [Vec<usize>; CLASSES],
+}
+
+/// A stretch of the arena in the address space of this process.
+struct Piece {
+    /// Offset in the arena.
+    offset: u64,
+    mapping: Mapping,
+    use_: Use,
+}
+
+enum Use {
+    /// One allocation, which starts at this address.
+    Whole(usize),
+    /// Many of a size.
+    Slab(Slab),
+}
+
+/// Objects of one size.
+struct Slab {
+    class: usize,
+    /// Bytes that have memory behind them.
+    backed: usize,
+    /// Indices given back; those from `fresh` on were never given out.
+    free: Vec<u16>,
+    fresh: u16,
+    live: Vec<u64>,
+}
+
+impl Slab {
+    fn object_bytes(&self) -> usize {
+        MIN_ALIGN << self.class
+    }
+
+    fn capacity(&self) -> u16 {
+        (SLAB_BYTES / self.object_bytes()) as u16
+    }
+
+    fn used(&self) -> usize {
+        self.fresh as usize - self.free.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.free.is_empty() && self.fresh == self.capacity()
+    }
+
+    fn is_live(&self, index: usize) -> bool {
+        self.live[index / 64] >> (index % 64) & 1 == 1
+    }
+}
+
+impl Arena {
+    /// The arena of the domain's rank, with nothing given out: no memory, no mapping.
+    pub fn new(domain: &'static Domain) -> Arena {
+        Arena {
+            domain,
+            start: domain.arena_start(domain.me),
+            extents: Extents::new(ARENA_BYTES),
+            pieces: BTreeMap::new(),
+            open: [const { Vec::new() }; CLASSES],
+        }
+    }
+
+    /// Takes `bytes` of memory at an address that is a multiple of `align` (a power of two, at most
+    /// [`MAX_ALIGN`]) and of [`MIN_ALIGN`]. 0 bytes have an address of their own too.
+    ///
+    /// # Errors
+    /// Too little memory (needed and available are stated), or the kernel refuses a mapping.
+    pub fn allocate(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
+        debug_assert!(align.is_power_of_two() && align <= MAX_ALIGN);
+        let object = bytes.max(align).max(MIN_ALIGN);
+        if object <= SMALL_MAX && align <= PAGE as usize {
+            let class = object.next_power_of_two().ilog2() - MIN_ALIGN.ilog2();
+            return self.allocate_small(class as usize);
+        }
+        self.allocate_whole(bytes, align)
+    }
+
+    fn allocate_whole(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
+        let pages = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
+        let pages = pages.filter(|&pages| pages <= ARENA_BYTES).ok_or_else(|| self.full(bytes))?;
+        // A mapping starts at a page of the kernel's choice: with room to move up inside.
+        let spare = if align > PAGE as usize { align as u64 } else { 0 };
+        let offset = self.extents.take(pages + spare).ok_or_else(|| self.full(bytes))?;
+        let made = self.map_backed(offset, pages, spare, align);
+        let (mapping, address) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.extents.put(offset, pages + spare);
+                return Err(error);
+            }
+        };
+        let base = mapping.base().addr().get();
+        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Whole(address.addr().get()) });
+        Ok(address)
+    }
+
+    fn map_backed(
+        &self,
+        offset: u64,
+        pages: u64,
+        spare: u64,
+        align: usize,
+    ) -> Result<(Mapping, NonNull<u8>), SegmentError> {
+        let segment = self.domain.job.segment();
+        let mapping = segment.map_range(self.start + offset, (pages + spare) as usize)?;
+        let base = mapping.base();
+        let skip = base.addr().get().next_multiple_of(align) - base.addr().get();
+        if let Err(error) = segment.ensure_backed(self.start + offset + skip as u64, pages) {
+            // Part of it may be there.
+            let _ = segment.give_back(self.start + offset, pages + spare);
+            return Err(error);
+        }
+        // SAFETY: `skip` is below `align`, which the mapping has to spare, or 0.
+        Ok((mapping, unsafe { base.add(skip) }))
+    }
+
+    fn allocate_small(&mut self, class: usize) -> Result<NonNull<u8>, SegmentError> {
+        let base = match self.open[class].last() {
+            Some(&base) => base,
+            None => self.add_slab(class)?,
+        };
+        let piece = match self.pieces.get_mut(&base) {
+            Some(piece) => piece,
+            None => unreachable!("a slab on the list is mapped"),
+        };
+        let Use::Slab(slab) = &mut piece.use_ else { unreachable!("a slab is a slab") };
+        let size = slab.object_bytes();
+        let index = match slab.free.pop() {
+            Some(index) => index,
+            None => {
+                let end = (slab.fresh as usize + 1) * size;
+                if end > slab.backed {
+                    let end = end.next_multiple_of(PAGE as usize);
+                    let from = self.start + piece.offset + slab.backed as u64;
+                    let segment = self.domain.job.segment();
+                    segment.ensure_backed(from, (end - slab.backed) as u64)?;
+                    slab.backed = end;
+                }
+                slab.fresh += 1;
+                slab.fresh - 1
+            }
+        };
+        slab.live[index as usize / 64] |= 1 << (index % 64);
+        if slab.is_full() {
+            self.open[class].pop();
+        }
+        // SAFETY: below the slab's capacity, so inside its mapping.
+        Ok(unsafe { piece.mapping.base().add(index as usize * size) })
+    }
+
+    fn add_slab(&mut self, class: usize) -> Result<usize, SegmentError> {
+        let offset = self.extents.take(SLAB_BYTES as u64).ok_or_else(|| self.full(SLAB_BYTES))?;
+        let mapping = match self.domain.job.map_range(self.start + offset, SLAB_BYTES) {
+            Ok(mapping) => mapping,
+            Err(error) => {
+                self.extents.put(offset, SLAB_BYTES as u64);
+                return Err(error);
+            }
+        };
+        let base = mapping.base().addr().get();
+        let words = (SLAB_BYTES / (MIN_ALIGN << class)).div_ceil(64);
+        let slab = Slab { class, backed: 0, free: Vec::new(), fresh: 0, live: vec![0; words] };
+        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Slab(slab) });
+        self.open[class].push(base);
+        Ok(base)
+    }
+
+    #[cold]
+    fn full(&self, bytes: usize) -> SegmentError {
+        let available = fastpath_base::topology::available_memory().min(ARENA_BYTES);
+        SegmentError::Shortage { needed: bytes as u64, available }
+    }
+
+    /// Takes memory back; false where `address` is nothing that [`Arena::allocate`] gave, or was
+    /// freed already.
+    pub fn free(&mut self, address: usize) -> bool {
+        let Some((&base, piece)) = self.pieces.range_mut(..=address).next_back() else {
+            return false;
+        };
+        let slab = match &mut piece.use_ {
+            Use::Whole(start) if *start == address => {
+                self.remove(base);
+                return true;
+            }
+            Use::Whole(_) => return false,
+            Use::Slab(slab) => slab,
+        };
+        let (size, class) = (slab.object_bytes(), slab.class);
+        let (index, rest) = ((address - base) / size, (address - base) % size);
+        if rest != 0 || index >= slab.fresh as usize || !slab.is_live(index) {
+            return false;
+        }
+        let was_full = slab.is_full();
+        slab.live[index / 64] &= !(1 << (index % 64));
+        slab.free.push(index as u16);
+        let is_empty = slab.used() == 0;
+        if was_full {
+            self.open[class].push(base);
+        }
+        // One empty slab of a class is kept, so that take and free in turn ask the kernel nothing.
+        if is_empty && self.open[class].len() > 1 {
+            self.open[class].retain(|&other| other != base);
+            self.remove(base);
+        }
+        true
+    }
+
+    fn remove(&mut self, base: usize) {
+        if let Some(Piece { offset, mapping, .. }) = self.pieces.remove(&base) {
+            let bytes = mapping.len() as u64;
+            drop(mapping);
+            // Memory that the kernel does not take back stays backed, and is used again.
+            let _ = self.domain.job.segment().give_back(self.start + offset, bytes);
+            self.extents.put(offset, bytes);
+        }
+    }
+
+    /// What a peer needs to reach `len` bytes at `address`, where all of them lie in this arena.
+    pub fn find(&self, address: usize, len: u64) -> Option<Remote> {
+        let (&base, piece) = self.pieces.range(..=address).next_back()?;
+        let skip = (address - base) as u64;
+        if skip.checked_add(len)? > piece.mapping.len() as u64 {
+            return None;
+        }
+        Some(Remote { addr: piece.offset + skip, rkey: KEY_ARENA | self.domain.me as u64 })
+    }
+
+    /// Whether nothing was ever taken, or all was given back.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::direct::{Windows, visit_stretches};
+    use super::*;
+    use crate::contract::RemoteError;
+    use fastpath_bootstrap::job::Job;
+
+    fn domain() -> &'static Domain {
+        let job: &'static Job = Box::leak(Box::new(Job::singleton().unwrap()));
+        Box::leak(Box::new(Domain::new(job)))
+    }
+
+    fn fill(at: NonNull<u8>, value: u8, bytes: usize) {
+        // SAFETY: tests pass what the arena gave.
+        unsafe { at.as_ptr().write_bytes(value, bytes) }
+    }
+
+    /// What a peer would see.
+    fn peek(domain: &Domain, remote: Remote, bytes: usize) -> Vec<u8> {
+        let mut seen = Vec::new();
+        visit_stretches(domain, &mut Windows::default(), remote, bytes, |at, part| {
+            // SAFETY: the stretch is mapped, and backed as the test has allocated it.
+            seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, part) });
+        })
+        .unwrap();
+        seen
+    }
+
+    #[test]
+    fn memory__is_apart_aligned_and_seen_by_peers() {
+        let domain = domain();
+        let mut arena = Arena::new(domain);
+        let sizes = [0, 1, 63, 64, 65, 4096, 4097, 32768, 32769, 100_000, 1 << 20];
+        let mut pieces = Vec::new();
+        for round in 0..3 {
+            for (index, &bytes) in sizes.iter().enumerate() {
+                let at = arena.allocate(bytes, 1).unwrap();
+                assert_eq!(at.addr().get() % MIN_ALIGN, 0);
+                fill(at, (round * sizes.len() + index) as u8, bytes);
+                pieces.push((at, bytes));
+            }
+        }
+        for (value, &(at, bytes)) in pieces.iter().enumerate() {
+            let remote = arena.find(at.addr().get(), bytes as u64).unwrap();
+            assert!(peek(domain, remote, bytes).iter().all(|&byte| byte == value as u8));
+        }
+        for (at, _) in pieces {
+            assert!(arena.free(at.addr().get()));
+        }
+    }
+
+    #[test]
+    fn alignment__is_kept_above_a_page_too() {
+        let mut arena = Arena::new(domain());
+        for shift in [0, 3, 6, 12, 13, 16, 21] {
+            for bytes in [1, 5000, 3 << 20] {
+                let at = arena.allocate(bytes, 1 << shift).unwrap();
+                assert_eq!(at.addr().get() % (1 << shift), 0, "{bytes} bytes at 2^{shift}");
+                fill(at, 1, bytes);
+                assert!(arena.free(at.addr().get()));
+            }
+        }
+    }
+
+    #[test]
+    fn free__refuses_garbage_and_doubles() {
+        let mut arena = Arena::new(domain());
+        assert!(!arena.free(0) && !arena.free(usize::MAX) && !arena.free(4096));
+        for bytes in [8, 100_000] {
+            let at = arena.allocate(bytes, 1).unwrap().addr().get();
+            assert!(!arena.free(at + 1) && !arena.free(at + 64) && !arena.free(at - 1));
+            assert!(arena.free(at));
+            assert!(!arena.free(at), "a double free of {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn freed_memory__goes_back_to_the_system() {
+        let domain = domain();
+        let used = || domain.job.segment().used_bytes().unwrap();
+        let mut arena = Arena::new(domain);
+        let before = used();
+        let large = arena.allocate(8 << 20, 1).unwrap();
+        let small: Vec<_> = (0..20_000).map(|_| arena.allocate(64, 1).unwrap()).collect();
+        assert!(used() >= before + (8 << 20) + 20_000 * 64);
+        arena.free(large.addr().get());
+        for at in small {
+            assert!(arena.free(at.addr().get()));
+        }
+        // One slab of the class stays.
+        assert!(used() <= before + SLAB_BYTES as u64, "{} bytes", used() - before);
+    }
+
+    #[test]
+    fn window__shows_what_came_after_a_free() {
+        let domain = domain();
+        let (mut arena, mut windows) = (Arena::new(domain), Windows::default());
+        for value in 1..4u8 {
+            let at = arena.allocate(100_000, 1).unwrap();
+            fill(at, value, 100_000);
+            let remote = arena.find(at.addr().get(), 100_000).unwrap();
+            visit_stretches(domain, &mut windows, remote, 100_000, |at, part| {
+                // SAFETY: as in `peek`.
+                let seen = unsafe { std::slice::from_raw_parts(at, part) };
+                assert!(seen.iter().all(|&byte| byte == value));
+            })
+            .unwrap();
+            assert!(arena.free(at.addr().get()));
+        }
+    }
+
+    #[test]
+    fn stretches__cover_what_crosses_a_window() {
+        let domain = domain();
+        let remote = Remote { addr: (256 << 20) - 10, rkey: KEY_ARENA };
+        domain.job.segment().ensure_backed(domain.arena_start(0) + (255 << 20), 2 << 20).unwrap();
+        assert_eq!(peek(domain, remote, 20), [0; 20]);
+    }
+
+    #[test]
+    fn stretches__refuse_keys_that_lie() {
+        let domain = domain();
+        let try_key = |addr, rkey, len| {
+            let mut called = false;
+            let remote = Remote { addr, rkey };
+            let windows = &mut Windows::default();
+            let outcome = visit_stretches(domain, windows, remote, len, |_, _| called = true);
+            assert!(!called);
+            outcome
+        };
+        assert_eq!(try_key(0, 77, 1), Err(RemoteError::Unsupported));
+        for (addr, rkey, len) in [
+            (ARENA_BYTES, KEY_ARENA, 1),
+            (ARENA_BYTES - 1, KEY_ARENA, 2),
+            (u64::MAX, KEY_ARENA, 2),
+            (0, KEY_ARENA, usize::MAX),
+            (0, KEY_ARENA | 1, 1),
+            (0, u64::MAX, 1),
+        ] {
+            assert_eq!(try_key(addr, rkey, len), Err(RemoteError::Fault), "{addr:#x} {rkey:#x} {len}");
+        }
+    }
+
+    #[test]
+    fn find__knows_only_what_lies_inside() {
+        let mut arena = Arena::new(domain());
+        let outside = [0u8; 64];
+        assert_eq!(arena.find(outside.as_ptr().addr(), 64), None);
+        let at = arena.allocate(100_000, 1).unwrap().addr().get();
+        assert!(arena.find(at + 5, 1000).is_some());
+        assert_eq!(arena.find(at, 200_000), None);
+        assert_eq!(arena.find(at, u64::MAX), None);
+        assert_eq!(arena.find(outside.as_ptr().addr(), 64), None);
+    }
+
+    #[test]
+    fn shortage__leaves_everything_as_it_was() {
+        let mut arena = Arena::new(domain());
+        for bytes in [1 << 39, usize::MAX, ARENA_BYTES as usize] {
+            let error = arena.allocate(bytes, 1).unwrap_err();
+            assert!(matches!(error, SegmentError::Shortage { .. }), "{error}");
+        }
+        assert!(arena.is_empty());
+        assert_eq!(arena.allocate(1 << 20, 1).map(|_| ()).ok(), Some(()));
+    }
+}
