@@ -224,7 +224,7 @@ impl<'a> Channel<'a> {
         let key = self.context().key(from);
         // SAFETY: as in `try_send`.
         unsafe {
-            if !(*worker).matcher.is_quiet(peer) || !(*worker).wait.directed {
+            if !(*worker).may_watch(peer) || !(*worker).wait.directed {
                 return false;
             }
             for look in 1..SPIN_LOOKS {

@@ -92,6 +92,7 @@ pub fn init(required: i32) -> Result<i32> {
         directed: !config.is_disabled("directed"),
         breathe: (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut())),
         sleepers: 0,
+        moved_ns: 0,
     };
     let worker = Worker::new(job, policy)
         .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;

@@ -326,6 +326,9 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
         if !(*worker).wait.directed {
             return Spun::Nothing;
         }
+        if !(*worker).may_watch(peer) {
+            return Spun::Nothing;
+        }
         let endpoint = *comm.endpoints.add(args.peer as usize);
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {

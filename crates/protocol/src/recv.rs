@@ -10,7 +10,7 @@ use crate::unexpected::{Arrived, Unexpected};
 use crate::pieces::Pieces;
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts};
 use crate::worker::Worker;
-use fastpath_base::copy::copy;
+use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_transport::{Header, Remote};
 
 /// Looks for the next part of a message before a request takes over.
@@ -148,7 +148,13 @@ impl Worker {
         }
         request.received = fits;
         // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
-        unsafe { request.unpack(0, data, fits as usize) };
+        unsafe {
+            if request.is_contiguous() && fits as usize <= COPY_SMALL_MAX {
+                copy_small(request.ptr, data, fits as usize);
+            } else {
+                request.unpack(0, data, fits as usize);
+            }
+        }
         self.complete(id);
     }
 

@@ -4,7 +4,7 @@
 use crate::worker::Worker;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, spin_loop};
-use fastpath_base::{clock, wait};
+use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 
@@ -17,6 +17,8 @@ const LOOKS_PER_CLOCK: u32 = 256;
 const SPIN_NS: u64 = 50_000;
 /// Nanoseconds after which a spinning rank yields now and then.
 const ALONE_NS: u64 = 5_000;
+/// Nanoseconds between two moves to another processor.
+const PARTING_NS: u64 = 1_000_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
 /// rank run once, so this must cover a round of many ranks.
 const YIELD_NS: u64 = 200_000;
@@ -52,6 +54,8 @@ pub struct WaitPolicy {
     pub breathe: Option<Breathe>,
     /// Threads of this process that sleep now.
     pub sleepers: u32,
+    /// When this process last moved to another processor.
+    pub moved_ns: u64,
 }
 
 impl WaitPolicy {
@@ -70,6 +74,7 @@ struct Wait {
     looks: u32,
     started_ns: u64,
     crowded: bool,
+    focus: Option<u32>,
 }
 
 impl Worker {
@@ -89,7 +94,9 @@ impl Worker {
         note: &Note,
         mut done: impl FnMut(&mut Worker) -> bool,
     ) {
-        let mut wait = Wait { looks: 0, started_ns: 0, crowded: false };
+        // SAFETY: valid by the contract.
+        let crowded = unsafe { (*worker).is_crowded() };
+        let mut wait = Wait { looks: 0, started_ns: 0, crowded, focus };
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
             let this = unsafe { &mut *worker };
@@ -140,6 +147,9 @@ unsafe fn pause_slow(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &m
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
+    if waited > ALONE_NS && !wait.crowded {
+        this.part_from(wait.focus, now);
+    }
     let breathe = this.wait.breathe;
     let (yields, limit) = match this.wait.mode {
         WaitMode::Spin => (false, u64::MAX),
@@ -208,6 +218,24 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
 }
 
 impl Worker {
+    /// Two ranks that wait for each other on one processor while another is idle: the kernel finds out
+    /// in milliseconds, this rank at once. It moves away.
+    #[cold]
+    fn part_from(&mut self, focus: Option<u32>, now: u64) {
+        let Some(here) = topology::current_processor() else { return };
+        let here = here as u32 + 1;
+        self.job.own_page().processor.store(here, Ordering::Relaxed);
+        let Some(page) = focus.and_then(|peer| self.job.rank_page(peer as usize)) else { return };
+        let together = page.processor.load(Ordering::Relaxed) == here
+            && page.state.load(Ordering::Relaxed) == STATE_AWAKE
+            && !self.job.is_bound();
+        // One of the two moves, and not again at once: the kernel may know better.
+        if together && self.wait.moved_ns + PARTING_NS < now && self.rank < focus.unwrap_or(0) {
+            self.wait.moved_ns = now;
+            topology::step_aside();
+        }
+    }
+
     /// Before a sleep: peers learn what was taken, and that this rank waits for room.
     fn return_all_credits(&mut self) {
         for index in 0..self.active.len() {

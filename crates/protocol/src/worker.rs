@@ -214,6 +214,13 @@ impl Worker {
             || self.is_crowded()
     }
 
+    /// Whether a receive may watch `peer` alone: nothing else is under way, no message or receive stands
+    /// before it, and nobody else needs the processor. An arrival that is there is no reason against it.
+    #[inline]
+    pub fn may_watch(&mut self, peer: u32) -> bool {
+        self.is_idle() && self.matcher.is_quiet(peer) && !self.is_crowded()
+    }
+
     /// Whether anything sent still waits in this process: for room, or without an owner for its
     /// receiver (a long send whose request was freed must still be delivered before the job is left).
     pub fn has_unsent(&self) -> bool {

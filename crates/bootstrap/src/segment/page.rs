@@ -50,7 +50,9 @@ pub struct RankPage {
     pub app_ranks: AtomicU32,
     /// 1 when the rank is bound to processors of its own.
     pub bound: AtomicU32,
-    _reserved: [AtomicU32; 10],
+    /// Processor that the rank waits on, plus 1; 0 where it has not waited. Noted by waits that last.
+    pub processor: AtomicU32,
+    _reserved: [AtomicU32; 9],
     wait: Status,
     /// The rank's last error message, for the launcher's report.
     pub message: SharedText<120>,
