@@ -1,4 +1,5 @@
-/* Wrong arguments to collective calls give the right error class, and the ranks stay in step. Any number of ranks. */
+/* test: ranks=1,2,3,4,5,8
+   Wrong arguments to collective calls give the right error class, and the ranks stay in step. Any number of ranks. */
 #include "coll_check.h"
 
 static void expect(int line, int code, int expected)

@@ -1,4 +1,5 @@
-/* Many short collectives one after the other, with ranks that come late, on two communicators in turn. Any number of
+/* test: ranks=1,2,3,4,5,8
+   Many short collectives one after the other, with ranks that come late, on two communicators in turn. Any number of
    ranks. */
 #include "coll_check.h"
 

@@ -1,4 +1,5 @@
-/* Collectives that move data, of many sizes, in place and not, on several communicators. Any number of ranks. */
+/* test: ranks=1,2,3,4,5,8
+   Collectives that move data, of many sizes, in place and not, on several communicators. Any number of ranks. */
 #include "coll_check.h"
 
 static const long counts[] = {0, 1, 3, 32, 257, 3000, 40000};

@@ -1,4 +1,5 @@
-/* Every predefined operation on the predefined types that it is defined for, and refused on others. Any number of
+/* test: ranks=1,2,3,4,5,8
+   Every predefined operation on the predefined types that it is defined for, and refused on others. Any number of
    ranks. */
 #include "coll_check.h"
 #include <complex.h>

@@ -1,4 +1,5 @@
-/* Reductions of many sizes: in place and not, in the order of ranks for operations that do not commute. Any number of
+/* test: ranks=1,2,3,4,5,8
+   Reductions of many sizes: in place and not, in the order of ranks for operations that do not commute. Any number of
    ranks. */
 #include "coll_check.h"
 
