@@ -450,14 +450,14 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// `MPI_Sendrecv_replace`: sends from a copy of the buffer.
+/// The packed contents of a send buffer, at least one byte long.
 ///
 /// # Safety
-/// The buffer is readable and writable as count and datatype say.
-pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
-    let checked = check(p, &out)?;
+/// The buffer is readable as count and datatype say.
+unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
+    let checked = check(p, args)?;
     let bytes = checked.buffer.bytes as usize;
-    let mut copy = vec![0_u8; bytes.max(1)];
+    let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
     // SAFETY: the caller's; the copy has the message's length.
     unsafe {
         match &checked.buffer.layout {
@@ -467,8 +467,33 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
                 layout.pack(checked.buffer.ptr, checked.buffer.count, 0, &mut copy[..bytes]);
             }
         }
-        let out = Args { buf: copy.as_mut_ptr(), count: bytes as i64, datatype: MPI_BYTE, ..out };
+    }
+    Ok((copy, bytes as i64))
+}
+
+/// `MPI_Sendrecv_replace`: sends from a copy of the buffer.
+///
+/// # Safety
+/// The buffer is readable and writable as count and datatype say.
+pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        let (mut copy, bytes) = pack_copy(p, &out)?;
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_BYTE, ..out };
         sendrecv("MPI_Sendrecv_replace", out, into, status)
+    }
+}
+
+/// `MPI_Isendrecv_replace`: as [`sendrecv_replace`]; returns the request's handle.
+///
+/// # Safety
+/// As [`sendrecv_replace`], until the request completes.
+pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
+    // SAFETY: the caller's; the copy moves into the request, its bytes stay where they are.
+    unsafe {
+        let (mut copy, bytes) = pack_copy(p, &out)?;
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_BYTE, ..out };
+        request::isendrecv(p, out, into, Some(copy))
     }
 }
 

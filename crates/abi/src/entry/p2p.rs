@@ -555,3 +555,46 @@ pub unsafe fn buffer_detach<C: super::Count>(p: &Process, buffer_addr: *mut c_vo
 pub unsafe fn buffer_flush(p: &Process) -> Result<()> {
     fastpath_mpi::buffered::drain(p)
 }
+
+/// # Safety
+/// The standard's.
+pub unsafe fn isendrecv(
+    p: &Process,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: usize,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: usize,
+    source: c_int,
+    recvtag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
+    let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, request::isendrecv(p, out, into, None)?) }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn isendrecv_replace(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> Result<()> {
+    let out = args(buf, count, datatype, dest, sendtag, comm);
+    let into = args(buf, count, datatype, source, recvtag, comm);
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { store(request, slow::isendrecv_replace(p, out, into)?) }
+}
