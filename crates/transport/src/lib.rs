@@ -5,6 +5,8 @@
 //! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
 //! set that the protocol layer matches on.
 
+#[cfg(test)]
+mod conformance;
 pub mod contract;
 pub mod interfaces;
 pub mod lane;

@@ -12,3 +12,7 @@ pub use arena::Arena;
 pub use domain::Domain;
 pub use endpoint::ShmEndpoint;
 pub use iface::Iface;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod hostile;

@@ -1,0 +1,115 @@
+//! The transports under test.
+
+use super::*;
+use crate::loopback::LoopbackEndpoint;
+use crate::reliable::Settings;
+use crate::shm::testing::ShmPair;
+use crate::sim::{Conditions, Network, SimEndpoint, SimIface};
+
+conform!(loopback, LoopbackEndpoint);
+conform!(shm, ShmPair);
+conform!(sim, SimPair<0>);
+conform!(sim_narrow, SimPair<1>);
+conform!(sim_lossy, SimPair<2>);
+conform!(sim_wired_up, SimPair<3>);
+
+impl Rig for LoopbackEndpoint {
+    type End = Self;
+    const LIMITED: bool = false;
+
+    fn new(_: Start) -> Self {
+        LoopbackEndpoint::new()
+    }
+    fn tx(&mut self) -> &mut Self {
+        self
+    }
+    fn rx(&mut self) -> &mut Self {
+        self
+    }
+    fn settle(&mut self) {}
+    fn return_credits(&mut self) {}
+    fn observe(&mut self) -> Vec<u8> {
+        look(self).map(|sent| sent.data).unwrap_or_default()
+    }
+}
+
+/// Two ends over a simulated network; the number chooses its conditions.
+struct SimPair<const WEATHER: u32> {
+    network: Network,
+    ends: [SimEndpoint; 2],
+    ifaces: [SimIface; 2],
+}
+
+fn conditions(weather: u32, seed: u64) -> Conditions {
+    let base = Conditions { seed, rouse: 0.1, delay_ns: 10..=900, slots: 64, ..Conditions::default() };
+    match weather {
+        0 => base,
+        1 => Conditions { slots: 5, ..base },
+        2 => Conditions {
+            reliable: false,
+            drop: 0.2,
+            double: 0.2,
+            slots: 32,
+            patience: Settings { min_timeout_ns: 2000, ..Settings::default() },
+            ..base
+        },
+        _ => Conditions { wireup: true, ..base },
+    }
+}
+
+impl<const WEATHER: u32> SimPair<WEATHER> {
+    fn progress(&mut self) {
+        for iface in &mut self.ifaces {
+            iface.progress();
+        }
+    }
+}
+
+impl<const WEATHER: u32> Rig for SimPair<WEATHER> {
+    type End = SimEndpoint;
+
+    fn new(start: Start) -> Self {
+        let network = Network::new(2, conditions(WEATHER, start.messages as u64));
+        let ifaces = [network.iface(0), network.iface(1)];
+        let mut ends = [ifaces[0].endpoint(1), ifaces[1].endpoint(0)];
+        if ends[0].wants_wireup() {
+            // Until both know each other nothing goes.
+            let header = Header::default();
+            assert_eq!(ends[0].am_bcopy(header, 0, |_| ()), Post::NoResource);
+            let addresses = [ends[0].local_address(), ends[1].local_address()];
+            assert!(ends[0].open(&addresses[1]) && ends[1].open(&addresses[0]));
+        }
+        for end in &mut ends {
+            end.connect();
+            end.open_receive();
+            end.set_ready();
+        }
+        SimPair { network, ends, ifaces }
+    }
+    fn tx(&mut self) -> &mut SimEndpoint {
+        &mut self.ends[0]
+    }
+    fn rx(&mut self) -> &mut SimEndpoint {
+        &mut self.ends[1]
+    }
+    fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            self.progress();
+            // Whatever was posted can be seen once everything has either arrived or is being held.
+            if self.ends[0].is_drained() || self.ends[1].look().is_some() || !self.network.advance_to_next() {
+                return;
+            }
+        }
+        panic!("the network never comes to rest");
+    }
+    fn return_credits(&mut self) {
+        self.ends[1].return_credits();
+        for _ in 0..20 {
+            self.progress();
+            self.network.advance(500);
+        }
+    }
+    fn observe(&mut self) -> Vec<u8> {
+        self.network.fingerprint(0, 1).to_le_bytes().to_vec()
+    }
+}

@@ -1,0 +1,171 @@
+//! A peer that writes what it likes into the shared region.
+#![allow(unsafe_code, non_snake_case)]
+
+use super::testing::ShmPair;
+use super::wire::*;
+use super::Iface;
+use crate::conformance::{Rig, Sent, Start, Way, look, post};
+use crate::contract::Endpoint;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::PAIR_BYTES;
+use proptest::prelude::*;
+
+/// Something that a hostile peer, or an honest user, does.
+#[derive(Debug, Clone)]
+enum Deed {
+    /// Any eight bytes anywhere in the region.
+    Scribble(usize, u64),
+    /// A slot with the lap that the receiver waits for.
+    Forge { id: u8, len: u8, imm: u32, place: (u32, u32) },
+    /// A head that is off by so much from what has been sent.
+    LieOfHead(i64),
+    Post(Way, usize),
+    Look,
+    Take,
+    PublishHead,
+}
+
+fn word() -> impl Strategy<Value = u32> {
+    let border = [0, 1, 48, 49, DATA_MESSAGE_MAX as u32, DATA_BYTES_FIRST, DATA_BYTES, u32::MAX];
+    prop_oneof![any::<u32>(), prop::sample::select(border.to_vec()), 0..DATA_BYTES]
+        .prop_flat_map(|at| prop::sample::select(vec![at, at.wrapping_sub(1), at.wrapping_add(1)]))
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let size = size_of::<Pair>() / 8;
+    let near = prop_oneof![-3_i64..3, -300_i64..300, any::<i64>()];
+    let len = prop_oneof![0_usize..64, Just(DATA_MESSAGE_MAX), 0..DATA_MESSAGE_MAX];
+    prop_oneof![
+        2 => (prop_oneof![0..size, 0..HEAD_BYTES / 8], any::<u64>()).prop_map(|(at, value)| Deed::Scribble(at, value)),
+        4 => (any::<u8>(), prop_oneof![any::<u8>(), Just(LEN_IN_DATA)], any::<u32>(), (word(), word()))
+            .prop_map(|(id, len, imm, place)| Deed::Forge { id, len, imm, place }),
+        2 => near.prop_map(Deed::LieOfHead),
+        4 => (any::<bool>(), len).prop_map(|(short, len)| Deed::Post(if short { Way::Short } else { Way::Bcopy }, len)),
+        3 => Just(Deed::Look),
+        3 => Just(Deed::Take),
+        1 => Just(Deed::PublishHead),
+    ]
+}
+
+/// What lies before and after the region in the segment.
+fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
+    let region = pair.domains[0].pair(0, 1) as *mut u8;
+    // SAFETY: the regions of 0 to 0 and of 1 to 0 lie there; nobody uses them in these tests.
+    unsafe {
+        [
+            std::slice::from_raw_parts_mut(region.sub(4096), 4096),
+            std::slice::from_raw_parts_mut(region.add(size_of::<Pair>()), PAIR_BYTES - size_of::<Pair>() + 4096),
+        ]
+    }
+}
+
+/// The arrival shown lies inside the region, all of it, and can be read.
+fn check_view(pair: &mut ShmPair) -> usize {
+    let region = pair.rx.rx.pair as usize;
+    let mut sum = 0;
+    for short in [true, false] {
+        let arrival = if short { pair.rx.rx.look_short() } else { pair.rx.look() };
+        let Some(arrival) = arrival else { continue };
+        let (at, len) = (arrival.data() as usize, arrival.len());
+        assert!(len == 0 || at >= region && at + len <= region + size_of::<Pair>(), "{len} bytes at {at:#x}");
+        assert!(len <= if short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX });
+        if len > 0 {
+            // SAFETY: as just checked.
+            sum += unsafe { std::slice::from_raw_parts(arrival.data(), len) }.iter().map(|&b| b as usize).sum::<usize>();
+        }
+    }
+    sum
+}
+
+fn check_sender(pair: &ShmPair) {
+    let tx = &pair.tx.tx;
+    assert!(tx.limit.wrapping_sub(tx.tail) <= SLOTS);
+    // SAFETY: made when the ring was connected.
+    let queue = unsafe { &*tx.in_data };
+    assert!(queue.next.wrapping_sub(queue.first) <= SLOTS);
+    assert!(tx.data_tail.wrapping_sub(tx.data_head) <= tx.data_size && tx.data_size <= DATA_BYTES);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn region__whatever_the_peer_writes_is_survived(
+        messages in prop_oneof![Just(0), any::<u32>()],
+        bytes: u32,
+        deeds in prop::collection::vec(deed(), 0..300),
+    ) {
+        let mut pair = ShmPair::new(Start { messages, bytes });
+        for side in neighbours(&pair) {
+            side.fill(0x5a);
+        }
+        let region = pair.region();
+        for deed in deeds {
+            match deed {
+                // SAFETY: inside the region, on a border of eight bytes.
+                Deed::Scribble(at, value) => unsafe { region.cast::<u64>().add(at).write(value) },
+                Deed::Forge { id, len, imm, place } => {
+                    let head = pair.rx.rx.head;
+                    // SAFETY: inside the region.
+                    let slot = unsafe { &(*region).slots[(head & SLOT_MASK) as usize] };
+                    let place = DataRef { offset: place.0, len: place.1 };
+                    // SAFETY: the payload has room for it.
+                    unsafe { slot.payload.get().cast::<DataRef>().write(place) };
+                    slot.word0.store(encode_word0(head, id, len, imm), Ordering::Relaxed);
+                }
+                Deed::LieOfHead(off) => {
+                    let head = pair.tx.tx.tail.wrapping_add(off as u32);
+                    // SAFETY: inside the region.
+                    unsafe { (*region).control.head.store(head, Ordering::Relaxed) };
+                }
+                Deed::Post(way, len) => {
+                    let max = if way == Way::Short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX };
+                    post(&mut pair, way, &Sent::numbered(1, len.min(max)));
+                    pair.tx.tx.has_room_for(8, 4096);
+                    pair.tx.tx.is_drained();
+                }
+                Deed::Look => {
+                    check_view(&mut pair);
+                }
+                Deed::Take => {
+                    check_view(&mut pair);
+                    if look(&mut pair).is_some() {
+                        pair.rx().take();
+                    }
+                }
+                Deed::PublishHead => pair.rx.rx.publish_head(),
+            }
+            check_sender(&pair);
+        }
+        for side in neighbours(&pair) {
+            prop_assert!(side.iter().all(|&byte| byte == 0x5a), "written outside of the region");
+        }
+    }
+
+    #[test]
+    fn incoming__bits_of_no_rank_call_nobody(bits: u64, generations in 1_u32..5) {
+        let pair = ShmPair::new(Start::default());
+        let mut iface = Iface::new(pair.domains[1]);
+        pair.domains[1].incoming_word(1, 0).store(bits, Ordering::Relaxed);
+        for _ in 0..generations {
+            pair.domains[1].incoming_generation(1).fetch_add(1, Ordering::Relaxed);
+            iface.accept(|rank| assert!(rank < 2 && bits >> rank & 1 == 1, "rank {rank} called"));
+        }
+        prop_assert!(!iface.has_news());
+    }
+}
+
+#[test]
+fn joint__any_number_of_a_copy_names_a_counter_of_the_region() {
+    let mut pair = ShmPair::new(Start::default());
+    for index in [0, 31, 32, 33, u16::MAX as u32, u32::MAX] {
+        pair.rx.claim_joint(index, false);
+        pair.tx.claim_joint(index, true);
+        pair.tx.close_joint(index);
+    }
+    // SAFETY: the region is backed.
+    let region = unsafe { &*pair.region() };
+    let claimed: Vec<u32> = region.joint.iter().map(|joint| joint.claimed.load(Ordering::Relaxed)).collect();
+    assert_eq!(claimed.iter().sum::<u32>(), 12);
+    assert_eq!((claimed[0], claimed[1], claimed[31]), (4, 2, 6));
+}

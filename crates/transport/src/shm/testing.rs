@@ -1,0 +1,99 @@
+//! Two ranks of a job in one process, each with a mapping of its own.
+#![allow(unsafe_code)]
+
+use super::wire::{DATA_BYTES, Pair, SLOTS};
+use super::{Domain, Iface, ShmEndpoint};
+use crate::conformance::{Rig, Start};
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::job::Job;
+
+thread_local! {
+    /// A job lives as long as its process: each thread makes one.
+    static DOMAINS: [&'static Domain; 2] = {
+        let jobs: &'static [Job] = Job::in_process(2).expect("memory for two ranks").leak();
+        [0, 1].map(|rank| &*Box::leak(Box::new(Domain::new(&jobs[rank]))))
+    };
+}
+
+/// The direction from rank 0 to rank 1, and what lies beside it.
+pub(crate) struct ShmPair {
+    pub tx: ShmEndpoint,
+    pub rx: ShmEndpoint,
+    pub domains: [&'static Domain; 2],
+}
+
+impl ShmPair {
+    /// The region as the receiver sees it.
+    pub fn region(&self) -> *mut Pair {
+        self.domains[1].pair(0, 1).cast_mut()
+    }
+
+    /// The region's bytes as the receiver sees them.
+    pub fn bytes(&self) -> Vec<u8> {
+        // SAFETY: backed in full by `new`, and nobody writes meanwhile.
+        unsafe { std::slice::from_raw_parts(self.region().cast::<u8>(), size_of::<Pair>()).to_vec() }
+    }
+}
+
+impl Rig for ShmPair {
+    type End = ShmEndpoint;
+
+    fn new(start: Start) -> Self {
+        let domains = DOMAINS.with(|domains| *domains);
+        domains[0].back_pair(1, size_of::<Pair>()).expect("memory for a pair");
+        let mut pair = ShmPair { tx: ShmEndpoint::new(domains[0], 1), rx: ShmEndpoint::new(domains[1], 0), domains };
+        // SAFETY: backed above; the endpoints of the test before are gone.
+        unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<Pair>()) };
+        domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
+        let mut iface = Iface::new(domains[1]);
+        pair.tx.connect().expect("memory for a pair");
+        let mut callers = Vec::new();
+        iface.accept(|peer| callers.push(peer));
+        assert_eq!(callers, [0]);
+        pair.rx.accept();
+        pair.start_at(start);
+        pair
+    }
+    fn tx(&mut self) -> &mut ShmEndpoint {
+        &mut self.tx
+    }
+    fn rx(&mut self) -> &mut ShmEndpoint {
+        &mut self.rx
+    }
+    fn settle(&mut self) {}
+    fn return_credits(&mut self) {
+        self.rx.rx.publish_head();
+    }
+    fn observe(&mut self) -> Vec<u8> {
+        let mut seen = self.bytes();
+        let page = self.domains[1].page(1);
+        seen.extend(page.state.load(Ordering::Relaxed).to_le_bytes());
+        seen.extend(page.incoming_generation.load(Ordering::Relaxed).to_le_bytes());
+        seen.extend(self.domains[1].incoming_word(1, 0).load(Ordering::Relaxed).to_le_bytes());
+        seen
+    }
+}
+
+impl ShmPair {
+    /// As if so much had been sent and taken before.
+    fn start_at(&mut self, start: Start) {
+        let Start { messages, bytes } = start;
+        // SAFETY: the region is backed, and both ends are ours.
+        unsafe {
+            let region = &*self.region();
+            region.control.head.store(messages, Ordering::Relaxed);
+            // The last lap's words lie in the slots; a lap is 256 messages.
+            for back in 1..=SLOTS.min(messages) {
+                let position = messages.wrapping_sub(back);
+                let slot = &region.slots[(position % SLOTS) as usize];
+                slot.word0.store(super::wire::encode_word0(position, 0, 0, 0), Ordering::Relaxed);
+            }
+        }
+        let (tx, rx) = (&mut self.tx.tx, &mut self.rx.rx);
+        (tx.tail, tx.limit) = (messages, messages.wrapping_add(SLOTS));
+        (rx.head, rx.published) = (messages, messages);
+        let bytes = bytes & !63;
+        (tx.data_tail, tx.data_head) = (bytes, bytes);
+        assert!(tx.data_size <= DATA_BYTES);
+    }
+}
