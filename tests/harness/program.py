@@ -4,7 +4,7 @@
 
     ranks      how many ranks it is run with, each in a job of its own
     timeout    seconds before the launcher ends it (60)
-    args       its arguments, separated by commas
+    args       its arguments, separated by commas; several lists, separated by semicolons, are a run each
     env        a variable for every run; may stand several times
     link       a word for the compiler; may stand several times
     stderr     `any`: it may print to standard error
@@ -35,7 +35,7 @@ class Program:
     def __init__(self, path):
         self.path = path
         self.name = os.path.splitext(os.path.basename(path))[0]
-        self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [], {}, []
+        self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [[]], {}, []
         self.quiet, self.exit, self.only, self.has_variants = True, 0, "", True
         with open(path, encoding="utf-8") as file:
             head = file.read(4096)
@@ -52,7 +52,7 @@ class Program:
         elif key == "timeout":
             self.timeout = int(value)
         elif key == "args":
-            self.args = value.split(",")
+            self.args = [one.split(",") for one in value.split(";")]
         elif key == "env":
             name, _, content = value.partition("=")
             self.env[name] = content
@@ -83,15 +83,17 @@ class Program:
         return None if made.returncode == 0 else made.stderr or f"{mpicc} fails"
 
     def runs(self, everything):
-        """Pairs of number of ranks, name and variables of the variant."""
-        found = [(n, "", {}) for n in self.ranks]
-        if not self.has_variants:
-            return found
-        if everything:
-            for name, env, most in VARIANTS:
-                found += [(n, name, env) for n in self.ranks if n <= most]
-        elif 2 in self.ranks:
-            found.append((2, *VARIANTS[0][:2]))
+        """Each run: name, number of ranks, arguments, variables of the variant."""
+        variants = [("", {}, max(self.ranks))]
+        if self.has_variants:
+            variants += VARIANTS if everything else [(*VARIANTS[0][:2], 2)]
+        found = []
+        for args in self.args:
+            for variant, env, most in variants:
+                for n in self.ranks:
+                    if n <= most and (everything or not variant or n == 2):
+                        words = [self.name, *args, f"n={n}", variant]
+                        found.append((" ".join(word for word in words if word), n, args, env))
         return found
 
 
