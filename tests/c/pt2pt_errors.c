@@ -141,6 +141,7 @@ int main(int argc, char **argv)
     check_requests();
     check_buffers();
     /* All of it works still. */
+    meet();
     int value = rank, other = -1;
     OK(MPI_Sendrecv(&value, 1, MPI_INT, (rank + 1) % ranks, 0, &other, 1, MPI_INT, (rank + ranks - 1) % ranks, 0,
                     MPI_COMM_WORLD, MPI_STATUS_IGNORE));
