@@ -1,0 +1,66 @@
+//! The project's pages against its sources.
+#![allow(non_snake_case)]
+
+use fastpath_abigen::{Table, coverage, scan::Bodies};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// What stands between backquotes, line by line.
+fn quoted(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split('`').skip(1).step_by(2).collect()).collect()
+}
+
+/// Folders at the root whose files the pages name.
+const FOLDERS: [&str; 7] = ["crates/", "docs/", "tests/", "bench/", "install/", "examples/", ".ci/"];
+
+fn is_path(word: &str) -> bool {
+    FOLDERS.iter().any(|folder| word.starts_with(folder)) && !word.contains(['*', '<', ' '])
+}
+
+#[test]
+fn readme__says_what_is_implemented() {
+    let table = Table::builtin().unwrap();
+    let bodies = Bodies::read_folder(&root().join("crates/abi/src/entry"), &table).unwrap();
+    let readme = read("README.md");
+    let right = coverage::replace_coverage(&readme, &coverage::emit_coverage(&table, &bodies)).unwrap();
+    assert!(
+        readme == right,
+        "README.md is out of date: run `cargo run -p fastpath-abigen coverage README.md`"
+    );
+}
+
+#[test]
+fn pages__name_files_that_exist() {
+    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/requirements.md", "docs/performance.md"];
+    for page in pages {
+        let text = read(page);
+        for word in quoted(&text).into_iter().flatten().filter(|word| is_path(word)) {
+            assert!(root().join(word).exists(), "{page} names {word}, which does not exist");
+        }
+    }
+}
+
+/// A row of the requirements names a file, and then what to look for in it.
+#[test]
+fn requirements__name_tests_and_items_that_exist() {
+    let text = read("docs/requirements.md");
+    for words in quoted(&text) {
+        let mut file = None;
+        for word in words {
+            if is_path(word) {
+                file = root().join(word).is_file().then(|| read(word));
+            } else if word.contains("__") || word.contains("::") {
+                let name = word.rsplit("::").next().unwrap_or(word);
+                let known = file.as_ref().is_some_and(|file: &String| file.contains(name));
+                assert!(known, "docs/requirements.md: {word} is not in the file named before it");
+            }
+        }
+    }
+}
