@@ -94,8 +94,9 @@ pub fn init(required: i32) -> Result<i32> {
         sleepers: 0,
         moved_ns: 0,
     };
-    let worker = Worker::new(job, policy)
+    let mut worker = Worker::new(job, policy)
         .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
+    worker.configure(config).map_err(|why| Error::new(MPI_ERR_OTHER, why))?;
     let worker = Box::into_raw(Box::new(worker));
     let allowed = Allowed {
         send: !config.is_disabled("sendi"),

@@ -33,6 +33,8 @@ pub struct Endpoint {
     pub(crate) lane: Lane,
     /// Not 0 while something must go before the next message: immediate sends are off.
     pub(crate) gate: u32,
+    /// Whether the peer has declined to fetch a message by a single copy.
+    pub(crate) declines: bool,
     /// What waits for room, in order.
     pub(crate) pending: Option<Box<VecDeque<Pending>>>,
     /// The announced message whose bytes come without being asked for.

@@ -1,6 +1,7 @@
 //! What a message is: worker, endpoint, tag matching, eager and rendezvous.
 
 pub mod buffer;
+mod direct;
 mod connecting;
 pub mod endpoint;
 pub mod layout;
@@ -10,6 +11,7 @@ pub mod pieces;
 pub mod progress;
 pub mod recv;
 pub mod request;
+pub mod selection;
 pub mod send;
 pub mod tag;
 pub mod unexpected;

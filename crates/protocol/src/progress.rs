@@ -5,7 +5,7 @@ use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};
-use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
+use crate::wire::{self, JOIN, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
 use crate::worker::Worker;
 use fastpath_transport::Header;
 
@@ -77,6 +77,7 @@ impl Worker {
             wire::RTR => self.handle_go(peer, header, data, len),
             wire::EARLY => self.handle_early(peer, data, len),
             wire::DONE => self.handle_done(peer, header),
+            wire::PUT => self.handle_put(peer, header),
             wire::ACK | wire::FIN => self.handle_matched(peer, header),
             _ => self.violation(),
         }
@@ -158,8 +159,21 @@ impl Worker {
     fn handle_done(&mut self, peer: u32, header: Header) {
         match self.find_active(header.key, Kind::Recv, peer) {
             Some(id) if self.requests.get(id).announced => self.end_joint_copy(id, header.imm != 0),
+            Some(id) if self.requests.get(id).finished => {} // given up: fragments come
             _ => self.violation(),
         }
+    }
+
+    /// The sender has written the rest of a message where it was told to.
+    fn handle_put(&mut self, peer: u32, header: Header) {
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
+        let request = self.requests.get(id);
+        if request.node != 0 || request.announced {
+            return self.violation();
+        }
+        request.moved = request.limit;
+        request.received = request.limit.min(request.bytes);
+        self.finish_recv(id);
     }
 
     fn store(&mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize) -> u32 {
@@ -195,7 +209,7 @@ impl Worker {
         if request.matched || !request.announced || rtr.limit > request.bytes {
             return self.violation();
         }
-        if rtr.joint != 0 {
+        if rtr.answer == JOIN {
             if request.remote == NO_JOINT as u32 || !request.is_contiguous() {
                 return self.violation();
             }
@@ -204,10 +218,13 @@ impl Worker {
         if request.early == 0 && request.remote != NO_JOINT as u32 {
             self.endpoint(peer).lane.close_joint(request.remote);
         }
+        self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
         request.matched = true;
         request.limit = rtr.limit;
         request.remote = rtr.request;
-        if request.moved >= request.early {
+        if rtr.rkey != 0 && self.put_directly(id, &rtr) {
+            self.complete(id);
+        } else if self.requests.get(id).moved >= self.requests.get(id).early {
             self.pushing.push(id);
         }
     }

@@ -7,7 +7,6 @@ use crate::request::{Fault, Kind, RequestId, State};
 use crate::endpoint::Early;
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
-use crate::pieces::Pieces;
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts};
 use crate::worker::Worker;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
@@ -192,7 +191,9 @@ impl Worker {
         if rts.total > early {
             // The answer goes first, so that the sender works while the first bytes are copied.
             if wanted > early {
-                let rtr = Rtr { limit: wanted, request: request.handle, joint: 0, addr: 0, rkey: 0 };
+                let Remote { addr, rkey } = self.offer_room(id, peer, wanted - early);
+                let (request, answer) = (request.handle, self.choose_answer(peer));
+                let rtr = Rtr { limit: wanted, request, answer, addr, rkey };
                 self.send_answer(peer, rts.request, &rtr);
             } else {
                 self.send_control(peer, Header { id: wire::FIN, imm: 0, key: rts.request as u64 }, &[]);
@@ -289,95 +290,14 @@ impl Worker {
         Some(id)
     }
 
-    fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
+    pub(crate) fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
         // SAFETY: `Rtr` is plain data of 32 bytes without padding.
         let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
         self.send_control(peer, Header { id: wire::RTR, imm: 0, key: sender as u64 }, &bytes);
     }
 
-    /// Single copy, where both buffers are contiguous and the transport allows it: by this side alone,
-    /// or by both at once where the sender has opened a joint copy.
-    fn fetch_directly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) -> bool {
-        let request = self.requests.get(id);
-        let lane = &mut self.endpoint(peer).lane;
-        let capable = lane.capabilities().is_some_and(|c| c.get_zcopy > 0);
-        if !capable || rts.addr == 0 || !request.is_contiguous() || wanted == 0 {
-            return false;
-        }
-        if rts.joint != NO_JOINT {
-            self.fetch_jointly(id, peer, rts, wanted);
-            return true;
-        }
-        let from = Remote { addr: rts.addr, rkey: rts.rkey };
-        // SAFETY: the receive buffer holds at least `wanted` bytes.
-        if unsafe { lane.get(request.ptr, wanted as usize, from) }.is_err() {
-            return false;
-        }
-        self.end_single_copy(id, peer, rts.request, wanted);
-        true
-    }
-
-    /// Both sides copy: this one from the front, the sender from the back.
-    fn fetch_jointly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) {
-        let request = self.requests.get(id);
-        let key = self.endpoint(peer).lane.memory_key();
-        let rtr = Rtr { limit: wanted, request: request.handle, joint: 1, addr: request.ptr as u64, rkey: key };
-        request.announced = true;
-        request.limit = wanted;
-        self.send_answer(peer, rts.request, &rtr);
-        let pieces = Pieces::of(wanted);
-        let request = self.requests.get(id);
-        let lane = &mut self.endpoint(peer).lane;
-        let mut claimed = 0;
-        while lane.claim_joint(rts.joint as u32, false) < pieces.count {
-            let (offset, len) = pieces.from_front(claimed);
-            claimed += 1;
-            let from = Remote { addr: rts.addr.wrapping_add(offset), rkey: rts.rkey };
-            // SAFETY: the receive buffer holds `wanted` bytes.
-            if unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) }.is_err() {
-                // It worked before, so the sender's memory has gone, and with it the message.
-                request.fault = Fault::PeerGone;
-                break;
-            }
-        }
-        if claimed >= pieces.count || request.fault == Fault::PeerGone {
-            return self.end_single_copy(id, peer, rts.request, wanted);
-        }
-        // The sender has claimed the rest, and says `DONE` when it is there.
-        request.moved = pieces.from_front(claimed).0;
-        request.remote = rts.request;
-        request.rest_addr = rts.addr;
-        request.rest_rkey = rts.rkey;
-    }
-
-    /// The sender has done its part of a joint copy, or could not.
-    pub(crate) fn end_joint_copy(&mut self, id: RequestId, failed: bool) {
-        let request = self.requests.get(id);
-        let (peer, sender, limit) = (request.peer, request.remote, request.limit);
-        if failed {
-            let rest = limit - request.moved;
-            let from = Remote { addr: request.rest_addr.wrapping_add(request.moved), rkey: request.rest_rkey };
-            let lane = &mut self.endpoint(peer).lane;
-            // SAFETY: the receive buffer holds `limit` bytes.
-            if unsafe { lane.get(request.ptr.add(request.moved as usize), rest as usize, from) }.is_err() {
-                request.fault = Fault::PeerGone;
-            }
-        }
-        self.end_single_copy(id, peer, sender, limit);
-    }
-
-    fn end_single_copy(&mut self, id: RequestId, peer: u32, sender: u32, bytes: u64) {
-        let request = self.requests.get(id);
-        request.announced = false;
-        request.moved = bytes;
-        request.received = bytes;
-        self.counters.single_copies += 1;
-        self.send_control(peer, Header { id: wire::FIN, imm: 0, key: sender as u64 }, &[]);
-        self.finish_recv(id);
-    }
-
     /// All bytes of a long message are there.
-    fn finish_recv(&mut self, id: RequestId) {
+    pub(crate) fn finish_recv(&mut self, id: RequestId) {
         let request = self.requests.get(id);
         if request.fault == Fault::Truncated {
             request.limit = request.announced_bytes; // for the message that explains it

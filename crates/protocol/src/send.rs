@@ -4,10 +4,9 @@
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::request::{Fault, Kind, RequestId};
-use crate::pieces::Pieces;
-use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts, SYNC_HEADER};
+use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER};
 use crate::worker::{EARLY_LIMIT, Thresholds, Worker};
-use fastpath_transport::{Header, Lane, Post, Remote};
+use fastpath_transport::{Header, Post, Remote};
 
 /// A send as the layer above asks for it.
 #[derive(Debug, Clone)]
@@ -75,7 +74,7 @@ impl Worker {
         unsafe {
             if len <= eager {
                 endpoint.send_buffered(key, tag, data, len as usize)
-            } else if len <= first && len < single_copy {
+            } else if len <= first && len < single_copy && !self.is_read_directly(data.addr(), len) {
                 endpoint.send_parts(key, tag, data, len as usize, part as usize)
             } else {
                 Post::NoResource
@@ -163,17 +162,16 @@ impl Worker {
     }
 
     fn post_rts(&mut self, id: RequestId) -> Post {
+        let offer = self.offer_message(id);
         let request = self.requests.get(id);
-        let endpoint = self.endpoint(request.peer);
-        let single = request.is_contiguous()
-            && (matches!(endpoint.lane, Lane::Loopback(_)) || request.bytes >= self.thresholds.single_copy);
-        let early = if single { 0 } else { self.thresholds.first.min(request.bytes).min(EARLY_LIMIT) };
-        let joint = if single { endpoint.lane.open_joint() } else { None };
+        let early = if offer.is_some() { 0 } else { self.thresholds.first.min(request.bytes).min(EARLY_LIMIT) };
+        let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
         let first = self.thresholds.part.min(early);
+        let endpoint = self.endpoint(request.peer);
         let rts = Rts {
             total: request.bytes,
-            addr: if request.is_contiguous() { request.ptr as u64 } else { 0 },
-            rkey: endpoint.lane.memory_key(),
+            addr,
+            rkey,
             request: request.handle,
             early: early as u16,
             joint: match joint {
@@ -198,25 +196,6 @@ impl Worker {
             endpoint.lane.close_joint(index);
         }
         post
-    }
-
-    /// Copies pieces of a joint copy from the back, until the receiver's are met; then says so.
-    pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr) {
-        let request = self.requests.get(id);
-        let lane = &mut self.endpoint(request.peer).lane;
-        let pieces = Pieces::of(rtr.limit);
-        let (mut claimed, mut failed) = (0, false);
-        while lane.claim_joint(request.remote, true) < pieces.count && !failed {
-            let (offset, len) = pieces.from_back(claimed);
-            claimed += 1;
-            let to = Remote { addr: rtr.addr.wrapping_add(offset), rkey: rtr.rkey };
-            // SAFETY: the send buffer holds `bytes`, of which `limit` is no more.
-            failed = unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
-        }
-        if claimed > 0 {
-            let (peer, header) = (request.peer, Header { id: wire::DONE, imm: failed as u32, key: rtr.request as u64 });
-            self.send_control(peer, header, &[]);
-        }
     }
 
     /// Sends what waits for room, in order, as far as there is room.
@@ -291,6 +270,9 @@ impl Worker {
         let fragment = self.thresholds.fragment;
         let mut moved = false;
         while request.moved < request.limit {
+            if !self.thresholds.pipelined && !self.endpoint(request.peer).lane.is_drained() {
+                break;
+            }
             let len = fragment.min(request.limit - request.moved) as usize;
             let header = Header { id: wire::FRAG, imm: 0, key: request.remote as u64 };
             // SAFETY: as in `post_eager`.

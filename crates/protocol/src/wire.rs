@@ -10,6 +10,7 @@
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
 //! | `FIN` | 0 | sender's request | none: the receiver needs no more from the sender |
 //! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
+//! | `PUT` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
 #![allow(unsafe_code)]
 
@@ -32,6 +33,8 @@ pub const FIN: u8 = 7;
 pub const EARLY: u8 = 8;
 /// The sender's part of a joint copy is done.
 pub const DONE: u8 = 9;
+/// The sender has written the rest of a message into the receiver's memory.
+pub const PUT: u8 = 10;
 
 /// `Rts::joint` of a message that only the receiver may copy.
 pub const NO_JOINT: u16 = u16::MAX;
@@ -60,6 +63,13 @@ pub struct Rts {
     pub joint: u16,
 }
 
+/// `Rtr::answer`: send fragments.
+pub const SEND: u32 = 0;
+/// `Rtr::answer`: take part in a joint copy.
+pub const JOIN: u32 = 1;
+/// `Rtr::answer`: send fragments, of the next messages too: single copies are not possible here.
+pub const SEND_ALWAYS: u32 = 2;
+
 /// What an `RTR` says.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +78,10 @@ pub struct Rtr {
     pub limit: u64,
     /// The receiver's request, to be named by each fragment.
     pub request: u32,
-    /// 1 where the sender shall take part in a joint copy, 0 where it shall send fragments.
-    pub joint: u32,
-    /// Where the message goes in the receiver's memory, for a joint copy.
+    /// [`SEND`], [`JOIN`] or [`SEND_ALWAYS`].
+    pub answer: u32,
+    /// Where the message goes in the receiver's memory: for a joint copy, or to be written there
+    /// instead of fragments.
     pub addr: u64,
     /// Key of that memory.
     pub rkey: u64,

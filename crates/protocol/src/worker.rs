@@ -34,6 +34,10 @@ pub struct Thresholds {
     pub fragment: u64,
     /// Size from which the receiver fetches the message by a single copy, if it can.
     pub single_copy: u64,
+    /// Size from which a message is moved by load and store, where either side's memory is shared.
+    pub direct: u64,
+    /// Whether both sides copy at the same time; else each part waits until the one before it was taken.
+    pub pipelined: bool,
 }
 
 impl Default for Thresholds {
@@ -44,6 +48,8 @@ impl Default for Thresholds {
             part: 4 * 1024,
             fragment: 8 * 1024,
             single_copy: 32 * 1024,
+            direct: 8 * 1024,
+            pipelined: true,
         }
     }
 }
@@ -59,6 +65,10 @@ pub struct Counters {
     pub rendezvous: u64,
     /// Long messages fetched by a single copy.
     pub single_copies: u64,
+    /// Long messages read straight from the sender's shared memory.
+    pub direct_reads: u64,
+    /// Long messages written straight into the receiver's shared memory.
+    pub direct_writes: u64,
     /// Times this process slept.
     pub sleeps: u64,
     /// Peers this process has opened a lane to.

@@ -11,7 +11,7 @@ use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{Started, State};
 use fastpath_transport::sim::Conditions;
 
-const SMALL: Thresholds = Thresholds { eager: 100, first: 200, part: 60, fragment: 64, single_copy: u64::MAX };
+const SMALL: Thresholds = Thresholds { eager: 100, first: 200, part: 60, fragment: 64, single_copy: u64::MAX, direct: u64::MAX, pipelined: true };
 
 fn world(ranks: u32) -> World {
     World::new(ranks, Conditions { rouse: 0.2, ..Conditions::default() })

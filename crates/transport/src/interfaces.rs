@@ -9,10 +9,21 @@ use crate::sim::{Network, SimIface};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::SegmentError;
 
+/// Which transports may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    /// A rank's messages to itself, inside the process.
+    pub loopback: bool,
+    /// Single copy by the kernel.
+    pub cma: bool,
+}
+
 /// Every interface that this process has opened.
 pub struct Interfaces {
     domain: &'static Domain,
     shm: Iface,
+    /// To be set before the first lane is made.
+    pub allowed: Allowed,
     sim: Option<SimIface>,
     /// Whether an interface other than shared memory's wants to be asked for news.
     alive: bool,
@@ -24,7 +35,9 @@ impl Interfaces {
     /// Opens what the job allows.
     pub fn open(job: &'static Job) -> Self {
         let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
-        Interfaces { domain, shm: Iface::new(domain), sim: None, alive: false, arena: Arena::new(domain) }
+        let allowed = Allowed { loopback: true, cma: true };
+        let (shm, arena) = (Iface::new(domain), Arena::new(domain));
+        Interfaces { domain, shm, allowed, sim: None, alive: false, arena }
     }
 
     /// Reaches every peer through a simulated network, with the job's rank as its port.
@@ -40,12 +53,18 @@ impl Interfaces {
 
     /// A lane for `peer`, open in neither direction where directions are opened one by one.
     pub fn make_lane(&self, peer: u32) -> Lane {
-        if peer == self.domain.me {
+        if peer == self.domain.me && self.allowed.loopback {
             return Lane::Loopback(Box::new(LoopbackEndpoint::new()));
         }
         match &self.sim {
             Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),
-            None => Lane::Shm(ShmEndpoint::new(self.domain, peer)),
+            None => {
+                let mut endpoint = ShmEndpoint::new(self.domain, peer);
+                if !self.allowed.cma {
+                    endpoint.refuse_single_copy();
+                }
+                Lane::Shm(endpoint)
+            }
         }
     }
 

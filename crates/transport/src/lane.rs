@@ -153,11 +153,15 @@ impl Lane {
         }
     }
 
-    /// Opens a copy in which both sides take part (see `shm`); `None` where the lane has none, or the
-    /// permission for it is not known yet.
+    /// Whether single copies with this peer are known to work, so that both sides can take part in one.
+    pub fn knows_single_copy(&self) -> bool {
+        matches!(self, Lane::Shm(endpoint) if endpoint.knows_single_copy())
+    }
+
+    /// Opens a copy in which both sides take part (see `shm`); `None` where the lane has none.
     pub fn open_joint(&mut self) -> Option<u32> {
         match self {
-            Lane::Shm(endpoint) if endpoint.knows_single_copy() => endpoint.open_joint(),
+            Lane::Shm(endpoint) => endpoint.open_joint(),
             _ => None,
         }
     }

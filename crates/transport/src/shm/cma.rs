@@ -1,18 +1,31 @@
-//! Single copy by the kernel: `process_vm_readv` (cross-memory attach).
+//! Single copy by the kernel: `process_vm_readv` and `process_vm_writev` (cross-memory attach).
 //!
-//! Whether it is allowed is found out by trying: Yama, a container's seccomp filter or another user
-//! refuse it, and then the peer is not asked again.
+//! Whether it is allowed is found out by trying, once for each peer: Yama, a container's seccomp
+//! filter or another user refuse it, and then the peer is not asked again. The trial reads a secret
+//! that the peer has published, because a process number can mean another process in another
+//! namespace.
 #![allow(unsafe_code)]
 
 use super::endpoint::ShmEndpoint;
 use crate::contract::{Remote, RemoteError};
+use fastpath_base::sync::Ordering;
+use std::io;
 
-/// Tried and working.
-pub const CMA_WORKS: u8 = 1;
-/// Tried and refused.
-pub const CMA_REFUSED: u8 = 2;
+/// What is known of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Not tried yet.
+    Unknown,
+    /// It works, by this process number.
+    Granted(libc::pid_t),
+    /// Refused, or switched off.
+    Refused,
+}
 
-/// Copies `len` bytes at `from.addr` of the process `from.rkey` (a process id) to `to`.
+/// Copies `len` bytes at `from.addr` of the peer's memory to `to`.
+///
+/// # Errors
+/// `Unsupported` where it is not permitted, `Fault` where the memory is not there.
 ///
 /// # Safety
 /// `to` is writable for `len` bytes.
@@ -22,64 +35,128 @@ pub unsafe fn read(
     len: usize,
     from: Remote,
 ) -> Result<(), RemoteError> {
-    if endpoint.cma == CMA_REFUSED {
-        return Err(RemoteError::Unsupported);
-    }
+    let pid = find_process(endpoint, from)?;
     // SAFETY: the caller's.
-    match unsafe { read_process(from.rkey as libc::pid_t, to, len, from.addr) } {
-        Ok(()) => {
-            endpoint.cma = CMA_WORKS;
-            Ok(())
-        }
-        Err(code) if code == libc::EPERM || code == libc::ENOSYS => {
-            endpoint.cma = CMA_REFUSED;
-            Err(RemoteError::Unsupported)
-        }
-        Err(_) => Err(RemoteError::Fault),
-    }
+    unsafe { read_process(pid, to, len, from.addr) }.map_err(|code| note_refusal(endpoint, code))
 }
 
-/// Copies `len` bytes at `from` to `to.addr` of the process `to.rkey`.
+/// Copies `len` bytes at `from` to `to.addr` of the peer's memory.
+///
+/// # Errors
+/// As [`read`].
 ///
 /// # Safety
 /// `from` is readable for `len` bytes.
-pub unsafe fn write(endpoint: &mut ShmEndpoint, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
-    if endpoint.cma == CMA_REFUSED {
-        return Err(RemoteError::Unsupported);
-    }
-    let mut done = 0;
-    while done < len {
-        let rest = len - done;
-        // SAFETY: inside the caller's buffer.
-        let local = libc::iovec { iov_base: unsafe { from.add(done) }.cast_mut().cast(), iov_len: rest };
-        let remote = libc::iovec { iov_base: (to.addr as usize + done) as *mut _, iov_len: rest };
-        // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
-        let moved = unsafe { libc::process_vm_writev(to.rkey as libc::pid_t, &local, 1, &remote, 1, 0) };
-        if moved <= 0 {
-            return Err(RemoteError::Fault);
-        }
-        done += moved as usize;
-    }
-    Ok(())
+pub unsafe fn write(
+    endpoint: &mut ShmEndpoint,
+    from: *const u8,
+    len: usize,
+    to: Remote,
+) -> Result<(), RemoteError> {
+    let pid = find_process(endpoint, to)?;
+    // SAFETY: the caller's.
+    unsafe { write_process(pid, from, len, to.addr) }.map_err(|code| note_refusal(endpoint, code))
 }
 
-/// Copies from another process's memory; the error is an `errno`.
+fn find_process(endpoint: &mut ShmEndpoint, remote: Remote) -> Result<libc::pid_t, RemoteError> {
+    if endpoint.permission == Permission::Unknown {
+        endpoint.permission = try_peer(endpoint);
+    }
+    match endpoint.permission {
+        Permission::Granted(pid) if remote.rkey == pid as u64 => Ok(pid),
+        Permission::Granted(_) => Err(RemoteError::Fault),
+        Permission::Unknown | Permission::Refused => Err(RemoteError::Unsupported),
+    }
+}
+
+#[cold]
+fn try_peer(endpoint: &ShmEndpoint) -> Permission {
+    let page = endpoint.domain.page(endpoint.peer());
+    // ORDERING: acquire pairs with the release in `Domain::publish_witness`.
+    let address = page.witness_address.load(Ordering::Acquire);
+    if address == 0 {
+        return Permission::Unknown;
+    }
+    let pid = page.owner_pid.load(Ordering::Relaxed) as libc::pid_t;
+    let wanted = [0, 1].map(|index: usize| page.witness[index].load(Ordering::Relaxed));
+    let mut found = [0u64; 2];
+    // SAFETY: the array has 16 bytes.
+    let read = unsafe { read_process(pid, found.as_mut_ptr().cast(), size_of_val(&found), address) };
+    match read {
+        Ok(()) if found == wanted => Permission::Granted(pid),
+        _ => Permission::Refused,
+    }
+}
+
+/// What an error means; a permission that was taken away stays away.
+#[cold]
+fn note_refusal(endpoint: &mut ShmEndpoint, code: i32) -> RemoteError {
+    if matches!(code, libc::EPERM | libc::EACCES | libc::ENOSYS) {
+        endpoint.permission = Permission::Refused;
+        return RemoteError::Unsupported;
+    }
+    RemoteError::Fault
+}
+
+/// Copies from another process's memory.
+///
+/// # Errors
+/// The kernel's `errno`; part of it may have been copied.
 ///
 /// # Safety
 /// `to` is writable for `len` bytes.
-pub unsafe fn read_process(pid: libc::pid_t, to: *mut u8, len: usize, addr: u64) -> Result<(), i32> {
+pub unsafe fn read_process(
+    pid: libc::pid_t,
+    to: *mut u8,
+    len: usize,
+    addr: u64,
+) -> Result<(), i32> {
+    copy_all(len, |done| {
+        // SAFETY: inside the caller's buffer.
+        let local = libc::iovec { iov_base: unsafe { to.add(done) }.cast(), iov_len: len - done };
+        let remote = remote_part(addr, done, len);
+        // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
+        unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) }
+    })
+}
+
+/// Copies to another process's memory.
+///
+/// # Errors
+/// As [`read_process`].
+///
+/// # Safety
+/// `from` is readable for `len` bytes.
+pub unsafe fn write_process(
+    pid: libc::pid_t,
+    from: *const u8,
+    len: usize,
+    addr: u64,
+) -> Result<(), i32> {
+    copy_all(len, |done| {
+        // SAFETY: inside the caller's buffer.
+        let at = unsafe { from.add(done) }.cast_mut();
+        let local = libc::iovec { iov_base: at.cast(), iov_len: len - done };
+        let remote = remote_part(addr, done, len);
+        // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
+        unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) }
+    })
+}
+
+fn remote_part(addr: u64, done: usize, len: usize) -> libc::iovec {
+    let at = (addr as usize).wrapping_add(done);
+    libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(at), iov_len: len - done }
+}
+
+/// The kernel copies at most 2 GiB at once.
+fn copy_all(len: usize, mut copy_rest: impl FnMut(usize) -> isize) -> Result<(), i32> {
     let mut done = 0;
     while done < len {
-        let rest = len - done;
-        // SAFETY: inside the caller's buffer.
-        let local = libc::iovec { iov_base: unsafe { to.add(done) }.cast(), iov_len: rest };
-        let remote = libc::iovec { iov_base: (addr as usize + done) as *mut _, iov_len: rest };
-        // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
-        let moved = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
-        if moved <= 0 {
-            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT));
+        match usize::try_from(copy_rest(done)) {
+            Ok(moved) if moved > 0 => done += moved,
+            Ok(_) => return Err(libc::EFAULT),
+            Err(_) => return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT)),
         }
-        done += moved as usize;
     }
     Ok(())
 }

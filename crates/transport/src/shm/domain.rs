@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::wire::Pair;
-use fastpath_base::sync::{AtomicU32, AtomicU64};
+use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{RankPage, SegmentError};
 
@@ -18,7 +18,9 @@ pub struct Domain {
 impl Domain {
     /// The domain of a job.
     pub fn new(job: &'static Job) -> Self {
-        Domain { job, me: job.rank() as u32 }
+        let domain = Domain { job, me: job.rank() as u32 };
+        domain.publish_witness();
+        domain
     }
 
     /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
@@ -32,6 +34,22 @@ impl Domain {
         let segment = self.job.segment();
         let offset = segment.layout().pair_offset(self.me as usize, to as usize);
         segment.ensure_backed(offset, len as u64)
+    }
+
+    /// Puts two words that nobody guesses into this process's memory, and says on the rank's page where
+    /// and what they are, so that peers can make sure whose memory they reach (see `cma`).
+    fn publish_witness(&self) {
+        let seed = self.job.job_id();
+        let words: &'static [u64; 2] = Box::leak(Box::new([
+            fastpath_base::clock::now_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed,
+            seed.rotate_left(32) ^ std::process::id() as u64 ^ ((self.me as u64) << 32),
+        ]));
+        let page = self.page(self.me);
+        for (shared, own) in page.witness.iter().zip(words) {
+            shared.store(*own, Ordering::Relaxed);
+        }
+        // ORDERING: release pairs with the acquire in `cma`: the words are there.
+        page.witness_address.store(words.as_ptr().expose_provenance() as u64, Ordering::Release);
     }
 
     /// Offset of a rank's arena in the segment.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::arena::KEY_ARENA;
+use super::cma::Permission;
 use super::datapath::{DataQueue, Rx, Tx};
 use super::direct::{self, Windows};
 use super::domain::Domain;
@@ -18,9 +19,9 @@ pub struct ShmEndpoint {
     pub tx: Tx,
     /// From the peer.
     pub rx: Rx,
-    domain: &'static Domain,
-    /// Whether single copy by the kernel has been tried with this peer: 0 no, 1 works, 2 refused.
-    pub(super) cma: u8,
+    pub(super) domain: &'static Domain,
+    /// Whether the kernel copies between this process and the peer.
+    pub(super) permission: Permission,
     /// Joint copies that this side has opened, one bit each.
     joint_open: u32,
     /// The peer's memory as far as it was reached directly.
@@ -52,7 +53,7 @@ impl ShmEndpoint {
                 producer_state: domain.state_word(peer),
             },
             domain,
-            cma: 0,
+            permission: Permission::Unknown,
             joint_open: 0,
             windows: None,
         }
@@ -104,7 +105,12 @@ impl ShmEndpoint {
 
     /// Whether a single copy with this peer has been done before, so that both sides may take part.
     pub fn knows_single_copy(&self) -> bool {
-        self.cma == super::cma::CMA_WORKS
+        matches!(self.permission, Permission::Granted(_))
+    }
+
+    /// Never has the kernel copy from or to the peer's memory.
+    pub fn refuse_single_copy(&mut self) {
+        self.permission = Permission::Refused;
     }
 
     /// Opens a joint copy of a message to the peer; `None` where too many are under way.
@@ -203,12 +209,13 @@ impl Drop for ShmEndpoint {
 
 impl Endpoint for ShmEndpoint {
     fn capabilities(&self) -> Capabilities {
+        let zcopy = if self.permission == Permission::Refused { 0 } else { usize::MAX };
         Capabilities {
             name: "shm",
             short: SLOT_PAYLOAD,
             bcopy: DATA_MESSAGE_MAX,
-            get_zcopy: if self.cma == 2 { 0 } else { usize::MAX },
-            put_zcopy: if self.cma == 2 { 0 } else { usize::MAX },
+            get_zcopy: zcopy,
+            put_zcopy: zcopy,
             reliable: true,
             needs_wireup: false,
             directed: true,

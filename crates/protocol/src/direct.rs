@@ -1,0 +1,244 @@
+//! Long messages that do not go through the transport's buffers: the receiver fetches them from the
+//! sender's memory, the sender writes them into the receiver's, or both do at once (a joint copy).
+//!
+//! The memory is reached by load and store where it is shared, else by the kernel's single copy. Either
+//! side may decline what the other offers, and a way that stops working in the middle of a message
+//! ends in the same place: the receiver asks for fragments.
+#![allow(unsafe_code)]
+
+use crate::pieces::Pieces;
+use crate::request::RequestId;
+use crate::wire::{self, JOIN, NO_JOINT, Rtr, Rts, SEND, SEND_ALWAYS};
+use crate::worker::Worker;
+use fastpath_transport::{Header, Lane, Remote};
+
+/// Names no memory.
+const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
+
+/// How a side can be reached, as it says itself.
+#[derive(Clone, Copy)]
+struct Offer {
+    remote: Remote,
+    /// By load and store.
+    shared: bool,
+}
+
+impl Worker {
+    /// Whether messages of `len` bytes at `address` are read by their receivers directly.
+    #[inline]
+    pub(crate) fn is_read_directly(&self, address: usize, len: u64) -> bool {
+        let arena = &self.interfaces.arena;
+        len >= self.thresholds.direct && !arena.is_empty() && arena.find(address, len).is_some()
+    }
+
+    /// The memory of a contiguous request as its peer can name it.
+    fn describe_memory(&self, id: RequestId, peer: u32, len: u64) -> Offer {
+        let request = self.requests.get(id);
+        let lane = &self.endpoint(peer).lane;
+        let address = request.ptr.expose_provenance();
+        if len >= self.thresholds.direct
+            && let Some(remote) = lane.share_memory(&self.interfaces.arena, address, len)
+        {
+            return Offer { remote, shared: true };
+        }
+        let remote = Remote { addr: address as u64, rkey: lane.memory_key() };
+        Offer { remote, shared: false }
+    }
+
+    /// What an announcement offers: where the receiver finds the message by itself, and the number of
+    /// the joint copy that was opened for it. `None`: it is to be sent through buffers.
+    pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<(Remote, Option<u32>)> {
+        let request = self.requests.get(id);
+        if !request.is_contiguous() {
+            return None;
+        }
+        let Offer { remote, shared } = self.describe_memory(id, request.peer, request.bytes);
+        let endpoint = self.endpoint(request.peer);
+        let single = matches!(endpoint.lane, Lane::Loopback(_))
+            || (request.bytes >= self.thresholds.single_copy
+                && !endpoint.declines
+                && endpoint.lane.capabilities().is_some_and(|c| c.get_zcopy > 0));
+        if !shared && !single {
+            return None;
+        }
+        let joint = shared || endpoint.lane.knows_single_copy();
+        Some((remote, if joint { endpoint.lane.open_joint() } else { None }))
+    }
+
+    /// The answer that asks a peer for fragments: it says where a single copy need not be offered again.
+    pub(crate) fn choose_answer(&self, peer: u32) -> u32 {
+        match self.endpoint(peer).lane.capabilities() {
+            Some(c) if c.get_zcopy > 0 => SEND,
+            _ => SEND_ALWAYS,
+        }
+    }
+
+    /// A message that was offered: by one copy, which this side makes alone, or both at once where the
+    /// sender has opened a joint copy.
+    pub(crate) fn fetch_directly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) -> bool {
+        let from = Remote { addr: rts.addr, rkey: rts.rkey };
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(peer).lane;
+        let shared = lane.is_shared(&from);
+        if from.rkey == NOWHERE.rkey || wanted == 0 || (shared && self.thresholds.direct == u64::MAX) {
+            return false;
+        }
+        let contiguous = request.is_contiguous();
+        if contiguous && rts.joint != NO_JOINT {
+            let own = self.describe_memory(id, peer, wanted);
+            if own.shared || lane.knows_single_copy() {
+                self.fetch_jointly(id, peer, rts, wanted, own.remote);
+                return true;
+            }
+        }
+        let fetched = if shared {
+            let mut at = 0;
+            lane.visit_shared(from, wanted as usize, |from, part| {
+                // SAFETY: the stretches are `wanted` bytes in all, for which the buffer has room.
+                unsafe { request.unpack(at, from, part) };
+                at += part as u64;
+            })
+            .is_ok()
+        } else {
+            // SAFETY: the contiguous buffer has room for `wanted` bytes.
+            contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok()
+        };
+        if fetched {
+            self.end_fetch(id, peer, rts.request, wanted, shared);
+        }
+        fetched
+    }
+
+    /// Both sides copy: this one from the front, the sender from the back.
+    fn fetch_jointly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64, own: Remote) {
+        let request = self.requests.get(id);
+        request.announced = true;
+        request.limit = wanted;
+        request.remote = rts.request;
+        (request.rest_addr, request.rest_rkey) = (rts.addr, rts.rkey);
+        let (addr, rkey, handle) = (own.addr, own.rkey, request.handle);
+        self.send_answer(peer, rts.request, &Rtr { limit: wanted, request: handle, answer: JOIN, addr, rkey });
+        let request = self.requests.get(id);
+        let pieces = Pieces::of(wanted);
+        let lane = &mut self.endpoint(peer).lane;
+        let mut claimed = 0;
+        while lane.claim_joint(rts.joint as u32, false) < pieces.count {
+            let (offset, len) = pieces.from_front(claimed);
+            claimed += 1;
+            let from = Remote { addr: rts.addr.wrapping_add(offset), rkey: rts.rkey };
+            // SAFETY: the receive buffer holds `wanted` bytes.
+            if unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) }.is_err() {
+                return self.ask_for_fragments(id);
+            }
+        }
+        if claimed >= pieces.count {
+            let shared = lane.is_shared(&Remote { addr: rts.addr, rkey: rts.rkey });
+            return self.end_fetch(id, peer, rts.request, wanted, shared);
+        }
+        // The sender has claimed the rest, and says `DONE` when it is there.
+        request.moved = pieces.from_front(claimed).0;
+    }
+
+    /// The sender has done its part of a joint copy, or could not.
+    pub(crate) fn end_joint_copy(&mut self, id: RequestId, failed: bool) {
+        let request = self.requests.get(id);
+        let (peer, sender, limit) = (request.peer, request.remote, request.limit);
+        let start = Remote { addr: request.rest_addr, rkey: request.rest_rkey };
+        let lane = &mut self.endpoint(peer).lane;
+        if failed {
+            let rest = limit - request.moved;
+            let from = Remote { addr: start.addr.wrapping_add(request.moved), ..start };
+            // SAFETY: the receive buffer holds `limit` bytes.
+            let got = unsafe { lane.get(request.ptr.add(request.moved as usize), rest as usize, from) };
+            if got.is_err() {
+                return self.ask_for_fragments(id);
+            }
+        }
+        let shared = lane.is_shared(&start);
+        self.end_fetch(id, peer, sender, limit, shared);
+    }
+
+    /// A direct way has stopped working in the middle of a message: all of it comes in fragments. What
+    /// the sender still says of its part of the joint copy is not listened to.
+    #[cold]
+    fn ask_for_fragments(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        request.announced = false;
+        request.finished = true;
+        request.moved = 0;
+        let (peer, sender, limit, handle) = (request.peer, request.remote, request.limit, request.handle);
+        let answer = self.choose_answer(peer);
+        self.send_answer(peer, sender, &Rtr { limit, request: handle, answer, addr: 0, rkey: 0 });
+    }
+
+    fn end_fetch(&mut self, id: RequestId, peer: u32, sender: u32, bytes: u64, shared: bool) {
+        let request = self.requests.get(id);
+        request.announced = false;
+        request.moved = bytes;
+        request.received = bytes;
+        match shared {
+            true => self.counters.direct_reads += 1,
+            false => self.counters.single_copies += 1,
+        }
+        self.send_control(peer, Header { id: wire::FIN, imm: 0, key: sender as u64 }, &[]);
+        self.finish_recv(id);
+    }
+
+    /// Copies pieces of a joint copy from the back, until the receiver's are met; then says so.
+    pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr) {
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(request.peer).lane;
+        let pieces = Pieces::of(rtr.limit);
+        let (mut claimed, mut failed) = (0, false);
+        while lane.claim_joint(request.remote, true) < pieces.count && !failed {
+            let (offset, len) = pieces.from_back(claimed);
+            claimed += 1;
+            let to = Remote { addr: rtr.addr.wrapping_add(offset), rkey: rtr.rkey };
+            // SAFETY: the send buffer holds `bytes`, of which `limit` is no more.
+            failed = unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
+        }
+        if claimed > 0 {
+            let (peer, header) =
+                (request.peer, Header { id: wire::DONE, imm: failed as u32, key: rtr.request as u64 });
+            self.send_control(peer, header, &[]);
+        }
+    }
+
+    /// Where the sender may write what does not come by itself, for an answer that asks for it.
+    pub(crate) fn offer_room(&self, id: RequestId, peer: u32, missing: u64) -> Remote {
+        let request = self.requests.get(id);
+        if !request.is_contiguous() || missing < self.thresholds.direct {
+            return NOWHERE;
+        }
+        match self.describe_memory(id, peer, request.limit) {
+            Offer { remote, shared: true } => remote,
+            _ => NOWHERE,
+        }
+    }
+
+    /// Writes the rest of a message into the receiver's memory, where that is offered, and says so.
+    /// False where nothing of it was done: it goes through buffers.
+    pub(crate) fn put_directly(&mut self, id: RequestId, rtr: &Rtr) -> bool {
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(request.peer).lane;
+        let start = Remote { addr: rtr.addr, rkey: rtr.rkey };
+        let rest = rtr.limit.saturating_sub(request.moved);
+        if !lane.is_shared(&start) || self.thresholds.direct == u64::MAX || request.moved < request.early {
+            return false;
+        }
+        let Some(addr) = rtr.addr.checked_add(request.moved) else { return false };
+        let mut at = request.moved;
+        let put = lane.visit_shared(Remote { addr, ..start }, rest as usize, |to, part| {
+            // SAFETY: the send buffer holds `limit` bytes; the stretch is mapped.
+            unsafe { request.pack(at, to, part) };
+            at += part as u64;
+        });
+        if put.is_err() {
+            return false;
+        }
+        self.counters.direct_writes += 1;
+        let peer = request.peer;
+        self.send_control(peer, Header { id: wire::PUT, imm: 0, key: rtr.request as u64 }, &[]);
+        true
+    }
+}
