@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::choose;
-use super::fabric::{Fabric, trade};
+use super::fabric::{Fabric, send_to_all, trade};
 use super::is_in_place;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
@@ -124,7 +124,7 @@ unsafe fn flat<'a, F: Fabric>(
                 at = at.wrapping_add(block(rank).bytes() as usize);
             }
         }
-        (1..f.size()).try_for_each(|rank| f.send(rank, all.buffer()))
+        send_to_all(f, all)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::choose;
 use super::fabric::Fabric;
+use super::halving::Actors;
 use super::local::Reduction;
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
@@ -155,9 +156,8 @@ unsafe fn doubling<'a, F: Fabric>(
     result: Vector<'a>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
-    let actors = 1 << ranks.ilog2();
-    let pairs = ranks - actors;
-    let is_paired = rank < 2 * pairs;
+    let actors = Actors::of(ranks);
+    let is_paired = actors.is_paired(rank);
     // SAFETY: the same contract; the scratch is as long as the operand.
     unsafe {
         if is_paired && rank % 2 == 0 {
@@ -166,9 +166,9 @@ unsafe fn doubling<'a, F: Fabric>(
         }
         let mut scratch = Scratch::new();
         let other = scratch.elements(red.layout, operand.count)?;
-        let me = if is_paired { rank / 2 } else { rank - pairs };
+        let me = actors.number(rank);
         // Each operand from above moves the value to the other place: it is to end in the result.
-        let above = actors.trailing_zeros() - me.count_ones();
+        let above = actors.count.trailing_zeros() - me.count_ones();
         let (spare, home) = match (operand.ptr == result.ptr, above % 2 == 1) {
             (true, _) => (other, None),
             (false, true) => (result, Some(other)),
@@ -185,13 +185,9 @@ unsafe fn doubling<'a, F: Fabric>(
             sum.combine_lower()?;
         }
         let mut mask = 1;
-        while mask < actors {
+        while mask < actors.count {
             let them = me ^ mask;
-            let partner = if them < pairs {
-                2 * them + 1
-            } else {
-                them + pairs
-            };
+            let partner = actors.rank(them);
             f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer())?;
             if them < me {
                 sum.combine_lower()?;

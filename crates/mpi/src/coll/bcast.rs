@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::choose;
-use super::fabric::{Fabric, trade};
+use super::fabric::{Fabric, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use crate::channel::Channel;
@@ -65,11 +65,8 @@ unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
         if f.rank() != root {
             return f.recv(root, data.buffer());
         }
-        for rank in (0..f.size()).filter(|&r| r != root) {
-            f.send(rank, data.buffer())?;
-        }
+        send_to_all(f, data)
     }
-    Ok(())
 }
 
 /// The rank counted from the root, and back.

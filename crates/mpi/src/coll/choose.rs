@@ -1,9 +1,9 @@
 //! Which algorithm runs, by bytes, ranks and whether ranks share processors. All ranks of a call come to the same
 //! answer: what is asked here is the same on all of them.
 //!
-//! On a crowded node (more ranks than processors) a short call goes through rank 0 (or the root): each rank is
-//! scheduled once or twice, where a tree or a ring would wait for a time slice at every step. Otherwise few steps
-//! win while a message costs its latency, and few bytes win when it costs its copy.
+//! On a crowded node (more ranks than processors) a short call, and every broadcast, goes through rank 0 (or the root):
+//! each rank is scheduled once or twice, where a tree or a ring would wait for a processor at every step. Otherwise few
+//! steps win while a message costs its latency, and few bytes win when it costs its copy.
 //!
 //! | call | short | long |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | alltoall | Bruck from 8 ranks | all at once |
 //! | alltoall in place | copied, all at once | pairs in turn |
 //! | reduce | binomial tree | ring reduce-scatter, gather |
-//! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner), ring |
+//! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner); ring |
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
@@ -56,8 +56,12 @@ const IN_PLACE_COPY: u64 = 1 << 20;
 const REDUCE_LONG: u64 = 16 << 10;
 /// Bytes of an allreduce from which the ranks share the arithmetic.
 const ALLREDUCE_LONG: u64 = 8 << 10;
+/// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring.
+const ALLREDUCE_RING: u64 = 256 << 10;
+/// Bytes of a reduce on a crowded node from which the ranks share the arithmetic.
+const REDUCE_LONG_CROWDED: u64 = 512 << 10;
 /// Bytes in all of a reduce-scatter up to which every rank reduces everything.
-const REDUCE_SCATTER_SHORT: u64 = 2 << 10;
+const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
 /// How a barrier goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +89,7 @@ pub(super) enum Bcast {
 
 #[inline]
 pub(super) fn bcast(bytes: u64, ranks: u32, crowded: bool) -> Bcast {
-    if ranks == 2 || (crowded && bytes <= FLAT_BYTES) {
+    if ranks == 2 || crowded {
         Bcast::Flat
     } else if bytes >= BCAST_LONG {
         Bcast::ScatterAllgather
@@ -191,9 +195,14 @@ pub(super) enum Reduce {
 
 #[inline]
 pub(super) fn reduce(size: Size, ranks: u32, crowded: bool) -> Reduce {
+    let long = if crowded {
+        REDUCE_LONG_CROWDED
+    } else {
+        REDUCE_LONG
+    };
     if ranks == 2 || (crowded && size.bytes <= FLAT_BYTES) {
         Reduce::Flat
-    } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
+    } else if size.bytes >= long && size.can_share(ranks) {
         Reduce::RingGather
     } else {
         Reduce::Binomial
@@ -212,7 +221,7 @@ pub(super) enum Allreduce {
 #[inline]
 pub(super) fn allreduce(size: Size, ranks: u32, crowded: bool) -> Allreduce {
     if size.bytes >= ALLREDUCE_LONG && size.can_share(ranks) {
-        if ranks.is_power_of_two() {
+        if ranks.is_power_of_two() || size.bytes < ALLREDUCE_RING {
             Allreduce::HalvingDoubling
         } else {
             Allreduce::Ring

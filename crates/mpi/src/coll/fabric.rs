@@ -121,6 +121,29 @@ pub(super) unsafe fn trade<F: Fabric>(
     }
 }
 
+/// Bytes of a message up to which messages to or from many ranks go in turn, because a send ends at once; longer
+/// ones are under way together.
+pub(super) const IN_TURN_BYTES: u64 = 1024;
+
+/// Sends the same data to all other ranks.
+///
+/// # Safety
+/// The data is readable.
+pub(super) unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Result {
+    let others = (0..f.size()).filter(|&r| r != f.rank());
+    // SAFETY: by contract; the data is only read until all sends have ended.
+    unsafe {
+        if data.bytes() <= IN_TURN_BYTES {
+            return others
+                .map(|rank| f.send(rank, data.buffer()))
+                .fold(Ok(()), Result::and);
+        }
+        let mut batch = Batch::new(f);
+        others.for_each(|rank| batch.send(rank, data));
+        batch.finish()
+    }
+}
+
 /// Operations under way together. Whatever fails, all have ended when [`Batch::finish`] returns.
 pub(super) struct Batch<'f, F: Fabric> {
     fabric: &'f F,

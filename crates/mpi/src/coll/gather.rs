@@ -3,16 +3,13 @@
 
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
-use super::fabric::{Batch, Fabric};
+use super::fabric::{Batch, Fabric, IN_TURN_BYTES};
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
 use super::{check_root, is_in_place};
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-
-/// Bytes of a block up to which the root receives one after the other instead of posting all receives.
-const IN_TURN_BYTES: u64 = 1024;
 
 /// `MPI_Gather`; the receive arguments count at the root alone. `send` is buffer, count and datatype, as `recv`.
 ///

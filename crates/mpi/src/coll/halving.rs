@@ -1,5 +1,5 @@
 //! Allreduce by recursive halving and doubling (Rabenseifner): reduce-scatter in log2 steps, each with half the bytes
-//! of the one before, and the way back. For a power of two of ranks and operations that commute.
+//! of the one before, and the way back. For operations that commute.
 #![allow(unsafe_code)]
 
 use super::fabric::{Fabric, trade};
@@ -36,6 +36,53 @@ impl Range {
     }
 }
 
+/// The largest power of two of ranks. Of the ranks beyond it, each acts through its neighbour: the first few pairs
+/// count as one, in which the odd rank acts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Actors {
+    /// Number of actors, a power of two.
+    pub(super) count: u32,
+    /// Number of pairs.
+    pairs: u32,
+}
+
+impl Actors {
+    #[inline]
+    pub(super) fn of(ranks: u32) -> Actors {
+        let count = 1 << ranks.ilog2();
+        Actors {
+            count,
+            pairs: ranks - count,
+        }
+    }
+
+    /// Whether the rank is one of a pair; its other half differs in the last bit.
+    #[inline]
+    pub(super) fn is_paired(self, rank: u32) -> bool {
+        rank < 2 * self.pairs
+    }
+
+    /// The number of an actor. Actors are in the order of ranks.
+    #[inline]
+    pub(super) fn number(self, rank: u32) -> u32 {
+        if self.is_paired(rank) {
+            rank / 2
+        } else {
+            rank - self.pairs
+        }
+    }
+
+    /// The rank of an actor.
+    #[inline]
+    pub(super) fn rank(self, number: u32) -> u32 {
+        if number < self.pairs {
+            2 * number + 1
+        } else {
+            number + self.pairs
+        }
+    }
+}
+
 /// `send` is none where the operand lies in `recv`.
 ///
 /// # Safety
@@ -47,70 +94,88 @@ pub(super) unsafe fn allreduce<F: Fabric>(
     recv: *mut u8,
     count: u64,
 ) -> Result {
-    let (rank, ranks) = (f.rank(), f.size());
+    let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let result = red.at(recv, count);
+    // SAFETY: the same contract.
+    unsafe {
+        if !actors.is_paired(rank) {
+            return allreduce_actors(f, red, actors, send, result);
+        }
+        let operand = red.at(send.unwrap_or(recv), count);
+        if rank % 2 == 0 {
+            f.send(rank + 1, operand.buffer())?;
+            return f.recv(rank + 1, result.buffer());
+        }
+        let mut scratch = Scratch::new();
+        if send.is_some() {
+            f.recv(rank - 1, result.buffer())?;
+            red.fold(operand, result);
+        } else {
+            let theirs = scratch.elements(red.layout, count)?;
+            f.recv(rank - 1, theirs.buffer())?;
+            red.fold(theirs, result);
+        }
+        drop(scratch);
+        allreduce_actors(f, red, actors, None, result)?;
+        f.send(rank - 1, result.buffer())
+    }
+}
+
+/// # Safety
+/// As [`allreduce`], on an actor; what arrives goes into scratch memory, or, in the first step of a call that is not in
+/// place, to where the result will be.
+unsafe fn allreduce_actors<F: Fabric>(
+    f: &F,
+    red: Reduction<'_>,
+    actors: Actors,
+    mut send: Option<*const u8>,
+    result: Vector<'_>,
+) -> Result {
+    let (me, count) = (actors.number(f.rank()), result.count);
     let mut scratch = Scratch::new();
-    // What arrives goes into scratch memory, or, in the first step of a call that is not in place, to where the
-    // result will be.
-    let incoming = match send {
-        Some(_) => scratch.elements(red.layout, count.div_ceil(2).div_ceil(2))?,
-        None => scratch.elements(red.layout, count.div_ceil(2))?,
-    };
+    let longest = count.div_ceil(if send.is_some() { 4 } else { 2 }) + 1;
+    let incoming = scratch.elements(red.layout, longest)?;
     let mut range = Range {
         start: 0,
         end: count,
     };
-    let mut kept = [range; 32];
-    let mut steps = 0;
-    let mut mask = ranks / 2;
-    let mut source = send;
+    let mut passed = [range; 32];
+    let mut mask = actors.count / 2;
     while mask > 0 {
-        let partner = rank ^ mask;
+        let partner = actors.rank(me ^ mask);
         let (lower, upper) = range.split();
-        let (keep, give) = if rank & mask == 0 {
+        let (keep, give) = if me & mask == 0 {
             (lower, upper)
         } else {
             (upper, lower)
         };
         // SAFETY: by contract: what is given, what is kept and what arrives do not overlap.
         unsafe {
-            match source.take() {
-                Some(send) => {
-                    let operand = red.at(send, count);
-                    trade(f, partner, give.of(operand), partner, keep.of(result))?;
-                    red.fold(keep.of(operand), keep.of(result));
-                }
-                None => {
-                    let into = incoming.part(0, keep.end - keep.start);
-                    trade(f, partner, give.of(result), partner, into)?;
-                    red.fold(into, keep.of(result));
-                }
+            if let Some(send) = send.take() {
+                let operand = red.at(send, count);
+                trade(f, partner, give.of(operand), partner, keep.of(result))?;
+                red.fold(keep.of(operand), keep.of(result));
+            } else {
+                let into = incoming.part(0, keep.end - keep.start);
+                trade(f, partner, give.of(result), partner, into)?;
+                red.fold(into, keep.of(result));
             }
         }
-        kept[steps] = range;
-        steps += 1;
+        passed[mask.trailing_zeros() as usize] = range;
         range = keep;
         mask /= 2;
     }
     mask = 1;
-    while steps > 0 {
-        steps -= 1;
-        let (lower, upper) = kept[steps].split();
-        let (have, miss) = if rank & mask == 0 {
+    while mask < actors.count {
+        let partner = actors.rank(me ^ mask);
+        let (lower, upper) = passed[mask.trailing_zeros() as usize].split();
+        let (have, miss) = if me & mask == 0 {
             (lower, upper)
         } else {
             (upper, lower)
         };
         // SAFETY: two halves of a part of the result.
-        unsafe {
-            trade(
-                f,
-                rank ^ mask,
-                have.of(result),
-                rank ^ mask,
-                miss.of(result),
-            )?
-        };
+        unsafe { trade(f, partner, have.of(result), partner, miss.of(result))? };
         mask *= 2;
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
-use super::fabric::{Batch, Fabric};
+use super::fabric::{Batch, Fabric, IN_TURN_BYTES};
 use super::gather::subtree_ranks;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
@@ -11,9 +11,6 @@ use super::{check_root, is_in_place};
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-
-/// Bytes of a block up to which the root sends one after the other instead of starting all sends.
-const IN_TURN_BYTES: u64 = 1024;
 
 /// `MPI_Scatter`; the send arguments count at the root alone. `send` is buffer, count and datatype, as `recv`.
 ///
