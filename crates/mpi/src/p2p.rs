@@ -137,7 +137,7 @@ pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
-        && (args.tag >= 0 || args.tag == ANY_TAG)
+        && (args.tag >= ANY_TAG && args.tag != -1)
         && !args.buf.is_null();
     if !plain {
         return None;
@@ -181,7 +181,7 @@ pub unsafe fn try_irecv(args: Args) -> Option<usize> {
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
-        && (args.tag >= 0 || args.tag == ANY_TAG)
+        && (args.tag >= ANY_TAG && args.tag != -1)
         && !args.buf.is_null();
     if !plain {
         return None;

@@ -322,12 +322,14 @@ impl Worker {
         endpoint: &mut crate::endpoint::Endpoint,
         user: usize,
     ) -> Option<usize> {
-        if self.requests.has_free() && self.matcher.is_quiet(want.peer) {
+        if self.matcher.is_quiet(want.peer) {
+            if !self.requests.has_free() {
+                return None;
+            }
             // SAFETY: the buffer has room for its bytes.
             let taken = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) };
             if let Some(taken) = taken {
-                let id = self.requests.allocate(Kind::Recv)?;
-                let request = self.requests.get(id);
+                let (_, request) = self.requests.take_free(Kind::Recv)?;
                 request.user = user;
                 request.source = key_source(want.key) as i32;
                 request.received_tag = taken.tag;
@@ -335,11 +337,10 @@ impl Worker {
                 request.state = State::Complete;
                 return Some(request.handle as usize);
             }
-        } else if !self.requests.has_free() || self.matcher.has_unexpected(want.peer) {
+        } else if self.matcher.has_unexpected(want.peer) {
             return None;
         }
-        let id = self.requests.allocate(Kind::Recv)?;
-        let request = self.requests.get(id);
+        let (id, request) = self.requests.take_free(Kind::Recv)?;
         request.user = user;
         request.peer = want.peer;
         request.key = want.key;
