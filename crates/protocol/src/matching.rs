@@ -119,6 +119,8 @@ impl Matcher {
     #[inline]
     pub fn post(&mut self, want: Want, token: u32) -> NodeId {
         if want.peer == ANY_PEER {
+            // Named receives of before have a smaller order than this, those of later one as large.
+            self.order += 1;
             let id = self.allocate(want.peer, want.key, want.tag, token);
             push_back(&mut self.nodes, &mut self.any_source, id);
             self.any_source_count += 1;
@@ -131,9 +133,20 @@ impl Matcher {
     #[inline(always)] // `bench/instructions` counts MPI_Irecv
     pub fn post_named(&mut self, want: Want, token: u32) -> NodeId {
         let id = self.allocate(want.peer, want.key, want.tag, token);
-        let lists = peer_lists(&mut self.peers, want.peer);
-        lists.busy += 1;
-        push_back(&mut self.nodes, &mut lists.posted, id);
+        // The two tables are read once: the stores below cannot move them, but the compiler cannot know.
+        let lists = std::ptr::from_mut(peer_lists(&mut self.peers, want.peer));
+        let nodes = self.nodes.as_mut_ptr();
+        // SAFETY: `lists` and every id of a list lie in their tables, and no other reference is alive.
+        unsafe {
+            (*lists).busy += 1;
+            let last = (*lists).posted.last;
+            (*lists).posted.last = id;
+            (*nodes.add(id as usize)).prev = last;
+            match last {
+                NIL => (*lists).posted.first = id,
+                _ => (*nodes.add(last as usize)).next = id,
+            }
+        }
         id
     }
 
@@ -243,7 +256,6 @@ impl Matcher {
             self.grow();
         }
         let id = self.free;
-        self.order += 1;
         let order = self.order;
         let node = node(&mut self.nodes, id);
         self.free = node.next;

@@ -322,24 +322,7 @@ impl Worker {
         endpoint: &mut crate::endpoint::Endpoint,
         user: usize,
     ) -> Option<usize> {
-        if self.matcher.is_quiet(want.peer) {
-            if !self.requests.has_free() {
-                return None;
-            }
-            // SAFETY: the buffer has room for its bytes.
-            let taken = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) };
-            if let Some(taken) = taken {
-                let (_, request) = self.requests.take_free(Kind::Recv)?;
-                request.user = user;
-                request.source = key_source(want.key) as i32;
-                request.received_tag = taken.tag;
-                request.received = taken.len as u64;
-                request.state = State::Complete;
-                return Some(request.handle as usize);
-            }
-        } else if self.matcher.has_unexpected(want.peer) {
-            return None;
-        }
+        // Filled in at once, so that nothing need be kept while the message is looked for.
         let (id, request) = self.requests.take_free(Kind::Recv)?;
         request.user = user;
         request.peer = want.peer;
@@ -347,6 +330,19 @@ impl Worker {
         request.tag = want.tag;
         request.ptr = ptr;
         request.bytes = bytes;
+        if self.matcher.is_quiet(want.peer) {
+            // SAFETY: the buffer has room for its bytes.
+            if let Some(taken) = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) } {
+                request.source = key_source(want.key) as i32;
+                request.received_tag = taken.tag;
+                request.received = taken.len as u64;
+                request.state = State::Complete;
+                return Some(request.handle as usize);
+            }
+        } else if self.matcher.has_unexpected(want.peer) {
+            self.requests.free(id);
+            return None;
+        }
         request.node = self.matcher.post_named(want, id);
         Some(request.handle as usize)
     }

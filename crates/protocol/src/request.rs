@@ -191,6 +191,13 @@ impl Request {
         self.handle &= !FREE_BIT;
         self.kind = kind;
         self.state = State::Active;
+    }
+
+    /// As a request is while it is free; a fresh one is so by its zeros.
+    #[inline]
+    fn end(&mut self) {
+        self.drop_layout();
+        self.state = State::Free;
         self.fault = Fault::None;
         self.cancelled = false;
         self.synchronous = false;
@@ -294,10 +301,9 @@ impl RequestPool {
     pub fn free(&mut self, id: RequestId) {
         let free = self.free;
         let request = self.get(id);
-        request.drop_layout();
+        request.end();
         let generation = request.handle.wrapping_add(1 << INDEX_BITS) & GENERATION_MASK;
         request.handle = request.handle & !GENERATION_MASK | generation | FREE_BIT;
-        request.state = State::Free;
         request.next = free;
         self.free = id;
     }
