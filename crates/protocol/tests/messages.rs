@@ -49,8 +49,9 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
     let sending = world.send_as(0, 1, 7, &data, synchronous);
     if !posted_first {
         world.settle();
-        let Thresholds { eager, first, .. } = world.rank(0).thresholds;
-        assert_eq!(world.is_sent(&sending), !synchronous && len as u64 <= eager.max(first));
+        let Thresholds { eager, first, single_copy, .. } = world.rank(0).thresholds;
+        let by_itself = len as u64 <= eager || (len as u64 <= first && (len as u64) < single_copy);
+        assert_eq!(world.is_sent(&sending), !synchronous && by_itself);
     }
     let receiving = early.unwrap_or_else(|| world.recv(1, 0, 7, len));
     let received = world.finish_recv(receiving);
