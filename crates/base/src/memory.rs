@@ -4,7 +4,7 @@
 use std::io;
 
 /// Reserves `bytes` of private address space that reads as zero and is backed with memory only
-/// where it is written. Never given back.
+/// where it is written. Given back by [`release`], if ever.
 pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
     let at = unsafe {
@@ -21,4 +21,13 @@ pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
         return Err(io::Error::last_os_error());
     }
     Ok(at.cast())
+}
+
+/// Gives back what [`reserve`] gave.
+///
+/// # Safety
+/// `at` and `bytes` are those of one reservation, and nothing uses it any more.
+pub unsafe fn release(at: *mut u8, bytes: usize) {
+    // SAFETY: the caller's. Nothing can be done about a refusal, and nothing need be.
+    unsafe { libc::munmap(at.cast(), bytes) };
 }

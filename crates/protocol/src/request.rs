@@ -239,6 +239,16 @@ pub struct RequestPool {
     fresh: u32,
 }
 
+impl Drop for RequestPool {
+    fn drop(&mut self) {
+        for id in FIRST..self.fresh {
+            self.get(id).drop_layout();
+        }
+        // SAFETY: the reservation of `new`; requests are not used beyond their pool.
+        unsafe { fastpath_base::memory::release(self.base.cast(), CAPACITY as usize * size_of::<Request>()) };
+    }
+}
+
 impl RequestPool {
     /// Reserves address space for the pool; no memory is used yet.
     pub fn new() -> std::io::Result<Self> {

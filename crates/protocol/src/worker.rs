@@ -109,6 +109,18 @@ pub struct Worker {
     pub on_detached: Option<fn(&Request)>,
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        for peer in 0..self.size {
+            // SAFETY: every endpoint of the reservation is valid, and none is used beyond its worker.
+            unsafe { self.endpoints.add(peer as usize).drop_in_place() };
+        }
+        let bytes = self.size as usize * size_of::<Endpoint>();
+        // SAFETY: the reservation of `with_interfaces`.
+        unsafe { fastpath_base::memory::release(self.endpoints.cast(), bytes) };
+    }
+}
+
 impl Worker {
     /// The worker of a job's rank. No peer is connected yet.
     pub fn new(job: &'static Job, wait: WaitPolicy) -> std::io::Result<Self> {

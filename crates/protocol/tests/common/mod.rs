@@ -89,14 +89,21 @@ impl World {
         }
     }
 
-    /// Progress and time until nothing moves any more.
+    /// Progress and time until nothing moves any more. Nothing is refused or lost meanwhile.
     pub fn settle(&mut self) {
+        self.network.set_weather(0.0, 0.0, 0.0);
+        let mut idle = 0;
         for _ in 0..1_000_000 {
-            if !self.progress() && !self.network.advance_to_next() {
-                if !self.progress() {
-                    return;
-                }
+            if self.progress() || self.network.advance_to_next() {
+                idle = 0;
+                continue;
             }
+            idle += 1;
+            if idle == 5 {
+                return;
+            }
+            // Longer than any timer of a worker.
+            self.network.advance(200_000_000);
         }
         panic!("the network never comes to rest");
     }

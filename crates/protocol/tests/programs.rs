@@ -1,0 +1,368 @@
+//! Random programs on several ranks against what MPI says of matching (MPI 5.0, section 3.5).
+#![allow(unsafe_code, non_snake_case)]
+
+mod common;
+
+use common::*;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::matching::{ANY_PEER, Want};
+use fastpath_protocol::recv::Parts;
+use fastpath_protocol::request::Fault;
+use fastpath_protocol::tag::{ANY_TAG, Context, tag_matches};
+use fastpath_protocol::worker::Thresholds;
+use fastpath_protocol::{RequestId, SendArgs, Started, State};
+use fastpath_transport::Post;
+use fastpath_transport::sim::Conditions;
+use proptest::prelude::*;
+
+/// One thing that a rank, or time, does.
+#[derive(Debug, Clone)]
+enum Op {
+    Send { from: u32, to: u32, comm: usize, tag: i32, len: usize, synchronous: bool, immediate: bool },
+    Recv { at: u32, from: u32, comm: usize, tag: i32, room: usize, way: Way },
+    Cancel { at: u32, index: usize },
+    Progress(u32),
+    Advance(u64),
+}
+
+/// How a receive is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Plain,
+    /// As the layer above does it: what is there already is taken without a request.
+    Immediate,
+    /// Probed first; received only if a message is there.
+    Matched,
+}
+
+struct Message {
+    from: u32,
+    to: u32,
+    comm: usize,
+    tag: i32,
+    data: Box<[u8]>,
+    synchronous: bool,
+    request: Option<RequestId>,
+    /// The receive that got it.
+    receive: Option<usize>,
+}
+
+struct Receive {
+    at: u32,
+    want: Want,
+    from: u32,
+    comm: usize,
+    data: Box<[u8]>,
+    room: usize,
+    request: Option<RequestId>,
+    outcome: Option<Outcome>,
+    /// Index of the message it got.
+    message: Option<usize>,
+}
+
+impl Receive {
+    fn accepts(&self, message: &Message) -> bool {
+        let source = self.from == ANY_PEER || self.from == message.from;
+        message.to == self.at && message.comm == self.comm && source && tag_matches(self.want.tag, message.tag)
+    }
+}
+
+fn comm(index: usize) -> Context {
+    [Context::WORLD, Context::from_leader(1, 4), Context::WORLD.collective()][index]
+}
+
+/// The program, its messages and receives in the order in which they were started.
+struct Run {
+    world: World,
+    messages: Vec<Message>,
+    receives: Vec<Receive>,
+}
+
+impl Run {
+    fn send(&mut self, from: u32, to: u32, comm_index: usize, tag: i32, len: usize, synchronous: bool, immediate: bool) {
+        let number = self.messages.len() as u32;
+        let mut data = pattern(number, len.max(4)).into_boxed_slice();
+        data[..4].copy_from_slice(&number.to_le_bytes());
+        let key = comm(comm_index).key(from);
+        let worker = self.world.rank(from);
+        // SAFETY: the data lives in the message until the end.
+        let now = immediate && !synchronous && unsafe {
+            match worker.send_now(to, key, tag, data.as_ptr(), data.len() as u64) {
+                Post::Done => true,
+                Post::NoResource => false,
+                post => panic!("{post:?}"),
+            }
+        };
+        let mut request = None;
+        if !now {
+            let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
+            let args = SendArgs { peer: to, key, tag, buffer, synchronous };
+            // SAFETY: as above.
+            if let Started::Request(id) = unsafe { worker.start_send(args) }.unwrap() {
+                request = Some(id);
+            }
+        }
+        self.messages.push(Message { from, to, comm: comm_index, tag, data, synchronous, request, receive: None });
+    }
+
+    fn recv(&mut self, at: u32, from: u32, comm_index: usize, tag: i32, room: usize, way: Way) {
+        let room = room.max(4);
+        let mut data = vec![FILL; room + 32].into_boxed_slice();
+        let source = if from == ANY_PEER { 0 } else { from };
+        let want = Want { peer: from, tag, key: comm(comm_index).key(source) };
+        let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
+        let mut receive = Receive { at, want, from, comm: comm_index, data, room, request: None, outcome: None, message: None };
+        let worker = self.world.rank(at);
+        match way {
+            Way::Matched => {
+                let Some((token, _)) = worker.probe_matched(&want) else { return };
+                // SAFETY: the buffer lives in the receive until the end.
+                receive.request = Some(unsafe { worker.recv_matched(token, buffer) }.unwrap());
+            }
+            Way::Immediate if from != ANY_PEER && self.recv_now(&mut receive) => {}
+            _ => {
+                // SAFETY: as above.
+                receive.request = Some(unsafe { self.world.rank(at).start_recv(want, buffer) }.unwrap());
+            }
+        }
+        self.receives.push(receive);
+    }
+
+    /// Receives a message that is there without a request, or does nothing.
+    fn recv_now(&mut self, receive: &mut Receive) -> bool {
+        let Receive { at, want, room, .. } = *receive;
+        if !self.world.rank(at).matcher.is_quiet(want.peer) {
+            return false;
+        }
+        let to = receive.data.as_mut_ptr();
+        // SAFETY: the buffer has room for as much.
+        let taken = unsafe { self.world.endpoint(at, want.peer).recv_immediate(want.key, want.tag, to, room) };
+        let done = |tag, len: u64| Outcome {
+            fault: Fault::None,
+            source: (want.key & 0xff_ffff) as i32,
+            tag,
+            received: len,
+            sent: 0,
+            cancelled: false,
+        };
+        if let Some(taken) = taken {
+            receive.outcome = Some(done(taken.tag, taken.len as u64));
+            return true;
+        }
+        // SAFETY: as above, until the request completes.
+        match unsafe { self.world.rank(at).recv_parts(want, to, room as u64, 0) } {
+            Some(Parts::Done { tag, len }) => receive.outcome = Some(done(tag, len)),
+            Some(Parts::Request(id)) => receive.request = Some(id),
+            None => return false,
+        }
+        true
+    }
+
+    fn step(&mut self, op: &Op) {
+        let ranks = self.world.workers.len() as u32;
+        match *op {
+            Op::Send { from, to, comm, tag, len, synchronous, immediate } => {
+                self.send(from % ranks, to % ranks, comm, tag, len, synchronous, immediate);
+            }
+            Op::Recv { at, from, comm, tag, room, way } => {
+                let from = if from == ANY_PEER { from } else { from % ranks };
+                self.recv(at % ranks, from, comm, tag, room, way);
+            }
+            Op::Cancel { at, index } => {
+                let at = at % ranks;
+                let mine = |r: &&Receive| r.at == at && r.request.is_some();
+                let Some(receive) = self.receives.iter().filter(mine).nth(index) else { return };
+                let Some(id) = receive.request else { return };
+                if self.world.rank(at).requests.get(id).state == State::Active {
+                    self.world.rank(at).cancel_recv(id);
+                }
+            }
+            Op::Progress(rank) => {
+                self.world.rank(rank % ranks).progress();
+            }
+            Op::Advance(ns) => self.world.network.advance(ns),
+        }
+    }
+
+    /// Reads the outcomes of what has completed.
+    fn collect(&mut self) {
+        for index in 0..self.receives.len() {
+            let receive = &mut self.receives[index];
+            if let Some(id) = receive.request {
+                let worker = &mut self.world.workers[receive.at as usize];
+                if worker.requests.get(id).state == State::Complete {
+                    receive.outcome = Some(Outcome::of(worker.requests.get(id)));
+                    receive.request = None;
+                    worker.requests.free(id);
+                }
+            }
+            if receive.message.is_none() && receive.outcome.is_some_and(|o| !o.cancelled) {
+                self.identify(index);
+            }
+        }
+        for message in &mut self.messages {
+            if let Some(id) = message.request {
+                let worker = &mut self.world.workers[message.from as usize];
+                let request = worker.requests.get(id);
+                if request.state == State::Complete {
+                    assert_eq!(request.fault, Fault::None);
+                    message.request = None;
+                    worker.requests.free(id);
+                }
+            }
+        }
+    }
+
+    /// Which message a receive got, and that it got all of it, and only that.
+    fn identify(&mut self, index: usize) {
+        let receive = &mut self.receives[index];
+        let outcome = receive.outcome.unwrap();
+        let number = u32::from_le_bytes(receive.data[..4].try_into().unwrap()) as usize;
+        let message = &mut self.messages[number];
+        assert!(receive.accepts(message), "receive {index} got message {number}, which it did not ask for");
+        assert_eq!(message.receive, None, "message {number} was received twice");
+        let fits = message.data.len().min(receive.room);
+        assert_eq!((outcome.source, outcome.tag, outcome.received), (message.from as i32, message.tag, fits as u64));
+        let fault = if fits < message.data.len() { Fault::Truncated } else { Fault::None };
+        assert_eq!(outcome.fault, fault);
+        if fault == Fault::Truncated {
+            assert_eq!(outcome.sent, message.data.len() as u64);
+        }
+        assert!(receive.data[..fits] == message.data[..fits], "message {number} was changed on the way");
+        assert!(receive.data[fits..].iter().all(|&byte| byte == FILL), "receive {index} wrote beyond its end");
+        receive.message = Some(number);
+        message.receive = Some(index);
+    }
+
+    /// The matching is one that MPI allows.
+    fn check_matching(&self) {
+        for (index, receive) in self.receives.iter().enumerate() {
+            let Some(number) = receive.message else { continue };
+            let got = &self.messages[number];
+            // No overtaking: earlier messages of the same sender that it would have taken went to
+            // receives posted before it.
+            for (earlier, message) in self.messages[..number].iter().enumerate() {
+                if message.from == got.from && receive.accepts(message) {
+                    let ok = message.receive.is_some_and(|other| other < index);
+                    assert!(ok, "receive {index} got message {number} before message {earlier}, got by {:?}", message.receive);
+                }
+            }
+            // No receive posted earlier that would have taken it is still waiting.
+            for (earlier, other) in self.receives[..index].iter().enumerate() {
+                let waits = other.outcome.is_none() && other.accepts(got);
+                assert!(!waits, "message {number} went to receive {index} while receive {earlier} waits");
+            }
+        }
+    }
+
+    /// Nothing that could happen has not.
+    fn check_rest(&self, thresholds: &Thresholds) {
+        for (index, receive) in self.receives.iter().enumerate().filter(|(_, r)| r.outcome.is_none()) {
+            let missed = self.messages.iter().position(|m| m.receive.is_none() && receive.accepts(m));
+            assert_eq!(missed, None, "receive {index} waits and the message is there");
+        }
+        for (number, message) in self.messages.iter().enumerate() {
+            let alone = !message.synchronous && message.data.len() as u64 <= thresholds.eager;
+            let done = message.receive.is_some() || alone;
+            assert!(message.request.is_none() || !done, "the send of message {number} never completes");
+            if message.synchronous && message.receive.is_none() {
+                assert!(message.request.is_some(), "synchronous message {number} completed unmatched");
+            }
+        }
+    }
+
+    /// Takes back and receives whatever is left, so that nothing may remain.
+    fn clean_up(&mut self) {
+        for receive in &self.receives {
+            if let Some(id) = receive.request {
+                assert!(self.world.workers[receive.at as usize].cancel_recv(id));
+            }
+        }
+        self.collect();
+        let left: Vec<(u32, usize, i32)> =
+            self.messages.iter().filter(|m| m.receive.is_none()).map(|m| (m.to, m.comm, m.tag)).collect();
+        for (at, comm, tag) in left {
+            self.recv(at, ANY_PEER, comm, if tag < 0 { tag } else { ANY_TAG }, 100_000, Way::Plain);
+        }
+        self.world.settle();
+        self.collect();
+        self.check_matching();
+        assert!(self.messages.iter().all(|m| m.receive.is_some() && m.request.is_none()));
+        for (rank, worker) in self.world.workers.iter().enumerate() {
+            let left = (worker.requests.alive(), worker.counters.violations, worker.has_unsent());
+            assert_eq!(left, (0, 0, false), "rank {rank}: requests, violations, unsent");
+        }
+        let counts = self.world.network.counts();
+        assert_eq!((counts.astray, counts.unheeded), (0, 0), "sent to a closed end; sleeping peers not woken");
+    }
+}
+
+fn run(ranks: u32, conditions: Conditions, thresholds: Thresholds, ops: &[Op]) {
+    let mut run = Run { world: World::new(ranks, conditions), messages: Vec::new(), receives: Vec::new() };
+    run.world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+    for op in ops {
+        run.step(op);
+    }
+    run.world.settle();
+    run.collect();
+    run.check_matching();
+    run.check_rest(&thresholds);
+    run.clean_up();
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let rank = || 0_u32..4;
+    let source = || prop_oneof![3 => 0_u32..4, 1 => Just(ANY_PEER)];
+    let comm = || prop_oneof![4 => Just(0_usize), 1 => 1_usize..3];
+    let tag = || prop_oneof![6 => 0_i32..3, 1 => Just(-20)];
+    let asked = prop_oneof![3 => tag(), 2 => Just(ANY_TAG)];
+    let len = || prop_oneof![3 => 0_usize..50, 3 => 50_usize..700, 1 => 700_usize..9000];
+    let way = prop_oneof![2 => Just(Way::Plain), 2 => Just(Way::Immediate), 1 => Just(Way::Matched)];
+    prop_oneof![
+        6 => (rank(), rank(), comm(), tag(), len(), prop::bool::weighted(0.2), any::<bool>()).prop_map(
+            |(from, to, comm, tag, len, synchronous, immediate)| Op::Send { from, to, comm, tag, len, synchronous, immediate }),
+        6 => (rank(), source(), comm(), asked, len(), way).prop_map(
+            |(at, from, comm, tag, room, way)| Op::Recv { at, from, comm, tag, room, way }),
+        1 => (rank(), 0_usize..4).prop_map(|(at, index)| Op::Cancel { at, index }),
+        4 => rank().prop_map(Op::Progress),
+        3 => (1_u64..2000).prop_map(Op::Advance),
+    ]
+}
+
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let refuse = prop_oneof![Just(0.0), 0.0..0.7];
+    let loss = prop_oneof![2 => Just(None), 1 => (0.0..0.4, 0.0..0.3).prop_map(Some)];
+    (any::<u64>(), 0_u64..500, 0_u64..3000, refuse, 0.0..0.5, loss, 2_usize..40, any::<[bool; 2]>()).prop_map(
+        |(seed, delay, jitter, refuse, rouse, loss, slots, [get, wireup])| {
+            let (drop, double) = loss.unwrap_or((0.1, 0.1));
+            let reliable = loss.is_none();
+            let delay_ns = delay..=delay + jitter;
+            Conditions { seed, delay_ns, refuse, rouse, reliable, drop, double, slots, get, wireup, ..Conditions::default() }
+        },
+    )
+}
+
+fn thresholds() -> impl Strategy<Value = Thresholds> {
+    let fixed = |eager, first, part, fragment, single_copy| Just(Thresholds { eager, first, part, fragment, single_copy });
+    prop_oneof![
+        Just(Thresholds::default()),
+        fixed(40, 200, 60, 64, u64::MAX),
+        fixed(100, 0, 16, 1000, 300),
+        fixed(0, 4096, 100, 33, 4097),
+        fixed(300, 300, 1, 1, 301),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn program__is_matched_as_mpi_says(
+        ranks in 1_u32..5,
+        conditions in conditions(),
+        thresholds in thresholds(),
+        ops in prop::collection::vec(op(), 1..150),
+    ) {
+        run(ranks, conditions, thresholds, &ops);
+    }
+}
