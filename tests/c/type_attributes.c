@@ -1,17 +1,7 @@
 /* Attributes of datatypes: copied by MPI_Type_dup, deleted by MPI_Type_free. Any number of ranks. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "check.h"
 
-static int failures, copied, deleted;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);     \
-            failures++;                                                         \
-        }                                                                       \
-    } while (0)
+static int copied, deleted;
 
 static int copy(MPI_Datatype type, int key, void *state, void *in, void *out, int *flag)
 {
@@ -35,7 +25,7 @@ int main(int argc, char **argv)
     MPI_Datatype t, u;
     int key, quiet, flag;
     void *value;
-    MPI_Init(&argc, &argv);
+    start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Type_create_keyval(copy, forget, &key, &copied);
@@ -69,8 +59,5 @@ int main(int argc, char **argv)
     MPI_Type_free_keyval(&key);
     CHECK(key == MPI_KEYVAL_INVALID);
     MPI_Type_free_keyval(&quiet);
-    MPI_Finalize();
-    if (failures == 0)
-        puts("ok");
-    return failures != 0;
+    return finish();
 }

@@ -1,18 +1,5 @@
 /* Envelopes and contents of datatypes, in both forms. Any number of ranks. */
-#include <mpi.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-static int failures;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);     \
-            failures++;                                                         \
-        }                                                                       \
-    } while (0)
+#include "check.h"
 
 /* What follows `combiner`: the numbers of integers, addresses and datatypes, then the integers and addresses. */
 static void expect_contents(int line, MPI_Datatype type, int combiner, ...)
@@ -136,11 +123,8 @@ static void check_large(void)
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    start(&argc, &argv);
     check_small();
     check_large();
-    MPI_Finalize();
-    if (failures == 0)
-        puts("ok");
-    return failures != 0;
+    return finish();
 }

@@ -1,25 +1,11 @@
 /* Wrong arguments to the calls that make datatypes give the right error class. Any number of ranks. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "check.h"
 
-static int failures;
-
-static void expect_class(int line, int code, int expected)
-{
-    int class = MPI_SUCCESS;
-    MPI_Error_class(code, &class);
-    if (class != expected) {
-        fprintf(stderr, "%s:%d: class %d instead of %d\n", __FILE__, line, class, expected);
-        failures++;
-    }
-}
-
-#define EXPECT(class, call) expect_class(__LINE__, call, class)
+#define EXPECT(class, call) CLASS(call, class)
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 
@@ -66,8 +52,5 @@ int main(int argc, char **argv)
     EXPECT(MPI_SUCCESS, MPI_Send(buffer, 1, t, MPI_PROC_NULL, 0, MPI_COMM_SELF));
     EXPECT(MPI_SUCCESS, MPI_Type_free(&t));
 
-    MPI_Finalize();
-    if (failures == 0)
-        puts("ok");
-    return failures != 0;
+    return finish();
 }

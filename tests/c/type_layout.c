@@ -1,22 +1,9 @@
 /* Sizes, extents, names and element counts of datatypes, as the standard defines them. Any number of ranks. */
-#include <mpi.h>
+#include "check.h"
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The deprecated forms are tested too. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-
-static int failures;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);     \
-            failures++;                                                         \
-        }                                                                       \
-    } while (0)
 
 static void expect_extent(int line, MPI_Datatype type, int size, MPI_Aint lb, MPI_Aint extent, MPI_Aint true_lb,
                           MPI_Aint true_extent)
@@ -213,15 +200,12 @@ static void check_queries(void)
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    start(&argc, &argv);
     check_sizes();
     check_derived();
     check_large();
     check_names();
     check_counts();
     check_queries();
-    MPI_Finalize();
-    if (failures == 0)
-        puts("ok");
-    return failures != 0;
+    return finish();
 }

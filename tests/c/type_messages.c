@@ -1,19 +1,6 @@
 /* Messages of derived types: what is sent by one layout is received by another. Rank r sends to itself and to the next
  * rank; any number of ranks, small and large messages. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int failures, rank, ranks;
-
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition); \
-            failures++;                                                                 \
-        }                                                                               \
-    } while (0)
+#include "check.h"
 
 /* Element i of the data that rank r sends. */
 static int value_of(int r, int i)
@@ -144,9 +131,7 @@ static void broadcast_column(void)
 int main(int argc, char **argv)
 {
     static const int counts[] = {1, 2, 7, 16, 100, 1000, 5000, 70000, 1000000};
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    start(&argc, &argv);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         exchange_strided(counts[i], 0);
         exchange_strided(counts[i], 1 % ranks);
@@ -154,10 +139,5 @@ int main(int argc, char **argv)
     receive_part();
     send_from_bottom();
     broadcast_column();
-    int all;
-    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Finalize();
-    if (rank == 0 && all == 0)
-        puts("ok");
-    return all != 0;
+    return finish();
 }

@@ -1,18 +1,5 @@
 /* MPI_Pack and its portable form. Any number of ranks. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int failures;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);     \
-            failures++;                                                         \
-        }                                                                       \
-    } while (0)
+#include "check.h"
 
 static void check_native(void)
 {
@@ -74,11 +61,8 @@ static void check_external(void)
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    start(&argc, &argv);
     check_native();
     check_external();
-    MPI_Finalize();
-    if (failures == 0)
-        puts("ok");
-    return failures != 0;
+    return finish();
 }

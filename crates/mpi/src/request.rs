@@ -480,7 +480,7 @@ pub unsafe fn wait_into(
 /// `MPI_Testall`: all or none.
 ///
 /// # Safety
-/// As [`wait_all`].
+/// As [`wait_into`], for each request.
 pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result<bool> {
     // SAFETY: the caller's.
     unsafe {

@@ -56,7 +56,7 @@ pub enum Fault {
 /// One operation.
 #[repr(C, align(64))]
 pub struct Request {
-    /// The handle that names it in the layer above; while free, the next one, with [`FREE_BIT`].
+    /// The handle that names it in the layer above; while free, the next one, with `FREE_BIT`.
     pub handle: u32,
     /// Next free request while free.
     pub next: RequestId,

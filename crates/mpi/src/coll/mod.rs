@@ -1,8 +1,8 @@
 //! Blocking collective communication on intracommunicators (MPI 5.0, chapter 6).
 //!
 //! Each file has one family: the call as the standard has it, with the checks of its arguments, and below it the
-//! algorithms. These are generic over [`fabric::Fabric`], so that the same code runs on a communicator's channel and,
-//! in tests, on a simulator of any number of ranks. Which algorithm runs is said in one place, [`choose`].
+//! algorithms. These are generic over `fabric::Fabric`, so that the same code runs on a communicator's channel and,
+//! in tests, on a simulator of any number of ranks. Which algorithm runs is said in one place, `choose`.
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
