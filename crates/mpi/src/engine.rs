@@ -8,7 +8,7 @@ use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::process::{self, Phase, Process};
-use fastpath_base::config::Config;
+use fastpath_base::config::{Config, Key};
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::Phase as RankPhase;
@@ -89,6 +89,7 @@ pub fn init(required: i32) -> Result<i32> {
     let policy = WaitPolicy {
         mode: config.wait_mode(),
         processors: job.processors() as u32,
+        spin_ns: config.number(Key::Spin),
         directed: !config.is_disabled("directed"),
         breathe: (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut())),
         sleepers: 0,

@@ -15,7 +15,7 @@ const LOOKS_PER_CLOCK: u32 = 256;
 /// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
 /// about what a wake-up costs.
 const SPIN_NS: u64 = 50_000;
-/// Nanoseconds after which a spinning rank yields now and then.
+/// Nanoseconds after which a spinning rank yields now and then, unless the user says otherwise.
 const ALONE_NS: u64 = 5_000;
 /// Nanoseconds between two moves to another processor.
 const PARTING_NS: u64 = 1_000_000;
@@ -48,6 +48,8 @@ pub struct WaitPolicy {
     pub mode: WaitMode,
     /// Processors that the ranks of this node may use.
     pub processors: u32,
+    /// Nanoseconds that a rank with a processor to itself spins before it yields, if the user says so.
+    pub spin_ns: Option<u64>,
     /// Whether a receive that names its source looks at that source alone.
     pub directed: bool,
     /// Set at `MPI_THREAD_MULTIPLE`.
@@ -147,7 +149,8 @@ unsafe fn pause_slow(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &m
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
-    if waited > ALONE_NS && !wait.crowded {
+    let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);
+    if waited > spin_ns && !wait.crowded {
         this.part_from(wait.focus, now);
     }
     let breathe = this.wait.breathe;
@@ -157,7 +160,7 @@ unsafe fn pause_slow(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &m
         WaitMode::Sleep => (false, 0),
         WaitMode::Auto if wait.crowded => (true, YIELD_NS),
         // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
-        WaitMode::Auto => (waited > ALONE_NS, SPIN_NS),
+        WaitMode::Auto => (waited > spin_ns, SPIN_NS.max(spin_ns)),
     };
     if waited >= limit {
         // SAFETY: the caller's.

@@ -30,7 +30,7 @@ enum Place {
 use Place::{Private, Shared};
 
 fn policy() -> WaitPolicy {
-    WaitPolicy { mode: WaitMode::Spin, processors: 2, directed: true, breathe: None, sleepers: 0, moved_ns: 0 }
+    WaitPolicy { mode: WaitMode::Spin, processors: 2, spin_ns: None, directed: true, breathe: None, sleepers: 0, moved_ns: 0 }
 }
 
 impl Pair {

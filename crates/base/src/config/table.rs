@@ -49,7 +49,6 @@ pub const FEATURES: &[&str] = &[
     "immediate-datatype",
     "cma",
     "direct",
-    "inline",
     "pipeline",
 ];
 
@@ -90,7 +89,7 @@ variables! {
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeOrAuto, "auto", false,
         "piece in which a large message is copied through shared memory; auto: by cache size";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
-        "how long a rank spins before it yields; auto: by ranks, processors and wake-up cost";
+        "how long a rank with a processor to itself spins before it yields; auto: 5us";
     CompilerC "FASTPATH_CC" Kind::Text, "cc", false,
         "the compiler that mpicc calls";
     CompilerCpp "FASTPATH_CXX" Kind::Text, "c++", false,

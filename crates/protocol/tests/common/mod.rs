@@ -36,7 +36,7 @@ fn jobs(ranks: u32) -> &'static [Job] {
 }
 
 pub fn policy() -> WaitPolicy {
-    WaitPolicy { mode: WaitMode::Spin, processors: 2, directed: true, breathe: None, sleepers: 0, moved_ns: 0 }
+    WaitPolicy { mode: WaitMode::Spin, processors: 2, spin_ns: None, directed: true, breathe: None, sleepers: 0, moved_ns: 0 }
 }
 
 /// The ranks and what joins them.
