@@ -83,6 +83,9 @@ impl Worker {
                 _ => self.counters.violations += 1,
             }
         }
+        let left: Vec<u32> =
+            self.wireup.connecting().filter(|&peer| self.endpoint(peer).lane.peer_has_left()).collect();
+        left.into_iter().for_each(|peer| self.wireup.give_up(peer, &mut actions));
         self.wireup.tick(now_ns, &mut actions);
         let moved = !actions.is_empty();
         self.apply_wireup(actions);

@@ -54,13 +54,14 @@ pub enum Action {
 pub struct Patience {
     /// Nanoseconds until a step is sent again; doubled each time up to 64 times this.
     pub timeout_ns: u64,
-    /// Sends of one step before the peer is given up.
+    /// Sends of one step before the peer is given up. Without end unless set: a peer answers only while
+    /// it is inside MPI, and may compute for hours before that.
     pub sends: u32,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { timeout_ns: 2_000_000, sends: 1000 }
+        Patience { timeout_ns: 2_000_000, sends: u32::MAX }
     }
 }
 
@@ -163,9 +164,23 @@ impl Wireup {
                 continue;
             }
             attempt.due_ns = now_ns + (self.patience.timeout_ns << attempt.sends.min(6));
-            attempt.sends += 1;
+            attempt.sends = attempt.sends.saturating_add(1);
             out.push(Action::Send(peer, step));
         }
+    }
+
+    /// This peer has left and will never answer.
+    pub fn give_up(&mut self, peer: u32, out: &mut Vec<Action>) {
+        if matches!(self.stage(peer), Some(Stage::Requested | Stage::Accepted)) {
+            self.end(peer, Stage::Failed);
+            out.push(Action::Fail(peer));
+        }
+    }
+
+    /// The peers that are being connected.
+    pub fn connecting(&self) -> impl Iterator<Item = u32> {
+        let pending = |stage| matches!(stage, Stage::Requested | Stage::Accepted);
+        self.attempts.iter().filter(move |(_, attempt)| pending(attempt.stage)).map(|(&peer, _)| peer)
     }
 
     /// When [`Wireup::tick`] will next have something to do; `None` while nothing is connecting.

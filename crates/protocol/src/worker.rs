@@ -96,7 +96,7 @@ pub struct Worker {
     /// Number of endpoints that have something pending.
     pub(crate) gated: u32,
     /// Connections that need messages before they carry data.
-    pub(crate) wireup: Wireup,
+    pub wireup: Wireup,
     /// Where protocols change.
     pub thresholds: Thresholds,
     /// Events so far.
