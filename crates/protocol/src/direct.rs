@@ -122,7 +122,8 @@ impl Worker {
         let pieces = Pieces::of(wanted);
         let lane = &mut self.endpoint(peer).lane;
         let mut claimed = 0;
-        while lane.claim_joint(rts.joint as u32, false) < pieces.count {
+        // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
+        while claimed < pieces.count && lane.claim_joint(rts.joint as u32, false) < pieces.count {
             let (offset, len) = pieces.from_front(claimed);
             claimed += 1;
             let from = Remote { addr: rts.addr.wrapping_add(offset), rkey: rts.rkey };
@@ -190,7 +191,7 @@ impl Worker {
         let lane = &mut self.endpoint(request.peer).lane;
         let pieces = Pieces::of(rtr.limit);
         let (mut claimed, mut failed) = (0, false);
-        while lane.claim_joint(request.remote, true) < pieces.count && !failed {
+        while claimed < pieces.count && !failed && lane.claim_joint(request.remote, true) < pieces.count {
             let (offset, len) = pieces.from_back(claimed);
             claimed += 1;
             let to = Remote { addr: rtr.addr.wrapping_add(offset), rkey: rtr.rkey };

@@ -168,7 +168,7 @@ impl Worker {
     fn handle_put(&mut self, peer: u32, header: Header) {
         let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
         let request = self.requests.get(id);
-        if request.node != 0 || request.announced {
+        if request.node != 0 || request.announced || self.awaits_early(peer, id) {
             return self.violation();
         }
         request.moved = request.limit;
@@ -193,7 +193,8 @@ impl Worker {
     fn handle_fragment(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
         let request = self.requests.get(id);
-        if request.node != 0 || request.announced || len as u64 > request.limit - request.moved {
+        let fits = len as u64 <= request.limit - request.moved;
+        if request.node != 0 || request.announced || !fits || self.awaits_early(peer, id) {
             return self.violation();
         }
         self.add_bytes(id, data, len);
@@ -231,20 +232,27 @@ impl Worker {
 
     fn handle_matched(&mut self, peer: u32, header: Header) {
         let Some(id) = self.find_active(header.key, Kind::Send, peer) else { return self.violation() };
-        if self.requests.get(id).matched {
+        let request = self.requests.get(id);
+        if request.matched || !request.announced {
             return self.violation();
         }
-        let request = self.requests.get(id);
         request.matched = true;
-        if request.announced && request.early == 0 && request.remote != NO_JOINT as u32 {
+        if request.early == 0 && request.remote != NO_JOINT as u32 {
             self.endpoint(peer).lane.close_joint(request.remote);
         }
-        if request.announced && request.moved < request.early {
+        if request.moved < request.early {
             // The rest of what goes by itself must still go: the receiver counts on it.
             request.finished = true;
             return;
         }
         self.complete(id);
+    }
+
+    /// Whether bytes of a receive are still to come by themselves. It must not end before: they would
+    /// go to a buffer that is its user's again.
+    fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
+        let early = &self.endpoint(peer).early;
+        early.left > 0 && !early.stored && early.id == id
     }
 
     /// The active request that a peer names, if it is one with that peer.

@@ -124,7 +124,10 @@ impl Worker {
             }
             request.pack(0, to.add(skip), len);
         });
-        if post == Post::Done && !sync {
+        if post == Post::Done && sync {
+            // From now on, and not before, the receiver may answer.
+            (request.announced, request.early, request.remote) = (true, 0, NO_JOINT as u32);
+        } else if post == Post::Done {
             self.complete(id);
         }
         post

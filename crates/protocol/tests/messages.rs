@@ -50,7 +50,8 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
     if !posted_first {
         world.settle();
         let Thresholds { eager, first, single_copy, .. } = world.rank(0).thresholds;
-        let by_itself = len as u64 <= eager || (len as u64 <= first && (len as u64) < single_copy);
+        let copied = world.get && len as u64 >= single_copy;
+        let by_itself = len as u64 <= eager || (len as u64 <= first && !copied);
         assert_eq!(world.is_sent(&sending), !synchronous && by_itself);
     }
     let receiving = early.unwrap_or_else(|| world.recv(1, 0, 7, len));

@@ -343,7 +343,9 @@ fn conditions() -> impl Strategy<Value = Conditions> {
 }
 
 fn thresholds() -> impl Strategy<Value = Thresholds> {
-    let fixed = |eager, first, part, fragment, single_copy| Just(Thresholds { eager, first, part, fragment, single_copy, ..Thresholds::default() });
+    let fixed = |eager, first, part, fragment, single_copy| {
+        Just(Thresholds { eager, first, part, fragment, single_copy, ..Thresholds::default() })
+    };
     prop_oneof![
         Just(Thresholds::default()),
         fixed(40, 200, 60, 64, u64::MAX),

@@ -43,23 +43,27 @@ pub fn policy() -> WaitPolicy {
 pub struct World {
     pub network: Network,
     pub workers: Vec<Worker>,
+    /// Whether a rank can read another's memory.
+    pub get: bool,
 }
 
 impl World {
     pub fn new(ranks: u32, conditions: Conditions) -> Self {
+        let get = conditions.get;
         let network = Network::new(ranks, conditions);
         let worker = |job: &'static Job| {
             Worker::with_interfaces(job, policy(), Interfaces::simulate(job, &network)).unwrap()
         };
         let workers = jobs(ranks).iter().map(worker).collect();
-        World { network, workers }
+        World { network, workers, get }
     }
 
     /// Ranks over the shared memory of a new job. The network is there for its clock alone.
     pub fn shared(ranks: u32) -> Self {
         let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
         let worker = |job| Worker::new(job, policy()).unwrap();
-        World { network: Network::new(0, Conditions::default()), workers: jobs.iter().map(worker).collect() }
+        let network = Network::new(0, Conditions::default());
+        World { network, workers: jobs.iter().map(worker).collect(), get: true }
     }
 
     pub fn rank(&mut self, rank: u32) -> &mut Worker {

@@ -1,0 +1,283 @@
+//! A peer that sends what it likes. The ring's own words are the transport's concern; here whole
+//! messages lie: about lengths, requests, and what they belong to.
+#![allow(unsafe_code, non_snake_case)]
+
+mod common;
+
+use common::*;
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::tag::ANY_TAG;
+use fastpath_protocol::wire;
+use fastpath_protocol::worker::Thresholds;
+use fastpath_protocol::{Started, State};
+use fastpath_transport::contract::Endpoint;
+use fastpath_transport::Header;
+use fastpath_transport::sim::{Conditions, SimEndpoint};
+use proptest::prelude::*;
+
+/// What the library may not read any more.
+const POISON: u8 = 0xdd;
+
+#[derive(Debug, Clone)]
+enum Deed {
+    /// The honest rank receives, from its peer or anyone.
+    Recv { any: bool, tag: i32, room: usize },
+    /// The honest rank sends.
+    Send { len: usize, synchronous: bool },
+    /// The honest rank cancels its oldest receive.
+    Cancel,
+    /// A message with everything made up. `key`: see [`Key`].
+    Forge { id: u8, imm: u32, key: Key, payload: Vec<u8> },
+    /// An announcement that lies somewhere.
+    Announce { total: u64, early: u16, joint: u16, request: u32, len: usize },
+    /// An answer that lies somewhere.
+    Answer { key: Key, limit: u64, request: u32, joint: u32 },
+    Progress,
+}
+
+/// What a forged message names.
+#[derive(Debug, Clone, Copy)]
+enum Key {
+    Any(u64),
+    /// What a message in `MPI_COMM_WORLD` carries.
+    Match,
+    /// A request that the honest rank has mentioned, or one nearby.
+    Seen(usize, i8),
+}
+
+fn size() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..200, 100_u64..3000, any::<u64>(), Just(u64::MAX)]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        1 => any::<u64>().prop_map(Key::Any),
+        2 => Just(Key::Match),
+        5 => (0_usize..50, -2_i8..3).prop_map(|(index, off)| Key::Seen(index, off)),
+        3 => (0_usize..50).prop_map(|index| Key::Seen(index, 0)),
+    ]
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let payload = prop::collection::vec(any::<u8>(), 0..300);
+    prop_oneof![
+        4 => (any::<bool>(), 0_i32..2, 0_usize..2000).prop_map(|(any, tag, room)| Deed::Recv { any, tag, room }),
+        3 => (0_usize..2000, any::<bool>()).prop_map(|(len, synchronous)| Deed::Send { len, synchronous }),
+        1 => Just(Deed::Cancel),
+        6 => (0_u8..12, 0_u32..3, key(), payload).prop_map(|(id, imm, key, payload)| Deed::Forge { id, imm, key, payload }),
+        4 => (size(), 0_u16..2000, any::<u16>(), any::<u32>(), 0_usize..600)
+            .prop_map(|(total, early, joint, request, len)| Deed::Announce { total, early, joint, request, len }),
+        4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, joint)| Deed::Answer { key, limit, request, joint }),
+        5 => Just(Deed::Progress),
+    ]
+}
+
+/// The honest rank 0, and what its peer sees.
+struct Victim {
+    world: World,
+    peer: SimEndpoint,
+    seen: Vec<u64>,
+    receives: Vec<Receiving>,
+    ended: Vec<(Receiving, Vec<u8>)>,
+    sends: Vec<Sending>,
+    spent: Vec<Sending>,
+}
+
+impl Victim {
+    fn new() -> Self {
+        let thresholds =
+            Thresholds { eager: 100, first: 400, part: 60, fragment: 64, single_copy: 1000, ..Thresholds::default() };
+        let mut world = World::new(2, Conditions { delay_ns: 0..=0, slots: 16, ..Conditions::default() });
+        world.rank(0).thresholds = thresholds;
+        let mut peer = world.network.iface(1).endpoint(0);
+        peer.connect();
+        peer.open_receive();
+        let (receives, ended, sends, spent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Victim { world, peer, seen: Vec::new(), receives, ended, sends, spent }
+    }
+
+    /// Everybody has a turn, and everything is checked.
+    fn turn(&mut self) {
+        self.world.rank(0).progress();
+        self.collect();
+        self.spy();
+        self.check();
+    }
+
+    fn forge(&mut self, id: u8, key: u64, payload: &[u8]) {
+        self.world.network.forge(1, 0, Header { id, imm: 1, key }, payload);
+    }
+
+    fn key(&self, key: Key) -> u64 {
+        match key {
+            Key::Any(key) => key,
+            Key::Match => WORLD.key(1),
+            Key::Seen(index, off) => match self.seen.len() {
+                0 => 0,
+                len => self.seen[len - 1 - index % len].wrapping_add_signed(off as i64),
+            },
+        }
+    }
+
+    /// Reads what the honest rank has sent: requests that it mentions, and no byte that it may not read.
+    fn spy(&mut self) {
+        while let Some(arrival) = self.peer.look() {
+            // SAFETY: valid until it is taken.
+            let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
+            let poisoned = data.windows(8).any(|run| run.iter().all(|&byte| byte == POISON));
+            assert!(!poisoned, "read a buffer after its send had completed: id {}", arrival.header.id);
+            self.seen.extend(data.chunks_exact(4).take(9).map(|word| u32::from_le_bytes(word.try_into().unwrap()) as u64));
+            self.seen.push(arrival.header.key);
+            self.peer.take();
+        }
+        self.seen.retain(|seen| seen >> 30 == 1);
+        self.peer.return_credits();
+    }
+
+    /// Buffers of completed requests belong to their user again.
+    fn collect(&mut self) {
+        let worker = &mut self.world.workers[0];
+        for index in (0..self.receives.len()).rev() {
+            if worker.requests.get(self.receives[index].id).state == State::Complete {
+                let receiving = self.receives.remove(index);
+                let request = worker.requests.get(receiving.id);
+                assert!(request.received <= receiving.room as u64);
+                worker.requests.free(receiving.id);
+                let now = receiving.data.to_vec();
+                assert!(now[receiving.room..].iter().all(|&byte| byte == FILL), "wrote beyond the buffer");
+                self.ended.push((receiving, now));
+            }
+        }
+        for index in (0..self.sends.len()).rev() {
+            let done = match self.sends[index].started {
+                Started::Done => true,
+                Started::Request(id) => worker.requests.get(id).state == State::Complete,
+            };
+            if done {
+                let mut sending = self.sends.remove(index);
+                if let Started::Request(id) = sending.started {
+                    worker.requests.free(id);
+                }
+                sending.data.fill(POISON);
+                self.spent.push(sending);
+            }
+        }
+    }
+
+    fn check(&self) {
+        for (receiving, then) in &self.ended {
+            assert!(receiving.data[..] == then[..], "wrote to a buffer after its receive had completed");
+        }
+        for receiving in &self.receives {
+            assert!(receiving.data[receiving.room..].iter().all(|&byte| byte == FILL), "wrote beyond the buffer");
+        }
+    }
+
+    fn act(&mut self, deed: Deed) {
+        match deed {
+            Deed::Recv { any, tag, room } => {
+                let tag = if tag == 0 { ANY_TAG } else { tag };
+                let from = if any { ANY_PEER } else { 1 };
+                self.receives.push(self.world.recv(0, from, tag, room));
+            }
+            Deed::Send { len, synchronous } => {
+                let data = vec![1; len];
+                self.sends.push(self.world.send_as(0, 1, 1, &data, synchronous));
+            }
+            Deed::Cancel => {
+                if let Some(receiving) = self.receives.first() {
+                    self.world.workers[0].cancel_recv(receiving.id);
+                }
+            }
+            Deed::Forge { id, imm, key, payload } => {
+                let header = Header { id, imm, key: self.key(key) };
+                self.world.network.forge(1, 0, header, &payload);
+            }
+            Deed::Announce { total, early, joint, request, len } => {
+                let mut payload = Vec::new();
+                payload.extend(total.to_le_bytes());
+                payload.extend([0; 16]);
+                payload.extend(request.to_le_bytes());
+                payload.extend(early.to_le_bytes());
+                payload.extend(joint.to_le_bytes());
+                payload.resize(wire::RTS_HEADER + len, 2);
+                let header = Header { id: 4, imm: 1, key: WORLD.key(1) };
+                self.world.network.forge(1, 0, header, &payload);
+            }
+            Deed::Answer { key, limit, request, joint } => {
+                let mut payload = Vec::new();
+                payload.extend(limit.to_le_bytes());
+                payload.extend(request.to_le_bytes());
+                payload.extend(joint.to_le_bytes());
+                payload.extend([0; 16]);
+                let header = Header { id: 5, imm: 0, key: self.key(key) };
+                self.world.network.forge(1, 0, header, &payload);
+            }
+            Deed::Progress => {
+                self.world.rank(0).progress();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn messages__that_lie_hurt_nobody_but_their_sender(deeds in prop::collection::vec(deed(), 0..200)) {
+        let mut victim = Victim::new();
+        for deed in deeds {
+            victim.act(deed);
+            victim.collect();
+            victim.spy();
+            victim.check();
+        }
+        for _ in 0..20 {
+            victim.turn();
+        }
+    }
+}
+
+#[test]
+fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
+    let mut victim = Victim::new();
+    victim.act(Deed::Recv { any: false, tag: 1, room: 1000 });
+    victim.act(Deed::Announce { total: 1000, early: 200, joint: u16::MAX, request: 1, len: 60 });
+    victim.turn();
+    let handle = victim.world.rank(0).requests.get(victim.receives[0].id).handle as u64;
+    victim.forge(wire::FRAG, handle, &[3; 940]);
+    victim.turn();
+    // Were the receive complete now, this would go to a buffer that is its user's again.
+    victim.forge(wire::EARLY, 0, &[4; 140]);
+    victim.turn();
+    assert_eq!(victim.receives.len(), 1, "still under way");
+    victim.forge(wire::FRAG, handle, &[5; 800]);
+    victim.turn();
+    assert!(victim.receives.is_empty(), "{:?}", victim.world.rank(0).counters);
+    assert_eq!(victim.world.rank(0).counters.violations, 1);
+}
+
+#[test]
+fn answer__to_what_was_never_sent_completes_nothing() {
+    for id in [wire::ACK, wire::FIN, wire::RTR] {
+        for synchronous in [false, true] {
+            for len in [90, 300, 5000] {
+                let mut victim = Victim::new();
+                for _ in 0..20 {
+                    victim.act(Deed::Send { len: 50, synchronous: false });
+                }
+                victim.act(Deed::Send { len, synchronous });
+                victim.collect();
+                // It waits for room, and nobody can know of it but by guessing.
+                let Started::Request(last) = victim.sends.last().unwrap().started else { panic!("there was room") };
+                let handle = victim.world.rank(0).requests.get(last).handle as u64;
+                let mut payload = [0; 32];
+                payload[..8].copy_from_slice(&(len as u64).to_le_bytes());
+                victim.forge(id, handle, &payload);
+                victim.world.rank(0).progress();
+                assert_eq!(victim.world.rank(0).requests.get(last).state, State::Active, "{id} {synchronous} {len}");
+                (0..20).for_each(|_| victim.turn());
+            }
+        }
+    }
+}
