@@ -23,7 +23,7 @@ pub unsafe fn allgather(
     let first = Vector::new(recv.0, recv.1, recv.2)?;
     let own = own_block(send)?;
     let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
-    let how = choose::allgather(total, true, ranks, f.is_crowded());
+    let how = choose::allgather(total, true, ranks, f.room());
     let whole = first.part(0, first.count * ranks as u64);
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, own, &even_blocks(first), Some(whole)) }
@@ -41,7 +41,7 @@ pub unsafe fn allgatherv(
     let block = recv.check()?;
     let own = own_block(send)?;
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-    let how = choose::allgather(total, false, f.size(), f.is_crowded());
+    let how = choose::allgather(total, false, f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, own, &block, None) }
 }

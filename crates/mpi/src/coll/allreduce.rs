@@ -36,7 +36,7 @@ pub unsafe fn allreduce(
     if result.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::allreduce(red.size(result.count), f.size(), f.is_crowded());
+    let how = choose::allreduce(red.size(result.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, red, operand, result) }
 }
@@ -56,7 +56,9 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match how {
-            choose::Allreduce::Doubling => doubling(f, red, operand, result),
+            choose::Allreduce::Doubling if result.bytes() <= choose::ALLREDUCE_PIECE => {
+                doubling(f, red, operand, result)
+            }
             _ => run_other(f, how, red, operand, result),
         }
     }
@@ -95,9 +97,33 @@ unsafe fn run_other<'a, F: Fabric>(
                 ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr)?;
                 allgather::ring(f, &block)
             }
-            choose::Allreduce::Doubling => doubling(f, red, operand, result),
+            choose::Allreduce::Doubling => {
+                let piece = choose::ALLREDUCE_PIECE / red.layout.size();
+                in_pieces(f, red, operand, result, piece.max(1))
+            }
         }
     }
+}
+
+/// Recursive doubling of `piece` elements at a time.
+///
+/// # Safety
+/// As [`run`].
+pub(super) unsafe fn in_pieces<'a, F: Fabric>(
+    f: &F,
+    red: Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+    piece: u64,
+) -> Result {
+    let mut done = 0;
+    while done < result.count {
+        let count = piece.min(result.count - done);
+        // SAFETY: the same contract; pieces do not overlap.
+        unsafe { doubling(f, red, operand.part(done, count), result.part(done, count))? };
+        done += count;
+    }
+    Ok(())
 }
 
 /// The value of one rank, and the places that it moves between: an operation leaves its result where the right

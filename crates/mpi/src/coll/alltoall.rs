@@ -24,7 +24,7 @@ pub unsafe fn alltoall(
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
     let into = Vector::new(recv.0, recv.1, recv.2)?;
-    let how = choose::alltoall(into.bytes(), f.size(), f.is_crowded());
+    let how = choose::alltoall(into.bytes(), f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe {
         match send {

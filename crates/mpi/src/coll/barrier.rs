@@ -19,7 +19,7 @@ pub(super) fn run<F: Fabric>(f: &F) -> Result {
         1 => Ok(()),
         // SAFETY: messages without bytes touch no memory.
         2 => unsafe { f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()) },
-        ranks => run_many(f, choose::barrier(ranks, f.is_crowded())),
+        ranks => run_many(f, choose::barrier(ranks, f.room())),
     }
 }
 

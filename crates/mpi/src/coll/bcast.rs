@@ -32,7 +32,7 @@ pub(super) unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Resul
     if f.size() == 1 || data.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::bcast(data.bytes(), f.size(), f.is_crowded());
+    let how = choose::bcast(data.bytes(), f.size(), f.room());
     // SAFETY: the same contract.
     unsafe { run_as(f, how, data, root) }
 }

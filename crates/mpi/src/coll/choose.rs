@@ -1,13 +1,14 @@
 //! Which algorithm runs, by bytes, ranks and whether ranks share processors. All ranks of a call come to the same
 //! answer: what is asked here is the same on all of them.
 //!
-//! On a crowded node (more ranks than processors) a short call, and every broadcast, goes through rank 0 (or the root):
-//! each rank is scheduled once or twice, where a tree or a ring would wait for a processor at every step. Otherwise few
-//! steps win while a message costs its latency, and few bytes win when it costs its copy.
+//! Where ranks share processors a call goes through rank 0 (or the root) up to some size: each rank is scheduled once or
+//! twice, where a tree or a ring would wait for a processor at every step. Where processors are few the root's work is a
+//! fair part of all work, and the size is large. Otherwise few steps win while a message costs its latency, and few
+//! bytes win when it costs its copy.
 //!
 //! | call | short | long |
 //! |---|---|---|
-//! | barrier | exchange (2 ranks), dissemination | |
+//! | barrier | dissemination | |
 //! | bcast | binomial tree | binomial scatter, ring allgather |
 //! | gather, scatter | binomial tree from 16 ranks | linear |
 //! | allgather(v) | recursive doubling, Bruck | ring |
@@ -18,6 +19,8 @@
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
+//! Two ranks exchange what they have; an allreduce of many bytes does it in pieces that stay in the cache.
+//!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
 //! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
 //! Algorithms for Barrier Synchronization (1988); Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms (2009).
@@ -26,18 +29,53 @@
 
 use crate::process::Process;
 
-/// Whether the job has more ranks than processors, awake or not: the same on all ranks and at any time.
-#[inline]
-pub(super) fn is_crowded(p: &Process) -> bool {
-    p.worker().is_ok_and(|worker| {
-        // SAFETY: the worker lives while MPI runs.
-        let job = unsafe { (*worker).job };
-        job.size() > job.processors()
-    })
+/// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// One for each rank.
+    Own,
+    /// Fewer than ranks.
+    Shared,
+    /// Fewer than ranks, and few at all.
+    Tight,
 }
 
-/// Bytes up to which a call on a crowded node goes through one rank.
+impl Room {
+    #[inline]
+    pub(super) fn of(p: &Process) -> Room {
+        let Ok(worker) = p.worker() else {
+            return Room::Own;
+        };
+        // SAFETY: the worker lives while MPI runs.
+        let job = unsafe { (*worker).job };
+        if job.size() <= job.processors() {
+            Room::Own
+        } else if job.processors() > FEW_PROCESSORS {
+            Room::Shared
+        } else {
+            Room::Tight
+        }
+    }
+
+    /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
+    #[inline]
+    fn is_flat(self, bytes: u64, tight: u64) -> bool {
+        match self {
+            Room::Own => false,
+            Room::Shared => bytes <= FLAT_BYTES,
+            Room::Tight => bytes <= tight,
+        }
+    }
+}
+
+/// Processors that count as few.
+const FEW_PROCESSORS: usize = 4;
+/// Bytes up to which a call goes through one rank where ranks share processors.
 const FLAT_BYTES: u64 = 8 << 10;
+/// The same for a reduction where processors are few.
+const FLAT_REDUCE: u64 = 2 << 20;
+/// The same for all blocks of an allgather.
+const FLAT_ALLGATHER: u64 = 64 << 10;
 /// Bytes of a broadcast from which it is scattered and gathered again.
 const BCAST_LONG: u64 = 128 << 10;
 /// Ranks from which a gather or scatter of short blocks uses a tree.
@@ -55,11 +93,11 @@ const IN_PLACE_COPY: u64 = 1 << 20;
 /// Bytes of a reduction from which the ranks share the arithmetic.
 const REDUCE_LONG: u64 = 16 << 10;
 /// Bytes of an allreduce from which the ranks share the arithmetic.
-const ALLREDUCE_LONG: u64 = 8 << 10;
+const ALLREDUCE_LONG: u64 = 32 << 10;
+/// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
+pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring.
 const ALLREDUCE_RING: u64 = 256 << 10;
-/// Bytes of a reduce on a crowded node from which the ranks share the arithmetic.
-const REDUCE_LONG_CROWDED: u64 = 512 << 10;
 /// Bytes in all of a reduce-scatter up to which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -71,8 +109,8 @@ pub(super) enum Barrier {
 }
 
 #[inline]
-pub(super) fn barrier(ranks: u32, crowded: bool) -> Barrier {
-    if crowded && ranks > 2 {
+pub(super) fn barrier(ranks: u32, room: Room) -> Barrier {
+    if room != Room::Own && ranks > 2 {
         Barrier::Flat
     } else {
         Barrier::Dissemination
@@ -88,10 +126,10 @@ pub(super) enum Bcast {
 }
 
 #[inline]
-pub(super) fn bcast(bytes: u64, ranks: u32, crowded: bool) -> Bcast {
-    if ranks == 2 || crowded {
+pub(super) fn bcast(bytes: u64, ranks: u32, room: Room) -> Bcast {
+    if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
-    } else if bytes >= BCAST_LONG {
+    } else if bytes >= BCAST_LONG && room == Room::Own {
         Bcast::ScatterAllgather
     } else {
         Bcast::Binomial
@@ -106,8 +144,8 @@ pub(super) enum Gather {
 }
 
 #[inline]
-pub(super) fn gather(block: u64, ranks: u32, crowded: bool) -> Gather {
-    if !crowded && ranks >= TREE_RANKS && block <= TREE_BYTES {
+pub(super) fn gather(block: u64, ranks: u32, room: Room) -> Gather {
+    if room == Room::Own && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
     } else {
         Gather::Linear
@@ -125,10 +163,10 @@ pub(super) enum Allgather {
 
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
-pub(super) fn allgather(total: u64, even: bool, ranks: u32, crowded: bool) -> Allgather {
+pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room) -> Allgather {
     if ranks == 2 || total >= ALLGATHER_LONG {
         Allgather::Ring
-    } else if crowded && total <= FLAT_BYTES {
+    } else if room.is_flat(total, FLAT_ALLGATHER) {
         Allgather::Flat
     } else if even && ranks.is_power_of_two() {
         Allgather::Doubling
@@ -145,8 +183,8 @@ pub(super) enum Alltoall {
 }
 
 #[inline]
-pub(super) fn alltoall(block: u64, ranks: u32, crowded: bool) -> Alltoall {
-    if !crowded && ranks >= BRUCK_RANKS && block <= BRUCK_BYTES {
+pub(super) fn alltoall(block: u64, ranks: u32, room: Room) -> Alltoall {
+    if room == Room::Own && ranks >= BRUCK_RANKS && block <= BRUCK_BYTES {
         Alltoall::Bruck
     } else {
         Alltoall::Together
@@ -194,15 +232,10 @@ pub(super) enum Reduce {
 }
 
 #[inline]
-pub(super) fn reduce(size: Size, ranks: u32, crowded: bool) -> Reduce {
-    let long = if crowded {
-        REDUCE_LONG_CROWDED
-    } else {
-        REDUCE_LONG
-    };
-    if ranks == 2 || (crowded && size.bytes <= FLAT_BYTES) {
+pub(super) fn reduce(size: Size, ranks: u32, room: Room) -> Reduce {
+    if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
-    } else if size.bytes >= long && size.can_share(ranks) {
+    } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::RingGather
     } else {
         Reduce::Binomial
@@ -219,17 +252,17 @@ pub(super) enum Allreduce {
 }
 
 #[inline]
-pub(super) fn allreduce(size: Size, ranks: u32, crowded: bool) -> Allreduce {
-    if size.bytes >= ALLREDUCE_LONG && size.can_share(ranks) {
-        if ranks.is_power_of_two() || size.bytes < ALLREDUCE_RING {
-            Allreduce::HalvingDoubling
-        } else {
-            Allreduce::Ring
-        }
-    } else if crowded && ranks > 2 && size.bytes <= FLAT_BYTES {
-        Allreduce::Flat
-    } else {
+pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
+    if ranks <= 2 {
         Allreduce::Doubling
+    } else if room.is_flat(size.bytes, FLAT_REDUCE) {
+        Allreduce::Flat
+    } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
+        Allreduce::Doubling
+    } else if ranks.is_power_of_two() || size.bytes < ALLREDUCE_RING {
+        Allreduce::HalvingDoubling
+    } else {
+        Allreduce::Ring
     }
 }
 
@@ -258,8 +291,8 @@ pub(super) enum Scan {
 }
 
 #[inline]
-pub(super) fn scan(ranks: u32, crowded: bool) -> Scan {
-    if crowded || ranks == 2 {
+pub(super) fn scan(ranks: u32, room: Room) -> Scan {
+    if room != Room::Own || ranks == 2 {
         Scan::Chain
     } else {
         Scan::Doubling

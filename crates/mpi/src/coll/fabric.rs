@@ -1,6 +1,7 @@
 //! What an algorithm talks through.
 #![allow(unsafe_code)]
 
+use super::choose::Room;
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
 use crate::error::Result;
@@ -15,8 +16,8 @@ pub(super) trait Fabric {
     fn rank(&self) -> u32;
     /// Number of members.
     fn size(&self) -> u32;
-    /// Whether the node has more ranks than processors. The same on all members.
-    fn is_crowded(&self) -> bool;
+    /// How many processors the ranks have. The same on all members.
+    fn room(&self) -> Room;
 
     /// Sends; returns when the buffer may be reused, which may be when the receiver has come.
     ///
@@ -61,8 +62,8 @@ impl Fabric for Channel<'_> {
     }
 
     #[inline]
-    fn is_crowded(&self) -> bool {
-        super::choose::is_crowded(self.process)
+    fn room(&self) -> Room {
+        Room::of(self.process)
     }
 
     #[inline]

@@ -29,7 +29,7 @@ pub unsafe fn gather(
         _ => None,
     };
     let block = recv.or(own).map_or(0, |v| v.bytes());
-    let how = choose::gather(block, f.size(), f.is_crowded());
+    let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, own, recv.map(even_blocks), root) }
 }

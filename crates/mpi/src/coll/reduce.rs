@@ -42,7 +42,7 @@ pub unsafe fn reduce(
     if operand.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::reduce(red.size(operand.count), f.size(), f.is_crowded());
+    let how = choose::reduce(red.size(operand.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, red, operand, result, root) }
 }

@@ -136,7 +136,7 @@ pub(super) unsafe fn run<'a, F: Fabric>(
         match how {
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
-                let how = choose::allreduce(red.size(operand.count), f.size(), f.is_crowded());
+                let how = choose::allreduce(red.size(operand.count), f.size(), f.room());
                 allreduce::run(f, how, red, operand, whole)?;
                 whole.part(first, count).copy_to(result)
             }

@@ -68,7 +68,7 @@ unsafe fn prefix(
     } else {
         Vector::new(send, count, datatype.0)?
     };
-    let how = choose::scan(f.size(), f.is_crowded());
+    let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, prefix, red, operand, result) }
 }

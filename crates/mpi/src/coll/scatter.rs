@@ -30,7 +30,7 @@ pub unsafe fn scatter(
     };
     let own = own_block(recv, f.rank() == root)?;
     let block = send.or(own).map_or(0, |v| v.bytes());
-    let how = choose::gather(block, f.size(), f.is_crowded());
+    let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
     unsafe { run(f, how, send.map(even_blocks), own, root) }
 }

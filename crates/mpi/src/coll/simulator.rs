@@ -3,6 +3,7 @@
 //! A message is copied when both its sides are known; in `Mode::Rendezvous` no send ends before, so that a schedule
 //! which relies on buffering deadlocks. A deadlock, a message nobody receives and a wrong length are failures.
 
+use super::choose::Room;
 use super::fabric::Fabric;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
@@ -229,8 +230,8 @@ impl Fabric for Rank<'_> {
         self.world.ranks
     }
 
-    fn is_crowded(&self) -> bool {
-        false
+    fn room(&self) -> Room {
+        Room::Own
     }
 
     unsafe fn send(&self, to: u32, data: Buffer) -> Result {

@@ -163,7 +163,7 @@ proptest! {
     #[test]
     fn allreduce__combines_in_order(
         ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
-        in_place in any::<bool>(), commutes in any::<bool>(),
+        in_place in any::<bool>(), commutes in any::<bool>(), pieces in any::<bool>(),
     ) {
         let operation = Operation::of(commutes);
         let expected = operation.expect(0..ranks, count);
@@ -183,7 +183,13 @@ proptest! {
                 let operand = if in_place { result } else { send.vector(0, count) };
                 let red = operation.reduction(&recv);
                 // SAFETY: the areas live in this thread.
-                unsafe { allreduce::run(f, how, red, operand, result).unwrap() };
+                unsafe {
+                    if how == Allreduce::Doubling && pieces {
+                        allreduce::in_pieces(f, red, operand, result, 3).unwrap();
+                    } else {
+                        allreduce::run(f, how, red, operand, result).unwrap();
+                    }
+                }
                 assert_eq!(send.data(), own, "the send buffer changed");
                 recv.data()
             });
@@ -311,11 +317,11 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 commutes,
             };
             let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
-            for crowded in [false, true] {
-                assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, crowded)));
-                assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, crowded)));
+            for room in [Room::Own, Room::Shared, Room::Tight] {
+                assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, room)));
+                assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, room)));
                 assert_ne!(
-                    choose::reduce(size(false, bytes), ranks, crowded),
+                    choose::reduce(size(false, bytes), ranks, room),
                     Reduce::RingGather
                 );
             }
