@@ -209,7 +209,9 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
             return;
         }
         let focus = (request.peer != ANY_PEER).then_some(request.peer);
-        Worker::wait_until(worker, focus, note, |w| w.requests.get(id).state == State::Complete);
+        Worker::wait_until(worker, focus, note, |w| {
+            w.requests.get(id).state == State::Complete || focus.is_some_and(|peer| w.give_up(id, peer))
+        });
     }
 }
 

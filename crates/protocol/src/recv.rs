@@ -73,6 +73,30 @@ impl Worker {
         Ok(id)
     }
 
+    /// Whether an operation with `peer` can never end because the peer has left the job. It is completed
+    /// with [`Fault::PeerGone`] then, unless its message was there after all.
+    pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
+        if !self.endpoint(peer).lane.peer_has_left() {
+            return false;
+        }
+        // What the peer sent before it left is there by now.
+        while self.progress_peer(peer) {}
+        let request = self.requests.get(id);
+        let unsent = request.kind == Kind::Send && (!request.announced || request.moved < request.early);
+        if request.state == State::Active && (unsent || self.pushing.contains(&id)) {
+            return false; // `progress_sends` gives it up
+        }
+        if request.state == State::Active {
+            request.fault = Fault::PeerGone;
+            if request.node != 0 {
+                self.matcher.unpost(request.node);
+            }
+            self.requests.get(id).node = 0;
+            self.complete(id);
+        }
+        true
+    }
+
     /// Takes back a receive that no message has matched; false where one has.
     pub fn cancel_recv(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);

@@ -224,6 +224,10 @@ impl Worker {
                     post != Post::NoResource
                 }
             };
+            if !sent && self.endpoint(peer).lane.peer_has_left() {
+                self.fail_pending(peer);
+                return true;
+            }
             if !sent {
                 return moved;
             }
@@ -283,8 +287,8 @@ impl Worker {
                 .endpoint(request.peer)
                 .post_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
             match post {
-                Post::NoResource => break,
-                Post::PeerGone => {
+                Post::NoResource if !self.endpoint(request.peer).lane.peer_has_left() => break,
+                Post::PeerGone | Post::NoResource => {
                     request.fault = Fault::PeerGone;
                     request.moved = request.limit;
                 }

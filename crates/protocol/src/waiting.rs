@@ -6,6 +6,7 @@ use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
+use std::time::Duration;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 
 /// Looks at a directed peer between two rounds over everything.
@@ -17,6 +18,8 @@ const LOOKS_PER_CLOCK: u32 = 256;
 const SPIN_NS: u64 = 50_000;
 /// Nanoseconds after which a spinning rank yields now and then, unless the user says otherwise.
 const ALONE_NS: u64 = 5_000;
+/// How long a rank sleeps at a time where the kernel has no expedited membarrier.
+const UNFENCED_NAP: Duration = Duration::from_millis(1);
 /// Nanoseconds between two moves to another processor.
 const PARTING_NS: u64 = 1_000_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
@@ -195,12 +198,13 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
     word.store(STATE_SLEEPING, Ordering::Relaxed);
     // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
     // their messages (partner: the load of the state word in the transport's publish).
-    wait::fence_others();
+    let fenced = wait::fence_others();
     let moved = this.progress();
     if !moved && !done(this) {
         let breathe = this.wait.breathe;
         let mut nap = || {
-            wait::futex_wait(word, STATE_SLEEPING, None);
+            // Without the fence a wake-up can be missed: then it is looked for again and again.
+            wait::futex_wait(word, STATE_SLEEPING, (!fenced).then_some(UNFENCED_NAP));
         };
         match breathe {
             Some(breathe) => breathe(&mut nap),
