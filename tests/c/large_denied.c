@@ -25,7 +25,7 @@ static void deny(void)
         fail(__LINE__, "no filter of system calls can be set");
 }
 
-static void fill(unsigned char *at, size_t bytes, unsigned seed)
+static void paint(unsigned char *at, size_t bytes, unsigned seed)
 {
     for (size_t i = 0; i < bytes; i++)
         at[i] = byte_of(seed, i);
@@ -39,7 +39,7 @@ static void pass_around(size_t bytes, int rounds)
     for (int round = 0; round < rounds; round++) {
         MPI_Request request;
         unsigned mine = (unsigned)(round * 64 + rank), theirs = (unsigned)(round * 64 + before);
-        fill(out, bytes, mine);
+        paint(out, bytes, mine);
         memset(in, 0, bytes);
         if (round % 2) {
             OK(MPI_Irecv(in, (int)bytes, MPI_BYTE, before, round, MPI_COMM_WORLD, &request));
