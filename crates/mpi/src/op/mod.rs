@@ -4,8 +4,10 @@
 
 mod builtin;
 pub(crate) mod cache;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod kernel;
 mod lookup;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod pair;
 #[cfg(target_arch = "x86_64")]
 mod quad;
