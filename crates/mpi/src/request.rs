@@ -4,9 +4,18 @@
 //! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
 #![allow(unsafe_code)]
 
+mod double;
+mod persistent;
+mod several;
+
+pub use double::isendrecv;
+use persistent::Persistent;
+pub use persistent::{make_persistent, start};
+pub use several::{complete_some, join_errors, test_all, test_any, wait_any, wait_into};
+
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::p2p::{Args, Mode};
+use crate::p2p::Args;
 use crate::p2p_slow as slow;
 use crate::process::Process;
 use crate::status::Status;
@@ -63,15 +72,6 @@ pub trait Operation {
         let _ = p;
         Ok(())
     }
-}
-
-/// A persistent send or receive.
-pub(crate) struct Persistent {
-    call: &'static str,
-    args: Args,
-    mode: Option<Mode>,
-    /// The started request, if one is active.
-    active: Option<usize>,
 }
 
 enum Extra {
@@ -423,194 +423,6 @@ pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Re
     Ok(true)
 }
 
-/// Completes request `index` of an array and notes its error, for calls that complete several.
-unsafe fn collect_into(p: &Process, request: *mut usize, status: *mut Status) -> Result<Option<Error>> {
-    // SAFETY: the caller's.
-    unsafe {
-        let (result, error) = collect(p, request)?;
-        if !status.is_null() {
-            let code = error.as_ref().map_or(MPI_SUCCESS, Error::code);
-            *status = result;
-            (*status).error = code;
-        }
-        Ok(error)
-    }
-}
-
-/// Where the status of entry `index` goes.
-unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
-    // SAFETY: the caller's array, or null.
-    if statuses.is_null() { statuses } else { unsafe { statuses.add(index) } }
-}
-
-/// The error of a call that completes several: the first one's text, in a class that points to the statuses.
-pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
-    match first {
-        None => Ok(()),
-        Some(error) if !has_statuses => Err(error),
-        Some(error) => {
-            let comm = error.comm();
-            let joined = Error::new(MPI_ERR_IN_STATUS, error.message());
-            Err(match comm {
-                Some(comm) => joined.on_comm(comm),
-                None => joined,
-            })
-        }
-    }
-}
-
-/// Waits for one request of several; its status gets its error.
-///
-/// # Safety
-/// `request` is a variable; `status` is null or a status.
-pub unsafe fn wait_into(
-    p: &Process,
-    call: &'static str,
-    request: *mut usize,
-    status: *mut Status,
-) -> Result<Option<Error>> {
-    // SAFETY: the caller's.
-    unsafe {
-        let named = resolve(p, *request)?;
-        wait_named(p, call, &named)?;
-        collect_into(p, request, status)
-    }
-}
-
-/// `MPI_Testall`: all or none.
-///
-/// # Safety
-/// As [`wait_into`], for each request.
-pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result<bool> {
-    // SAFETY: the caller's.
-    unsafe {
-        for round in 0..2 {
-            let mut all = true;
-            for index in 0..count {
-                all &= check_complete(p, &resolve(p, *requests.add(index))?)?;
-            }
-            if all {
-                let mut first = None;
-                for index in 0..count {
-                    first = first.or(collect_into(p, requests.add(index), status_at(statuses, index))?);
-                }
-                return join_errors(first, !statuses.is_null()).map(|()| true);
-            }
-            if round == 0 {
-                progress(p)?;
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// One look over an array: the first completed active entry, and whether any is active.
-unsafe fn find_complete(p: &Process, count: usize, requests: *const usize) -> Result<(Option<usize>, bool)> {
-    let mut any_active = false;
-    for index in 0..count {
-        // SAFETY: the caller's.
-        let named = resolve(p, unsafe { *requests.add(index) })?;
-        if matches!(named, Named::Inactive) {
-            continue;
-        }
-        any_active = true;
-        if check_complete(p, &named)? {
-            return Ok((Some(index), true));
-        }
-    }
-    Ok((None, any_active))
-}
-
-/// `MPI_Waitany`; `None` where no request is active.
-///
-/// # Safety
-/// `requests` holds `count` requests; `status` is null or a status.
-pub unsafe fn wait_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
-    // SAFETY: the caller's.
-    unsafe {
-        let mut found = (None, true);
-        wait_any_of(p, "MPI_Waitany", || {
-            found = find_complete(p, count, requests)?;
-            Ok(found.0.is_some() || !found.1)
-        })?;
-        finish_any(p, found.0, requests, status)
-    }
-}
-
-unsafe fn finish_any(p: &Process, found: Option<usize>, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
-    // SAFETY: the caller's.
-    unsafe {
-        let Some(index) = found else {
-            write_status(status, empty_status());
-            return Ok(None);
-        };
-        let (result, error) = collect(p, requests.add(index))?;
-        write_status(status, result);
-        error.map_or(Ok(Some(index)), Err)
-    }
-}
-
-/// `MPI_Testany`: `(completed or nothing active, index)`.
-///
-/// # Safety
-/// As [`wait_any`].
-pub unsafe fn test_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<(bool, Option<usize>)> {
-    // SAFETY: the caller's.
-    unsafe {
-        let mut found = find_complete(p, count, requests)?;
-        if found == (None, true) {
-            progress(p)?;
-            found = find_complete(p, count, requests)?;
-        }
-        if found == (None, true) {
-            return Ok((false, None));
-        }
-        Ok((true, finish_any(p, found.0, requests, status)?))
-    }
-}
-
-/// `MPI_Waitsome` and `MPI_Testsome`: indices of all that have completed, at least one if `wait`;
-/// `None` where no request is active.
-///
-/// # Safety
-/// `requests`, `indices` hold `count` entries; `statuses` is null or as long.
-pub unsafe fn complete_some(
-    p: &Process,
-    wait: bool,
-    count: usize,
-    requests: *mut usize,
-    indices: *mut i32,
-    statuses: *mut Status,
-) -> Result<Option<usize>> {
-    // SAFETY: the caller's.
-    unsafe {
-        let mut found = find_complete(p, count, requests)?;
-        if found == (None, true) && !wait {
-            progress(p)?;
-        } else if found == (None, true) {
-            wait_any_of(p, "MPI_Waitsome", || {
-                found = find_complete(p, count, requests)?;
-                Ok(found.0.is_some() || !found.1)
-            })?;
-        }
-        if !found.1 {
-            return Ok(None);
-        }
-        let mut done = 0;
-        let mut first = None;
-        for index in 0..count {
-            let named = resolve(p, *requests.add(index))?;
-            if matches!(named, Named::Inactive) || !check_complete(p, &named)? {
-                continue;
-            }
-            first = first.or(collect_into(p, requests.add(index), status_at(statuses, done))?);
-            *indices.add(done) = index as i32;
-            done += 1;
-        }
-        join_errors(first, !statuses.is_null()).map(|()| Some(done))
-    }
-}
-
 /// `MPI_Request_free`: an active request goes on and frees itself.
 ///
 /// # Safety
@@ -670,42 +482,6 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
     }
 }
 
-/// `MPI_Send_init` and its like; `mode` is `None` for a receive.
-pub fn make_persistent(p: &Process, call: &'static str, args: Args, mode: Option<Mode>) -> Result<usize> {
-    match mode {
-        Some(_) => drop(slow::check_send(p, &args)?),
-        None => drop(slow::check_recv(p, &args)?),
-    }
-    let index = p.extras.insert(Extra::Persistent(Persistent { call, args, mode, active: None }));
-    make_foreign(p, index)
-}
-
-/// `MPI_Start`.
-pub fn start(p: &Process, handle: usize) -> Result {
-    let id = find(p, handle)?;
-    let request = pool(p)?.get(id);
-    let index = request.user;
-    let foreign = request.kind == Kind::Foreign;
-    let (args, mode) = match p.extras.slots().get(index) {
-        Some(Some(Extra::Persistent(Persistent { active: None, args, mode, .. }))) if foreign => (*args, *mode),
-        Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
-            return Err(Error::new(MPI_ERR_REQUEST, format!("the request of {call} is active already")));
-        }
-        _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
-    };
-    // SAFETY: the program promises the buffer between start and completion.
-    let inner = unsafe {
-        match mode {
-            Some(mode) => slow::isend_checked(p, &args, mode)?,
-            None => slow::irecv_checked(p, &args)?,
-        }
-    };
-    if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
-        persistent.active = Some(inner);
-    }
-    Ok(())
-}
-
 /// A request that has completed with an empty status.
 pub fn completed_request() -> usize {
     DONE_HANDLE
@@ -750,47 +526,4 @@ pub unsafe fn try_collect<const ENTRY: bool>(request: *mut usize, status: *mut S
         *request = MPI_REQUEST_NULL;
     }
     true
-}
-
-/// `MPI_Isendrecv`: two requests that complete as one, with the status of the receive.
-struct Pair {
-    send: usize,
-    recv: usize,
-    /// The copy that `MPI_Isendrecv_replace` sends from.
-    _copy: Option<Box<[u8]>>,
-}
-
-impl Operation for Pair {
-    fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
-        let both = [self.send, self.recv].into_iter().map(|handle| check_complete(p, &resolve(p, handle)?));
-        match both.collect::<Result<Vec<bool>>>() {
-            Ok(done) if done == [true, true] => {}
-            Ok(_) => return None,
-            Err(error) => return Some(Err(error)),
-        }
-        // SAFETY: local variables that hold the requests.
-        let (sent, received) = unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
-        Some(match (sent, received) {
-            (Ok((_, None)), Ok((status, None))) => Ok(status),
-            (Ok((_, Some(error))), _) | (_, Ok((_, Some(error)))) | (Err(error), _) | (_, Err(error)) => Err(error),
-        })
-    }
-
-    fn cancel(&mut self, p: &Process) -> Result {
-        cancel(p, self.recv)
-    }
-}
-
-/// `MPI_Isendrecv`, and with a copy to send from `MPI_Isendrecv_replace`; returns the request's handle.
-///
-/// # Safety
-/// The buffers are valid until the request completes.
-pub unsafe fn isendrecv(p: &Process, out: Args, into: Args, copy: Option<Box<[u8]>>) -> Result<usize> {
-    drop(slow::check_send(p, &out)?);
-    // SAFETY: the caller's.
-    unsafe {
-        let recv = slow::irecv_checked(p, &into)?;
-        let send = slow::isend_checked(p, &out, Mode::Standard)?;
-        make_operation(p, Box::new(Pair { send, recv, _copy: copy }))
-    }
 }

@@ -1,0 +1,52 @@
+//! A send and a receive under one request (MPI-5.0 section 3.11).
+#![allow(unsafe_code)]
+
+use super::{Operation, cancel, check_complete, collect, make_operation, resolve};
+use crate::error::Result;
+use crate::p2p::{Args, Mode};
+use crate::p2p_slow as slow;
+use crate::process::Process;
+use crate::status::Status;
+
+/// `MPI_Isendrecv`: two requests that complete as one, with the status of the receive.
+struct Pair {
+    send: usize,
+    recv: usize,
+    /// The copy that `MPI_Isendrecv_replace` sends from.
+    _copy: Option<Box<[u8]>>,
+}
+
+impl Operation for Pair {
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
+        let both = [self.send, self.recv].into_iter().map(|handle| check_complete(p, &resolve(p, handle)?));
+        match both.collect::<Result<Vec<bool>>>() {
+            Ok(done) if done == [true, true] => {}
+            Ok(_) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+        // SAFETY: local variables that hold the requests.
+        let (sent, received) = unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
+        Some(match (sent, received) {
+            (Ok((_, None)), Ok((status, None))) => Ok(status),
+            (Ok((_, Some(error))), _) | (_, Ok((_, Some(error)))) | (Err(error), _) | (_, Err(error)) => Err(error),
+        })
+    }
+
+    fn cancel(&mut self, p: &Process) -> Result {
+        cancel(p, self.recv)
+    }
+}
+
+/// `MPI_Isendrecv`, and with a copy to send from `MPI_Isendrecv_replace`; returns the request's handle.
+///
+/// # Safety
+/// The buffers are valid until the request completes.
+pub unsafe fn isendrecv(p: &Process, out: Args, into: Args, copy: Option<Box<[u8]>>) -> Result<usize> {
+    drop(slow::check_send(p, &out)?);
+    // SAFETY: the caller's.
+    unsafe {
+        let recv = slow::irecv_checked(p, &into)?;
+        let send = slow::isend_checked(p, &out, Mode::Standard)?;
+        make_operation(p, Box::new(Pair { send, recv, _copy: copy }))
+    }
+}

@@ -1,0 +1,198 @@
+//! Calls that wait for or test several requests (MPI-5.0 section 3.7.5).
+#![allow(unsafe_code)]
+
+use super::{
+    Named, check_complete, collect, empty_status, progress, resolve, wait_any_of, wait_named, write_status,
+};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use crate::status::Status;
+
+/// Completes request `index` of an array and notes its error, for calls that complete several.
+unsafe fn collect_into(p: &Process, request: *mut usize, status: *mut Status) -> Result<Option<Error>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let (result, error) = collect(p, request)?;
+        if !status.is_null() {
+            let code = error.as_ref().map_or(MPI_SUCCESS, Error::code);
+            *status = result;
+            (*status).error = code;
+        }
+        Ok(error)
+    }
+}
+
+/// Where the status of entry `index` goes.
+unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
+    // SAFETY: the caller's array, or null.
+    if statuses.is_null() { statuses } else { unsafe { statuses.add(index) } }
+}
+
+/// The error of a call that completes several: the first one's text, in a class that points to the statuses.
+pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
+    match first {
+        None => Ok(()),
+        Some(error) if !has_statuses => Err(error),
+        Some(error) => {
+            let comm = error.comm();
+            let joined = Error::new(MPI_ERR_IN_STATUS, error.message());
+            Err(match comm {
+                Some(comm) => joined.on_comm(comm),
+                None => joined,
+            })
+        }
+    }
+}
+
+/// Waits for one request of several; its status gets its error.
+///
+/// # Safety
+/// `request` is a variable; `status` is null or a status.
+pub unsafe fn wait_into(
+    p: &Process,
+    call: &'static str,
+    request: *mut usize,
+    status: *mut Status,
+) -> Result<Option<Error>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let named = resolve(p, *request)?;
+        wait_named(p, call, &named)?;
+        collect_into(p, request, status)
+    }
+}
+
+/// `MPI_Testall`: all or none.
+///
+/// # Safety
+/// As [`wait_into`], for each request.
+pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result<bool> {
+    // SAFETY: the caller's.
+    unsafe {
+        for round in 0..2 {
+            let mut all = true;
+            for index in 0..count {
+                all &= check_complete(p, &resolve(p, *requests.add(index))?)?;
+            }
+            if all {
+                let mut first = None;
+                for index in 0..count {
+                    first = first.or(collect_into(p, requests.add(index), status_at(statuses, index))?);
+                }
+                return join_errors(first, !statuses.is_null()).map(|()| true);
+            }
+            if round == 0 {
+                progress(p)?;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// One look over an array: the first completed active entry, and whether any is active.
+unsafe fn find_complete(p: &Process, count: usize, requests: *const usize) -> Result<(Option<usize>, bool)> {
+    let mut any_active = false;
+    for index in 0..count {
+        // SAFETY: the caller's.
+        let named = resolve(p, unsafe { *requests.add(index) })?;
+        if matches!(named, Named::Inactive) {
+            continue;
+        }
+        any_active = true;
+        if check_complete(p, &named)? {
+            return Ok((Some(index), true));
+        }
+    }
+    Ok((None, any_active))
+}
+
+/// `MPI_Waitany`; `None` where no request is active.
+///
+/// # Safety
+/// `requests` holds `count` requests; `status` is null or a status.
+pub unsafe fn wait_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut found = (None, true);
+        wait_any_of(p, "MPI_Waitany", || {
+            found = find_complete(p, count, requests)?;
+            Ok(found.0.is_some() || !found.1)
+        })?;
+        finish_any(p, found.0, requests, status)
+    }
+}
+
+unsafe fn finish_any(p: &Process, found: Option<usize>, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(index) = found else {
+            write_status(status, empty_status());
+            return Ok(None);
+        };
+        let (result, error) = collect(p, requests.add(index))?;
+        write_status(status, result);
+        error.map_or(Ok(Some(index)), Err)
+    }
+}
+
+/// `MPI_Testany`: `(completed or nothing active, index)`.
+///
+/// # Safety
+/// As [`wait_any`].
+pub unsafe fn test_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<(bool, Option<usize>)> {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut found = find_complete(p, count, requests)?;
+        if found == (None, true) {
+            progress(p)?;
+            found = find_complete(p, count, requests)?;
+        }
+        if found == (None, true) {
+            return Ok((false, None));
+        }
+        Ok((true, finish_any(p, found.0, requests, status)?))
+    }
+}
+
+/// `MPI_Waitsome` and `MPI_Testsome`: indices of all that have completed, at least one if `wait`;
+/// `None` where no request is active.
+///
+/// # Safety
+/// `requests`, `indices` hold `count` entries; `statuses` is null or as long.
+pub unsafe fn complete_some(
+    p: &Process,
+    wait: bool,
+    count: usize,
+    requests: *mut usize,
+    indices: *mut i32,
+    statuses: *mut Status,
+) -> Result<Option<usize>> {
+    // SAFETY: the caller's.
+    unsafe {
+        let mut found = find_complete(p, count, requests)?;
+        if found == (None, true) && !wait {
+            progress(p)?;
+        } else if found == (None, true) {
+            wait_any_of(p, "MPI_Waitsome", || {
+                found = find_complete(p, count, requests)?;
+                Ok(found.0.is_some() || !found.1)
+            })?;
+        }
+        if !found.1 {
+            return Ok(None);
+        }
+        let mut done = 0;
+        let mut first = None;
+        for index in 0..count {
+            let named = resolve(p, *requests.add(index))?;
+            if matches!(named, Named::Inactive) || !check_complete(p, &named)? {
+                continue;
+            }
+            first = first.or(collect_into(p, requests.add(index), status_at(statuses, done))?);
+            *indices.add(done) = index as i32;
+            done += 1;
+        }
+        join_errors(first, !statuses.is_null()).map(|()| Some(done))
+    }
+}
