@@ -35,10 +35,10 @@ fn fail_unsupported(scope: Scope, name: &'static str) -> c_int {
 /// # Safety
 /// `handle` is null or points to a handle.
 unsafe fn read_handle(handle: *const usize) -> usize {
-    // SAFETY: by the contract of this function.
     if handle.is_null() {
         0
     } else {
+        // SAFETY: by the contract of this function.
         unsafe { *handle }
     }
 }

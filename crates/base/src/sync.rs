@@ -20,6 +20,9 @@ pub use loom::{
     },
 };
 
+/// For a static: loom's atomics cannot be made there. Not part of what loom explores.
+pub use core::sync::atomic::AtomicU32 as StaticU32;
+
 /// Loom has no compiler fence: it explores the orders of a full one instead.
 #[cfg(loom)]
 pub use loom::sync::atomic::fence as compiler_fence;

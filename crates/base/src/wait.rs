@@ -19,7 +19,7 @@
 
 #[cfg(not(loom))]
 use crate::sync::AtomicU32;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, StaticU32};
 #[cfg(not(loom))]
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ const UNKNOWN: u32 = 0;
 const READY: u32 = 1;
 const MISSING: u32 = 2;
 
-static MEMBARRIER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(UNKNOWN);
+static MEMBARRIER: StaticU32 = StaticU32::new(UNKNOWN);
 
 /// Registers this process to take part in the fences that others issue ([`fence_others`]).
 /// Every process that sends must do so before its first message. Returns false where the

@@ -137,6 +137,8 @@ fn wait_for_death(job: &Job, rank: usize) {
     let word = &job.own_page().state;
     job.note_waiting("MPI_Recv", rank as i32, 0, 0, 0);
     loop {
+        // ORDERING: before the look at the peer's state; partner is the launcher, which marks the
+        // peer dead and then wakes who sleeps.
         word.store(STATE_SLEEPING, Ordering::SeqCst);
         if job.is_dead(rank) {
             break;

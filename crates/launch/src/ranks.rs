@@ -189,15 +189,30 @@ pub fn kill_adopted(spared: &[libc::pid_t]) {
         if strangers.is_empty() {
             return;
         }
-        for pid in strangers {
-            // SAFETY: plain calls on a child of ours, which keeps its number until it is
-            // waited for here.
-            unsafe {
-                libc::kill(pid, libc::SIGKILL);
-                libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG);
-            }
+        for &pid in &strangers {
+            // SAFETY: a plain call on a child of ours, which keeps its number until it is waited
+            // for below.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
         }
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        for pid in strangers {
+            await_end(pid, 2);
+            // SAFETY: as above; no status is asked for.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+        }
+    }
+}
+
+/// Returns when a child has ended, or after `limit_ms` milliseconds.
+fn await_end(pid: libc::pid_t, limit_ms: i32) {
+    // SAFETY: the call takes integers and gives a descriptor, or -1 (Linux before 5.3), which poll
+    // ignores; the array has the one entry that is stated.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        libc::poll(&mut entry, 1, limit_ms);
+        if fd >= 0 {
+            libc::close(fd);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Endpoint {
     /// Whether the peer has declined to fetch a message by a single copy.
     pub(crate) declines: bool,
     /// What waits for room, in order.
-    pub(crate) pending: Option<Box<VecDeque<Pending>>>,
+    pub(crate) pending: Option<VecDeque<Pending>>,
     /// The announced message whose bytes come without being asked for.
     pub(crate) early: Early,
 }

@@ -246,7 +246,7 @@ impl Worker {
             self.endpoint(peer).gate = 0;
             self.gated -= 1;
         }
-        for pending in *queue {
+        for pending in queue {
             if let Pending::Start(id) = pending {
                 self.requests.get(id).fault = Fault::PeerGone;
                 self.complete(id);

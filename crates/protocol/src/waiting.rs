@@ -107,7 +107,7 @@ impl Worker {
             let this = unsafe { &mut *worker };
             wait.looks += 1;
             let moved = match focus {
-                Some(peer) if this.wait.directed && wait.looks % DIRECTED_LOOKS != 0 && this.is_idle() => {
+                Some(peer) if this.wait.directed && !wait.looks.is_multiple_of(DIRECTED_LOOKS) && this.is_idle() => {
                     this.progress_peer(peer)
                 }
                 _ => this.progress(),
@@ -131,7 +131,7 @@ impl Worker {
 unsafe fn pause(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
-    if wait.looks % LOOKS_PER_CLOCK != 0 && !wait.crowded && this.wait.breathe.is_none() {
+    if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && this.wait.breathe.is_none() {
         if wait.looks > LOOKS_PER_CLOCK {
             spin_loop();
         }

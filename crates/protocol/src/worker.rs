@@ -10,7 +10,6 @@ use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
 use fastpath_transport::{Header, Interfaces, Post};
-use std::collections::VecDeque;
 
 /// Largest payload that goes to a slot by an immediate send, in bytes.
 pub const SHORT_LIMIT: usize = 48;
@@ -205,7 +204,7 @@ impl Worker {
         }
         let endpoint = self.endpoint(peer);
         endpoint.gate = 1;
-        endpoint.pending.get_or_insert_with(|| Box::new(VecDeque::new())).push_back(pending);
+        endpoint.pending.get_or_insert_default().push_back(pending);
     }
 
     /// Marks a request complete; a detached one is freed.

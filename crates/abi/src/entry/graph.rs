@@ -296,10 +296,10 @@ unsafe fn read_edges(
         let message = format!("the weights are MPI_WEIGHTS_EMPTY, but there are {count} edges");
         return Err(Error::new(MPI_ERR_ARG, message));
     }
-    // SAFETY: by the contract of this function.
     let weights = if is_constant {
         &[]
     } else {
+        // SAFETY: by the contract of this function.
         unsafe { read_array(weights, count) }?
     };
     let weights = weights.iter().copied().chain(core::iter::repeat(1));

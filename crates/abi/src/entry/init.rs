@@ -1,4 +1,5 @@
 //! Initialisation, finalisation and threads (MPI-5.0 chapter 11).
+#![allow(unsafe_code)]
 
 use super::store;
 use core::ffi::{c_char, c_int};

@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn text__is_read_up_to_a_whole_character() {
-        // SAFETY: strings and null are allowed.
         let read = |text: &core::ffi::CStr, limit| {
+            // SAFETY: strings and null are allowed.
             unsafe { read_text("t", text.as_ptr(), limit) }.unwrap()
         };
         assert_eq!(read(c"abc", 10), "abc");

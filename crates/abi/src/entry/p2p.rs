@@ -1,4 +1,5 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
+#![allow(unsafe_code)]
 
 use super::{load, store};
 use core::ffi::{c_int, c_void};

@@ -1,4 +1,5 @@
 //! Completion of operations (MPI-5.0 section 3.7) and the status object.
+#![allow(unsafe_code)]
 
 use super::store;
 use core::ffi::c_int;

@@ -2,6 +2,7 @@
 //!
 //! A message is copied when both its sides are known; in `Mode::Rendezvous` no send ends before, so that a schedule
 //! which relies on buffering deadlocks. A deadlock, a message nobody receives and a wrong length are failures.
+#![allow(unsafe_code)]
 
 use super::choose::Room;
 use super::fabric::Fabric;

@@ -171,7 +171,7 @@ fn element_sizes(datatype: &Rc<Datatype>) -> Vec<u64> {
         return parts.iter().zip(lengths).flat_map(|(part, n)| part.repeat(*n as usize)).collect();
     }
     let part: u64 = parts[0].iter().sum();
-    let copies = if part == 0 { 0 } else { datatype.layout.size() / part };
+    let copies = datatype.layout.size().checked_div(part).unwrap_or(0);
     parts[0].repeat(copies as usize)
 }
 
