@@ -8,18 +8,23 @@ PROFILE ?= release
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build install test test-all test-install test-interchange lint demo bench
+.PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
+	test-interchange test-budgets lint format demo bench
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
 	@echo 'make install PREFIX=DIR     install them, with mpicc, mpi.h and pkg-config files'
-	@echo 'make test                   the tests of every crate'
+	@echo 'make test                   all tests but the long ones; installs what they need (tests/setup)'
 	@echo 'make test-all               these, and everything that takes longer'
+	@echo 'make test-crates            the tests of the Rust crates'
+	@echo 'make test-programs          MPI programs in C on several numbers of ranks (tests/run)'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
+	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
 	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (installs their wheels)'
-	@echo 'make lint                   formatting and lints'
+	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
+	@echo 'make format                 formats the sources'
 
 build:
 	$(CARGO) build --profile $(PROFILE) -p fastpath-abi -p fastpath-launch -p fastpath-perf -p fastpath-abigen
@@ -27,10 +32,28 @@ build:
 install: build
 	DESTDIR='$(DESTDIR)' install/install.sh '$(BUILD)' '$(PREFIX)'
 
-test:
+# What the tests of processes use. Built once, as it is shipped: the budgets are those of that build.
+prefix: build
+	install/install.sh '$(BUILD)' build/prefix
+
+# One after the other: the tests use all processors themselves.
+test: setup
+	$(MAKE) -j1 test-crates test-programs test-install test-interchange test-budgets
+
+test-all: setup
+	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets
+
+setup:
+	@tests/setup
+
+test-crates:
 	$(CARGO) test --workspace
 
-test-all: test test-install test-interchange
+test-programs: prefix
+	tests/run --prefix build/prefix
+
+test-programs-all: prefix
+	tests/run --all --prefix build/prefix
 
 test-install: build
 	tests/install/run.sh '$(BUILD)'
@@ -38,11 +61,19 @@ test-install: build
 test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)
 
+test-budgets: prefix
+	bench/instructions --budget build/prefix/bin/mpicc build/prefix/bin/mpiexec
+
 # The files with entry points are declared as modules by the build, where cargo fmt does not look.
 lint:
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/lint
+
+format:
+	$(CARGO) fmt --all
+	rustfmt --edition 2024 crates/abi/src/entry/*.rs
 
 # A program that computes something on 4 ranks and checks it, then a message against the floor of the hardware.
 # The program is compiled without contraction of multiply and add, so that its results agree in every bit.
