@@ -79,8 +79,8 @@ impl Worker {
         if !self.endpoint(peer).lane.peer_has_left() {
             return false;
         }
-        // What the peer sent before it left is there by now.
-        while self.progress_peer(peer) {}
+        // What the peer sent before it left is there by now, perhaps in a ring not yet seen.
+        while self.progress() {}
         let request = self.requests.get(id);
         let unsent = request.kind == Kind::Send && (!request.announced || request.moved < request.early);
         if request.state == State::Active && (unsent || self.pushing.contains(&id)) {
