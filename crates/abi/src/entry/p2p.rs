@@ -1,16 +1,16 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 #![allow(unsafe_code)]
 
-use super::{load, store};
+use super::store;
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::p2p::{self, Args, Immediate, Mode};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, p2p_slow as slow, probe, request};
+use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
 
 #[inline]
-fn args(buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize) -> Args {
+pub(super) fn args(buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize) -> Args {
     Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
 }
 
@@ -333,204 +333,6 @@ pub unsafe fn sendrecv_replace(
         let out = args(buf, count, datatype, dest, sendtag, comm);
         let into = args(buf, count, datatype, source, recvtag, comm);
         slow::sendrecv_replace(p, out, into, status)
-     }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn send_init(
-    p: &Process,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Send_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Standard))?) }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn ssend_init(
-    p: &Process,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Ssend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Synchronous))?) }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn bsend_init(
-    p: &Process,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Bsend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Buffered))?) }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn rsend_init(
-    p: &Process,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Rsend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Ready))?) }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn recv_init(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Recv_init", args(buf, count, datatype, source, tag, comm), None)?) }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn probe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    status: *mut Status,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
-        if let Some(found) = probe::probe(p, "MPI_Probe", source, tag, comm, true, false)? {
-            request::write_status(status, found.status);
-        }
-        Ok(())
-     }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn iprobe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    flag: *mut c_int,
-    status: *mut Status,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
-        let found = probe::probe(p, "MPI_Iprobe", source, tag, comm, false, false)?;
-        if let Some(found) = &found {
-            request::write_status(status, found.status);
-        }
-        store(flag, found.is_some() as c_int)
-     }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn mprobe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    message: *mut usize,
-    status: *mut Status,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
-        match probe::probe(p, "MPI_Mprobe", source, tag, comm, true, true)? {
-            Some(found) => {
-                request::write_status(status, found.status);
-                store(message, found.message)
-            }
-            None => store(message, MPI_MESSAGE_NULL),
-        }
-     }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn improbe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    flag: *mut c_int,
-    message: *mut usize,
-    status: *mut Status,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
-        let found = probe::probe(p, "MPI_Improbe", source, tag, comm, false, true)?;
-        if let Some(found) = &found {
-            request::write_status(status, found.status);
-            store(message, found.message)?;
-        }
-        store(flag, found.is_some() as c_int)
-     }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn mrecv(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    message: *mut usize,
-    status: *mut Status,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
-        let mut request = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
-        *message = MPI_MESSAGE_NULL;
-        request::wait(p, &mut request, status)
-     }
-}
-
-/// # Safety
-/// The standard's.
-pub unsafe fn imrecv(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    message: *mut usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
-        let made = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
-        *message = MPI_MESSAGE_NULL;
-        store(request, made)
      }
 }
 

@@ -1,0 +1,126 @@
+//! Probes, and receives of messages that a probe has matched (MPI-5.0 section 3.8).
+#![allow(unsafe_code)]
+
+use super::{load, store};
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::status::Status;
+use fastpath_mpi::{Process, Result, probe, request};
+
+/// # Safety
+/// The standard's.
+pub unsafe fn probe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        if let Some(found) = probe::probe(p, "MPI_Probe", source, tag, comm, true, false)? {
+            request::write_status(status, found.status);
+        }
+        Ok(())
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn iprobe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let found = probe::probe(p, "MPI_Iprobe", source, tag, comm, false, false)?;
+        if let Some(found) = &found {
+            request::write_status(status, found.status);
+        }
+        store(flag, found.is_some() as c_int)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn mprobe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    message: *mut usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        match probe::probe(p, "MPI_Mprobe", source, tag, comm, true, true)? {
+            Some(found) => {
+                request::write_status(status, found.status);
+                store(message, found.message)
+            }
+            None => store(message, MPI_MESSAGE_NULL),
+        }
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn improbe(
+    p: &Process,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    flag: *mut c_int,
+    message: *mut usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let found = probe::probe(p, "MPI_Improbe", source, tag, comm, false, true)?;
+        if let Some(found) = &found {
+            request::write_status(status, found.status);
+            store(message, found.message)?;
+        }
+        store(flag, found.is_some() as c_int)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn mrecv(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    message: *mut usize,
+    status: *mut Status,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let mut request = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
+        *message = MPI_MESSAGE_NULL;
+        request::wait(p, &mut request, status)
+     }
+}
+
+/// # Safety
+/// The standard's.
+pub unsafe fn imrecv(
+    p: &Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    message: *mut usize,
+    request: *mut usize,
+) -> Result<()> {
+    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    unsafe { 
+        let made = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
+        *message = MPI_MESSAGE_NULL;
+        store(request, made)
+     }
+}

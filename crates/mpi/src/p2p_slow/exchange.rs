@@ -1,0 +1,112 @@
+//! Send and receive in one call: `MPI_Sendrecv` and the forms that replace the buffer.
+#![allow(unsafe_code)]
+
+use super::*;
+
+/// `MPI_Sendrecv` in full: the receive is posted, the send started, then both are waited for.
+///
+/// # Safety
+/// As [`send`] and [`recv`]; the buffers do not overlap.
+#[inline(never)]
+pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        if into.comm == out.comm && is_plain_recv(&into) {
+            match try_send(out) {
+                Immediate::Done => return recv(name, into, status),
+                Immediate::Rouse => {
+                    rouse(&out)?;
+                    return recv(name, into, status);
+                }
+                Immediate::Declined => {}
+            }
+        }
+    }
+    let p = process::enter(name, false)?;
+    let receive = check_recv(&p, &into)?;
+    let send = check_send(&p, &out)?;
+    let worker = p.worker()?;
+    // SAFETY: the caller's.
+    unsafe {
+        let receiving = match &receive {
+            Some(checked) => Some(start_recv(&p, checked, &into)?),
+            None => None,
+        };
+        let mut result = Ok(());
+        if let Some(checked) = &send {
+            match start_send(&p, checked, &out, Mode::Standard) {
+                Ok(Started::Done) => {}
+                Ok(Started::Request(id)) => {
+                    wait_complete(worker, id, &note(name, &checked.comm, &out, checked.buffer.bytes));
+                    let fault = (*worker).requests.get(id).fault;
+                    (*worker).requests.free(id);
+                    if fault != Fault::None {
+                        result = Err(explain(fault, &out, checked.buffer.bytes, 0));
+                    }
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        match (receive, receiving) {
+            (Some(checked), Some(id)) => {
+                if result.is_err() {
+                    (*worker).cancel_recv(id);
+                }
+                wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
+                let received = finish_recv(worker, id, &into, status);
+                result.and(received)
+            }
+            _ => {
+                fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+                result
+            }
+        }
+    }
+}
+
+/// The packed contents of a send buffer, at least one byte long.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say.
+unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
+    let checked = check(p, args)?;
+    let bytes = checked.buffer.bytes as usize;
+    let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
+    // SAFETY: the caller's; the copy has the message's length.
+    unsafe {
+        match &checked.buffer.layout {
+            None if bytes > 0 => fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes),
+            None => {}
+            Some(layout) => {
+                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, &mut copy[..bytes]);
+            }
+        }
+    }
+    Ok((copy, bytes as i64))
+}
+
+/// `MPI_Sendrecv_replace`: sends from a copy of the buffer.
+///
+/// # Safety
+/// The buffer is readable and writable as count and datatype say.
+pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
+    // SAFETY: the caller's.
+    unsafe {
+        let (mut copy, bytes) = pack_copy(p, &out)?;
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_BYTE, ..out };
+        sendrecv("MPI_Sendrecv_replace", out, into, status)
+    }
+}
+
+/// `MPI_Isendrecv_replace`: as [`sendrecv_replace`]; returns the request's handle.
+///
+/// # Safety
+/// As [`sendrecv_replace`], until the request completes.
+pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
+    // SAFETY: the caller's; the copy moves into the request, its bytes stay where they are.
+    unsafe {
+        let (mut copy, bytes) = pack_copy(p, &out)?;
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_BYTE, ..out };
+        request::isendrecv(p, out, into, Some(copy))
+    }
+}
