@@ -92,7 +92,9 @@ pub fn current_processor() -> Option<usize> {
 /// Moves this thread to another processor of those it may use, if there is one, and leaves its
 /// choice as free as it was. Says whether it moved. Costs tens of microseconds.
 pub fn step_aside() -> bool {
-    let Some(here) = current_processor() else { return false };
+    let Some(here) = current_processor() else {
+        return false;
+    };
     let all = affinity();
     let rest = all.without(here);
     if rest.is_empty() || set_affinity(&rest).is_err() {

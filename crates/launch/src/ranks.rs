@@ -208,7 +208,11 @@ fn await_end(pid: libc::pid_t, limit_ms: i32) {
     // ignores; the array has the one entry that is stated.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut entry = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
         libc::poll(&mut entry, 1, limit_ms);
         if fd >= 0 {
             libc::close(fd);

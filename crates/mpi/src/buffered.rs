@@ -45,8 +45,12 @@ fn release(request: &Request) {
         // SAFETY: called inside MPI, by the thread that makes progress.
         let p = unsafe { crate::process::get_unlocked() };
         // SAFETY: `send` leaked a vector of exactly this length and capacity.
-        drop(unsafe { Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize) });
-        p.attached.used.set(p.attached.used.get() - cost(request.bytes));
+        drop(unsafe {
+            Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize)
+        });
+        p.attached
+            .used
+            .set(p.attached.used.get() - cost(request.bytes));
     }
 }
 
@@ -70,14 +74,18 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         let (need, have) = (cost(bytes), room(p).max(0));
         return Err(Error::new(
             MPI_ERR_BUFFER,
-            format!("buffered send of {bytes} bytes needs {need} bytes of attached buffer (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with MPI_Buffer_attach"),
+            format!(
+                "buffered send of {bytes} bytes needs {need} bytes of attached buffer (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with MPI_Buffer_attach"
+            ),
         ));
     }
     let mut copy = Vec::with_capacity(bytes as usize);
     // SAFETY: the user's buffer as promised; the vector has the capacity.
     unsafe {
         match &checked.buffer.layout {
-            None => fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes as usize),
+            None => {
+                fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes as usize)
+            }
             Some(layout) => {
                 let to = std::slice::from_raw_parts_mut(copy.as_mut_ptr(), bytes as usize);
                 layout.pack(checked.buffer.ptr, checked.buffer.count, 0, to);
@@ -86,7 +94,10 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         copy.set_len(bytes as usize);
     }
     let copy = copy.into_boxed_slice();
-    let copied = Checked { comm: checked.comm.clone(), buffer: Buffer::contiguous(Box::into_raw(copy).cast(), bytes) };
+    let copied = Checked {
+        comm: checked.comm.clone(),
+        buffer: Buffer::contiguous(Box::into_raw(copy).cast(), bytes),
+    };
     let give_back = || {
         // SAFETY: made above, and no request holds it.
         drop(unsafe { Vec::from_raw_parts(copied.buffer.ptr, bytes as usize, bytes as usize) });
@@ -118,10 +129,16 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
 /// `MPI_Buffer_attach`.
 pub fn attach(p: &Process, address: usize, size: i64) -> Result {
     if p.attached.is_attached.get() {
-        return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already: detach it first"));
+        return Err(Error::new(
+            MPI_ERR_BUFFER,
+            "a buffer is attached already: detach it first",
+        ));
     }
     if size < 0 {
-        return Err(Error::new(MPI_ERR_ARG, format!("the size {size} is negative")));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the size {size} is negative"),
+        ));
     }
     p.attached.address.set(address);
     p.attached.size.set(size);
@@ -142,8 +159,18 @@ pub fn detach(p: &Process) -> Result<(usize, i64)> {
 /// Waits until all buffered messages have left (`MPI_Buffer_flush`), and all else that waits for room.
 pub fn drain(p: &Process) -> Result {
     let worker = p.worker()?;
-    let note = Note { call: p.call.get(), peer: -1, tag: -1, context: 0, bytes: p.attached.used.get() as u64 };
+    let note = Note {
+        call: p.call.get(),
+        peer: -1,
+        tag: -1,
+        context: 0,
+        bytes: p.attached.used.get() as u64,
+    };
     // SAFETY: the worker lives while MPI runs.
-    unsafe { Worker::wait_until(worker, None, &note, |w| p.attached.used.get() <= 0 && !w.has_unsent()) };
+    unsafe {
+        Worker::wait_until(worker, None, &note, |w| {
+            p.attached.used.get() <= 0 && !w.has_unsent()
+        })
+    };
     Ok(())
 }

@@ -56,7 +56,8 @@ impl<'a> Channel<'a> {
     /// Counts a collective call on `comm`.
     #[inline]
     pub(crate) fn advance(comm: &Comm) {
-        comm.collective_sequence.set(comm.collective_sequence.get().wrapping_add(1));
+        comm.collective_sequence
+            .set(comm.collective_sequence.get().wrapping_add(1));
     }
 
     /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
@@ -144,7 +145,11 @@ impl<'a> Channel<'a> {
     pub unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
         let args = self.args(from, &data);
         let bytes = data.bytes;
-        let want = Want { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) };
+        let want = Want {
+            peer: self.world_rank(from),
+            tag: self.tag,
+            key: self.context().key(from),
+        };
         // SAFETY: the caller's; the worker lives while MPI runs.
         match unsafe { (*self.process.worker()?).start_recv(want, data) } {
             Ok(id) => Ok(Ticket(id)),
@@ -155,7 +160,8 @@ impl<'a> Channel<'a> {
     /// Whether an operation has ended; it must still be waited for.
     pub fn is_done(&self, ticket: &Ticket) -> Result<bool> {
         // SAFETY: the worker lives while MPI runs.
-        Ok(ticket.0 == 0 || unsafe { (*self.process.worker()?).requests.get(ticket.0).state == State::Complete })
+        Ok(ticket.0 == 0
+            || unsafe { (*self.process.worker()?).requests.get(ticket.0).state == State::Complete })
     }
 
     /// Waits for one operation.
@@ -178,12 +184,16 @@ impl<'a> Channel<'a> {
                 slow::wait_complete(worker, ticket.0, &note);
             }
             let request = (*worker).requests.get(ticket.0);
-            let (fault, bytes, sent, peer) = (request.fault, request.bytes, request.limit, request.peer);
+            let (fault, bytes, sent, peer) =
+                (request.fault, request.bytes, request.limit, request.peer);
             (*worker).requests.free(ticket.0);
             match fault {
                 Fault::None => Ok(()),
                 fault => {
-                    let args = Args { peer: peer as i32, ..self.args(0, &Buffer::empty()) };
+                    let args = Args {
+                        peer: peer as i32,
+                        ..self.args(0, &Buffer::empty())
+                    };
                     Err(slow::explain(fault, &args, bytes, sent))
                 }
             }
@@ -192,13 +202,18 @@ impl<'a> Channel<'a> {
 
     /// Waits for all; the first error is returned after all have ended.
     pub fn wait_all(&self, tickets: Vec<Ticket>) -> Result {
-        tickets.into_iter().map(|ticket| self.wait(ticket)).fold(Ok(()), Result::and)
+        tickets
+            .into_iter()
+            .map(|ticket| self.wait(ticket))
+            .fold(Ok(()), Result::and)
     }
 
     /// Sends a short contiguous message at once, or does nothing.
     #[inline]
     unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
-        let Some(&endpoint) = self.comm.endpoints.get(to as usize) else { return false };
+        let Some(&endpoint) = self.comm.endpoints.get(to as usize) else {
+            return false;
+        };
         if data.layout.is_some() || data.bytes > SHORT_LIMIT as u64 {
             return false;
         }
@@ -215,8 +230,12 @@ impl<'a> Channel<'a> {
     /// Looks at the peer alone for a while; false leaves everything as it was.
     #[inline]
     unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> bool {
-        let Some(&endpoint) = self.comm.endpoints.get(from as usize) else { return false };
-        let Ok(worker) = self.process.worker() else { return false };
+        let Some(&endpoint) = self.comm.endpoints.get(from as usize) else {
+            return false;
+        };
+        let Ok(worker) = self.process.worker() else {
+            return false;
+        };
         if data.layout.is_some() || self.process.lock.is_enabled() {
             return false;
         }
@@ -229,7 +248,9 @@ impl<'a> Channel<'a> {
             }
             for look in 1..SPIN_LOOKS {
                 if (*endpoint).has_arrival() {
-                    return (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize).is_some();
+                    return (*endpoint)
+                        .recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
+                        .is_some();
                 }
                 if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
                     return false;
@@ -251,6 +272,13 @@ impl<'a> Channel<'a> {
 
     fn args(&self, peer: u32, data: &Buffer) -> Args {
         let comm = self.comm.handle.get();
-        Args { buf: data.ptr, count: 0, datatype: 0, peer: peer as i32, tag: self.tag, comm }
+        Args {
+            buf: data.ptr,
+            count: 0,
+            datatype: 0,
+            peer: peer as i32,
+            tag: self.tag,
+            comm,
+        }
     }
 }

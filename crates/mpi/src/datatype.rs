@@ -10,9 +10,9 @@ mod external;
 mod fortran;
 mod packing;
 mod predefined;
-mod signature;
 #[cfg(test)]
 mod recreate;
+mod signature;
 #[cfg(test)]
 mod tests;
 
@@ -56,15 +56,26 @@ impl fmt::Display for TypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TypeError::NegativeCount(n) => write!(f, "the count {n} is negative"),
-            TypeError::NegativeLength(i, n) => write!(f, "the block length {n} at index {i} is negative"),
-            TypeError::Overflow => f.write_str("the datatype's size or extent does not fit 64 bits"),
+            TypeError::NegativeLength(i, n) => {
+                write!(f, "the block length {n} at index {i} is negative")
+            }
+            TypeError::Overflow => {
+                f.write_str("the datatype's size or extent does not fit 64 bits")
+            }
             TypeError::NotSupported(name) => write!(f, "{name} is not supported by this library"),
             TypeError::Argument(name, what) => write!(f, "{name} {what}"),
-            TypeError::NotCommitted => f.write_str("the datatype is not committed: call MPI_Type_commit first"),
-            TypeError::NotPortable(value, bytes) => {
-                write!(f, "the value {value} does not fit the {bytes} bytes that external32 has for it")
+            TypeError::NotCommitted => {
+                f.write_str("the datatype is not committed: call MPI_Type_commit first")
             }
-            TypeError::Truncated(need, have) => write!(f, "{need} bytes are needed, {have} are there"),
+            TypeError::NotPortable(value, bytes) => {
+                write!(
+                    f,
+                    "the value {value} does not fit the {bytes} bytes that external32 has for it"
+                )
+            }
+            TypeError::Truncated(need, have) => {
+                write!(f, "{need} bytes are needed, {have} are there")
+            }
         }
     }
 }
@@ -107,8 +118,11 @@ impl Datatype {
     /// A named datatype. One that is not supported has no bytes and is refused where it is used.
     pub fn named(basic: Basic) -> Datatype {
         let layout = basic.layout().unwrap_or_else(|_| Layout::empty());
-        let mut datatype =
-            Datatype::assemble(layout, Signature::basic(basic), Contents::without_arguments(Combiner::Named));
+        let mut datatype = Datatype::assemble(
+            layout,
+            Signature::basic(basic),
+            Contents::without_arguments(Combiner::Named),
+        );
         datatype.basic = Some(basic);
         datatype.committed = Cell::new(true);
         datatype.name = RefCell::new(basic.name.to_string());
@@ -182,10 +196,18 @@ impl Datatype {
     pub fn buffer(&self, ptr: *mut u8, count: u64) -> Option<Buffer> {
         let bytes = self.layout.total_bytes(count)?;
         if let Some(offset) = self.layout.dense_offset(count) {
-            return Some(Buffer::contiguous(ptr.wrapping_offset(offset as isize), bytes));
+            return Some(Buffer::contiguous(
+                ptr.wrapping_offset(offset as isize),
+                bytes,
+            ));
         }
         self.layout.span(count).ok()?;
-        Some(Buffer { ptr, bytes, layout: Some(self.layout.clone()), count })
+        Some(Buffer {
+            ptr,
+            bytes,
+            layout: Some(self.layout.clone()),
+            count,
+        })
     }
 
     /// The size by which the immediate path may know it: committed, contiguous, at least one byte.
@@ -196,7 +218,9 @@ impl Datatype {
 
     /// Data bytes of one element; none (MPI_UNDEFINED) for a type that is not supported.
     pub fn size(&self) -> Option<i64> {
-        self.is_supported().then(|| i64::try_from(self.layout.size()).ok()).flatten()
+        self.is_supported()
+            .then(|| i64::try_from(self.layout.size()).ok())
+            .flatten()
     }
 
     /// Lower bound and extent in bytes.
@@ -221,7 +245,11 @@ impl Datatype {
 
     /// It as the holder of attributes, under the handle that the user knows it by.
     pub fn holder(&self, handle: usize) -> Holder<'_> {
-        Holder { kind: HolderKind::Type, handle, attributes: &self.attributes }
+        Holder {
+            kind: HolderKind::Type,
+            handle,
+            attributes: &self.attributes,
+        }
     }
 
     /// Elements that `bytes` received bytes are (MPI_Get_count); none (MPI_UNDEFINED) if they are no whole number.
@@ -229,18 +257,25 @@ impl Datatype {
     pub fn count_from_bytes(&self, bytes: u64) -> Option<i64> {
         match self.layout.size() {
             0 => (bytes == 0).then_some(0),
-            size => bytes.is_multiple_of(size).then(|| i64::try_from(bytes / size).ok()).flatten(),
+            size => bytes
+                .is_multiple_of(size)
+                .then(|| i64::try_from(bytes / size).ok())
+                .flatten(),
         }
     }
 
     /// Basic elements that `bytes` received bytes are (MPI_Get_elements); none (MPI_UNDEFINED) if they end within one.
     pub fn elements_from_bytes(&self, bytes: u64) -> Option<i64> {
-        self.signature.elements_in(bytes).and_then(|n| i64::try_from(n).ok())
+        self.signature
+            .elements_in(bytes)
+            .and_then(|n| i64::try_from(n).ok())
     }
 
     /// Bytes that the first `elements` basic elements take (MPI_Status_set_elements).
     pub fn bytes_from_elements(&self, elements: u64) -> Option<u64> {
-        self.signature.bytes_of(elements).filter(|bytes| *bytes <= i64::MAX as u64)
+        self.signature
+            .bytes_of(elements)
+            .filter(|bytes| *bytes <= i64::MAX as u64)
     }
 }
 

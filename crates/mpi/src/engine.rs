@@ -58,7 +58,8 @@ impl Process {
     /// Whether more ranks are awake on this node than it has processors.
     pub fn is_crowded(&self) -> bool {
         // SAFETY: the worker lives as long as the engine.
-        self.engine().is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
+        self.engine()
+            .is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
     }
 }
 
@@ -71,19 +72,38 @@ pub fn init(required: i32) -> Result<i32> {
     let p = unsafe { process::get_unlocked() };
     match process::phase() {
         Phase::Uninitialized => {}
-        Phase::Running => return Err(Error::new(MPI_ERR_OTHER, "MPI is initialised already: call MPI_Init once")),
+        Phase::Running => {
+            return Err(Error::new(
+                MPI_ERR_OTHER,
+                "MPI is initialised already: call MPI_Init once",
+            ));
+        }
         Phase::Finalized => {
-            return Err(Error::new(MPI_ERR_OTHER, "MPI was finalized: it cannot be initialised again"));
+            return Err(Error::new(
+                MPI_ERR_OTHER,
+                "MPI was finalized: it cannot be initialised again",
+            ));
         }
     }
-    let levels = [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
-    let level = levels.into_iter().find(|&level| required <= level).unwrap_or(MPI_THREAD_MULTIPLE);
+    let levels = [
+        MPI_THREAD_SINGLE,
+        MPI_THREAD_FUNNELED,
+        MPI_THREAD_SERIALIZED,
+        MPI_THREAD_MULTIPLE,
+    ];
+    let level = levels
+        .into_iter()
+        .find(|&level| required <= level)
+        .unwrap_or(MPI_THREAD_MULTIPLE);
     let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
     let config: &'static Config = Box::leak(Box::new(config));
     let job = Job::attach().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
     let job: &'static Job = Box::leak(Box::new(job));
     if job.rank() == 0 {
-        config.warnings().iter().for_each(|warning| eprintln!("fastpath: {warning}"));
+        config
+            .warnings()
+            .iter()
+            .for_each(|warning| eprintln!("fastpath: {warning}"));
     }
     wait::register_membarrier();
     let policy = WaitPolicy {
@@ -95,9 +115,15 @@ pub fn init(required: i32) -> Result<i32> {
         sleepers: 0,
         moved_ns: 0,
     };
-    let mut worker = Worker::new(job, policy)
-        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
-    worker.configure(config).map_err(|why| Error::new(MPI_ERR_OTHER, why))?;
+    let mut worker = Worker::new(job, policy).map_err(|e| {
+        Error::new(
+            MPI_ERR_NO_MEM,
+            format!("no address space for the worker: {e}"),
+        )
+    })?;
+    worker
+        .configure(config)
+        .map_err(|why| Error::new(MPI_ERR_OTHER, why))?;
     let worker = Box::into_raw(Box::new(worker));
     let allowed = Allowed {
         send: !config.is_disabled("sendi"),
@@ -107,15 +133,30 @@ pub fn init(required: i32) -> Result<i32> {
     // SAFETY: just made, and nobody else knows it.
     crate::request::make_done_request(unsafe { &mut *worker });
     // SAFETY: nobody else is inside MPI.
-    unsafe { *p.engine.get() = Some(Engine { job, config, worker, allowed }) };
-    hot::set_worker(if level == MPI_THREAD_MULTIPLE { std::ptr::null_mut() } else { worker });
+    unsafe {
+        *p.engine.get() = Some(Engine {
+            job,
+            config,
+            worker,
+            allowed,
+        })
+    };
+    hot::set_worker(if level == MPI_THREAD_MULTIPLE {
+        std::ptr::null_mut()
+    } else {
+        worker
+    });
     p.thread_level.set(level);
     p.main_thread.set(lock::thread_token());
     if level == MPI_THREAD_MULTIPLE {
         p.lock.enable();
     }
-    p.environment.appnum.set(job.appnum().map(|number| number as i32));
-    p.environment.universe_size.set(Some(job.universe_size() as i32));
+    p.environment
+        .appnum
+        .set(job.appnum().map(|number| number as i32));
+    p.environment
+        .universe_size
+        .set(Some(job.universe_size() as i32));
     register_predefined(p);
     describe_job(p, job, level)?;
     make_world(p, job);
@@ -155,11 +196,25 @@ fn make_world(p: &Process, job: &Job) {
     let (me, size) = (job.rank() as u32, job.size() as u32);
     let world = Rc::new(Group::new((0..size).collect(), me));
     let own = Rc::new(Group::new(vec![me], me));
-    add_predefined_comm(p, MPI_COMM_WORLD, Context::WORLD, world, me, "MPI_COMM_WORLD");
+    add_predefined_comm(
+        p,
+        MPI_COMM_WORLD,
+        Context::WORLD,
+        world,
+        me,
+        "MPI_COMM_WORLD",
+    );
     add_predefined_comm(p, MPI_COMM_SELF, Context::SELF, own, 0, "MPI_COMM_SELF");
 }
 
-fn add_predefined_comm(p: &Process, handle: usize, context: Context, group: Rc<Group>, rank: u32, name: &str) {
+fn add_predefined_comm(
+    p: &Process,
+    handle: usize,
+    context: Context,
+    group: Rc<Group>,
+    rank: u32,
+    name: &str,
+) {
     let comm = Comm::new(p, context, group, None, rank);
     comm.handle.set(handle);
     *comm.name.borrow_mut() = name.to_string();

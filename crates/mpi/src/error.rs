@@ -27,7 +27,14 @@ impl Error {
     #[inline(never)]
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         let message = message.into();
-        Error(Box::new(Info { code, message, comm: None, peer: None, tag: None, bytes: None }))
+        Error(Box::new(Info {
+            code,
+            message,
+            comm: None,
+            peer: None,
+            tag: None,
+            bytes: None,
+        }))
     }
 
     /// The call exists in the standard, but is not implemented yet.

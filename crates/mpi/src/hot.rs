@@ -127,8 +127,16 @@ impl Process {
             return;
         }
         let entry = HotComm {
-            send_key: if engine.allowed.send { handle as u64 } else { 0 },
-            recv_key: if engine.allowed.recv { handle as u64 } else { 0 },
+            send_key: if engine.allowed.send {
+                handle as u64
+            } else {
+                0
+            },
+            recv_key: if engine.allowed.recv {
+                handle as u64
+            } else {
+                0
+            },
             own_key: comm.context.key(comm.rank),
             from_key: comm.context.key(0),
             endpoints: comm.endpoints.as_ptr(),
@@ -159,7 +167,10 @@ impl Process {
         // SAFETY: under the lock or alone.
         let slot = unsafe { &mut (*TABLES.types.get())[handle & (ENTRIES - 1)] };
         if allowed && size > 0 && slot.key == 0 {
-            *slot = HotType { key: handle as u64, size };
+            *slot = HotType {
+                key: handle as u64,
+                size,
+            };
         }
     }
 

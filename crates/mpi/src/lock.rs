@@ -113,7 +113,11 @@ impl Lock {
 
     fn acquire_word(&self) {
         // ORDERING: acquire pairs with the release in `release_word`.
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self
+            .word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+        {
             return;
         }
         // ORDERING: acquire pairs with the release in `release_word`.

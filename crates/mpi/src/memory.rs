@@ -39,7 +39,9 @@ pub fn allocate(p: &Process, size: i64, info: usize) -> Result<NonNull<u8>> {
 }
 
 fn find_alignment(info: &Info) -> Result<usize> {
-    let Some(value) = info.get(ALIGNMENT_KEY.as_bytes())? else { return Ok(MIN_ALIGN) };
+    let Some(value) = info.get(ALIGNMENT_KEY.as_bytes())? else {
+        return Ok(MIN_ALIGN);
+    };
     let text = String::from_utf8_lossy(&value);
     match text.trim().parse::<usize>() {
         Ok(align) if align.is_power_of_two() && align <= MAX_ALIGN => Ok(align.max(MIN_ALIGN)),
@@ -76,8 +78,20 @@ mod tests {
         let ask = |value: &str| find_alignment(&Info::from_pairs([(ALIGNMENT_KEY, value)]));
         assert_eq!(ask("1").unwrap(), MIN_ALIGN);
         assert_eq!(ask(" 4096 ").unwrap(), 4096);
-        for wrong in ["", "0", "3", "-64", "64K", "2147483648", "99999999999999999999"] {
-            assert_eq!(ask(wrong).unwrap_err().code(), MPI_ERR_INFO_VALUE, "{wrong:?}");
+        for wrong in [
+            "",
+            "0",
+            "3",
+            "-64",
+            "64K",
+            "2147483648",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                ask(wrong).unwrap_err().code(),
+                MPI_ERR_INFO_VALUE,
+                "{wrong:?}"
+            );
         }
         assert_eq!(find_alignment(&Info::default()).unwrap(), MIN_ALIGN);
     }

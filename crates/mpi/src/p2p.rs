@@ -98,7 +98,9 @@ pub unsafe fn try_send(args: Args) -> Immediate {
 pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source(&args) else { return false };
+        let Some((endpoint, key, room)) = find_source(&args) else {
+            return false;
+        };
         match (*endpoint).recv_short(key, args.tag, args.buf, room) {
             Some(taken) => {
                 fill_status(status, args.peer, taken.tag, taken.len as i64);
@@ -117,7 +119,9 @@ pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
 pub(crate) unsafe fn try_recv_any_size(args: Args, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source(&args) else { return false };
+        let Some((endpoint, key, room)) = find_source(&args) else {
+            return false;
+        };
         match (*endpoint).recv_immediate(key, args.tag, args.buf, room) {
             Some(taken) => {
                 fill_status(status, args.peer, taken.tag, taken.len as i64);
@@ -149,7 +153,11 @@ pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
             return None;
         }
         let room = args.count as u64 * datatype.size;
-        Some((*comm.endpoints.add(rank), comm.from_key + rank as u64, room as usize))
+        Some((
+            *comm.endpoints.add(rank),
+            comm.from_key + rank as u64,
+            room as usize,
+        ))
     }
 }
 
@@ -190,7 +198,11 @@ pub unsafe fn try_irecv(args: Args) -> Option<usize> {
     unsafe {
         let rank = args.peer as usize;
         let worker = &mut *hot::worker();
-        let want = Want { peer: *comm.world.add(rank), tag: args.tag, key: comm.from_key + rank as u64 };
+        let want = Want {
+            peer: *comm.world.add(rank),
+            tag: args.tag,
+            key: comm.from_key + rank as u64,
+        };
         let room = args.count as u64 * datatype.size;
         let endpoint = &mut **comm.endpoints.add(rank);
         worker.recv_or_post(want, args.buf, room, endpoint, args.comm)

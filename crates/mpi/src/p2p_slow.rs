@@ -49,20 +49,35 @@ pub fn is_plain_recv(args: &Args) -> bool {
 fn check(p: &Process, args: &Args) -> Result<Checked> {
     let comm = p.comm(args.comm)?;
     if args.count < 0 {
-        return Err(Error::new(MPI_ERR_COUNT, format!("the count {} is negative", args.count)));
+        return Err(Error::new(
+            MPI_ERR_COUNT,
+            format!("the count {} is negative", args.count),
+        ));
     }
     let datatype = p.datatype(args.datatype)?;
     if !datatype.is_supported() {
-        return Err(Error::new(MPI_ERR_TYPE, format!("{} is not supported here", datatype.name())));
+        return Err(Error::new(
+            MPI_ERR_TYPE,
+            format!("{} is not supported here", datatype.name()),
+        ));
     }
     if !datatype.is_committed() {
-        return Err(Error::new(MPI_ERR_TYPE, "the datatype is not committed: call MPI_Type_commit first"));
+        return Err(Error::new(
+            MPI_ERR_TYPE,
+            "the datatype is not committed: call MPI_Type_commit first",
+        ));
     }
     let buffer = datatype
         .buffer(args.buf, args.count as u64)
         .ok_or_else(|| Error::new(MPI_ERR_COUNT, "count times size does not fit 64 bits"))?;
     if args.buf.is_null() && buffer.bytes > 0 && buffer.layout.is_none() {
-        return Err(Error::new(MPI_ERR_BUFFER, format!("the buffer is null, and {} bytes are asked for", buffer.bytes)));
+        return Err(Error::new(
+            MPI_ERR_BUFFER,
+            format!(
+                "the buffer is null, and {} bytes are asked for",
+                buffer.bytes
+            ),
+        ));
     }
     Ok(Checked { comm, buffer })
 }
@@ -80,14 +95,24 @@ pub(crate) fn check_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
 /// Adds to an error of the arguments which message they describe.
 #[cold]
 fn name_message(p: &Process, args: &Args, error: Error) -> Error {
-    let size = p.types.get(args.datatype).map_or(0, |datatype| datatype.layout().size());
-    error.about_message(args.peer, args.tag, size.saturating_mul(args.count.max(0) as u64))
+    let size = p
+        .types
+        .get(args.datatype)
+        .map_or(0, |datatype| datatype.layout().size());
+    error.about_message(
+        args.peer,
+        args.tag,
+        size.saturating_mul(args.count.max(0) as u64),
+    )
 }
 
 fn inspect_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
     let checked = check(p, args)?;
     if args.tag < 0 {
-        return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative", args.tag)));
+        return Err(Error::new(
+            MPI_ERR_TAG,
+            format!("the tag {} is negative", args.tag),
+        ));
     }
     if args.peer == MPI_PROC_NULL {
         return Ok(None);
@@ -99,7 +124,10 @@ fn inspect_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
 fn inspect_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
     let checked = check(p, args)?;
     if args.tag < 0 && args.tag != MPI_ANY_TAG {
-        return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative and not MPI_ANY_TAG", args.tag)));
+        return Err(Error::new(
+            MPI_ERR_TAG,
+            format!("the tag {} is negative and not MPI_ANY_TAG", args.tag),
+        ));
     }
     if args.peer == MPI_PROC_NULL {
         return Ok(None);
@@ -116,13 +144,20 @@ fn check_rank(comm: &Comm, rank: i32) -> Result {
     }
     let last = comm.peer_count() as i64 - 1;
     let name = comm.name.borrow();
-    Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is not in {name:?}: ranks go from 0 to {last}")))
+    Err(Error::new(
+        MPI_ERR_RANK,
+        format!("rank {rank} is not in {name:?}: ranks go from 0 to {last}"),
+    ))
 }
 
 /// What a receive on `comm` asks for.
 pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> Want {
     match source {
-        MPI_ANY_SOURCE => Want { peer: ANY_PEER, tag, key: comm.context.key(0) },
+        MPI_ANY_SOURCE => Want {
+            peer: ANY_PEER,
+            tag,
+            key: comm.context.key(0),
+        },
         _ => Want {
             peer: comm.peer_group().world_ranks()[source as usize],
             tag,
@@ -133,7 +168,13 @@ pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> Want {
 
 /// The note of a wait for `args`.
 pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> Note {
-    Note { call, peer: args.peer, tag: args.tag, context: comm.context.to_wire() as u32, bytes }
+    Note {
+        call,
+        peer: args.peer,
+        tag: args.tag,
+        context: comm.context.to_wire() as u32,
+        bytes,
+    }
 }
 
 /// Explains a failure of the protocol layer.
@@ -143,11 +184,15 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
     let error = match fault {
         Fault::Truncated => Error::new(
             MPI_ERR_TRUNCATE,
-            format!("the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer {bytes}: make it larger"),
+            format!(
+                "the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer {bytes}: make it larger"
+            ),
         ),
         Fault::PeerGone => Error::new(
             MPI_ERR_OTHER,
-            format!("rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes"),
+            format!(
+                "rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes"
+            ),
         ),
         Fault::NoMemory => Error::new(
             MPI_ERR_NO_MEM,
@@ -161,14 +206,21 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
 fn last_note() -> String {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };
-    p.engine().map(|engine| engine.job.own_page().message.load()).unwrap_or_default()
+    p.engine()
+        .map(|engine| engine.job.own_page().message.load())
+        .unwrap_or_default()
 }
 
 /// Starts a checked send.
 ///
 /// # Safety
 /// The buffer is readable until the request completes.
-pub(crate) unsafe fn start_send(p: &Process, checked: &Checked, args: &Args, mode: Mode) -> Result<Started> {
+pub(crate) unsafe fn start_send(
+    p: &Process,
+    checked: &Checked,
+    args: &Args,
+    mode: Mode,
+) -> Result<Started> {
     let comm = &checked.comm;
     let send = SendArgs {
         peer: comm.peer_group().world_ranks()[args.peer as usize],
@@ -214,7 +266,8 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
         }
         let focus = (request.peer != ANY_PEER).then_some(request.peer);
         Worker::wait_until(worker, focus, note, |w| {
-            w.requests.get(id).state == State::Complete || focus.is_some_and(|peer| w.give_up(id, peer))
+            w.requests.get(id).state == State::Complete
+                || focus.is_some_and(|peer| w.give_up(id, peer))
         });
     }
 }
@@ -230,7 +283,9 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         return Ok(());
     }
     let p = process::enter(name, false)?;
-    let Some(checked) = check_send(&p, &args)? else { return Ok(()) };
+    let Some(checked) = check_send(&p, &args)? else {
+        return Ok(());
+    };
     // SAFETY: the caller's.
     unsafe {
         if mode == Mode::Buffered {
@@ -240,7 +295,11 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
             Started::Done => Ok(()),
             Started::Request(id) => {
                 let worker = p.worker()?;
-                wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
+                wait_complete(
+                    worker,
+                    id,
+                    &note(name, &checked.comm, &args, checked.buffer.bytes),
+                );
                 let fault = (*worker).requests.get(id).fault;
                 (*worker).requests.free(id);
                 match fault {
@@ -266,10 +325,11 @@ unsafe fn try_send_buffered(args: &Args) -> bool {
         && args.tag >= 0
         && !args.buf.is_null();
     // SAFETY: as in `p2p::try_send`.
-    plain && unsafe {
-        let peer = *comm.world.add(args.peer as usize);
-        (*hot::worker()).send_now(peer, comm.own_key, args.tag, args.buf, bytes) == Post::Done
-    }
+    plain
+        && unsafe {
+            let peer = *comm.world.add(args.peer as usize);
+            (*hot::worker()).send_now(peer, comm.own_key, args.tag, args.buf, bytes) == Post::Done
+        }
 }
 
 /// The message of an immediate send has left; its receiver sleeps or has gone.
@@ -314,7 +374,11 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
         };
         let worker = p.worker()?;
         let id = start_recv(&p, &checked, &args)?;
-        wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
+        wait_complete(
+            worker,
+            id,
+            &note(name, &checked.comm, &args, checked.buffer.bytes),
+        );
         finish_recv(worker, id, &args, status)
     }
 }
@@ -365,9 +429,15 @@ enum Spun {
 unsafe fn recv_parts(args: &Args, status: *mut Status) -> Spun {
     // SAFETY: as the caller's.
     unsafe {
-        let Some((_, key, room)) = find_source(args) else { return Spun::Nothing };
+        let Some((_, key, room)) = find_source(args) else {
+            return Spun::Nothing;
+        };
         let peer = *hot::comm(args.comm).world.add(args.peer as usize);
-        let want = Want { peer, tag: args.tag, key };
+        let want = Want {
+            peer,
+            tag: args.tag,
+            key,
+        };
         match (*hot::worker()).recv_parts(want, args.buf, room as u64, args.comm) {
             None => Spun::Nothing,
             Some(Parts::Request(id)) => Spun::Request(id),
@@ -380,7 +450,12 @@ unsafe fn recv_parts(args: &Args, status: *mut Status) -> Spun {
 }
 
 /// Reads and frees a completed receive.
-pub(crate) unsafe fn finish_recv(worker: *mut Worker, id: RequestId, args: &Args, status: *mut Status) -> Result {
+pub(crate) unsafe fn finish_recv(
+    worker: *mut Worker,
+    id: RequestId,
+    args: &Args,
+    status: *mut Status,
+) -> Result {
     // SAFETY: the caller's.
     unsafe {
         let request = (*worker).requests.get(id);
@@ -390,7 +465,16 @@ pub(crate) unsafe fn finish_recv(worker: *mut Worker, id: RequestId, args: &Args
         (*worker).requests.free(id);
         match fault {
             Fault::None => Ok(()),
-            fault => Err(explain(fault, &Args { peer: source, tag, ..*args }, bytes, sent)),
+            fault => Err(explain(
+                fault,
+                &Args {
+                    peer: source,
+                    tag,
+                    ..*args
+                },
+                bytes,
+                sent,
+            )),
         }
     }
 }
@@ -403,7 +487,10 @@ pub(crate) unsafe fn finish_recv(worker: *mut Worker, id: RequestId, args: &Args
 pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
     if request.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer for the request is null",
+        ));
     }
     // SAFETY: the caller's.
     unsafe {
@@ -414,7 +501,9 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
 
 /// As [`isend`], inside MPI; returns the request's handle.
 pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Result<usize> {
-    let Some(checked) = check_send(p, args)? else { return Ok(request::DONE_HANDLE) };
+    let Some(checked) = check_send(p, args)? else {
+        return Ok(request::DONE_HANDLE);
+    };
     // SAFETY: the caller's.
     unsafe {
         let started = match mode {
@@ -436,7 +525,10 @@ pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Resu
 pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
     if request.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer for the request is null",
+        ));
     }
     // SAFETY: the caller's.
     unsafe {
@@ -447,7 +539,9 @@ pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Resu
 
 /// As [`irecv`], inside MPI; returns the request's handle.
 pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
-    let Some(checked) = check_recv(p, args)? else { return request::make_proc_null(p) };
+    let Some(checked) = check_recv(p, args)? else {
+        return request::make_proc_null(p);
+    };
     // SAFETY: the caller's.
     unsafe {
         let id = start_recv(p, &checked, args)?;

@@ -28,22 +28,51 @@ pub struct Probed {
 }
 
 fn status_of(found: &Found) -> Status {
-    Status::new(found.source as i32, found.tag, MPI_SUCCESS, found.bytes as i64)
+    Status::new(
+        found.source as i32,
+        found.tag,
+        MPI_SUCCESS,
+        found.bytes as i64,
+    )
 }
 
 /// Any probe: with `wait` until a message is there, with `take` it is taken out of matching.
-pub fn probe(p: &Process, call: &'static str, source: i32, tag: i32, comm: usize, wait: bool, take: bool) -> Result<Option<Probed>> {
-    let args = Args { buf: std::ptr::null_mut(), count: 0, datatype: MPI_BYTE, peer: source, tag, comm };
+pub fn probe(
+    p: &Process,
+    call: &'static str,
+    source: i32,
+    tag: i32,
+    comm: usize,
+    wait: bool,
+    take: bool,
+) -> Result<Option<Probed>> {
+    let args = Args {
+        buf: std::ptr::null_mut(),
+        count: 0,
+        datatype: MPI_BYTE,
+        peer: source,
+        tag,
+        comm,
+    };
     let Some(checked) = slow::check_recv(p, &args)? else {
-        let message = if take { MPI_MESSAGE_NO_PROC } else { MPI_MESSAGE_NULL };
-        return Ok(Some(Probed { message, status: Status::new(MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0) }));
+        let message = if take {
+            MPI_MESSAGE_NO_PROC
+        } else {
+            MPI_MESSAGE_NULL
+        };
+        return Ok(Some(Probed {
+            message,
+            status: Status::new(MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0),
+        }));
     };
     let want = slow::want(&checked.comm, source, tag);
     let worker = p.worker()?;
     let mut found = None;
     let mut look = |w: &mut Worker| {
         found = match take {
-            true => w.probe_matched(&want).map(|(token, found)| (Some(token), found)),
+            true => w
+                .probe_matched(&want)
+                .map(|(token, found)| (Some(token), found)),
             false => w.probe(&want).map(|found| (None, found)),
         };
         found.is_some()
@@ -56,33 +85,61 @@ pub fn probe(p: &Process, call: &'static str, source: i32, tag: i32, comm: usize
             Worker::wait_until(worker, None, &note, &mut look);
         }
     }
-    let Some((token, found)) = found else { return Ok(None) };
+    let Some((token, found)) = found else {
+        return Ok(None);
+    };
     let message = match token {
         None => MPI_MESSAGE_NULL,
         Some(token) => p
             .messages
-            .insert(Message { token: Cell::new(Some(token)), found, comm })
+            .insert(Message {
+                token: Cell::new(Some(token)),
+                found,
+                comm,
+            })
             .ok_or_else(|| out_of_handles("message"))?,
     };
-    Ok(Some(Probed { message, status: status_of(&found) }))
+    Ok(Some(Probed {
+        message,
+        status: status_of(&found),
+    }))
 }
 
 /// `MPI_Imrecv`: receives a message that a matched probe took out; returns the request's handle.
 ///
 /// # Safety
 /// The buffer is writable until the request completes.
-pub unsafe fn imrecv(p: &Process, buf: *mut u8, count: i64, datatype: usize, message: usize) -> Result<usize> {
+pub unsafe fn imrecv(
+    p: &Process,
+    buf: *mut u8,
+    count: i64,
+    datatype: usize,
+    message: usize,
+) -> Result<usize> {
     if message == MPI_MESSAGE_NO_PROC {
         return crate::request::make_proc_null(p);
     }
     let found = p.messages.get(message).ok_or_else(|| {
-        Error::new(MPI_ERR_ARG, format!("invalid message handle {message:#x}: never probed, or received already"))
+        Error::new(
+            MPI_ERR_ARG,
+            format!("invalid message handle {message:#x}: never probed, or received already"),
+        )
     })?;
-    let args = Args { buf, count, datatype, peer: MPI_ANY_SOURCE, tag: found.found.tag, comm: found.comm };
+    let args = Args {
+        buf,
+        count,
+        datatype,
+        peer: MPI_ANY_SOURCE,
+        tag: found.found.tag,
+        comm: found.comm,
+    };
     let checked = slow::check_recv(p, &args)?;
     p.messages.remove(message);
     let (Some(checked), Some(token)) = (checked, found.token.take()) else {
-        return Err(Error::new(MPI_ERR_ARG, "the message has been received already"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the message has been received already",
+        ));
     };
     let worker = p.worker()?;
     // SAFETY: the caller's; the worker lives while MPI runs.

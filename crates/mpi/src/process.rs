@@ -1,6 +1,7 @@
 //! The process as MPI sees it: one static that holds every table, and the way in.
 #![allow(unsafe_code)]
 
+use crate::attribute::Keyval;
 use crate::comm::Comm;
 use crate::comm::contexts::Pool;
 use crate::consts::*;
@@ -13,7 +14,6 @@ use crate::fortran::Fortran;
 use crate::group::Group;
 use crate::info::Info;
 use crate::lock::{self, Lock};
-use crate::attribute::Keyval;
 use crate::op::Op;
 use crate::table::Table;
 use fastpath_base::sync::{AtomicU32, Ordering};
@@ -121,8 +121,13 @@ pub unsafe fn get_unlocked() -> &'static Process {
 #[cold]
 pub(crate) fn refuse_phase() -> Error {
     match phase() {
-        Phase::Uninitialized => Error::new(MPI_ERR_OTHER, "called before MPI_Init: call MPI_Init first"),
-        _ => Error::new(MPI_ERR_OTHER, "called after MPI_Finalize: no MPI call may follow it but a few queries"),
+        Phase::Uninitialized => {
+            Error::new(MPI_ERR_OTHER, "called before MPI_Init: call MPI_Init first")
+        }
+        _ => Error::new(
+            MPI_ERR_OTHER,
+            "called after MPI_Finalize: no MPI call may follow it but a few queries",
+        ),
     }
 }
 
@@ -182,7 +187,10 @@ impl Process {
     pub fn comm(&self, handle: usize) -> Result<Rc<Comm>> {
         self.comms.get(handle).ok_or_else(|| match handle {
             MPI_COMM_NULL => Error::new(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"),
-            _ => Error::new(MPI_ERR_COMM, format!("invalid communicator handle {handle:#x}")),
+            _ => Error::new(
+                MPI_ERR_COMM,
+                format!("invalid communicator handle {handle:#x}"),
+            ),
         })
     }
 
@@ -219,5 +227,8 @@ impl Process {
 /// The error of a table that has no free handle left.
 #[cold]
 pub fn out_of_handles(what: &str) -> Error {
-    Error::new(MPI_ERR_OTHER, format!("no free handle left for another {what}: free some"))
+    Error::new(
+        MPI_ERR_OTHER,
+        format!("no free handle left for another {what}: free some"),
+    )
 }

@@ -30,7 +30,9 @@ pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 
 /// Makes the request behind [`DONE_HANDLE`].
 pub(crate) fn make_done_request(worker: &mut Worker) {
-    let Some(id) = worker.requests.allocate(Kind::Send) else { return };
+    let Some(id) = worker.requests.allocate(Kind::Send) else {
+        return;
+    };
     let request = worker.requests.get(id);
     request.state = State::Complete;
     debug_assert_eq!(request.handle as usize, DONE_HANDLE);
@@ -52,7 +54,10 @@ pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
 
 #[cold]
 fn out_of_requests() -> Error {
-    Error::new(MPI_ERR_OTHER, "4 million requests are in use: complete or free some")
+    Error::new(
+        MPI_ERR_OTHER,
+        "4 million requests are in use: complete or free some",
+    )
 }
 
 /// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
@@ -76,7 +81,10 @@ pub trait Operation {
 
 enum Extra {
     Persistent(Persistent),
-    Operation { poll: Option<Box<dyn Operation>>, result: Option<Result<Status>> },
+    Operation {
+        poll: Option<Box<dyn Operation>>,
+        result: Option<Result<Status>>,
+    },
 }
 
 /// What requests of kind `Foreign` stand for.
@@ -88,7 +96,9 @@ pub struct Extras {
 impl Extras {
     /// No requests.
     pub const fn new() -> Self {
-        Extras { slots: UnsafeCell::new(Vec::new()) }
+        Extras {
+            slots: UnsafeCell::new(Vec::new()),
+        }
     }
 
     #[allow(clippy::mut_from_ref)]
@@ -131,7 +141,12 @@ fn pool(p: &Process) -> Result<&'static mut fastpath_protocol::request::RequestP
 
 fn find(p: &Process, handle: usize) -> Result<RequestId> {
     pool(p)?.find(handle as u64).ok_or_else(|| {
-        Error::new(MPI_ERR_REQUEST, format!("invalid request handle {handle:#x}: never made, or completed and freed already"))
+        Error::new(
+            MPI_ERR_REQUEST,
+            format!(
+                "invalid request handle {handle:#x}: never made, or completed and freed already"
+            ),
+        )
     })
 }
 
@@ -164,7 +179,9 @@ fn is_complete(p: &Process, named: &Named) -> Result<bool> {
             let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
                 return Ok(true);
             };
-            let Some(mut operation) = poll.take() else { return Ok(true) };
+            let Some(mut operation) = poll.take() else {
+                return Ok(true);
+            };
             let ended = operation.poll(p);
             let complete = ended.is_some();
             if let Some(Some(Extra::Operation { poll, result })) = p.extras.slots().get_mut(index) {
@@ -181,7 +198,13 @@ fn is_complete(p: &Process, named: &Named) -> Result<bool> {
 }
 
 fn operation_has_result(p: &Process, index: usize) -> bool {
-    matches!(p.extras.slots().get(index), Some(Some(Extra::Operation { result: Some(_), .. })))
+    matches!(
+        p.extras.slots().get(index),
+        Some(Some(Extra::Operation {
+            result: Some(_),
+            ..
+        }))
+    )
 }
 
 fn check_complete(p: &Process, named: &Named) -> Result<bool> {
@@ -207,7 +230,12 @@ fn status_of(request: &Request) -> Status {
         status.set_cancelled(true);
         return status;
     }
-    Status::new(request.source, request.received_tag, MPI_SUCCESS, request.received as i64)
+    Status::new(
+        request.source,
+        request.received_tag,
+        MPI_SUCCESS,
+        request.received as i64,
+    )
 }
 
 fn error_of(request: &Request) -> Option<Error> {
@@ -216,7 +244,14 @@ fn error_of(request: &Request) -> Option<Error> {
             Kind::Recv => (request.source, request.received_tag),
             _ => (request.peer as i32, request.tag),
         };
-        let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
+        let args = Args {
+            buf: request.ptr,
+            count: 0,
+            datatype: 0,
+            peer,
+            tag,
+            comm: request.user,
+        };
         slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
     })
 }
@@ -288,14 +323,20 @@ fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
     let extra = p.extras.slots().get_mut(index).and_then(Option::take);
     pool(p)?.free(id);
     match extra {
-        Some(Extra::Operation { poll: Some(mut operation), .. }) => operation.free(p),
+        Some(Extra::Operation {
+            poll: Some(mut operation),
+            ..
+        }) => operation.free(p),
         _ => Ok(()),
     }
 }
 
 /// Makes a request out of an operation of this layer and returns its handle.
 pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
-    let index = p.extras.insert(Extra::Operation { poll: Some(operation), result: None });
+    let index = p.extras.insert(Extra::Operation {
+        poll: Some(operation),
+        result: None,
+    });
     make_foreign(p, index)
 }
 
@@ -316,9 +357,19 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             if request.state == State::Complete {
                 return Ok(());
             }
-            let peer = if request.peer == ANY_PEER { -1 } else { request.peer as i32 };
+            let peer = if request.peer == ANY_PEER {
+                -1
+            } else {
+                request.peer as i32
+            };
             let context = (request.key >> 24) as u32;
-            let note = Note { call, peer, tag: request.tag, context, bytes: request.bytes };
+            let note = Note {
+                call,
+                peer,
+                tag: request.tag,
+                context,
+                bytes: request.bytes,
+            };
             slow::wait_complete(p.worker()?, id, &note);
             Ok(())
         }
@@ -330,7 +381,13 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
 fn wait_any_of(p: &Process, call: &'static str, mut done: impl FnMut() -> Result<bool>) -> Result {
     let mut result = done();
     if matches!(result, Ok(false)) {
-        let note = Note { call, peer: -1, tag: -1, context: 0, bytes: 0 };
+        let note = Note {
+            call,
+            peer: -1,
+            tag: -1,
+            context: 0,
+            bytes: 0,
+        };
         // SAFETY: the worker lives while MPI runs; `done` makes its own short references.
         unsafe {
             Worker::wait_until(p.worker()?, None, &note, |_| {
@@ -431,7 +488,10 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     // SAFETY: the caller's.
     let handle = unsafe { *request };
     if handle == MPI_REQUEST_NULL {
-        return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
+        return Err(Error::new(
+            MPI_ERR_REQUEST,
+            "the request is MPI_REQUEST_NULL",
+        ));
     }
     let id = find(p, handle)?;
     let found = pool(p)?.get(id);
@@ -458,10 +518,16 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
 /// `MPI_Cancel`: a receive that nothing has matched is taken back; a send goes on.
 pub fn cancel(p: &Process, handle: usize) -> Result {
     if handle == MPI_REQUEST_NULL {
-        return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
+        return Err(Error::new(
+            MPI_ERR_REQUEST,
+            "the request is MPI_REQUEST_NULL",
+        ));
     }
     match resolve(p, handle)? {
-        Named::Inactive => Err(Error::new(MPI_ERR_REQUEST, "the persistent request is not active")),
+        Named::Inactive => Err(Error::new(
+            MPI_ERR_REQUEST,
+            "the persistent request is not active",
+        )),
         Named::Plain(id) => {
             // SAFETY: the worker lives while MPI runs.
             unsafe { (*p.worker()?).cancel_recv(id) };
@@ -472,7 +538,9 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
                 Some(Some(Extra::Operation { poll, .. })) => poll.take(),
                 _ => None,
             };
-            let Some(mut operation) = taken else { return Ok(()) };
+            let Some(mut operation) = taken else {
+                return Ok(());
+            };
             let result = operation.cancel(p);
             if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) {
                 *poll = Some(operation);
@@ -511,7 +579,9 @@ pub unsafe fn try_collect<const ENTRY: bool>(request: *mut usize, status: *mut S
             return true;
         }
         let pool = &mut (*worker).requests;
-        let Some(id) = pool.find(handle as u64) else { return false };
+        let Some(id) = pool.find(handle as u64) else {
+            return false;
+        };
         let found = pool.get(id);
         let plain = found.kind != Kind::Foreign && found.fault == Fault::None && !found.cancelled;
         if found.state != State::Complete || !plain {

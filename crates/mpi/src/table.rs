@@ -46,7 +46,11 @@ impl<T> Table<T> {
     /// An empty table.
     pub const fn new() -> Self {
         Table {
-            inner: UnsafeCell::new(Inner { predefined: Vec::new(), slots: Vec::new(), free: Vec::new() }),
+            inner: UnsafeCell::new(Inner {
+                predefined: Vec::new(),
+                slots: Vec::new(),
+                free: Vec::new(),
+            }),
         }
     }
 
@@ -71,7 +75,10 @@ impl<T> Table<T> {
                 if inner.slots.len() + FIRST_USER > INDEX_MASK {
                     return None;
                 }
-                inner.slots.push(Slot { generation: 0, object: None });
+                inner.slots.push(Slot {
+                    generation: 0,
+                    object: None,
+                });
                 inner.slots.len() - 1
             }
         };
@@ -120,7 +127,10 @@ impl<T> Table<T> {
     /// Handles of all living run-time objects.
     pub fn handles(&self) -> Vec<usize> {
         let slots = self.inner().slots.iter().enumerate();
-        slots.filter(|(_, s)| s.object.is_some()).map(|(i, s)| encode(s.generation, i)).collect()
+        slots
+            .filter(|(_, s)| s.object.is_some())
+            .map(|(i, s)| encode(s.generation, i))
+            .collect()
     }
 
     /// Forgets everything, predefined objects included.
@@ -128,7 +138,11 @@ impl<T> Table<T> {
         // Taken out first: an object's drop may come back to this table.
         let old = std::mem::replace(
             self.inner(),
-            Inner { predefined: Vec::new(), slots: Vec::new(), free: Vec::new() },
+            Inner {
+                predefined: Vec::new(),
+                slots: Vec::new(),
+                free: Vec::new(),
+            },
         );
         drop(old);
     }
@@ -167,7 +181,15 @@ mod tests {
         let second = table.insert("b").unwrap();
         assert_ne!(first, second);
         assert!(table.get(first).is_none() && table.remove(first).is_none());
-        for garbage in [0, 1, 4095, 4096, usize::MAX, second | 1 << 40, 0x7fff_0000_1234] {
+        for garbage in [
+            0,
+            1,
+            4095,
+            4096,
+            usize::MAX,
+            second | 1 << 40,
+            0x7fff_0000_1234,
+        ] {
             assert!(table.get(garbage).is_none(), "{garbage:#x}");
         }
     }

@@ -19,7 +19,12 @@ pub struct Buffer {
 impl Buffer {
     /// `bytes` contiguous bytes at `ptr`.
     pub fn contiguous(ptr: *mut u8, bytes: u64) -> Self {
-        Buffer { ptr, bytes, layout: None, count: 0 }
+        Buffer {
+            ptr,
+            bytes,
+            layout: None,
+            count: 0,
+        }
     }
 
     /// No bytes at all.

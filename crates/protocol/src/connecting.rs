@@ -14,7 +14,10 @@ impl Worker {
         self.prepare_lane(peer);
         let lane = &mut self.endpoint(peer).lane;
         if let Err(error) = self.interfaces.connect(lane) {
-            self.job.own_page().message.store(&format!("connecting to rank {peer}: {error}"));
+            self.job
+                .own_page()
+                .message
+                .store(&format!("connecting to rank {peer}: {error}"));
             return Err(Fault::NoMemory);
         }
         match self.endpoint(peer).lane.wants_wireup() {
@@ -45,7 +48,8 @@ impl Worker {
         // A poll of the wire-up interface is not free: only while something is connecting, or when
         // the interface itself signals that a message has come (UCX progresses it for ever unless
         // it is taken out once everything is connected).
-        let wired = (self.wireup.is_active() || self.interfaces.wireup_signals()) && self.progress_wireup();
+        let wired =
+            (self.wireup.is_active() || self.interfaces.wireup_signals()) && self.progress_wireup();
         accepted | moved | wired
     }
 
@@ -64,7 +68,8 @@ impl Worker {
     #[cold]
     fn start_wireup(&mut self, peer: u32) -> Result<(), Fault> {
         let mut actions = Vec::new();
-        self.wireup.connect(peer, self.interfaces.now_ns(), &mut actions);
+        self.wireup
+            .connect(peer, self.interfaces.now_ns(), &mut actions);
         self.apply_wireup(actions);
         match self.wireup.stage(peer) {
             Some(crate::wireup::Stage::Failed) => Err(Fault::PeerGone),
@@ -78,14 +83,19 @@ impl Worker {
         while let Some((peer, step, address)) = self.interfaces.receive_wireup() {
             match Step::from_wire(step) {
                 Some(step) if peer < self.size() => {
-                    self.wireup.receive(peer, step, address, now_ns, &mut actions);
+                    self.wireup
+                        .receive(peer, step, address, now_ns, &mut actions);
                 }
                 _ => self.counters.violations += 1,
             }
         }
-        let left: Vec<u32> =
-            self.wireup.connecting().filter(|&peer| self.endpoint(peer).lane.peer_has_left()).collect();
-        left.into_iter().for_each(|peer| self.wireup.give_up(peer, &mut actions));
+        let left: Vec<u32> = self
+            .wireup
+            .connecting()
+            .filter(|&peer| self.endpoint(peer).lane.peer_has_left())
+            .collect();
+        left.into_iter()
+            .for_each(|peer| self.wireup.give_up(peer, &mut actions));
         self.wireup.tick(now_ns, &mut actions);
         let moved = !actions.is_empty();
         self.apply_wireup(actions);

@@ -39,10 +39,19 @@ impl Worker {
         if len >= self.thresholds.direct
             && let Some(remote) = lane.share_memory(&self.interfaces.arena, address, len)
         {
-            return Offer { remote, shared: true };
+            return Offer {
+                remote,
+                shared: true,
+            };
         }
-        let remote = Remote { addr: address as u64, rkey: lane.memory_key() };
-        Offer { remote, shared: false }
+        let remote = Remote {
+            addr: address as u64,
+            rkey: lane.memory_key(),
+        };
+        Offer {
+            remote,
+            shared: false,
+        }
     }
 
     /// What an announcement offers: where the receiver finds the message by itself, and the number of
@@ -57,12 +66,22 @@ impl Worker {
         let single = matches!(endpoint.lane, Lane::Loopback(_))
             || (request.bytes >= self.thresholds.single_copy
                 && !endpoint.declines
-                && endpoint.lane.capabilities().is_some_and(|c| c.get_zcopy > 0));
+                && endpoint
+                    .lane
+                    .capabilities()
+                    .is_some_and(|c| c.get_zcopy > 0));
         if !shared && !single {
             return None;
         }
         let joint = shared || endpoint.lane.knows_single_copy();
-        Some((remote, if joint { endpoint.lane.open_joint() } else { None }))
+        Some((
+            remote,
+            if joint {
+                endpoint.lane.open_joint()
+            } else {
+                None
+            },
+        ))
     }
 
     /// The answer that asks a peer for fragments: it says where a single copy need not be offered again.
@@ -75,12 +94,24 @@ impl Worker {
 
     /// A message that was offered: by one copy, which this side makes alone, or both at once where the
     /// sender has opened a joint copy.
-    pub(crate) fn fetch_directly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) -> bool {
-        let from = Remote { addr: rts.addr, rkey: rts.rkey };
+    pub(crate) fn fetch_directly(
+        &mut self,
+        id: RequestId,
+        peer: u32,
+        rts: &Rts,
+        wanted: u64,
+    ) -> bool {
+        let from = Remote {
+            addr: rts.addr,
+            rkey: rts.rkey,
+        };
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(peer).lane;
         let shared = lane.is_shared(&from);
-        if from.rkey == NOWHERE.rkey || wanted == 0 || (shared && self.thresholds.direct == u64::MAX) {
+        if from.rkey == NOWHERE.rkey
+            || wanted == 0
+            || (shared && self.thresholds.direct == u64::MAX)
+        {
             return false;
         }
         let contiguous = request.is_contiguous();
@@ -117,7 +148,17 @@ impl Worker {
         request.remote = rts.request;
         (request.rest_addr, request.rest_rkey) = (rts.addr, rts.rkey);
         let (addr, rkey, handle) = (own.addr, own.rkey, request.handle);
-        self.send_answer(peer, rts.request, &Rtr { limit: wanted, request: handle, answer: JOIN, addr, rkey });
+        self.send_answer(
+            peer,
+            rts.request,
+            &Rtr {
+                limit: wanted,
+                request: handle,
+                answer: JOIN,
+                addr,
+                rkey,
+            },
+        );
         let request = self.requests.get(id);
         let pieces = Pieces::of(wanted);
         let lane = &mut self.endpoint(peer).lane;
@@ -126,14 +167,20 @@ impl Worker {
         while claimed < pieces.count && lane.claim_joint(rts.joint as u32, false) < pieces.count {
             let (offset, len) = pieces.from_front(claimed);
             claimed += 1;
-            let from = Remote { addr: rts.addr.wrapping_add(offset), rkey: rts.rkey };
+            let from = Remote {
+                addr: rts.addr.wrapping_add(offset),
+                rkey: rts.rkey,
+            };
             // SAFETY: the receive buffer holds `wanted` bytes.
             if unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) }.is_err() {
                 return self.ask_for_fragments(id);
             }
         }
         if claimed >= pieces.count {
-            let shared = lane.is_shared(&Remote { addr: rts.addr, rkey: rts.rkey });
+            let shared = lane.is_shared(&Remote {
+                addr: rts.addr,
+                rkey: rts.rkey,
+            });
             return self.end_fetch(id, peer, rts.request, wanted, shared);
         }
         // The sender has claimed the rest, and says `DONE` when it is there.
@@ -144,13 +191,20 @@ impl Worker {
     pub(crate) fn end_joint_copy(&mut self, id: RequestId, failed: bool) {
         let request = self.requests.get(id);
         let (peer, sender, limit) = (request.peer, request.remote, request.limit);
-        let start = Remote { addr: request.rest_addr, rkey: request.rest_rkey };
+        let start = Remote {
+            addr: request.rest_addr,
+            rkey: request.rest_rkey,
+        };
         let lane = &mut self.endpoint(peer).lane;
         if failed {
             let rest = limit - request.moved;
-            let from = Remote { addr: start.addr.wrapping_add(request.moved), ..start };
+            let from = Remote {
+                addr: start.addr.wrapping_add(request.moved),
+                ..start
+            };
             // SAFETY: the receive buffer holds `limit` bytes.
-            let got = unsafe { lane.get(request.ptr.add(request.moved as usize), rest as usize, from) };
+            let got =
+                unsafe { lane.get(request.ptr.add(request.moved as usize), rest as usize, from) };
             if got.is_err() {
                 return self.ask_for_fragments(id);
             }
@@ -167,9 +221,20 @@ impl Worker {
         request.announced = false;
         request.finished = true;
         request.moved = 0;
-        let (peer, sender, limit, handle) = (request.peer, request.remote, request.limit, request.handle);
+        let (peer, sender, limit, handle) =
+            (request.peer, request.remote, request.limit, request.handle);
         let answer = self.choose_answer(peer);
-        self.send_answer(peer, sender, &Rtr { limit, request: handle, answer, addr: 0, rkey: 0 });
+        self.send_answer(
+            peer,
+            sender,
+            &Rtr {
+                limit,
+                request: handle,
+                answer,
+                addr: 0,
+                rkey: 0,
+            },
+        );
     }
 
     fn end_fetch(&mut self, id: RequestId, peer: u32, sender: u32, bytes: u64, shared: bool) {
@@ -181,7 +246,15 @@ impl Worker {
             true => self.counters.direct_reads += 1,
             false => self.counters.single_copies += 1,
         }
-        self.send_control(peer, Header { id: wire::FIN, imm: 0, key: sender as u64 }, &[]);
+        self.send_control(
+            peer,
+            Header {
+                id: wire::FIN,
+                imm: 0,
+                key: sender as u64,
+            },
+            &[],
+        );
         self.finish_recv(id);
     }
 
@@ -191,16 +264,29 @@ impl Worker {
         let lane = &mut self.endpoint(request.peer).lane;
         let pieces = Pieces::of(rtr.limit);
         let (mut claimed, mut failed) = (0, false);
-        while claimed < pieces.count && !failed && lane.claim_joint(request.remote, true) < pieces.count {
+        while claimed < pieces.count
+            && !failed
+            && lane.claim_joint(request.remote, true) < pieces.count
+        {
             let (offset, len) = pieces.from_back(claimed);
             claimed += 1;
-            let to = Remote { addr: rtr.addr.wrapping_add(offset), rkey: rtr.rkey };
+            let to = Remote {
+                addr: rtr.addr.wrapping_add(offset),
+                rkey: rtr.rkey,
+            };
             // SAFETY: the send buffer holds `bytes`, of which `limit` is no more.
-            failed = unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
+            failed =
+                unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
         }
         if claimed > 0 {
-            let (peer, header) =
-                (request.peer, Header { id: wire::DONE, imm: failed as u32, key: rtr.request as u64 });
+            let (peer, header) = (
+                request.peer,
+                Header {
+                    id: wire::DONE,
+                    imm: failed as u32,
+                    key: rtr.request as u64,
+                },
+            );
             self.send_control(peer, header, &[]);
         }
     }
@@ -212,7 +298,10 @@ impl Worker {
             return NOWHERE;
         }
         match self.describe_memory(id, peer, request.limit) {
-            Offer { remote, shared: true } => remote,
+            Offer {
+                remote,
+                shared: true,
+            } => remote,
             _ => NOWHERE,
         }
     }
@@ -222,12 +311,20 @@ impl Worker {
     pub(crate) fn put_directly(&mut self, id: RequestId, rtr: &Rtr) -> bool {
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(request.peer).lane;
-        let start = Remote { addr: rtr.addr, rkey: rtr.rkey };
+        let start = Remote {
+            addr: rtr.addr,
+            rkey: rtr.rkey,
+        };
         let rest = rtr.limit.saturating_sub(request.moved);
-        if !lane.is_shared(&start) || self.thresholds.direct == u64::MAX || request.moved < request.early {
+        if !lane.is_shared(&start)
+            || self.thresholds.direct == u64::MAX
+            || request.moved < request.early
+        {
             return false;
         }
-        let Some(addr) = rtr.addr.checked_add(request.moved) else { return false };
+        let Some(addr) = rtr.addr.checked_add(request.moved) else {
+            return false;
+        };
         let mut at = request.moved;
         let put = lane.visit_shared(Remote { addr, ..start }, rest as usize, |to, part| {
             // SAFETY: the send buffer holds `limit` bytes; the stretch is mapped.
@@ -239,7 +336,15 @@ impl Worker {
         }
         self.counters.direct_writes += 1;
         let peer = request.peer;
-        self.send_control(peer, Header { id: wire::PUT, imm: 0, key: rtr.request as u64 }, &[]);
+        self.send_control(
+            peer,
+            Header {
+                id: wire::PUT,
+                imm: 0,
+                key: rtr.request as u64,
+            },
+            &[],
+        );
         true
     }
 }

@@ -61,11 +61,21 @@ impl Endpoint {
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
     #[inline(always)] // `bench/instructions` counts MPI_Send
-    pub unsafe fn send_immediate(&mut self, key: u64, tag: i32, data: *const u8, len: usize) -> Post {
+    pub unsafe fn send_immediate(
+        &mut self,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: usize,
+    ) -> Post {
         if self.gate != 0 {
             return Post::NoResource;
         }
-        let header = Header { id: wire::EAGER, imm: tag as u32, key };
+        let header = Header {
+            id: wire::EAGER,
+            imm: tag as u32,
+            key,
+        };
         // SAFETY: the caller's.
         unsafe { self.lane.am_short_known(header, data, len) }
     }
@@ -81,18 +91,33 @@ impl Endpoint {
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::EAGER_LIMIT`].
     #[inline]
-    pub unsafe fn send_buffered(&mut self, key: u64, tag: i32, data: *const u8, len: usize) -> Post {
+    pub unsafe fn send_buffered(
+        &mut self,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: usize,
+    ) -> Post {
         if self.gate != 0 {
             return Post::NoResource;
         }
-        let header = Header { id: wire::EAGER, imm: tag as u32, key };
+        let header = Header {
+            id: wire::EAGER,
+            imm: tag as u32,
+            key,
+        };
         // SAFETY: the caller's; `to` has room for `len` bytes.
         self.post_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
 
     /// Posts a message of up to one buffer and wakes the peer if it sleeps.
     #[inline]
-    pub(crate) fn post_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+    pub(crate) fn post_bcopy(
+        &mut self,
+        header: Header,
+        len: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
         match self.lane.am_bcopy(header, len, pack) {
             Post::Rouse => self.lane.rouse(),
             post => post,
@@ -103,7 +128,12 @@ impl Endpoint {
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
-    pub(crate) unsafe fn post_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+    pub(crate) unsafe fn post_short(
+        &mut self,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Post {
         // SAFETY: the caller's.
         match unsafe { self.lane.am_short(header, data, len) } {
             Post::Rouse => self.lane.rouse(),
@@ -118,18 +148,28 @@ impl Endpoint {
     /// # Safety
     /// `to` is writable for `room` bytes.
     #[inline(always)] // `bench/instructions` counts MPI_Recv
-    pub unsafe fn recv_short(&mut self, key: u64, tag: i32, to: *mut u8, room: usize) -> Option<Taken> {
+    pub unsafe fn recv_short(
+        &mut self,
+        key: u64,
+        tag: i32,
+        to: *mut u8,
+        room: usize,
+    ) -> Option<Taken> {
         let arrival = self.lane.look_short()?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
-        let matches = header.id == wire::EAGER && header.key == key && tag_matches(tag, header.imm as i32);
+        let matches =
+            header.id == wire::EAGER && header.key == key && tag_matches(tag, header.imm as i32);
         if !matches || len > room {
             return None;
         }
         // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.
         unsafe { copy_small(to, from, len) };
         self.lane.take_short();
-        Some(Taken { tag: header.imm as i32, len })
+        Some(Taken {
+            tag: header.imm as i32,
+            len,
+        })
     }
 
     /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes as an announcement and
@@ -137,8 +177,19 @@ impl Endpoint {
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
-    pub unsafe fn send_parts(&mut self, key: u64, tag: i32, data: *const u8, len: usize, part: usize) -> Post {
-        if self.gate != 0 || !self.lane.has_room(len.div_ceil(part) as u32, part + wire::RTS_HEADER) {
+    pub unsafe fn send_parts(
+        &mut self,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: usize,
+        part: usize,
+    ) -> Post {
+        if self.gate != 0
+            || !self
+                .lane
+                .has_room(len.div_ceil(part) as u32, part + wire::RTS_HEADER)
+        {
             return Post::NoResource;
         }
         let rts = Rts {
@@ -150,7 +201,11 @@ impl Endpoint {
             joint: wire::NO_JOINT,
         };
         let first = part.min(len);
-        let header = Header { id: wire::RTS, imm: tag as u32, key };
+        let header = Header {
+            id: wire::RTS,
+            imm: tag as u32,
+            key,
+        };
         // SAFETY: the caller's; `to` has room for header and part.
         let mut post = self.post_bcopy(header, wire::RTS_HEADER + first, |to| unsafe {
             to.cast::<Rts>().write_unaligned(rts);
@@ -159,7 +214,11 @@ impl Endpoint {
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
-            let header = Header { id: wire::EARLY, imm: 0, key: 0 };
+            let header = Header {
+                id: wire::EARLY,
+                imm: 0,
+                key: 0,
+            };
             // SAFETY: as above.
             post = self.post_bcopy(header, next, |to| unsafe { copy(to, data.add(done), next) });
             done += next;
@@ -178,11 +237,18 @@ impl Endpoint {
     /// # Safety
     /// `to` is writable for `room` bytes.
     #[inline]
-    pub unsafe fn recv_immediate(&mut self, key: u64, tag: i32, to: *mut u8, room: usize) -> Option<Taken> {
+    pub unsafe fn recv_immediate(
+        &mut self,
+        key: u64,
+        tag: i32,
+        to: *mut u8,
+        room: usize,
+    ) -> Option<Taken> {
         let arrival = self.lane.look()?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
-        let matches = header.id == wire::EAGER && header.key == key && tag_matches(tag, header.imm as i32);
+        let matches =
+            header.id == wire::EAGER && header.key == key && tag_matches(tag, header.imm as i32);
         if !matches || len > room {
             return None;
         }
@@ -195,6 +261,9 @@ impl Endpoint {
             }
         }
         self.lane.take();
-        Some(Taken { tag: header.imm as i32, len })
+        Some(Taken {
+            tag: header.imm as i32,
+            len,
+        })
     }
 }

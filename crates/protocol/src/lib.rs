@@ -1,8 +1,8 @@
 //! What a message is: worker, endpoint, tag matching, eager and rendezvous.
 
 pub mod buffer;
-mod direct;
 mod connecting;
+mod direct;
 pub mod endpoint;
 pub mod layout;
 pub mod matching;

@@ -27,7 +27,11 @@ impl Want {
     /// Whether a message satisfies this receive. Its peer has been compared by the caller's choice of list.
     #[inline]
     fn accepts(&self, key: u64, tag: i32) -> bool {
-        let key = if self.peer == ANY_PEER { key_context(key) } else { key };
+        let key = if self.peer == ANY_PEER {
+            key_context(key)
+        } else {
+            key
+        };
         self.key == key && tag_matches(self.tag, tag)
     }
 }
@@ -185,7 +189,13 @@ impl Matcher {
         while id != NIL {
             // SAFETY: as in `node`.
             let node = unsafe { self.nodes.get_unchecked(id as usize) };
-            if (Want { peer: node.peer, tag: node.tag, key: node.key }).accepts(key, tag) {
+            if (Want {
+                peer: node.peer,
+                tag: node.tag,
+                key: node.key,
+            })
+            .accepts(key, tag)
+            {
                 return id;
             }
             id = node.next;

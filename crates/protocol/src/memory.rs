@@ -12,7 +12,11 @@ impl Worker {
     ///
     /// # Errors
     /// Too little memory: needed and available are stated. Or the kernel refuses a mapping.
-    pub fn allocate_memory(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
+    pub fn allocate_memory(
+        &mut self,
+        bytes: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, SegmentError> {
         self.interfaces.arena.allocate(bytes, align)
     }
 

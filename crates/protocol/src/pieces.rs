@@ -21,9 +21,15 @@ pub struct Pieces {
 impl Pieces {
     /// The pieces of a message of `total` bytes.
     pub fn of(total: u64) -> Self {
-        let wanted = (total / 4).clamp(MIN, MAX).max(total / (u32::MAX as u64 / 2) + PAGE);
+        let wanted = (total / 4)
+            .clamp(MIN, MAX)
+            .max(total / (u32::MAX as u64 / 2) + PAGE);
         let size = wanted.div_ceil(PAGE) * PAGE;
-        Pieces { total, size, count: total.div_ceil(size) as u32 }
+        Pieces {
+            total,
+            size,
+            count: total.div_ceil(size) as u32,
+        }
     }
 
     /// Offset and length of the piece `index` from the front.
@@ -45,9 +51,21 @@ mod tests {
 
     #[test]
     fn pieces__cover_the_message_from_either_end() {
-        for total in [1, 4096, 16384, 16385, 65536, 100_000, 1 << 20, (1 << 33) + 5, 1 << 45] {
+        for total in [
+            1,
+            4096,
+            16384,
+            16385,
+            65536,
+            100_000,
+            1 << 20,
+            (1 << 33) + 5,
+            1 << 45,
+        ] {
             let pieces = Pieces::of(total);
-            let forward: u64 = (0..pieces.count.min(1000)).map(|i| pieces.from_front(i).1).sum();
+            let forward: u64 = (0..pieces.count.min(1000))
+                .map(|i| pieces.from_front(i).1)
+                .sum();
             let (offset, len) = pieces.from_back(0);
             assert_eq!(offset + len, total);
             if pieces.count <= 1000 {

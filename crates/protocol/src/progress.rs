@@ -55,7 +55,9 @@ impl Worker {
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
         while rounds < ROUND {
-            let Some(arrival) = self.endpoint(peer).lane.look() else { break };
+            let Some(arrival) = self.endpoint(peer).lane.look() else {
+                break;
+            };
             let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
             self.handle(peer, header, data, len);
             self.endpoint(peer).lane.take();
@@ -95,14 +97,24 @@ impl Worker {
 
     fn handle_eager_sync(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
-        let Some(sender) = (unsafe { wire::read::<u64>(data, len) }) else { return self.violation() };
+        let Some(sender) = (unsafe { wire::read::<u64>(data, len) }) else {
+            return self.violation();
+        };
         // SAFETY: `len` is at least the header's, as `read` found.
         let (data, len) = (unsafe { data.add(SYNC_HEADER) }, len - SYNC_HEADER);
         let tag = header.imm as i32;
         match self.matcher.match_arrival(peer, header.key, tag) {
             Some(id) => {
                 self.deliver(id, header.key, tag, data, len);
-                self.send_control(peer, Header { id: wire::ACK, imm: 0, key: sender }, &[]);
+                self.send_control(
+                    peer,
+                    Header {
+                        id: wire::ACK,
+                        imm: 0,
+                        key: sender,
+                    },
+                    &[],
+                );
             }
             None => {
                 self.store(peer, header, Arrived::EagerSync(sender as u32), data, len);
@@ -112,7 +124,9 @@ impl Worker {
 
     fn handle_announcement(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
-        let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else { return self.violation() };
+        let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else {
+            return self.violation();
+        };
         if len < RTS_HEADER {
             return self.violation();
         }
@@ -126,12 +140,20 @@ impl Worker {
         let tag = header.imm as i32;
         match self.matcher.match_arrival(peer, header.key, tag) {
             Some(id) => {
-                self.endpoint(peer).early = Early { left, stored: false, id };
+                self.endpoint(peer).early = Early {
+                    left,
+                    stored: false,
+                    id,
+                };
                 self.fetch(id, peer, header.key, tag, rts, data, len);
             }
             None => {
                 let token = self.store(peer, header, Arrived::Rendezvous(rts), data, len);
-                self.endpoint(peer).early = Early { left, stored: true, id: token };
+                self.endpoint(peer).early = Early {
+                    left,
+                    stored: true,
+                    id: token,
+                };
             }
         }
     }
@@ -166,7 +188,9 @@ impl Worker {
 
     /// The sender has written the rest of a message where it was told to.
     fn handle_put(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+            return self.violation();
+        };
         let request = self.requests.get(id);
         if request.node != 0 || request.announced || self.awaits_early(peer, id) {
             return self.violation();
@@ -176,7 +200,14 @@ impl Worker {
         self.finish_recv(id);
     }
 
-    fn store(&mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize) -> u32 {
+    fn store(
+        &mut self,
+        peer: u32,
+        header: Header,
+        arrived: Arrived,
+        from: *const u8,
+        len: usize,
+    ) -> u32 {
         let mut data = self.unexpected.buffer(len);
         // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
         unsafe {
@@ -184,14 +215,22 @@ impl Worker {
             data.set_len(len);
         }
         let tag = header.imm as i32;
-        let token = self.unexpected.insert(Unexpected { peer, key: header.key, tag, arrived, data });
+        let token = self.unexpected.insert(Unexpected {
+            peer,
+            key: header.key,
+            tag,
+            arrived,
+            data,
+        });
         self.matcher.add_unexpected(peer, header.key, tag, token);
         self.counters.unexpected += 1;
         token
     }
 
     fn handle_fragment(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else { return self.violation() };
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+            return self.violation();
+        };
         let request = self.requests.get(id);
         let fits = len as u64 <= request.limit - request.moved;
         if request.node != 0 || request.announced || !fits || self.awaits_early(peer, id) {
@@ -231,7 +270,9 @@ impl Worker {
     }
 
     fn handle_matched(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Send, peer) else { return self.violation() };
+        let Some(id) = self.find_active(header.key, Kind::Send, peer) else {
+            return self.violation();
+        };
         let request = self.requests.get(id);
         if request.matched || !request.announced {
             return self.violation();

@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
+use crate::endpoint::Early;
 use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
-use crate::endpoint::Early;
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts};
@@ -82,7 +82,8 @@ impl Worker {
         // What the peer sent before it left is there by now, perhaps in a ring not yet seen.
         while self.progress() {}
         let request = self.requests.get(id);
-        let unsent = request.kind == Kind::Send && (!request.announced || request.moved < request.early);
+        let unsent =
+            request.kind == Kind::Send && (!request.announced || request.moved < request.early);
         if request.state == State::Active && (unsent || self.pushing.contains(&id)) {
             return false; // `progress_sends` gives it up
         }
@@ -114,7 +115,11 @@ impl Worker {
     pub fn probe(&mut self, want: &Want) -> Option<Found> {
         let node = self.matcher.find_unexpected(want)?;
         let message = self.unexpected.get(self.matcher.token(node))?;
-        Some(Found { source: key_source(message.key), tag: message.tag, bytes: message.total() })
+        Some(Found {
+            source: key_source(message.key),
+            tag: message.tag,
+            bytes: message.total(),
+        })
     }
 
     /// Looks for a message and takes it out of matching; it is received by [`Worker::recv_matched`].
@@ -139,13 +144,29 @@ impl Worker {
     }
 
     fn consume_unexpected(&mut self, id: RequestId, token: u32) {
-        let Some(message) = self.unexpected.remove(token) else { return };
-        let Unexpected { peer, key, tag, arrived, data } = message;
+        let Some(message) = self.unexpected.remove(token) else {
+            return;
+        };
+        let Unexpected {
+            peer,
+            key,
+            tag,
+            arrived,
+            data,
+        } = message;
         match arrived {
             Arrived::Eager => self.deliver(id, key, tag, data.as_ptr(), data.len()),
             Arrived::EagerSync(sender) => {
                 self.deliver(id, key, tag, data.as_ptr(), data.len());
-                self.send_control(peer, Header { id: wire::ACK, imm: 0, key: sender as u64 }, &[]);
+                self.send_control(
+                    peer,
+                    Header {
+                        id: wire::ACK,
+                        imm: 0,
+                        key: sender as u64,
+                    },
+                    &[],
+                );
             }
             Arrived::Rendezvous(rts) => {
                 let early = &mut self.endpoint(peer).early;
@@ -159,7 +180,14 @@ impl Worker {
     }
 
     /// Completes a receive with a whole message.
-    pub(crate) fn deliver(&mut self, id: RequestId, key: u64, tag: i32, data: *const u8, len: usize) {
+    pub(crate) fn deliver(
+        &mut self,
+        id: RequestId,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: usize,
+    ) {
         let request = self.requests.get(id);
         request.node = 0;
         request.source = key_source(key) as i32;
@@ -217,13 +245,35 @@ impl Worker {
             if wanted > early {
                 let Remote { addr, rkey } = self.offer_room(id, peer, wanted - early);
                 let (request, answer) = (request.handle, self.choose_answer(peer));
-                let rtr = Rtr { limit: wanted, request, answer, addr, rkey };
+                let rtr = Rtr {
+                    limit: wanted,
+                    request,
+                    answer,
+                    addr,
+                    rkey,
+                };
                 self.send_answer(peer, rts.request, &rtr);
             } else {
-                self.send_control(peer, Header { id: wire::FIN, imm: 0, key: rts.request as u64 }, &[]);
+                self.send_control(
+                    peer,
+                    Header {
+                        id: wire::FIN,
+                        imm: 0,
+                        key: rts.request as u64,
+                    },
+                    &[],
+                );
             }
         } else if rts.joint == ANSWER_ASKED {
-            self.send_control(peer, Header { id: wire::FIN, imm: 0, key: rts.request as u64 }, &[]);
+            self.send_control(
+                peer,
+                Header {
+                    id: wire::FIN,
+                    imm: 0,
+                    key: rts.request as u64,
+                },
+                &[],
+            );
         }
         self.add_bytes(id, first, first_len);
     }
@@ -247,13 +297,25 @@ impl Worker {
     ///
     /// # Safety
     /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_quiet`.
-    pub unsafe fn recv_parts(&mut self, want: Want, to: *mut u8, room: u64, user: usize) -> Option<Parts> {
+    pub unsafe fn recv_parts(
+        &mut self,
+        want: Want,
+        to: *mut u8,
+        room: u64,
+        user: usize,
+    ) -> Option<Parts> {
         let lane = &mut self.endpoint(want.peer).lane;
         let arrival = lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
-        let wanted = header.id == wire::RTS && header.key == want.key && tag_matches(want.tag, header.imm as i32);
+        let wanted = header.id == wire::RTS
+            && header.key == want.key
+            && tag_matches(want.tag, header.imm as i32);
         // SAFETY: `data` holds `len` bytes.
-        let rts = if wanted { unsafe { wire::read::<Rts>(data, len) }? } else { return None };
+        let rts = if wanted {
+            unsafe { wire::read::<Rts>(data, len) }?
+        } else {
+            return None;
+        };
         let (total, first) = (rts.early as u64, len.checked_sub(RTS_HEADER)?);
         if rts.total != total || rts.joint != NO_JOINT || total > room || first as u64 > total {
             return None;
@@ -265,11 +327,18 @@ impl Worker {
         let tag = header.imm as i32;
         while moved < total {
             let Some(len) = self.await_part(want.peer) else {
-                return self.continue_parts(want, tag, to, room, moved, total, user).map(Parts::Request);
+                return self
+                    .continue_parts(want, tag, to, room, moved, total, user)
+                    .map(Parts::Request);
             };
             let lane = &mut self.endpoint(want.peer).lane;
-            let Some(part) = lane.look().filter(|part| part.len() == len && len as u64 <= total - moved) else {
-                return self.continue_parts(want, tag, to, room, moved, total, user).map(Parts::Request);
+            let Some(part) = lane
+                .look()
+                .filter(|part| part.len() == len && len as u64 <= total - moved)
+            else {
+                return self
+                    .continue_parts(want, tag, to, room, moved, total, user)
+                    .map(Parts::Request);
             };
             // SAFETY: as above.
             unsafe { copy(to.add(moved as usize), part.data(), len) };
@@ -284,7 +353,8 @@ impl Worker {
         let lane = &mut self.endpoint(peer).lane;
         for _ in 0..PART_LOOKS {
             if let Some(arrival) = lane.look() {
-                return (arrival.header.id == wire::EARLY && !arrival.is_empty()).then_some(arrival.len());
+                return (arrival.header.id == wire::EARLY && !arrival.is_empty())
+                    .then_some(arrival.len());
             }
         }
         None
@@ -303,21 +373,35 @@ impl Worker {
         total: u64,
         user: usize,
     ) -> Option<RequestId> {
-        let id = self.allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room)).ok()?;
+        let id = self
+            .allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room))
+            .ok()?;
         let request = self.requests.get(id);
         request.user = user;
         request.source = key_source(want.key) as i32;
         request.received_tag = tag;
         request.moved = moved;
         request.limit = total;
-        self.endpoint(want.peer).early = Early { left: (total - moved) as u32, stored: false, id };
+        self.endpoint(want.peer).early = Early {
+            left: (total - moved) as u32,
+            stored: false,
+            id,
+        };
         Some(id)
     }
 
     pub(crate) fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
         // SAFETY: `Rtr` is plain data of 32 bytes without padding.
         let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
-        self.send_control(peer, Header { id: wire::RTR, imm: 0, key: sender as u64 }, &bytes);
+        self.send_control(
+            peer,
+            Header {
+                id: wire::RTR,
+                imm: 0,
+                key: sender as u64,
+            },
+            &bytes,
+        );
     }
 
     /// All bytes of a long message are there.
@@ -356,7 +440,9 @@ impl Worker {
         request.bytes = bytes;
         if self.matcher.is_quiet(want.peer) {
             // SAFETY: the buffer has room for its bytes.
-            if let Some(taken) = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) } {
+            if let Some(taken) =
+                unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) }
+            {
                 request.source = key_source(want.key) as i32;
                 request.received_tag = taken.tag;
                 request.received = taken.len as u64;

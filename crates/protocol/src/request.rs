@@ -134,7 +134,12 @@ impl Request {
                 Arc::from_raw(self.layout)
             }
         });
-        Buffer { ptr: self.ptr, bytes: self.bytes, layout, count: self.count }
+        Buffer {
+            ptr: self.ptr,
+            bytes: self.bytes,
+            layout,
+            count: self.count,
+        }
     }
 
     /// Sets the buffer.
@@ -163,7 +168,12 @@ impl Request {
             match self.layout.as_ref() {
                 None => fastpath_base::copy::copy(to, self.ptr.add(from as usize), len),
                 Some(layout) => {
-                    layout.pack(self.ptr, self.count, from, std::slice::from_raw_parts_mut(to, len));
+                    layout.pack(
+                        self.ptr,
+                        self.count,
+                        from,
+                        std::slice::from_raw_parts_mut(to, len),
+                    );
                 }
             }
         }
@@ -179,7 +189,12 @@ impl Request {
             match self.layout.as_ref() {
                 None => fastpath_base::copy::copy(self.ptr.add(at as usize), from, len),
                 Some(layout) => {
-                    layout.unpack(self.ptr, self.count, at, std::slice::from_raw_parts(from, len));
+                    layout.unpack(
+                        self.ptr,
+                        self.count,
+                        at,
+                        std::slice::from_raw_parts(from, len),
+                    );
                 }
             }
         }
@@ -245,7 +260,12 @@ impl Drop for RequestPool {
             self.get(id).drop_layout();
         }
         // SAFETY: the reservation of `new`; requests are not used beyond their pool.
-        unsafe { fastpath_base::memory::release(self.base.cast(), CAPACITY as usize * size_of::<Request>()) };
+        unsafe {
+            fastpath_base::memory::release(
+                self.base.cast(),
+                CAPACITY as usize * size_of::<Request>(),
+            )
+        };
     }
 }
 
@@ -254,7 +274,11 @@ impl RequestPool {
     pub fn new() -> std::io::Result<Self> {
         let bytes = CAPACITY as usize * size_of::<Request>();
         let base = fastpath_base::memory::reserve(bytes)?;
-        Ok(RequestPool { base: base.cast(), free: 0, fresh: FIRST })
+        Ok(RequestPool {
+            base: base.cast(),
+            free: 0,
+            fresh: FIRST,
+        })
     }
 
     /// A request in state `Active` with its handle set, or `None` when all are in use.

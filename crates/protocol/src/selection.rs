@@ -1,7 +1,7 @@
 //! Which protocol serves which size, and what the user's variables change in it.
 
-use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, Thresholds, Worker};
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
+use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, Thresholds, Worker};
 use fastpath_base::config::{Config, Key};
 use fastpath_transport::interfaces::Allowed;
 
@@ -94,7 +94,10 @@ pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String>
             listed()
         ));
     }
-    Ok(Allowed { loopback, cma: Wishes::of(config).cma })
+    Ok(Allowed {
+        loopback,
+        cma: Wishes::of(config).cma,
+    })
 }
 
 impl Worker {

@@ -43,7 +43,8 @@ impl Worker {
         if !args.synchronous && args.buffer.layout.is_none() {
             let buffer = &args.buffer;
             // SAFETY: the caller's.
-            match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) } {
+            match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) }
+            {
                 Post::Done => return Ok(Started::Done),
                 Post::PeerGone => return Err(Fault::PeerGone),
                 Post::InProgress | Post::NoResource | Post::Rouse => {}
@@ -67,14 +68,28 @@ impl Worker {
     /// # Safety
     /// `data` is readable for `len` bytes.
     #[inline]
-    pub unsafe fn send_now(&mut self, peer: u32, key: u64, tag: i32, data: *const u8, len: u64) -> Post {
-        let Thresholds { eager, first, part, single_copy, .. } = self.thresholds;
+    pub unsafe fn send_now(
+        &mut self,
+        peer: u32,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: u64,
+    ) -> Post {
+        let Thresholds {
+            eager,
+            first,
+            part,
+            single_copy,
+            ..
+        } = self.thresholds;
         let endpoint = self.endpoint(peer);
         // SAFETY: the caller's.
         unsafe {
             if len <= eager {
                 endpoint.send_buffered(key, tag, data, len as usize)
-            } else if len <= first && len < single_copy && !self.is_read_directly(data.addr(), len) {
+            } else if len <= first && len < single_copy && !self.is_read_directly(data.addr(), len)
+            {
                 endpoint.send_parts(key, tag, data, len as usize, part as usize)
             } else {
                 Post::NoResource
@@ -115,15 +130,21 @@ impl Worker {
         let sync = request.synchronous;
         let skip = if sync { SYNC_HEADER } else { 0 };
         let wire_id = if sync { wire::EAGER_SYNC } else { wire::EAGER };
-        let header = Header { id: wire_id, imm: request.tag as u32, key: request.key };
+        let header = Header {
+            id: wire_id,
+            imm: request.tag as u32,
+            key: request.key,
+        };
         let handle = request.handle as u64;
         // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
-        let post = self.endpoint(request.peer).post_bcopy(header, len + skip, |to| unsafe {
-            if sync {
-                to.cast::<u64>().write_unaligned(handle);
-            }
-            request.pack(0, to.add(skip), len);
-        });
+        let post = self
+            .endpoint(request.peer)
+            .post_bcopy(header, len + skip, |to| unsafe {
+                if sync {
+                    to.cast::<u64>().write_unaligned(handle);
+                }
+                request.pack(0, to.add(skip), len);
+            });
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
             (request.announced, request.early, request.remote) = (true, 0, NO_JOINT as u32);
@@ -146,11 +167,17 @@ impl Worker {
         let (part, early) = (self.thresholds.part, request.early);
         while request.moved < early {
             let len = part.min(early - request.moved) as usize;
-            let header = Header { id: wire::EARLY, imm: 0, key: 0 };
+            let header = Header {
+                id: wire::EARLY,
+                imm: 0,
+                key: 0,
+            };
             // SAFETY: as in `post_eager`.
             let post = self
                 .endpoint(request.peer)
-                .post_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
+                .post_bcopy(header, len, |to| unsafe {
+                    request.pack(request.moved, to, len)
+                });
             match post {
                 Post::Done => request.moved += len as u64,
                 post => return post,
@@ -167,7 +194,11 @@ impl Worker {
     fn post_rts(&mut self, id: RequestId) -> Post {
         let offer = self.offer_message(id);
         let request = self.requests.get(id);
-        let early = if offer.is_some() { 0 } else { self.thresholds.first.min(request.bytes).min(EARLY_LIMIT) };
+        let early = if offer.is_some() {
+            0
+        } else {
+            self.thresholds.first.min(request.bytes).min(EARLY_LIMIT)
+        };
         let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
         let first = self.thresholds.part.min(early);
         let endpoint = self.endpoint(request.peer);
@@ -183,7 +214,11 @@ impl Worker {
                 None => NO_JOINT,
             },
         };
-        let header = Header { id: wire::RTS, imm: request.tag as u32, key: request.key };
+        let header = Header {
+            id: wire::RTS,
+            imm: request.tag as u32,
+            key: request.key,
+        };
         // SAFETY: as in `post_eager`.
         let post = endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
             to.cast::<Rts>().write_unaligned(rts);
@@ -206,7 +241,9 @@ impl Worker {
         let mut moved = false;
         loop {
             let endpoint = self.endpoint(peer);
-            let Some(queue) = endpoint.pending.as_mut() else { return moved };
+            let Some(queue) = endpoint.pending.as_mut() else {
+                return moved;
+            };
             let Some(next) = queue.front() else {
                 endpoint.gate = 0;
                 self.gated -= 1;
@@ -241,7 +278,9 @@ impl Worker {
     /// The peer cannot be reached: all that waits for it fails.
     #[cold]
     pub(crate) fn fail_pending(&mut self, peer: u32) {
-        let Some(queue) = self.endpoint(peer).pending.take() else { return };
+        let Some(queue) = self.endpoint(peer).pending.take() else {
+            return;
+        };
         if self.endpoint(peer).gate != 0 {
             self.endpoint(peer).gate = 0;
             self.gated -= 1;
@@ -281,11 +320,17 @@ impl Worker {
                 break;
             }
             let len = fragment.min(request.limit - request.moved) as usize;
-            let header = Header { id: wire::FRAG, imm: 0, key: request.remote as u64 };
+            let header = Header {
+                id: wire::FRAG,
+                imm: 0,
+                key: request.remote as u64,
+            };
             // SAFETY: as in `post_eager`.
             let post = self
                 .endpoint(request.peer)
-                .post_bcopy(header, len, |to| unsafe { request.pack(request.moved, to, len) });
+                .post_bcopy(header, len, |to| unsafe {
+                    request.pack(request.moved, to, len)
+                });
             match post {
                 Post::NoResource if !self.endpoint(request.peer).lane.peer_has_left() => break,
                 Post::PeerGone | Post::NoResource => {

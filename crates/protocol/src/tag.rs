@@ -19,7 +19,9 @@ impl Context {
     /// A context that only the process of world rank `leader` can make: the `counter`-th of its own.
     /// Counters of 4 and above are for communicators made at run time.
     pub fn from_leader(leader: u32, counter: u32) -> Self {
-        Context(((leader as u64 & 0xf_ffff) << 20 | (counter as u64 & 0x7_ffff) << 1) & ((1 << 40) - 1))
+        Context(
+            ((leader as u64 & 0xf_ffff) << 20 | (counter as u64 & 0x7_ffff) << 1) & ((1 << 40) - 1),
+        )
     }
 
     /// The arguments of [`Context::from_leader`] that made it.

@@ -6,8 +6,8 @@ use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use std::time::Duration;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use std::time::Duration;
 
 /// Looks at a directed peer between two rounds over everything.
 const DIRECTED_LOOKS: u32 = 64;
@@ -101,13 +101,22 @@ impl Worker {
     ) {
         // SAFETY: valid by the contract.
         let crowded = unsafe { (*worker).is_crowded() };
-        let mut wait = Wait { looks: 0, started_ns: 0, crowded, focus };
+        let mut wait = Wait {
+            looks: 0,
+            started_ns: 0,
+            crowded,
+            focus,
+        };
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
             let this = unsafe { &mut *worker };
             wait.looks += 1;
             let moved = match focus {
-                Some(peer) if this.wait.directed && !wait.looks.is_multiple_of(DIRECTED_LOOKS) && this.is_idle() => {
+                Some(peer)
+                    if this.wait.directed
+                        && !wait.looks.is_multiple_of(DIRECTED_LOOKS)
+                        && this.is_idle() =>
+                {
                     this.progress_peer(peer)
                 }
                 _ => this.progress(),
@@ -128,7 +137,12 @@ impl Worker {
 
 /// What happens between two looks that found nothing.
 #[inline]
-unsafe fn pause(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
+unsafe fn pause(
+    worker: *mut Worker,
+    wait: &mut Wait,
+    note: &Note,
+    done: &mut impl FnMut(&mut Worker) -> bool,
+) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
     if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && this.wait.breathe.is_none() {
@@ -143,7 +157,12 @@ unsafe fn pause(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut im
 
 #[cold]
 #[inline(never)]
-unsafe fn pause_slow(worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
+unsafe fn pause_slow(
+    worker: *mut Worker,
+    wait: &mut Wait,
+    note: &Note,
+    done: &mut impl FnMut(&mut Worker) -> bool,
+) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
     let now = clock::now_ns();
@@ -229,10 +248,14 @@ impl Worker {
     /// in milliseconds, this rank at once. It moves away.
     #[cold]
     fn part_from(&mut self, focus: Option<u32>, now: u64) {
-        let Some(here) = topology::current_processor() else { return };
+        let Some(here) = topology::current_processor() else {
+            return;
+        };
         let here = here as u32 + 1;
         self.job.own_page().processor.store(here, Ordering::Relaxed);
-        let Some(page) = focus.and_then(|peer| self.job.rank_page(peer as usize)) else { return };
+        let Some(page) = focus.and_then(|peer| self.job.rank_page(peer as usize)) else {
+            return;
+        };
         let together = page.processor.load(Ordering::Relaxed) == here
             && page.state.load(Ordering::Relaxed) == STATE_AWAKE
             && !self.job.is_bound();

@@ -32,7 +32,9 @@ pub enum Step {
 impl Step {
     /// The step of a number on the wire.
     pub fn from_wire(step: u8) -> Option<Self> {
-        [Step::Request, Step::Reply, Step::Confirm].into_iter().find(|known| *known as u8 == step)
+        [Step::Request, Step::Reply, Step::Confirm]
+            .into_iter()
+            .find(|known| *known as u8 == step)
     }
 }
 
@@ -61,7 +63,10 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { timeout_ns: 2_000_000, sends: u32::MAX }
+        Patience {
+            timeout_ns: 2_000_000,
+            sends: u32::MAX,
+        }
     }
 }
 
@@ -95,7 +100,10 @@ pub struct Wireup {
 impl Wireup {
     /// Nothing is connecting.
     pub fn new(patience: Patience) -> Self {
-        Wireup { patience, ..Wireup::default() }
+        Wireup {
+            patience,
+            ..Wireup::default()
+        }
     }
 
     /// Whether anything is connecting: only then need the wire-up interface be progressed.
@@ -118,7 +126,14 @@ impl Wireup {
     }
 
     /// A message of the wire-up has come from `peer`.
-    pub fn receive(&mut self, peer: u32, step: Step, address: Address, now_ns: u64, out: &mut Vec<Action>) {
+    pub fn receive(
+        &mut self,
+        peer: u32,
+        step: Step,
+        address: Address,
+        now_ns: u64,
+        out: &mut Vec<Action>,
+    ) {
         match (self.stage(peer), step) {
             (None, Step::Request) | (Some(Stage::Requested), Step::Request) => {
                 self.begin(peer, Stage::Accepted, now_ns);
@@ -180,18 +195,36 @@ impl Wireup {
     /// The peers that are being connected.
     pub fn connecting(&self) -> impl Iterator<Item = u32> {
         let pending = |stage| matches!(stage, Stage::Requested | Stage::Accepted);
-        self.attempts.iter().filter(move |(_, attempt)| pending(attempt.stage)).map(|(&peer, _)| peer)
+        self.attempts
+            .iter()
+            .filter(move |(_, attempt)| pending(attempt.stage))
+            .map(|(&peer, _)| peer)
     }
 
     /// When [`Wireup::tick`] will next have something to do; `None` while nothing is connecting.
     pub fn deadline_ns(&self) -> Option<u64> {
         let pending = |stage| matches!(stage, Stage::Requested | Stage::Accepted);
-        self.attempts.values().filter(|a| pending(a.stage)).map(|a| a.due_ns).min()
+        self.attempts
+            .values()
+            .filter(|a| pending(a.stage))
+            .map(|a| a.due_ns)
+            .min()
     }
 
     fn begin(&mut self, peer: u32, stage: Stage, now_ns: u64) {
         let due_ns = now_ns + self.patience.timeout_ns;
-        if self.attempts.insert(peer, Attempt { stage, due_ns, sends: 1 }).is_none() {
+        if self
+            .attempts
+            .insert(
+                peer,
+                Attempt {
+                    stage,
+                    due_ns,
+                    sends: 1,
+                },
+            )
+            .is_none()
+        {
             self.connecting += 1;
         }
     }
@@ -211,7 +244,10 @@ mod tests {
     use fastpath_transport::sim::Random;
     use proptest::prelude::*;
 
-    const PATIENCE: Patience = Patience { timeout_ns: 1000, sends: 1000 };
+    const PATIENCE: Patience = Patience {
+        timeout_ns: 1000,
+        sends: 1000,
+    };
 
     fn address(rank: u32) -> Address {
         Address::new(&rank.to_le_bytes()).unwrap()
@@ -247,9 +283,14 @@ mod tests {
                 match action {
                     Action::Send(to, step) => {
                         assert_eq!(to as usize, peer);
-                        let copies = if self.random.chance(self.loss) { 0 } else { 1 + self.random.below(2) };
+                        let copies = if self.random.chance(self.loss) {
+                            0
+                        } else {
+                            1 + self.random.below(2)
+                        };
                         for _ in 0..copies {
-                            self.wire.push((self.now + self.random.below(3000), peer, step));
+                            self.wire
+                                .push((self.now + self.random.below(3000), peer, step));
                         }
                     }
                     Action::Open(from, at) => {
@@ -278,7 +319,11 @@ mod tests {
             self.now += 1 + self.random.below(500);
             for me in 0..2 {
                 let mut out = Vec::new();
-                while let Some(index) = self.wire.iter().position(|(at, to, _)| *at <= self.now && *to == me) {
+                while let Some(index) = self
+                    .wire
+                    .iter()
+                    .position(|(at, to, _)| *at <= self.now && *to == me)
+                {
                     let (_, _, step) = self.wire.swap_remove(index);
                     let peer = 1 - me as u32;
                     self.sides[me].receive(peer, step, address(peer), self.now, &mut out);
@@ -343,10 +388,20 @@ mod tests {
         assert_eq!(out, [Action::Send(1, Step::Request)]);
         out.clear();
         sides[1].receive(0, Step::Request, address(0), 1, &mut out);
-        assert_eq!(out, [Action::Open(0, address(0)), Action::Send(0, Step::Reply)]);
+        assert_eq!(
+            out,
+            [Action::Open(0, address(0)), Action::Send(0, Step::Reply)]
+        );
         out.clear();
         sides[0].receive(1, Step::Reply, address(1), 2, &mut out);
-        assert_eq!(out, [Action::Open(1, address(1)), Action::Ready(1), Action::Send(1, Step::Confirm)]);
+        assert_eq!(
+            out,
+            [
+                Action::Open(1, address(1)),
+                Action::Ready(1),
+                Action::Send(1, Step::Confirm)
+            ]
+        );
         assert!(!sides[0].is_active() && sides[1].is_active());
         out.clear();
         sides[1].receive(0, Step::Confirm, Address::default(), 3, &mut out);
@@ -356,7 +411,10 @@ mod tests {
 
     #[test]
     fn tick__an_unanswered_request_is_sent_again_ever_later_and_then_given_up() {
-        let mut side = Wireup::new(Patience { timeout_ns: 10, sends: 4 });
+        let mut side = Wireup::new(Patience {
+            timeout_ns: 10,
+            sends: 4,
+        });
         let mut out = Vec::new();
         side.connect(1, 0, &mut out);
         let mut times = Vec::new();
@@ -369,6 +427,9 @@ mod tests {
             times.push(due);
         }
         assert_eq!(times, [10, 30, 70, 150]);
-        assert_eq!((out[0], side.stage(1), side.is_active()), (Action::Fail(1), Some(Stage::Failed), false));
+        assert_eq!(
+            (out[0], side.stage(1), side.is_active()),
+            (Action::Fail(1), Some(Stage::Failed), false)
+        );
     }
 }

@@ -127,7 +127,11 @@ impl Worker {
     }
 
     /// A worker that reaches its peers through the given interfaces.
-    pub fn with_interfaces(job: &'static Job, wait: WaitPolicy, interfaces: Interfaces) -> std::io::Result<Self> {
+    pub fn with_interfaces(
+        job: &'static Job,
+        wait: WaitPolicy,
+        interfaces: Interfaces,
+    ) -> std::io::Result<Self> {
         let size = job.size() as u32;
         let bytes = size as usize * size_of::<Endpoint>();
         // All bits zero is a valid endpoint; untouched pages cost nothing.
@@ -245,7 +249,10 @@ impl Worker {
     /// Whether anything sent still waits in this process: for room, or without an owner for its
     /// receiver (a long send whose request was freed must still be delivered before the job is left).
     pub fn has_unsent(&self) -> bool {
-        let mut waiting = self.requests.active().filter(|r| r.detached && r.kind == Kind::Send);
+        let mut waiting = self
+            .requests
+            .active()
+            .filter(|r| r.detached && r.kind == Kind::Send);
         !self.is_idle() || waiting.any(|r| !self.endpoint(r.peer).lane.peer_has_left())
     }
 

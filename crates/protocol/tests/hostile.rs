@@ -10,8 +10,8 @@ use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::wire;
 use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{Started, State};
-use fastpath_transport::contract::Endpoint;
 use fastpath_transport::Header;
+use fastpath_transport::contract::Endpoint;
 use fastpath_transport::sim::{Conditions, SimEndpoint};
 use proptest::prelude::*;
 
@@ -21,17 +21,40 @@ const POISON: u8 = 0xdd;
 #[derive(Debug, Clone)]
 enum Deed {
     /// The honest rank receives, from its peer or anyone.
-    Recv { any: bool, tag: i32, room: usize },
+    Recv {
+        any: bool,
+        tag: i32,
+        room: usize,
+    },
     /// The honest rank sends.
-    Send { len: usize, synchronous: bool },
+    Send {
+        len: usize,
+        synchronous: bool,
+    },
     /// The honest rank cancels its oldest receive.
     Cancel,
     /// A message with everything made up. `key`: see [`Key`].
-    Forge { id: u8, imm: u32, key: Key, payload: Vec<u8> },
+    Forge {
+        id: u8,
+        imm: u32,
+        key: Key,
+        payload: Vec<u8>,
+    },
     /// An announcement that lies somewhere.
-    Announce { total: u64, early: u16, joint: u16, request: u32, len: usize },
+    Announce {
+        total: u64,
+        early: u16,
+        joint: u16,
+        request: u32,
+        len: usize,
+    },
     /// An answer that lies somewhere.
-    Answer { key: Key, limit: u64, request: u32, joint: u32 },
+    Answer {
+        key: Key,
+        limit: u64,
+        request: u32,
+        joint: u32,
+    },
     Progress,
 }
 
@@ -85,15 +108,36 @@ struct Victim {
 
 impl Victim {
     fn new() -> Self {
-        let thresholds =
-            Thresholds { eager: 100, first: 400, part: 60, fragment: 64, single_copy: 1000, ..Thresholds::default() };
-        let mut world = World::new(2, Conditions { delay_ns: 0..=0, slots: 16, ..Conditions::default() });
+        let thresholds = Thresholds {
+            eager: 100,
+            first: 400,
+            part: 60,
+            fragment: 64,
+            single_copy: 1000,
+            ..Thresholds::default()
+        };
+        let mut world = World::new(
+            2,
+            Conditions {
+                delay_ns: 0..=0,
+                slots: 16,
+                ..Conditions::default()
+            },
+        );
         world.rank(0).thresholds = thresholds;
         let mut peer = world.network.iface(1).endpoint(0);
         peer.connect();
         peer.open_receive();
         let (receives, ended, sends, spent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Victim { world, peer, seen: Vec::new(), receives, ended, sends, spent }
+        Victim {
+            world,
+            peer,
+            seen: Vec::new(),
+            receives,
+            ended,
+            sends,
+            spent,
+        }
     }
 
     /// Everybody has a turn, and everything is checked.
@@ -105,7 +149,9 @@ impl Victim {
     }
 
     fn forge(&mut self, id: u8, key: u64, payload: &[u8]) {
-        self.world.network.forge(1, 0, Header { id, imm: 1, key }, payload);
+        self.world
+            .network
+            .forge(1, 0, Header { id, imm: 1, key }, payload);
     }
 
     fn key(&self, key: Key) -> u64 {
@@ -124,9 +170,19 @@ impl Victim {
         while let Some(arrival) = self.peer.look() {
             // SAFETY: valid until it is taken.
             let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
-            let poisoned = data.windows(8).any(|run| run.iter().all(|&byte| byte == POISON));
-            assert!(!poisoned, "read a buffer after its send had completed: id {}", arrival.header.id);
-            self.seen.extend(data.chunks_exact(4).take(9).map(|word| u32::from_le_bytes(word.try_into().unwrap()) as u64));
+            let poisoned = data
+                .windows(8)
+                .any(|run| run.iter().all(|&byte| byte == POISON));
+            assert!(
+                !poisoned,
+                "read a buffer after its send had completed: id {}",
+                arrival.header.id
+            );
+            self.seen.extend(
+                data.chunks_exact(4)
+                    .take(9)
+                    .map(|word| u32::from_le_bytes(word.try_into().unwrap()) as u64),
+            );
             self.seen.push(arrival.header.key);
             self.peer.take();
         }
@@ -144,7 +200,10 @@ impl Victim {
                 assert!(request.received <= receiving.room as u64);
                 worker.requests.free(receiving.id);
                 let now = receiving.data.to_vec();
-                assert!(now[receiving.room..].iter().all(|&byte| byte == FILL), "wrote beyond the buffer");
+                assert!(
+                    now[receiving.room..].iter().all(|&byte| byte == FILL),
+                    "wrote beyond the buffer"
+                );
                 self.ended.push((receiving, now));
             }
         }
@@ -166,10 +225,18 @@ impl Victim {
 
     fn check(&self) {
         for (receiving, then) in &self.ended {
-            assert!(receiving.data[..] == then[..], "wrote to a buffer after its receive had completed");
+            assert!(
+                receiving.data[..] == then[..],
+                "wrote to a buffer after its receive had completed"
+            );
         }
         for receiving in &self.receives {
-            assert!(receiving.data[receiving.room..].iter().all(|&byte| byte == FILL), "wrote beyond the buffer");
+            assert!(
+                receiving.data[receiving.room..]
+                    .iter()
+                    .all(|&byte| byte == FILL),
+                "wrote beyond the buffer"
+            );
         }
     }
 
@@ -182,18 +249,34 @@ impl Victim {
             }
             Deed::Send { len, synchronous } => {
                 let data = vec![1; len];
-                self.sends.push(self.world.send_as(0, 1, 1, &data, synchronous));
+                self.sends
+                    .push(self.world.send_as(0, 1, 1, &data, synchronous));
             }
             Deed::Cancel => {
                 if let Some(receiving) = self.receives.first() {
                     self.world.workers[0].cancel_recv(receiving.id);
                 }
             }
-            Deed::Forge { id, imm, key, payload } => {
-                let header = Header { id, imm, key: self.key(key) };
+            Deed::Forge {
+                id,
+                imm,
+                key,
+                payload,
+            } => {
+                let header = Header {
+                    id,
+                    imm,
+                    key: self.key(key),
+                };
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Announce { total, early, joint, request, len } => {
+            Deed::Announce {
+                total,
+                early,
+                joint,
+                request,
+                len,
+            } => {
                 let mut payload = Vec::new();
                 payload.extend(total.to_le_bytes());
                 payload.extend([0; 16]);
@@ -201,16 +284,29 @@ impl Victim {
                 payload.extend(early.to_le_bytes());
                 payload.extend(joint.to_le_bytes());
                 payload.resize(wire::RTS_HEADER + len, 2);
-                let header = Header { id: 4, imm: 1, key: WORLD.key(1) };
+                let header = Header {
+                    id: 4,
+                    imm: 1,
+                    key: WORLD.key(1),
+                };
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Answer { key, limit, request, joint } => {
+            Deed::Answer {
+                key,
+                limit,
+                request,
+                joint,
+            } => {
                 let mut payload = Vec::new();
                 payload.extend(limit.to_le_bytes());
                 payload.extend(request.to_le_bytes());
                 payload.extend(joint.to_le_bytes());
                 payload.extend([0; 16]);
-                let header = Header { id: 5, imm: 0, key: self.key(key) };
+                let header = Header {
+                    id: 5,
+                    imm: 0,
+                    key: self.key(key),
+                };
                 self.world.network.forge(1, 0, header, &payload);
             }
             Deed::Progress => {
@@ -241,10 +337,25 @@ proptest! {
 #[test]
 fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     let mut victim = Victim::new();
-    victim.act(Deed::Recv { any: false, tag: 1, room: 1000 });
-    victim.act(Deed::Announce { total: 1000, early: 200, joint: u16::MAX, request: 1, len: 60 });
+    victim.act(Deed::Recv {
+        any: false,
+        tag: 1,
+        room: 1000,
+    });
+    victim.act(Deed::Announce {
+        total: 1000,
+        early: 200,
+        joint: u16::MAX,
+        request: 1,
+        len: 60,
+    });
     victim.turn();
-    let handle = victim.world.rank(0).requests.get(victim.receives[0].id).handle as u64;
+    let handle = victim
+        .world
+        .rank(0)
+        .requests
+        .get(victim.receives[0].id)
+        .handle as u64;
     victim.forge(wire::FRAG, handle, &[3; 940]);
     victim.turn();
     // Were the receive complete now, this would go to a buffer that is its user's again.
@@ -253,7 +364,11 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     assert_eq!(victim.receives.len(), 1, "still under way");
     victim.forge(wire::FRAG, handle, &[5; 800]);
     victim.turn();
-    assert!(victim.receives.is_empty(), "{:?}", victim.world.rank(0).counters);
+    assert!(
+        victim.receives.is_empty(),
+        "{:?}",
+        victim.world.rank(0).counters
+    );
     assert_eq!(victim.world.rank(0).counters.violations, 1);
 }
 
@@ -264,18 +379,27 @@ fn answer__to_what_was_never_sent_completes_nothing() {
             for len in [90, 300, 5000] {
                 let mut victim = Victim::new();
                 for _ in 0..20 {
-                    victim.act(Deed::Send { len: 50, synchronous: false });
+                    victim.act(Deed::Send {
+                        len: 50,
+                        synchronous: false,
+                    });
                 }
                 victim.act(Deed::Send { len, synchronous });
                 victim.collect();
                 // It waits for room, and nobody can know of it but by guessing.
-                let Started::Request(last) = victim.sends.last().unwrap().started else { panic!("there was room") };
+                let Started::Request(last) = victim.sends.last().unwrap().started else {
+                    panic!("there was room")
+                };
                 let handle = victim.world.rank(0).requests.get(last).handle as u64;
                 let mut payload = [0; 32];
                 payload[..8].copy_from_slice(&(len as u64).to_le_bytes());
                 victim.forge(id, handle, &payload);
                 victim.world.rank(0).progress();
-                assert_eq!(victim.world.rank(0).requests.get(last).state, State::Active, "{id} {synchronous} {len}");
+                assert_eq!(
+                    victim.world.rank(0).requests.get(last).state,
+                    State::Active,
+                    "{id} {synchronous} {len}"
+                );
                 (0..20).for_each(|_| victim.turn());
             }
         }

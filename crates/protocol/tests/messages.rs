@@ -11,25 +11,51 @@ use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{Started, State};
 use fastpath_transport::sim::Conditions;
 
-const SMALL: Thresholds = Thresholds { eager: 100, first: 200, part: 60, fragment: 64, single_copy: u64::MAX, direct: u64::MAX, pipelined: true };
+const SMALL: Thresholds = Thresholds {
+    eager: 100,
+    first: 200,
+    part: 60,
+    fragment: 64,
+    single_copy: u64::MAX,
+    direct: u64::MAX,
+    pipelined: true,
+};
 
 fn world(ranks: u32) -> World {
-    World::new(ranks, Conditions { rouse: 0.2, ..Conditions::default() })
+    World::new(
+        ranks,
+        Conditions {
+            rouse: 0.2,
+            ..Conditions::default()
+        },
+    )
 }
 
 fn small_world(ranks: u32, conditions: Conditions) -> World {
     let mut world = World::new(ranks, conditions);
-    world.workers.iter_mut().for_each(|worker| worker.thresholds = SMALL);
+    world
+        .workers
+        .iter_mut()
+        .for_each(|worker| worker.thresholds = SMALL);
     world
 }
 
 /// Every size at which something changes, and its neighbours.
 fn borders(thresholds: &Thresholds) -> Vec<usize> {
-    let Thresholds { eager, first, part, fragment, .. } = *thresholds;
+    let Thresholds {
+        eager,
+        first,
+        part,
+        fragment,
+        ..
+    } = *thresholds;
     let early = [part, 2 * part, 3 * part, first];
     let late = [first + fragment, first + 2 * fragment, first + 7 * fragment];
     let at = [0, 8, 40, 48, eager].into_iter().chain(early).chain(late);
-    let mut sizes: Vec<usize> = at.flat_map(|n| [n.saturating_sub(1), n, n + 1]).map(|n| n as usize).collect();
+    let mut sizes: Vec<usize> = at
+        .flat_map(|n| [n.saturating_sub(1), n, n + 1])
+        .map(|n| n as usize)
+        .collect();
     sizes.sort();
     sizes.dedup();
     sizes
@@ -49,15 +75,30 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
     let sending = world.send_as(0, 1, 7, &data, synchronous);
     if !posted_first {
         world.settle();
-        let Thresholds { eager, first, single_copy, .. } = world.rank(0).thresholds;
+        let Thresholds {
+            eager,
+            first,
+            single_copy,
+            ..
+        } = world.rank(0).thresholds;
         let copied = world.get && len as u64 >= single_copy;
         let by_itself = len as u64 <= eager || (len as u64 <= first && !copied);
         assert_eq!(world.is_sent(&sending), !synchronous && by_itself);
     }
     let receiving = early.unwrap_or_else(|| world.recv(1, 0, 7, len));
     let received = world.finish_recv(receiving);
-    assert!(received.data == data, "{len} bytes, synchronous {synchronous}, posted first {posted_first}");
-    let outcome = Outcome { fault: Fault::None, source: 0, tag: 7, received: len as u64, sent: received.outcome.sent, cancelled: false };
+    assert!(
+        received.data == data,
+        "{len} bytes, synchronous {synchronous}, posted first {posted_first}"
+    );
+    let outcome = Outcome {
+        fault: Fault::None,
+        source: 0,
+        tag: 7,
+        received: len as u64,
+        sent: received.outcome.sent,
+        cancelled: false,
+    };
     assert_eq!(received.outcome, outcome);
     if let Some(sent) = world.finish_send(sending) {
         assert_eq!(sent.fault, Fault::None);
@@ -68,14 +109,22 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
 fn message__of_every_border_size_arrives_in_every_mode() {
     for thresholds in [SMALL, Thresholds::default()] {
         let mut world = world(2);
-        world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+        world
+            .workers
+            .iter_mut()
+            .for_each(|worker| worker.thresholds = thresholds);
         for len in borders(&thresholds) {
-            for (synchronous, posted_first) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (synchronous, posted_first) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
                 exchange(&mut world, len, synchronous, posted_first);
             }
         }
         for worker in &world.workers {
-            assert_eq!((worker.requests.alive(), worker.counters.violations), (0, 0));
+            assert_eq!(
+                (worker.requests.alive(), worker.counters.violations),
+                (0, 0)
+            );
         }
         assert!(world.rank(0).counters.rendezvous > 0);
     }
@@ -84,15 +133,30 @@ fn message__of_every_border_size_arrives_in_every_mode() {
 #[test]
 fn message__arrives_by_single_copy_where_the_transport_can() {
     for get in [true, false] {
-        let mut world = World::new(2, Conditions { get, ..Conditions::default() });
-        let thresholds = Thresholds { single_copy: 300, ..SMALL };
-        world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+        let mut world = World::new(
+            2,
+            Conditions {
+                get,
+                ..Conditions::default()
+            },
+        );
+        let thresholds = Thresholds {
+            single_copy: 300,
+            ..SMALL
+        };
+        world
+            .workers
+            .iter_mut()
+            .for_each(|worker| worker.thresholds = thresholds);
         for len in [100, 101, 299, 300, 301, 5000] {
             for (synchronous, posted_first) in [(false, false), (false, true), (true, true)] {
                 exchange(&mut world, len, synchronous, posted_first);
             }
         }
-        assert_eq!(world.rank(1).counters.single_copies, if get { 9 } else { 0 });
+        assert_eq!(
+            world.rank(1).counters.single_copies,
+            if get { 9 } else { 0 }
+        );
     }
 }
 
@@ -111,22 +175,52 @@ fn message__to_oneself_of_every_border_size_arrives() {
 
 #[test]
 fn rendezvous__several_at_once_do_not_mix() {
-    let mut world = small_world(3, Conditions { slots: 16, ..Conditions::default() });
+    let mut world = small_world(
+        3,
+        Conditions {
+            slots: 16,
+            ..Conditions::default()
+        },
+    );
     let len = |i: u32| 150 + 300 * i as usize;
-    let plan: Vec<(u32, u32, i32)> = (0..24).map(|i| (i % 2, 2 - (i / 2) % 2, i as i32)).filter(|p| p.0 != p.1).collect();
-    let sends: Vec<_> = plan.iter().map(|&(from, to, tag)| world.send(from, to, tag, &pattern(tag as u32, len(tag as u32)))).collect();
+    let plan: Vec<(u32, u32, i32)> = (0..24)
+        .map(|i| (i % 2, 2 - (i / 2) % 2, i as i32))
+        .filter(|p| p.0 != p.1)
+        .collect();
+    let sends: Vec<_> = plan
+        .iter()
+        .map(|&(from, to, tag)| world.send(from, to, tag, &pattern(tag as u32, len(tag as u32))))
+        .collect();
     // Received in another order than sent.
-    let receives: Vec<_> = plan.iter().rev().map(|&(from, to, tag)| (tag, world.recv(to, from, tag, len(tag as u32)))).collect();
+    let receives: Vec<_> = plan
+        .iter()
+        .rev()
+        .map(|&(from, to, tag)| (tag, world.recv(to, from, tag, len(tag as u32))))
+        .collect();
     for (tag, receiving) in receives {
-        assert!(world.finish_recv(receiving).data == pattern(tag as u32, len(tag as u32)), "tag {tag}");
+        assert!(
+            world.finish_recv(receiving).data == pattern(tag as u32, len(tag as u32)),
+            "tag {tag}"
+        );
     }
     finish_all(&mut world, sends);
-    assert!(world.workers.iter().all(|worker| worker.requests.alive() == 0 && worker.counters.violations == 0));
+    assert!(
+        world
+            .workers
+            .iter()
+            .all(|worker| worker.requests.alive() == 0 && worker.counters.violations == 0)
+    );
 }
 
 #[test]
 fn rings__full_in_both_directions_drain() {
-    let mut world = small_world(2, Conditions { slots: 4, ..Conditions::default() });
+    let mut world = small_world(
+        2,
+        Conditions {
+            slots: 4,
+            ..Conditions::default()
+        },
+    );
     let sizes = [0, 8, 60, 100, 101, 500];
     let data = |i: usize| pattern(i as u32, sizes[i % sizes.len()]);
     let mut sends = Vec::new();
@@ -162,8 +256,17 @@ fn receive__shorter_than_the_message_gets_what_fits_and_both_lengths() {
                 let receiving = early.unwrap_or_else(|| world.recv(1, 0, 5, room));
                 let received = world.finish_recv(receiving);
                 assert!(received.data == data[..room], "{len} bytes into {room}");
-                let Outcome { fault, received, sent, .. } = received.outcome;
-                assert_eq!((fault, received, sent), (Fault::Truncated, room as u64, len as u64), "posted first {posted_first}");
+                let Outcome {
+                    fault,
+                    received,
+                    sent,
+                    ..
+                } = received.outcome;
+                assert_eq!(
+                    (fault, received, sent),
+                    (Fault::Truncated, room as u64, len as u64),
+                    "posted first {posted_first}"
+                );
                 if let Some(outcome) = world.finish_send(sending) {
                     assert_eq!(outcome.fault, Fault::None);
                 }
@@ -188,7 +291,11 @@ fn wildcards__take_the_earliest_message_and_internal_tags_never() {
     let mut take = |from, tag| {
         let receiving = world.recv(0, from, tag, 20);
         let received = world.finish_recv(receiving);
-        (received.outcome.source, received.outcome.tag, String::from_utf8(received.data).unwrap())
+        (
+            received.outcome.source,
+            received.outcome.tag,
+            String::from_utf8(received.data).unwrap(),
+        )
     };
     assert_eq!(take(ANY_PEER, 6), (1, 6, "second".into()));
     assert_eq!(take(ANY_PEER, ANY_TAG), (1, 5, "first".into()));
@@ -221,11 +328,16 @@ fn cancel__takes_back_what_has_not_matched_and_only_that() {
     drop(world.send(0, 1, 1, b"data"));
     assert!(world.finish_recv(first).outcome.cancelled);
     let received = world.finish_recv(second);
-    assert_eq!((received.outcome.cancelled, received.data), (false, b"data".to_vec()));
+    assert_eq!(
+        (received.outcome.cancelled, received.data),
+        (false, b"data".to_vec())
+    );
     // A long message that has matched can no longer be cancelled.
     let long = world.recv(1, 0, 2, 100_000);
     let sending = world.send(0, 1, 2, &pattern(2, 100_000));
-    assert!(world.run_until(|w| w.rank(0).counters.rendezvous == 1 && w.rank(1).requests.get(long.id).node == 0));
+    assert!(world.run_until(
+        |w| w.rank(0).counters.rendezvous == 1 && w.rank(1).requests.get(long.id).node == 0
+    ));
     assert!(!world.rank(1).cancel_recv(long.id));
     assert!(world.finish_recv(long).data == pattern(2, 100_000));
     world.finish_send(sending);
@@ -262,7 +374,10 @@ fn synchronous__completes_only_when_matched() {
         assert!(!world.is_sent(&sending), "{len} bytes");
         let receiving = world.recv(1, 0, 1, len);
         world.settle();
-        assert!(world.is_sent(&sending) && world.is_received(&receiving), "{len} bytes");
+        assert!(
+            world.is_sent(&sending) && world.is_received(&receiving),
+            "{len} bytes"
+        );
         world.finish_recv(receiving);
         world.finish_send(sending);
     }
@@ -271,7 +386,13 @@ fn synchronous__completes_only_when_matched() {
 #[test]
 fn detached__send_is_freed_when_done_and_reported_once() {
     thread_local!(static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
-    let mut world = small_world(2, Conditions { slots: 2, ..Conditions::default() });
+    let mut world = small_world(
+        2,
+        Conditions {
+            slots: 2,
+            ..Conditions::default()
+        },
+    );
     world.rank(0).on_detached = Some(|_| SEEN.set(SEEN.get() + 1));
     let mut keep = Vec::new();
     for (tag, len) in [8, 100, 101, 1000, 90, 2000].into_iter().enumerate() {
@@ -298,7 +419,9 @@ fn detached__send_is_freed_when_done_and_reported_once() {
 fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
     let mut world = small_world(2, Conditions::default());
     let sending = world.send(0, 1, 1, &pattern(1, 1000));
-    let Started::Request(id) = sending.started else { panic!("a long send needs a request") };
+    let Started::Request(id) = sending.started else {
+        panic!("a long send needs a request")
+    };
     world.rank(0).requests.get(id).detached = true;
     world.settle();
     // MPI_Finalize must still deliver it.
@@ -311,10 +434,28 @@ fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
 
 #[test]
 fn peer_gone__fails_what_is_sent_and_what_waits() {
-    let mut world = small_world(2, Conditions { slots: 2, ..Conditions::default() });
-    let sends: Vec<_> = [8, 8, 8, 1000].iter().map(|&len| world.send(0, 1, 1, &pattern(1, len))).collect();
+    let mut world = small_world(
+        2,
+        Conditions {
+            slots: 2,
+            ..Conditions::default()
+        },
+    );
+    let sends: Vec<_> = [8, 8, 8, 1000]
+        .iter()
+        .map(|&len| world.send(0, 1, 1, &pattern(1, len)))
+        .collect();
     world.network.leave(1);
-    let outcomes: Vec<_> = sends.into_iter().map(|sending| world.finish_send(sending).map(|o| o.fault)).collect();
-    assert_eq!(outcomes, [None, None, Some(Fault::PeerGone), Some(Fault::PeerGone)]);
-    assert_eq!((world.rank(0).requests.alive(), world.rank(0).has_unsent()), (0, false));
+    let outcomes: Vec<_> = sends
+        .into_iter()
+        .map(|sending| world.finish_send(sending).map(|o| o.fault))
+        .collect();
+    assert_eq!(
+        outcomes,
+        [None, None, Some(Fault::PeerGone), Some(Fault::PeerGone)]
+    );
+    assert_eq!(
+        (world.rank(0).requests.alive(), world.rank(0).has_unsent()),
+        (0, false)
+    );
 }

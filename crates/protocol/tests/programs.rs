@@ -18,9 +18,27 @@ use proptest::prelude::*;
 /// One thing that a rank, or time, does.
 #[derive(Debug, Clone)]
 enum Op {
-    Send { from: u32, to: u32, comm: usize, tag: i32, len: usize, synchronous: bool, immediate: bool },
-    Recv { at: u32, from: u32, comm: usize, tag: i32, room: usize, way: Way },
-    Cancel { at: u32, index: usize },
+    Send {
+        from: u32,
+        to: u32,
+        comm: usize,
+        tag: i32,
+        len: usize,
+        synchronous: bool,
+        immediate: bool,
+    },
+    Recv {
+        at: u32,
+        from: u32,
+        comm: usize,
+        tag: i32,
+        room: usize,
+        way: Way,
+    },
+    Cancel {
+        at: u32,
+        index: usize,
+    },
     Progress(u32),
     Advance(u64),
 }
@@ -63,12 +81,19 @@ struct Receive {
 impl Receive {
     fn accepts(&self, message: &Message) -> bool {
         let source = self.from == ANY_PEER || self.from == message.from;
-        message.to == self.at && message.comm == self.comm && source && tag_matches(self.want.tag, message.tag)
+        message.to == self.at
+            && message.comm == self.comm
+            && source
+            && tag_matches(self.want.tag, message.tag)
     }
 }
 
 fn comm(index: usize) -> Context {
-    [Context::WORLD, Context::from_leader(1, 4), Context::WORLD.collective()][index]
+    [
+        Context::WORLD,
+        Context::from_leader(1, 4),
+        Context::WORLD.collective(),
+    ][index]
 }
 
 /// The program, its messages and receives in the order in which they were started.
@@ -80,50 +105,93 @@ struct Run {
 
 impl Run {
     #[allow(clippy::too_many_arguments)] // what a message is
-    fn send(&mut self, from: u32, to: u32, comm_index: usize, tag: i32, len: usize, synchronous: bool, immediate: bool) {
+    fn send(
+        &mut self,
+        from: u32,
+        to: u32,
+        comm_index: usize,
+        tag: i32,
+        len: usize,
+        synchronous: bool,
+        immediate: bool,
+    ) {
         let number = self.messages.len() as u32;
         let mut data = pattern(number, len.max(4)).into_boxed_slice();
         data[..4].copy_from_slice(&number.to_le_bytes());
         let key = comm(comm_index).key(from);
         let worker = self.world.rank(from);
         // SAFETY: the data lives in the message until the end.
-        let now = immediate && !synchronous && unsafe {
-            match worker.send_now(to, key, tag, data.as_ptr(), data.len() as u64) {
-                Post::Done => true,
-                Post::NoResource => false,
-                post => panic!("{post:?}"),
-            }
-        };
+        let now = immediate
+            && !synchronous
+            && unsafe {
+                match worker.send_now(to, key, tag, data.as_ptr(), data.len() as u64) {
+                    Post::Done => true,
+                    Post::NoResource => false,
+                    post => panic!("{post:?}"),
+                }
+            };
         let mut request = None;
         if !now {
             let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
-            let args = SendArgs { peer: to, key, tag, buffer, synchronous };
+            let args = SendArgs {
+                peer: to,
+                key,
+                tag,
+                buffer,
+                synchronous,
+            };
             // SAFETY: as above.
             if let Started::Request(id) = unsafe { worker.start_send(args) }.unwrap() {
                 request = Some(id);
             }
         }
-        self.messages.push(Message { from, to, comm: comm_index, tag, data, synchronous, request, receive: None });
+        self.messages.push(Message {
+            from,
+            to,
+            comm: comm_index,
+            tag,
+            data,
+            synchronous,
+            request,
+            receive: None,
+        });
     }
 
     fn recv(&mut self, at: u32, from: u32, comm_index: usize, tag: i32, room: usize, way: Way) {
         let room = room.max(4);
         let mut data = vec![FILL; room + 32].into_boxed_slice();
         let source = if from == ANY_PEER { 0 } else { from };
-        let want = Want { peer: from, tag, key: comm(comm_index).key(source) };
+        let want = Want {
+            peer: from,
+            tag,
+            key: comm(comm_index).key(source),
+        };
         let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
-        let mut receive = Receive { at, want, from, comm: comm_index, data, room, request: None, outcome: None, message: None };
+        let mut receive = Receive {
+            at,
+            want,
+            from,
+            comm: comm_index,
+            data,
+            room,
+            request: None,
+            outcome: None,
+            message: None,
+        };
         let worker = self.world.rank(at);
         match way {
             Way::Matched => {
-                let Some((token, _)) = worker.probe_matched(&want) else { return };
+                let Some((token, _)) = worker.probe_matched(&want) else {
+                    return;
+                };
                 // SAFETY: the buffer lives in the receive until the end.
                 receive.request = Some(unsafe { worker.recv_matched(token, buffer) }.unwrap());
             }
             Way::Immediate if from != ANY_PEER && self.recv_now(&mut receive) => {}
             _ => {
                 // SAFETY: as above.
-                receive.request = Some(unsafe { self.world.rank(at).start_recv(want, buffer) }.unwrap());
+                receive.request =
+                    Some(unsafe { self.world.rank(at).start_recv(want, buffer) }.unwrap());
             }
         }
         self.receives.push(receive);
@@ -137,7 +205,11 @@ impl Run {
         }
         let to = receive.data.as_mut_ptr();
         // SAFETY: the buffer has room for as much.
-        let taken = unsafe { self.world.endpoint(at, want.peer).recv_immediate(want.key, want.tag, to, room) };
+        let taken = unsafe {
+            self.world
+                .endpoint(at, want.peer)
+                .recv_immediate(want.key, want.tag, to, room)
+        };
         let done = |tag, len: u64| Outcome {
             fault: Fault::None,
             source: (want.key & 0xff_ffff) as i32,
@@ -162,17 +234,42 @@ impl Run {
     fn step(&mut self, op: &Op) {
         let ranks = self.world.workers.len() as u32;
         match *op {
-            Op::Send { from, to, comm, tag, len, synchronous, immediate } => {
-                self.send(from % ranks, to % ranks, comm, tag, len, synchronous, immediate);
+            Op::Send {
+                from,
+                to,
+                comm,
+                tag,
+                len,
+                synchronous,
+                immediate,
+            } => {
+                self.send(
+                    from % ranks,
+                    to % ranks,
+                    comm,
+                    tag,
+                    len,
+                    synchronous,
+                    immediate,
+                );
             }
-            Op::Recv { at, from, comm, tag, room, way } => {
+            Op::Recv {
+                at,
+                from,
+                comm,
+                tag,
+                room,
+                way,
+            } => {
                 let from = if from == ANY_PEER { from } else { from % ranks };
                 self.recv(at % ranks, from, comm, tag, room, way);
             }
             Op::Cancel { at, index } => {
                 let at = at % ranks;
                 let mine = |r: &&Receive| r.at == at && r.request.is_some();
-                let Some(receive) = self.receives.iter().filter(mine).nth(index) else { return };
+                let Some(receive) = self.receives.iter().filter(mine).nth(index) else {
+                    return;
+                };
                 let Some(id) = receive.request else { return };
                 if self.world.rank(at).requests.get(id).state == State::Active {
                     self.world.rank(at).cancel_recv(id);
@@ -220,17 +317,33 @@ impl Run {
         let outcome = receive.outcome.unwrap();
         let number = u32::from_le_bytes(receive.data[..4].try_into().unwrap()) as usize;
         let message = &mut self.messages[number];
-        assert!(receive.accepts(message), "receive {index} got message {number}, which it did not ask for");
+        assert!(
+            receive.accepts(message),
+            "receive {index} got message {number}, which it did not ask for"
+        );
         assert_eq!(message.receive, None, "message {number} was received twice");
         let fits = message.data.len().min(receive.room);
-        assert_eq!((outcome.source, outcome.tag, outcome.received), (message.from as i32, message.tag, fits as u64));
-        let fault = if fits < message.data.len() { Fault::Truncated } else { Fault::None };
+        assert_eq!(
+            (outcome.source, outcome.tag, outcome.received),
+            (message.from as i32, message.tag, fits as u64)
+        );
+        let fault = if fits < message.data.len() {
+            Fault::Truncated
+        } else {
+            Fault::None
+        };
         assert_eq!(outcome.fault, fault);
         if fault == Fault::Truncated {
             assert_eq!(outcome.sent, message.data.len() as u64);
         }
-        assert!(receive.data[..fits] == message.data[..fits], "message {number} was changed on the way");
-        assert!(receive.data[fits..].iter().all(|&byte| byte == FILL), "receive {index} wrote beyond its end");
+        assert!(
+            receive.data[..fits] == message.data[..fits],
+            "message {number} was changed on the way"
+        );
+        assert!(
+            receive.data[fits..].iter().all(|&byte| byte == FILL),
+            "receive {index} wrote beyond its end"
+        );
         receive.message = Some(number);
         message.receive = Some(index);
     }
@@ -238,36 +351,62 @@ impl Run {
     /// The matching is one that MPI allows.
     fn check_matching(&self) {
         for (index, receive) in self.receives.iter().enumerate() {
-            let Some(number) = receive.message else { continue };
+            let Some(number) = receive.message else {
+                continue;
+            };
             let got = &self.messages[number];
             // No overtaking: earlier messages of the same sender that it would have taken went to
             // receives posted before it.
             for (earlier, message) in self.messages[..number].iter().enumerate() {
                 if message.from == got.from && receive.accepts(message) {
                     let ok = message.receive.is_some_and(|other| other < index);
-                    assert!(ok, "receive {index} got message {number} before message {earlier}, got by {:?}", message.receive);
+                    assert!(
+                        ok,
+                        "receive {index} got message {number} before message {earlier}, got by {:?}",
+                        message.receive
+                    );
                 }
             }
             // No receive posted earlier that would have taken it is still waiting.
             for (earlier, other) in self.receives[..index].iter().enumerate() {
                 let waits = other.outcome.is_none() && other.accepts(got);
-                assert!(!waits, "message {number} went to receive {index} while receive {earlier} waits");
+                assert!(
+                    !waits,
+                    "message {number} went to receive {index} while receive {earlier} waits"
+                );
             }
         }
     }
 
     /// Nothing that could happen has not.
     fn check_rest(&self, thresholds: &Thresholds) {
-        for (index, receive) in self.receives.iter().enumerate().filter(|(_, r)| r.outcome.is_none()) {
-            let missed = self.messages.iter().position(|m| m.receive.is_none() && receive.accepts(m));
-            assert_eq!(missed, None, "receive {index} waits and the message is there");
+        for (index, receive) in self
+            .receives
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.outcome.is_none())
+        {
+            let missed = self
+                .messages
+                .iter()
+                .position(|m| m.receive.is_none() && receive.accepts(m));
+            assert_eq!(
+                missed, None,
+                "receive {index} waits and the message is there"
+            );
         }
         for (number, message) in self.messages.iter().enumerate() {
             let alone = !message.synchronous && message.data.len() as u64 <= thresholds.eager;
             let done = message.receive.is_some() || alone;
-            assert!(message.request.is_none() || !done, "the send of message {number} never completes");
+            assert!(
+                message.request.is_none() || !done,
+                "the send of message {number} never completes"
+            );
             if message.synchronous && message.receive.is_none() {
-                assert!(message.request.is_some(), "synchronous message {number} completed unmatched");
+                assert!(
+                    message.request.is_some(),
+                    "synchronous message {number} completed unmatched"
+                );
             }
         }
     }
@@ -280,27 +419,61 @@ impl Run {
             }
         }
         self.collect();
-        let left: Vec<(u32, usize, i32)> =
-            self.messages.iter().filter(|m| m.receive.is_none()).map(|m| (m.to, m.comm, m.tag)).collect();
+        let left: Vec<(u32, usize, i32)> = self
+            .messages
+            .iter()
+            .filter(|m| m.receive.is_none())
+            .map(|m| (m.to, m.comm, m.tag))
+            .collect();
         for (at, comm, tag) in left {
-            self.recv(at, ANY_PEER, comm, if tag < 0 { tag } else { ANY_TAG }, 100_000, Way::Plain);
+            self.recv(
+                at,
+                ANY_PEER,
+                comm,
+                if tag < 0 { tag } else { ANY_TAG },
+                100_000,
+                Way::Plain,
+            );
         }
         self.world.settle();
         self.collect();
         self.check_matching();
-        assert!(self.messages.iter().all(|m| m.receive.is_some() && m.request.is_none()));
+        assert!(
+            self.messages
+                .iter()
+                .all(|m| m.receive.is_some() && m.request.is_none())
+        );
         for (rank, worker) in self.world.workers.iter().enumerate() {
-            let left = (worker.requests.alive(), worker.counters.violations, worker.has_unsent());
-            assert_eq!(left, (0, 0, false), "rank {rank}: requests, violations, unsent");
+            let left = (
+                worker.requests.alive(),
+                worker.counters.violations,
+                worker.has_unsent(),
+            );
+            assert_eq!(
+                left,
+                (0, 0, false),
+                "rank {rank}: requests, violations, unsent"
+            );
         }
         let counts = self.world.network.counts();
-        assert_eq!((counts.astray, counts.unheeded), (0, 0), "sent to a closed end; sleeping peers not woken");
+        assert_eq!(
+            (counts.astray, counts.unheeded),
+            (0, 0),
+            "sent to a closed end; sleeping peers not woken"
+        );
     }
 }
 
 fn run(ranks: u32, conditions: Conditions, thresholds: Thresholds, ops: &[Op]) {
-    let mut run = Run { world: World::new(ranks, conditions), messages: Vec::new(), receives: Vec::new() };
-    run.world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
+    let mut run = Run {
+        world: World::new(ranks, conditions),
+        messages: Vec::new(),
+        receives: Vec::new(),
+    };
+    run.world
+        .workers
+        .iter_mut()
+        .for_each(|worker| worker.thresholds = thresholds);
     for op in ops {
         run.step(op);
     }
@@ -318,7 +491,8 @@ fn op() -> impl Strategy<Value = Op> {
     let tag = || prop_oneof![6 => 0_i32..3, 1 => Just(-20)];
     let asked = prop_oneof![3 => tag(), 2 => Just(ANY_TAG)];
     let len = || prop_oneof![3 => 0_usize..50, 3 => 50_usize..700, 1 => 700_usize..9000];
-    let way = prop_oneof![2 => Just(Way::Plain), 2 => Just(Way::Immediate), 1 => Just(Way::Matched)];
+    let way =
+        prop_oneof![2 => Just(Way::Plain), 2 => Just(Way::Immediate), 1 => Just(Way::Matched)];
     prop_oneof![
         6 => (rank(), rank(), comm(), tag(), len(), prop::bool::weighted(0.2), any::<bool>()).prop_map(
             |(from, to, comm, tag, len, synchronous, immediate)| Op::Send { from, to, comm, tag, len, synchronous, immediate }),
@@ -333,19 +507,48 @@ fn op() -> impl Strategy<Value = Op> {
 fn conditions() -> impl Strategy<Value = Conditions> {
     let refuse = prop_oneof![Just(0.0), 0.0..0.7];
     let loss = prop_oneof![2 => Just(None), 1 => (0.0..0.4, 0.0..0.3).prop_map(Some)];
-    (any::<u64>(), 0_u64..500, 0_u64..3000, refuse, 0.0..0.5, loss, 2_usize..40, any::<[bool; 2]>()).prop_map(
-        |(seed, delay, jitter, refuse, rouse, loss, slots, [get, wireup])| {
-            let (drop, double) = loss.unwrap_or((0.1, 0.1));
-            let reliable = loss.is_none();
-            let delay_ns = delay..=delay + jitter;
-            Conditions { seed, delay_ns, refuse, rouse, reliable, drop, double, slots, get, wireup, ..Conditions::default() }
-        },
+    (
+        any::<u64>(),
+        0_u64..500,
+        0_u64..3000,
+        refuse,
+        0.0..0.5,
+        loss,
+        2_usize..40,
+        any::<[bool; 2]>(),
     )
+        .prop_map(
+            |(seed, delay, jitter, refuse, rouse, loss, slots, [get, wireup])| {
+                let (drop, double) = loss.unwrap_or((0.1, 0.1));
+                let reliable = loss.is_none();
+                let delay_ns = delay..=delay + jitter;
+                Conditions {
+                    seed,
+                    delay_ns,
+                    refuse,
+                    rouse,
+                    reliable,
+                    drop,
+                    double,
+                    slots,
+                    get,
+                    wireup,
+                    ..Conditions::default()
+                }
+            },
+        )
 }
 
 fn thresholds() -> impl Strategy<Value = Thresholds> {
     let fixed = |eager, first, part, fragment, single_copy| {
-        Just(Thresholds { eager, first, part, fragment, single_copy, ..Thresholds::default() })
+        Just(Thresholds {
+            eager,
+            first,
+            part,
+            fragment,
+            single_copy,
+            ..Thresholds::default()
+        })
     };
     prop_oneof![
         Just(Thresholds::default()),

@@ -56,7 +56,12 @@ impl Arrival<'_> {
     /// A view of `len` bytes at `data`.
     #[inline]
     pub fn new(header: Header, data: *const u8, len: usize) -> Self {
-        Arrival { header, data, len, _borrow: PhantomData }
+        Arrival {
+            header,
+            data,
+            len,
+            _borrow: PhantomData,
+        }
     }
 
     /// First byte of the payload; valid for [`Arrival::len`] bytes until the arrival is taken.
@@ -133,7 +138,10 @@ pub struct Address {
 
 impl Default for Address {
     fn default() -> Self {
-        Address { len: 0, bytes: [0; ADDRESS_BYTES] }
+        Address {
+            len: 0,
+            bytes: [0; ADDRESS_BYTES],
+        }
     }
 }
 
@@ -142,7 +150,10 @@ impl Address {
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; ADDRESS_BYTES];
         bytes.get_mut(..from.len())?.copy_from_slice(from);
-        Some(Address { len: from.len() as u8, bytes })
+        Some(Address {
+            len: from.len() as u8,
+            bytes,
+        })
     }
 
     /// The bytes.

@@ -35,20 +35,36 @@ impl Interfaces {
     /// Opens what the job allows.
     pub fn open(job: &'static Job) -> Self {
         let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
-        let allowed = Allowed { loopback: true, cma: true };
+        let allowed = Allowed {
+            loopback: true,
+            cma: true,
+        };
         let (shm, arena) = (Iface::new(domain), Arena::new(domain));
-        Interfaces { domain, shm, allowed, sim: None, alive: false, arena }
+        Interfaces {
+            domain,
+            shm,
+            allowed,
+            sim: None,
+            alive: false,
+            arena,
+        }
     }
 
     /// Reaches every peer through a simulated network, with the job's rank as its port.
     pub fn simulate(job: &'static Job, network: &Network) -> Self {
         let sim = Some(network.iface(job.rank() as u32));
-        Interfaces { sim, alive: true, ..Interfaces::open(job) }
+        Interfaces {
+            sim,
+            alive: true,
+            ..Interfaces::open(job)
+        }
     }
 
     /// The time by which interfaces measure, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
-        self.sim.as_ref().map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
+        self.sim
+            .as_ref()
+            .map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
     }
 
     /// A lane for `peer`, open in neither direction where directions are opened one by one.

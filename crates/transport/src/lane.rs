@@ -185,7 +185,12 @@ impl Lane {
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
+    pub unsafe fn put(
+        &mut self,
+        from: *const u8,
+        len: usize,
+        to: Remote,
+    ) -> Result<(), RemoteError> {
         // SAFETY: the caller's.
         unsafe {
             match self {

@@ -20,7 +20,10 @@ fn form_of<C: Count>() -> Form {
 unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) -> Result<()> {
     let made = made?;
     if to.is_null() {
-        return Err(Error::new(MPI_ERR_ARG, "the pointer for the new datatype is null"));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the pointer for the new datatype is null",
+        ));
     }
     let handle = insert(p, made)?;
     // SAFETY: by the contract of this function.
@@ -30,7 +33,10 @@ unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) ->
 /// Puts a datatype into the table; the immediate path learns of it if it can use it.
 pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
     let size = datatype.immediate_size();
-    let handle = p.types.insert(datatype).ok_or_else(|| process::out_of_handles("datatype"))?;
+    let handle = p
+        .types
+        .insert(datatype)
+        .ok_or_else(|| process::out_of_handles("datatype"))?;
     if let Some(size) = size {
         p.hot_type_set(handle, size);
     }
@@ -49,18 +55,40 @@ pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<
 ///
 /// # Safety
 /// `newtype` is null or a variable.
-pub unsafe fn type_contiguous(p: &Process, count: i64, oldtype: usize, newtype: *mut usize) -> Result<()> {
+pub unsafe fn type_contiguous(
+    p: &Process,
+    count: i64,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
-    unsafe { give(p, newtype, Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Small)) }
+    unsafe {
+        give(
+            p,
+            newtype,
+            Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Small),
+        )
+    }
 }
 
 /// `MPI_Type_contiguous_c`
 ///
 /// # Safety
 /// `newtype` is null or a variable.
-pub unsafe fn type_contiguous_c(p: &Process, count: i64, oldtype: usize, newtype: *mut usize) -> Result<()> {
+pub unsafe fn type_contiguous_c(
+    p: &Process,
+    count: i64,
+    oldtype: usize,
+    newtype: *mut usize,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
-    unsafe { give(p, newtype, Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Large)) }
+    unsafe {
+        give(
+            p,
+            newtype,
+            Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Large),
+        )
+    }
 }
 
 /// `MPI_Type_vector`
@@ -75,7 +103,13 @@ pub unsafe fn type_vector(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Small);
+    let made = Datatype::vector(
+        count,
+        blocklength,
+        stride,
+        &p.datatype(oldtype)?,
+        Form::Small,
+    );
     // SAFETY: by the contract of this function.
     unsafe { give(p, newtype, made) }
 }
@@ -92,7 +126,13 @@ pub unsafe fn type_vector_c(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Large);
+    let made = Datatype::vector(
+        count,
+        blocklength,
+        stride,
+        &p.datatype(oldtype)?,
+        Form::Large,
+    );
     // SAFETY: by the contract of this function.
     unsafe { give(p, newtype, made) }
 }
@@ -109,7 +149,13 @@ pub unsafe fn type_create_hvector(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Small);
+    let made = Datatype::hvector(
+        count,
+        blocklength,
+        stride,
+        &p.datatype(oldtype)?,
+        Form::Small,
+    );
     // SAFETY: by the contract of this function.
     unsafe { give(p, newtype, made) }
 }
@@ -126,7 +172,13 @@ pub unsafe fn type_create_hvector_c(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, Form::Large);
+    let made = Datatype::hvector(
+        count,
+        blocklength,
+        stride,
+        &p.datatype(oldtype)?,
+        Form::Large,
+    );
     // SAFETY: by the contract of this function.
     unsafe { give(p, newtype, made) }
 }
@@ -147,7 +199,12 @@ pub unsafe fn type_indexed<C: Count>(
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::indexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
+        let made = Datatype::indexed(
+            &lengths,
+            &displacements,
+            &p.datatype(oldtype)?,
+            form_of::<C>(),
+        );
         give(p, newtype, made)
     }
 }
@@ -168,7 +225,12 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::hindexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
+        let made = Datatype::hindexed(
+            &lengths,
+            &displacements,
+            &p.datatype(oldtype)?,
+            form_of::<C>(),
+        );
         give(p, newtype, made)
     }
 }
@@ -188,7 +250,12 @@ pub unsafe fn type_create_indexed_block<C: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::indexed_block(blocklength, &displacements, &p.datatype(oldtype)?, form_of::<C>());
+        let made = Datatype::indexed_block(
+            blocklength,
+            &displacements,
+            &p.datatype(oldtype)?,
+            form_of::<C>(),
+        );
         give(p, newtype, made)
     }
 }
@@ -208,7 +275,12 @@ pub unsafe fn type_create_hindexed_block<D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::hindexed_block(blocklength, &displacements, &p.datatype(oldtype)?, form_of::<D>());
+        let made = Datatype::hindexed_block(
+            blocklength,
+            &displacements,
+            &p.datatype(oldtype)?,
+            form_of::<D>(),
+        );
         give(p, newtype, made)
     }
 }
@@ -234,7 +306,11 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
         }
         let types = (0..lengths.len()).map(|i| p.datatype(array_of_types.add(i).read()));
         let types = types.collect::<Result<Vec<Rc<Datatype>>>>()?;
-        give(p, newtype, Datatype::structure(&lengths, &displacements, types, form_of::<C>()))
+        give(
+            p,
+            newtype,
+            Datatype::structure(&lengths, &displacements, types, form_of::<C>()),
+        )
     }
 }
 
@@ -259,7 +335,11 @@ pub unsafe fn type_create_subarray<C: Count>(
         let subsizes = read_counts("array_of_subsizes", array_of_subsizes, ndims)?;
         let starts = read_counts("array_of_starts", array_of_starts, ndims)?;
         let old = p.datatype(oldtype)?;
-        give(p, newtype, Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>()))
+        give(
+            p,
+            newtype,
+            Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>()),
+        )
     }
 }
 
@@ -292,14 +372,21 @@ pub unsafe fn type_create_darray<C: Count>(
             psizes: &read_counts("array_of_psizes", array_of_psizes, ndims)?,
             order,
         };
-        give(p, newtype, Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>()))
+        give(
+            p,
+            newtype,
+            Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>()),
+        )
     }
 }
 
 fn check_dimensions(ndims: c_int) -> Result<i64> {
     match ndims {
         1.. => Ok(ndims.into()),
-        _ => Err(Error::new(MPI_ERR_ARG, format!("ndims is {ndims}, must be at least 1"))),
+        _ => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("ndims is {ndims}, must be at least 1"),
+        )),
     }
 }
 
@@ -315,7 +402,13 @@ pub unsafe fn type_create_resized(
     newtype: *mut usize,
 ) -> Result<()> {
     // SAFETY: by the contract of this function.
-    unsafe { give(p, newtype, Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Small)) }
+    unsafe {
+        give(
+            p,
+            newtype,
+            Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Small),
+        )
+    }
 }
 
 /// `MPI_Type_create_resized_c`
@@ -330,7 +423,13 @@ pub unsafe fn type_create_resized_c(
     newtype: *mut usize,
 ) -> Result<()> {
     // SAFETY: by the contract of this function.
-    unsafe { give(p, newtype, Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Large)) }
+    unsafe {
+        give(
+            p,
+            newtype,
+            Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Large),
+        )
+    }
 }
 
 /// `MPI_Type_dup`: copies the attributes too, as their copy functions say.
@@ -357,7 +456,12 @@ pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Resu
 ///
 /// # Safety
 /// `newtype` is null or a variable.
-pub unsafe fn type_create_f90_real(p: &Process, precision: c_int, range: c_int, newtype: *mut usize) -> Result<()> {
+pub unsafe fn type_create_f90_real(
+    p: &Process,
+    precision: c_int,
+    range: c_int,
+    newtype: *mut usize,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, false)) }
 }
@@ -380,16 +484,28 @@ pub unsafe fn type_create_f90_complex(
 ///
 /// # Safety
 /// `newtype` is null or a variable.
-pub unsafe fn type_create_f90_integer(p: &Process, range: c_int, newtype: *mut usize) -> Result<()> {
+pub unsafe fn type_create_f90_integer(
+    p: &Process,
+    range: c_int,
+    newtype: *mut usize,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { give_fortran(p, newtype, Datatype::fortran_integer(range)) }
 }
 
 /// # Safety
 /// `to` is null or a variable.
-unsafe fn give_fortran(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) -> Result<()> {
+unsafe fn give_fortran(
+    p: &Process,
+    to: *mut usize,
+    made: datatype::Result<Datatype>,
+) -> Result<()> {
     let made = made?;
-    let is_same = |handle: &usize| p.types.get(*handle).is_some_and(|other| other.is_same_kind(&made));
+    let is_same = |handle: &usize| {
+        p.types
+            .get(*handle)
+            .is_some_and(|other| other.is_same_kind(&made))
+    };
     let known = p.types.handles().into_iter().find(is_same);
     // SAFETY: by the contract of this function.
     unsafe {
@@ -424,7 +540,10 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
     let handle = unsafe { load(datatype) }?;
     let object = p.datatype(handle)?;
     if object.is_predefined() {
-        return Err(Error::new(MPI_ERR_TYPE, format!("{} is predefined and cannot be freed", object.name())));
+        return Err(Error::new(
+            MPI_ERR_TYPE,
+            format!("{} is predefined and cannot be freed", object.name()),
+        ));
     }
     remove(p, handle, &object)?;
     // SAFETY: by the contract of this function.

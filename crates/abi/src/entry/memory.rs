@@ -9,12 +9,7 @@ use fastpath_mpi::{Process, Result, memory};
 ///
 /// # Safety
 /// `baseptr` is null or a variable that holds a pointer.
-pub unsafe fn alloc_mem(
-    p: &Process,
-    size: isize,
-    info: usize,
-    baseptr: *mut c_void,
-) -> Result<()> {
+pub unsafe fn alloc_mem(p: &Process, size: isize, info: usize, baseptr: *mut c_void) -> Result<()> {
     let to: *mut *mut c_void = baseptr.cast();
     // SAFETY: by the contract of this function.
     unsafe {

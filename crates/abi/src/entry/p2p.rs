@@ -10,8 +10,22 @@ use fastpath_mpi::status::Status;
 use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
 
 #[inline]
-pub(super) fn args(buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize) -> Args {
-    Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
+pub(super) fn args(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    peer: c_int,
+    tag: c_int,
+    comm: usize,
+) -> Args {
+    Args {
+        buf: buf.cast_mut().cast(),
+        count,
+        datatype,
+        peer,
+        tag,
+        comm,
+    }
 }
 
 /// The code of a result; an error goes to the communicator's handler.
@@ -55,7 +69,13 @@ unsafe fn send_slow(
     comm: usize,
 ) -> c_int {
     // SAFETY: as the caller.
-    let result = unsafe { slow::send("MPI_Send", args(buf, count, datatype, dest, tag, comm), Mode::Standard) };
+    let result = unsafe {
+        slow::send(
+            "MPI_Send",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Standard,
+        )
+    };
     finish(result, "MPI_Send", comm)
 }
 
@@ -70,7 +90,11 @@ unsafe fn send_rouse(
     tag: c_int,
     comm: usize,
 ) -> c_int {
-    finish(slow::rouse(&args(buf, count, datatype, dest, tag, comm)), "MPI_Send", comm)
+    finish(
+        slow::rouse(&args(buf, count, datatype, dest, tag, comm)),
+        "MPI_Send",
+        comm,
+    )
 }
 
 /// # Safety
@@ -84,7 +108,13 @@ pub unsafe fn ssend(
     comm: usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { slow::send("MPI_Ssend", args(buf, count, datatype, dest, tag, comm), Mode::Synchronous) }
+    unsafe {
+        slow::send(
+            "MPI_Ssend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Synchronous,
+        )
+    }
 }
 
 /// # Safety
@@ -98,7 +128,13 @@ pub unsafe fn bsend(
     comm: usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { slow::send("MPI_Bsend", args(buf, count, datatype, dest, tag, comm), Mode::Buffered) }
+    unsafe {
+        slow::send(
+            "MPI_Bsend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Buffered,
+        )
+    }
 }
 
 /// # Safety
@@ -112,7 +148,13 @@ pub unsafe fn rsend(
     comm: usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { slow::send("MPI_Rsend", args(buf, count, datatype, dest, tag, comm), Mode::Ready) }
+    unsafe {
+        slow::send(
+            "MPI_Rsend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Ready,
+        )
+    }
 }
 
 /// # Safety
@@ -149,7 +191,13 @@ unsafe fn recv_slow(
     status: *mut Status,
 ) -> c_int {
     // SAFETY: as the caller.
-    let result = unsafe { slow::recv("MPI_Recv", args(buf, count, datatype, source, tag, comm), status) };
+    let result = unsafe {
+        slow::recv(
+            "MPI_Recv",
+            args(buf, count, datatype, source, tag, comm),
+            status,
+        )
+    };
     finish(result, "MPI_Recv", comm)
 }
 
@@ -197,7 +245,14 @@ unsafe fn isend_slow(
     request: *mut usize,
 ) -> c_int {
     // SAFETY: as the caller.
-    let result = unsafe { slow::isend("MPI_Isend", args(buf, count, datatype, dest, tag, comm), Mode::Standard, request) };
+    let result = unsafe {
+        slow::isend(
+            "MPI_Isend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Standard,
+            request,
+        )
+    };
     finish(result, "MPI_Isend", comm)
 }
 
@@ -213,7 +268,14 @@ pub unsafe fn issend(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { slow::isend("MPI_Issend", args(buf, count, datatype, dest, tag, comm), Mode::Synchronous, request) }
+    unsafe {
+        slow::isend(
+            "MPI_Issend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Synchronous,
+            request,
+        )
+    }
 }
 
 /// # Safety
@@ -228,7 +290,14 @@ pub unsafe fn ibsend(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { slow::isend("MPI_Ibsend", args(buf, count, datatype, dest, tag, comm), Mode::Buffered, request) }
+    unsafe {
+        slow::isend(
+            "MPI_Ibsend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Buffered,
+            request,
+        )
+    }
 }
 
 /// # Safety
@@ -243,7 +312,14 @@ pub unsafe fn irsend(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { slow::isend("MPI_Irsend", args(buf, count, datatype, dest, tag, comm), Mode::Ready, request) }
+    unsafe {
+        slow::isend(
+            "MPI_Irsend",
+            args(buf, count, datatype, dest, tag, comm),
+            Mode::Ready,
+            request,
+        )
+    }
 }
 
 /// # Safety
@@ -286,7 +362,13 @@ unsafe fn irecv_slow(
     request: *mut usize,
 ) -> c_int {
     // SAFETY: as the caller.
-    let result = unsafe { slow::irecv("MPI_Irecv", args(buf, count, datatype, source, tag, comm), request) };
+    let result = unsafe {
+        slow::irecv(
+            "MPI_Irecv",
+            args(buf, count, datatype, source, tag, comm),
+            request,
+        )
+    };
     finish(result, "MPI_Irecv", comm)
 }
 
@@ -307,11 +389,11 @@ pub unsafe fn sendrecv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
         let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
         slow::sendrecv("MPI_Sendrecv", out, into, status)
-     }
+    }
 }
 
 /// # Safety
@@ -329,11 +411,11 @@ pub unsafe fn sendrecv_replace(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         let out = args(buf, count, datatype, dest, sendtag, comm);
         let into = args(buf, count, datatype, source, recvtag, comm);
         slow::sendrecv_replace(p, out, into, status)
-     }
+    }
 }
 
 /// # Safety
@@ -344,7 +426,11 @@ pub unsafe fn buffer_attach(p: &Process, buffer: *mut c_void, size: i64) -> Resu
 
 /// # Safety
 /// The standard's.
-pub unsafe fn buffer_detach<C: super::Count>(p: &Process, buffer_addr: *mut c_void, size: *mut C) -> Result<()> {
+pub unsafe fn buffer_detach<C: super::Count>(
+    p: &Process,
+    buffer_addr: *mut c_void,
+    size: *mut C,
+) -> Result<()> {
     let (address, bytes) = fastpath_mpi::buffered::detach(p)?;
     // SAFETY: the caller's variables.
     unsafe {

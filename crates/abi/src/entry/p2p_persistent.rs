@@ -20,7 +20,17 @@ pub unsafe fn send_init(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Send_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Standard))?) }
+    unsafe {
+        store(
+            request,
+            request::make_persistent(
+                p,
+                "MPI_Send_init",
+                args(buf, count, datatype, dest, tag, comm),
+                Some(Mode::Standard),
+            )?,
+        )
+    }
 }
 
 /// # Safety
@@ -36,7 +46,17 @@ pub unsafe fn ssend_init(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Ssend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Synchronous))?) }
+    unsafe {
+        store(
+            request,
+            request::make_persistent(
+                p,
+                "MPI_Ssend_init",
+                args(buf, count, datatype, dest, tag, comm),
+                Some(Mode::Synchronous),
+            )?,
+        )
+    }
 }
 
 /// # Safety
@@ -52,7 +72,17 @@ pub unsafe fn bsend_init(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Bsend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Buffered))?) }
+    unsafe {
+        store(
+            request,
+            request::make_persistent(
+                p,
+                "MPI_Bsend_init",
+                args(buf, count, datatype, dest, tag, comm),
+                Some(Mode::Buffered),
+            )?,
+        )
+    }
 }
 
 /// # Safety
@@ -68,7 +98,17 @@ pub unsafe fn rsend_init(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Rsend_init", args(buf, count, datatype, dest, tag, comm), Some(Mode::Ready))?) }
+    unsafe {
+        store(
+            request,
+            request::make_persistent(
+                p,
+                "MPI_Rsend_init",
+                args(buf, count, datatype, dest, tag, comm),
+                Some(Mode::Ready),
+            )?,
+        )
+    }
 }
 
 /// # Safety
@@ -84,5 +124,15 @@ pub unsafe fn recv_init(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { store(request, request::make_persistent(p, "MPI_Recv_init", args(buf, count, datatype, source, tag, comm), None)?) }
+    unsafe {
+        store(
+            request,
+            request::make_persistent(
+                p,
+                "MPI_Recv_init",
+                args(buf, count, datatype, source, tag, comm),
+                None,
+            )?,
+        )
+    }
 }

@@ -35,7 +35,10 @@ pub unsafe fn pack<C: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         let at = load(position)?.to_i64();
-        store_position(position, datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at)?)
+        store_position(
+            position,
+            datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at)?,
+        )
     }
 }
 
@@ -58,7 +61,10 @@ pub unsafe fn unpack<C: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         let at = load(position)?.to_i64();
-        store_position(position, datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount)?)
+        store_position(
+            position,
+            datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount)?,
+        )
     }
 }
 
@@ -87,7 +93,10 @@ unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
     // SAFETY: by the contract of this function.
     match unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) }?.as_str() {
         "external32" => Ok(()),
-        other => Err(Error::new(MPI_ERR_ARG, format!("datarep is \"{other}\", must be \"external32\""))),
+        other => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("datarep is \"{other}\", must be \"external32\""),
+        )),
     }
 }
 
@@ -110,7 +119,10 @@ pub unsafe fn pack_external<D: Count>(
     unsafe {
         check_datarep(datarep)?;
         let at = load(position)?.to_i64();
-        store_position(position, datatype.pack_external(inbuf.cast(), incount, outbuf.cast(), outsize, at)?)
+        store_position(
+            position,
+            datatype.pack_external(inbuf.cast(), incount, outbuf.cast(), outsize, at)?,
+        )
     }
 }
 
@@ -133,7 +145,10 @@ pub unsafe fn unpack_external<D: Count>(
     unsafe {
         check_datarep(datarep)?;
         let at = load(position)?.to_i64();
-        store_position(position, datatype.unpack_external(inbuf.cast(), insize, at, outbuf.cast(), outcount)?)
+        store_position(
+            position,
+            datatype.unpack_external(inbuf.cast(), insize, at, outbuf.cast(), outcount)?,
+        )
     }
 }
 
@@ -152,6 +167,9 @@ pub unsafe fn pack_external_size<D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         check_datarep(datarep)?;
-        store(size, D::from_i64_or_undefined(datatype.external_size(incount)?))
+        store(
+            size,
+            D::from_i64_or_undefined(datatype.external_size(incount)?),
+        )
     }
 }

@@ -17,12 +17,12 @@ pub unsafe fn probe(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         if let Some(found) = probe::probe(p, "MPI_Probe", source, tag, comm, true, false)? {
             request::write_status(status, found.status);
         }
         Ok(())
-     }
+    }
 }
 
 /// # Safety
@@ -36,13 +36,13 @@ pub unsafe fn iprobe(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         let found = probe::probe(p, "MPI_Iprobe", source, tag, comm, false, false)?;
         if let Some(found) = &found {
             request::write_status(status, found.status);
         }
         store(flag, found.is_some() as c_int)
-     }
+    }
 }
 
 /// # Safety
@@ -56,7 +56,7 @@ pub unsafe fn mprobe(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         match probe::probe(p, "MPI_Mprobe", source, tag, comm, true, true)? {
             Some(found) => {
                 request::write_status(status, found.status);
@@ -64,7 +64,7 @@ pub unsafe fn mprobe(
             }
             None => store(message, MPI_MESSAGE_NULL),
         }
-     }
+    }
 }
 
 /// # Safety
@@ -79,14 +79,14 @@ pub unsafe fn improbe(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         let found = probe::probe(p, "MPI_Improbe", source, tag, comm, false, true)?;
         if let Some(found) = &found {
             request::write_status(status, found.status);
             store(message, found.message)?;
         }
         store(flag, found.is_some() as c_int)
-     }
+    }
 }
 
 /// # Safety
@@ -100,11 +100,11 @@ pub unsafe fn mrecv(
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         let mut request = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
         *message = MPI_MESSAGE_NULL;
         request::wait(p, &mut request, status)
-     }
+    }
 }
 
 /// # Safety
@@ -118,9 +118,9 @@ pub unsafe fn imrecv(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe { 
+    unsafe {
         let made = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
         *message = MPI_MESSAGE_NULL;
         store(request, made)
-     }
+    }
 }

@@ -10,12 +10,16 @@ use fastpath_mpi::status::Status;
 use fastpath_mpi::{Error, Process, Result, process};
 
 fn checked(count: c_int) -> Result<usize> {
-    usize::try_from(count).map_err(|_| Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")))
+    usize::try_from(count)
+        .map_err(|_| Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")))
 }
 
 fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
     match pointer.is_null() {
-        true => Err(Error::new(MPI_ERR_ARG, format!("the pointer for {what} is null"))),
+        true => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("the pointer for {what} is null"),
+        )),
         false => Ok(pointer),
     }
 }
@@ -72,7 +76,11 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
             present(requests, "the requests").and_then(|_| checked(count))?;
         }
         for index in 0..count.max(0) as usize {
-            let status = if statuses.is_null() { statuses } else { statuses.add(index) };
+            let status = if statuses.is_null() {
+                statuses
+            } else {
+                statuses.add(index)
+            };
             if !try_collect::<true>(requests.add(index), status) {
                 first = waitall_slow(requests.add(index), status)?.or(first);
             }
@@ -95,7 +103,13 @@ unsafe fn waitall_slow(request: *mut usize, status: *mut Status) -> Result<Optio
 
 /// # Safety
 /// The standard's.
-pub unsafe fn testall(p: &Process, count: c_int, requests: *mut usize, flag: *mut c_int, statuses: *mut Status) -> Result<()> {
+pub unsafe fn testall(
+    p: &Process,
+    count: c_int,
+    requests: *mut usize,
+    flag: *mut c_int,
+    statuses: *mut Status,
+) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
         let done = request::test_all(p, checked(count)?, requests, statuses)?;
@@ -105,7 +119,13 @@ pub unsafe fn testall(p: &Process, count: c_int, requests: *mut usize, flag: *mu
 
 /// # Safety
 /// The standard's.
-pub unsafe fn waitany(p: &Process, count: c_int, requests: *mut usize, indx: *mut c_int, status: *mut Status) -> Result<()> {
+pub unsafe fn waitany(
+    p: &Process,
+    count: c_int,
+    requests: *mut usize,
+    indx: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
         let found = request::wait_any(p, checked(count)?, requests, status)?;
@@ -160,7 +180,8 @@ pub unsafe fn testsome(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let done = request::complete_some(p, false, checked(incount)?, requests, indices, statuses)?;
+        let done =
+            request::complete_some(p, false, checked(incount)?, requests, indices, statuses)?;
         store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))
     }
 }
@@ -174,7 +195,12 @@ pub unsafe fn request_free(p: &Process, request: *mut usize) -> Result<()> {
 
 /// # Safety
 /// The standard's.
-pub unsafe fn request_get_status(p: &Process, request: usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
+pub unsafe fn request_get_status(
+    p: &Process,
+    request: usize,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> Result<()> {
     // SAFETY: the caller's variables.
     unsafe {
         let done = request::get_status(p, request, status)?;
@@ -258,7 +284,11 @@ pub unsafe fn request_get_status_some(
                 continue;
             }
             active = true;
-            let status = if statuses.is_null() { statuses } else { statuses.add(done) };
+            let status = if statuses.is_null() {
+                statuses
+            } else {
+                statuses.add(done)
+            };
             if request::get_status(p, request, status)? {
                 *indices.add(done) = index as c_int;
                 done += 1;
@@ -297,7 +327,12 @@ pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Resul
 pub unsafe fn test_cancelled(p: &Process, status: *const Status, flag: *mut c_int) -> Result<()> {
     let _ = p;
     // SAFETY: the caller's variables.
-    unsafe { store(flag, (*present(status.cast_mut(), "the status")?).is_cancelled() as c_int) }
+    unsafe {
+        store(
+            flag,
+            (*present(status.cast_mut(), "the status")?).is_cancelled() as c_int,
+        )
+    }
 }
 
 /// # Safety
@@ -308,7 +343,6 @@ pub unsafe fn status_set_cancelled(p: &Process, status: *mut Status, flag: c_int
     unsafe { (*present(status, "the status")?).set_cancelled(flag != 0) };
     Ok(())
 }
-
 
 /// # Safety
 /// The standard's.
@@ -321,7 +355,11 @@ pub unsafe fn status_set_source(p: &Process, status: *mut Status, source: c_int)
 
 /// # Safety
 /// The standard's.
-pub unsafe fn status_get_source(p: &Process, status: *const Status, source: *mut c_int) -> Result<()> {
+pub unsafe fn status_get_source(
+    p: &Process,
+    status: *const Status,
+    source: *mut c_int,
+) -> Result<()> {
     let _ = p;
     // SAFETY: the caller's variables.
     unsafe { store(source, (*present(status.cast_mut(), "the status")?).source) }
@@ -355,7 +393,11 @@ pub unsafe fn status_set_error(p: &Process, status: *mut Status, error: c_int) -
 
 /// # Safety
 /// The standard's.
-pub unsafe fn status_get_error(p: &Process, status: *const Status, error: *mut c_int) -> Result<()> {
+pub unsafe fn status_get_error(
+    p: &Process,
+    status: *const Status,
+    error: *mut c_int,
+) -> Result<()> {
     let _ = p;
     // SAFETY: the caller's variables.
     unsafe { store(error, (*present(status.cast_mut(), "the status")?).error) }

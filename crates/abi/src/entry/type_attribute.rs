@@ -6,7 +6,12 @@ use core::ffi::{c_int, c_void};
 use fastpath_mpi::{Process, Result, attribute};
 
 /// `MPI_Type_set_attr`
-pub fn type_set_attr(p: &Process, datatype: usize, type_keyval: c_int, attribute_val: *mut c_void) -> Result<()> {
+pub fn type_set_attr(
+    p: &Process,
+    datatype: usize,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
     let object = p.datatype(datatype)?;
     attribute::set_attribute(p, object.holder(datatype), type_keyval, attribute_val)
 }

@@ -32,7 +32,12 @@ pub unsafe fn type_size_x(p: &Process, datatype: usize, size: *mut i64) -> Resul
 ///
 /// # Safety
 /// Both pointers are null or variables.
-pub unsafe fn type_get_extent<D: Count>(p: &Process, datatype: usize, lb: *mut D, extent: *mut D) -> Result<()> {
+pub unsafe fn type_get_extent<D: Count>(
+    p: &Process,
+    datatype: usize,
+    lb: *mut D,
+    extent: *mut D,
+) -> Result<()> {
     let (low, length) = p.datatype(datatype)?.extent();
     // SAFETY: by the contract of this function.
     unsafe {
@@ -45,7 +50,12 @@ pub unsafe fn type_get_extent<D: Count>(p: &Process, datatype: usize, lb: *mut D
 ///
 /// # Safety
 /// Both pointers are null or variables.
-pub unsafe fn type_get_extent_x(p: &Process, datatype: usize, lb: *mut i64, extent: *mut i64) -> Result<()> {
+pub unsafe fn type_get_extent_x(
+    p: &Process,
+    datatype: usize,
+    lb: *mut i64,
+    extent: *mut i64,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { type_get_extent(p, datatype, lb, extent) }
 }
@@ -115,16 +125,29 @@ pub unsafe fn type_set_name(p: &Process, datatype: usize, type_name: *const c_ch
 ///
 /// # Safety
 /// `datatype` is null or a variable.
-pub unsafe fn type_match_size(_p: &Process, typeclass: c_int, size: c_int, datatype: *mut usize) -> Result<()> {
+pub unsafe fn type_match_size(
+    _p: &Process,
+    typeclass: c_int,
+    size: c_int,
+    datatype: *mut usize,
+) -> Result<()> {
     let class = match typeclass {
         MPI_TYPECLASS_REAL => TypeClass::Real,
         MPI_TYPECLASS_INTEGER => TypeClass::Integer,
         MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
         MPIX_TYPECLASS_LOGICAL => TypeClass::Logical,
-        _ => return Err(Error::new(MPI_ERR_ARG, format!("{typeclass} is no MPI_TYPECLASS_*"))),
+        _ => {
+            return Err(Error::new(
+                MPI_ERR_ARG,
+                format!("{typeclass} is no MPI_TYPECLASS_*"),
+            ));
+        }
     };
     let Some(found) = datatype::match_size(class, size.into()) else {
-        return Err(Error::new(MPI_ERR_ARG, format!("no datatype of this class has {size} bytes")));
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            format!("no datatype of this class has {size} bytes"),
+        ));
     };
     // SAFETY: by the contract of this function.
     unsafe { store(datatype, found.handle.into()) }
@@ -141,9 +164,17 @@ pub unsafe fn type_get_value_index(
     pair_type: *mut usize,
 ) -> Result<()> {
     let (value, index) = (p.datatype(value_type)?, p.datatype(index_type)?);
-    let pair = value.basic().zip(index.basic()).and_then(|(v, i)| datatype::value_index_pair(v, i));
+    let pair = value
+        .basic()
+        .zip(index.basic())
+        .and_then(|(v, i)| datatype::value_index_pair(v, i));
     // SAFETY: by the contract of this function.
-    unsafe { store(pair_type, pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into())) }
+    unsafe {
+        store(
+            pair_type,
+            pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into()),
+        )
+    }
 }
 
 /// `MPI_Get_elements` and `MPI_Get_elements_c`
@@ -159,8 +190,12 @@ pub unsafe fn get_elements<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: by the contract of this function.
     unsafe {
-        let elements = received_bytes(status)?.and_then(|bytes| datatype.elements_from_bytes(bytes));
-        store(count, C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())))
+        let elements =
+            received_bytes(status)?.and_then(|bytes| datatype.elements_from_bytes(bytes));
+        store(
+            count,
+            C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())),
+        )
     }
 }
 
@@ -196,7 +231,10 @@ pub unsafe fn get_count<C: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         let elements = received_bytes(status)?.and_then(|bytes| datatype.count_from_bytes(bytes));
-        store(count, C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())))
+        store(
+            count,
+            C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())),
+        )
     }
 }
 
@@ -204,14 +242,24 @@ pub unsafe fn get_count<C: Count>(
 ///
 /// # Safety
 /// `status` is null or a status.
-pub unsafe fn status_set_elements(p: &Process, status: *mut Status, datatype: usize, count: i64) -> Result<()> {
+pub unsafe fn status_set_elements(
+    p: &Process,
+    status: *mut Status,
+    datatype: usize,
+    count: i64,
+) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     if status.is_null() {
         return Err(no_status());
     }
-    let bytes = u64::try_from(count).ok().and_then(|count| datatype.bytes_from_elements(count));
+    let bytes = u64::try_from(count)
+        .ok()
+        .and_then(|count| datatype.bytes_from_elements(count));
     let Some(bytes) = bytes else {
-        return Err(Error::new(MPI_ERR_COUNT, format!("{count} is no number of basic elements of this datatype")));
+        return Err(Error::new(
+            MPI_ERR_COUNT,
+            format!("{count} is no number of basic elements of this datatype"),
+        ));
     };
     // SAFETY: not null, and a status by the contract of this function.
     unsafe { (*status).set_bytes(bytes as i64) };
@@ -222,7 +270,12 @@ pub unsafe fn status_set_elements(p: &Process, status: *mut Status, datatype: us
 ///
 /// # Safety
 /// `status` is null or a status.
-pub unsafe fn status_set_elements_x(p: &Process, status: *mut Status, datatype: usize, count: i64) -> Result<()> {
+pub unsafe fn status_set_elements_x(
+    p: &Process,
+    status: *mut Status,
+    datatype: usize,
+    count: i64,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { status_set_elements(p, status, datatype, count) }
 }
@@ -231,7 +284,12 @@ pub unsafe fn status_set_elements_x(p: &Process, status: *mut Status, datatype: 
 ///
 /// # Safety
 /// `status` is null or a status, `count` null or a variable.
-pub unsafe fn get_elements_x(p: &Process, status: *const Status, datatype: usize, count: *mut i64) -> Result<()> {
+pub unsafe fn get_elements_x(
+    p: &Process,
+    status: *const Status,
+    datatype: usize,
+    count: *mut i64,
+) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { get_elements(p, status, datatype, count) }
 }

@@ -54,7 +54,13 @@ pub struct Contents {
 impl Contents {
     /// Of a type made from nothing.
     pub fn without_arguments(combiner: Combiner) -> Contents {
-        Contents { combiner, integers: Vec::new(), addresses: Vec::new(), large_counts: Vec::new(), types: Vec::new() }
+        Contents {
+            combiner,
+            integers: Vec::new(),
+            addresses: Vec::new(),
+            large_counts: Vec::new(),
+            types: Vec::new(),
+        }
     }
 
     pub(super) fn of(combiner: Combiner, old: &Rc<Datatype>) -> Contents {
@@ -67,7 +73,13 @@ impl Contents {
         large_counts: Vec<i64>,
         old: &Rc<Datatype>,
     ) -> Contents {
-        Contents { combiner, integers, addresses: vec![], large_counts, types: vec![old.clone()] }
+        Contents {
+            combiner,
+            integers,
+            addresses: vec![],
+            large_counts,
+            types: vec![old.clone()],
+        }
     }
 
     /// Counts and addresses as the form stores them: the large form has both in one list.
@@ -79,10 +91,22 @@ impl Contents {
         types: Vec<Rc<Datatype>>,
     ) -> Contents {
         match form {
-            Form::Small => Contents { combiner, integers: counts, addresses, large_counts: Vec::new(), types },
+            Form::Small => Contents {
+                combiner,
+                integers: counts,
+                addresses,
+                large_counts: Vec::new(),
+                types,
+            },
             Form::Large => {
                 counts.extend(addresses);
-                Contents { combiner, integers: Vec::new(), addresses: Vec::new(), large_counts: counts, types }
+                Contents {
+                    combiner,
+                    integers: Vec::new(),
+                    addresses: Vec::new(),
+                    large_counts: counts,
+                    types,
+                }
             }
         }
     }

@@ -24,7 +24,9 @@ impl Datatype {
         if p == MPI_UNDEFINED && r == MPI_UNDEFINED {
             return no_such_kind("p and r are both MPI_UNDEFINED".to_string());
         }
-        let fits = |kind: &&(i32, i32, i64)| (p == MPI_UNDEFINED || p <= kind.0) && (r == MPI_UNDEFINED || r <= kind.1);
+        let fits = |kind: &&(i32, i32, i64)| {
+            (p == MPI_UNDEFINED || p <= kind.0) && (r == MPI_UNDEFINED || r <= kind.1)
+        };
         let Some((.., bytes)) = REALS.iter().find(fits) else {
             return no_such_kind(format!("no real has precision {p} and range {r}"));
         };
@@ -40,15 +42,26 @@ impl Datatype {
         let Some((_, bytes)) = INTEGERS.iter().find(|kind| r <= kind.0) else {
             return no_such_kind(format!("no integer has range {r}"));
         };
-        Datatype::standing_for(&format!("MPI_INTEGER{bytes}"), Combiner::F90Integer, vec![r.into()])
+        Datatype::standing_for(
+            &format!("MPI_INTEGER{bytes}"),
+            Combiner::F90Integer,
+            vec![r.into()],
+        )
     }
 
     fn standing_for(name: &str, combiner: Combiner, integers: Vec<i64>) -> Result<Datatype> {
-        let Some(basic) = Basic::all().find(|basic| basic.name == name && basic.is_supported()) else {
+        let Some(basic) = Basic::all().find(|basic| basic.name == name && basic.is_supported())
+        else {
             return no_such_kind(format!("{name} is not supported by this library"));
         };
         Ok(Datatype {
-            contents: Rc::new(Contents::record(combiner, Form::Small, integers, vec![], vec![])),
+            contents: Rc::new(Contents::record(
+                combiner,
+                Form::Small,
+                integers,
+                vec![],
+                vec![],
+            )),
             committed: Cell::new(true),
             name: RefCell::default(),
             ..Datatype::named(basic)

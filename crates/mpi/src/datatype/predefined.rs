@@ -82,7 +82,11 @@ impl Basic {
     /// The row of a handle.
     pub fn from_handle(handle: usize) -> Option<Basic> {
         let handle = u16::try_from(handle).ok()?;
-        TABLE.binary_search_by_key(&handle, |row| row.handle).ok().and_then(|i| TABLE.get(i)).map(Basic)
+        TABLE
+            .binary_search_by_key(&handle, |row| row.handle)
+            .ok()
+            .and_then(|i| TABLE.get(i))
+            .map(Basic)
     }
 
     /// All rows, in the order of their handles.
@@ -98,7 +102,10 @@ impl Basic {
     /// Value and index of a pair.
     pub fn pair_parts(self) -> Option<(Basic, Basic)> {
         let (value, index) = self.pair?;
-        Some((Basic::from_handle(value.into())?, Basic::from_handle(index.into())?))
+        Some((
+            Basic::from_handle(value.into())?,
+            Basic::from_handle(index.into())?,
+        ))
     }
 
     /// Number of basic elements that MPI_Get_elements counts in one: a pair is a structure of two.
@@ -108,12 +115,25 @@ impl Basic {
 
     /// Where its bytes lie. A pair is laid out as the C structure of its parts.
     pub fn layout(self) -> Result<Layout, LayoutError> {
-        let Some((value, index)) = self.pair_parts() else { return Ok(Layout::basic(self.size, self.align)) };
-        let (first, second) = (Layout::basic(value.size, value.align), Layout::basic(index.size, index.align));
+        let Some((value, index)) = self.pair_parts() else {
+            return Ok(Layout::basic(self.size, self.align));
+        };
+        let (first, second) = (
+            Layout::basic(value.size, value.align),
+            Layout::basic(index.size, index.align),
+        );
         let at = i64::from(value.size.next_multiple_of(index.align));
         Layout::structure([
-            Part { layout: &first, count: 1, displacement: 0 },
-            Part { layout: &second, count: 1, displacement: at },
+            Part {
+                layout: &first,
+                count: 1,
+                displacement: 0,
+            },
+            Part {
+                layout: &second,
+                count: 1,
+                displacement: at,
+            },
         ])
     }
 }
@@ -123,11 +143,25 @@ const fn row(handle: u16, name: &'static str, size: u32, kind: Kind) -> Named {
         Kind::Complex | Kind::LongComplex => size / 2,
         _ => size,
     };
-    Named { handle, name, size, align: if align == 0 { 1 } else { align }, kind, pair: None }
+    Named {
+        handle,
+        name,
+        size,
+        align: if align == 0 { 1 } else { align },
+        kind,
+        pair: None,
+    }
 }
 
 const fn pair(handle: u16, name: &'static str, size: u32, value: u16, index: u16) -> Named {
-    Named { handle, name, size, align: 1, kind: Kind::Pair, pair: Some((value, index)) }
+    Named {
+        handle,
+        name,
+        size,
+        align: 1,
+        kind: Kind::Pair,
+        pair: Some((value, index)),
+    }
 }
 
 use Kind::*;
@@ -216,7 +250,10 @@ mod tests {
     fn table__is_sorted_and_found_by_handle() {
         assert!(TABLE.windows(2).all(|w| w[0].handle < w[1].handle));
         for row in Basic::all() {
-            assert_eq!(Basic::from_handle(row.handle.into()).unwrap().name, row.name);
+            assert_eq!(
+                Basic::from_handle(row.handle.into()).unwrap().name,
+                row.name
+            );
         }
         for other in [0, 512, 516, 529, 1 << 30, usize::MAX] {
             assert!(Basic::from_handle(other).is_none());
@@ -259,8 +296,16 @@ mod tests {
         struct DoubleInt(f64, i32);
         let at = |handle| Basic::from_handle(handle).unwrap();
         for (handle, extent, second) in [
-            (556, size_of::<ShortInt>(), std::mem::offset_of!(ShortInt, 1)),
-            (553, size_of::<DoubleInt>(), std::mem::offset_of!(DoubleInt, 1)),
+            (
+                556,
+                size_of::<ShortInt>(),
+                std::mem::offset_of!(ShortInt, 1),
+            ),
+            (
+                553,
+                size_of::<DoubleInt>(),
+                std::mem::offset_of!(DoubleInt, 1),
+            ),
             (554, 16, 8),
             (557, 32, 16),
             (552, 8, 4),

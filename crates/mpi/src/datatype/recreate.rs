@@ -6,7 +6,9 @@ use super::*;
 use proptest::prelude::*;
 
 fn named(handle: usize) -> Rc<Datatype> {
-    Rc::new(Datatype::named(Basic::from_handle(handle).expect("a handle of the table")))
+    Rc::new(Datatype::named(
+        Basic::from_handle(handle).expect("a handle of the table"),
+    ))
 }
 
 fn any_form() -> impl Strategy<Value = Form> {
@@ -14,8 +16,15 @@ fn any_form() -> impl Strategy<Value = Form> {
 }
 
 fn any_type() -> impl Strategy<Value = Rc<Datatype>> {
-    const HANDLES: [usize; 7] =
-        [MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_DOUBLE_INT, MPI_C_FLOAT_COMPLEX, MPI_LONG_DOUBLE];
+    const HANDLES: [usize; 7] = [
+        MPI_CHAR,
+        MPI_SHORT,
+        MPI_INT,
+        MPI_DOUBLE,
+        MPI_DOUBLE_INT,
+        MPI_C_FLOAT_COMPLEX,
+        MPI_LONG_DOUBLE,
+    ];
     let leaf = prop::sample::select(&HANDLES[..]).prop_map(named);
     leaf.prop_recursive(4, 20, 3, |inner| {
         let at = -50i64..100;
@@ -31,22 +40,43 @@ fn any_type() -> impl Strategy<Value = Rc<Datatype>> {
                 .prop_map(|(n, len, s, t, f)| Datatype::vector(n, len, s, &t, f)),
             (0i64..4, 0i64..3, at.clone(), old.clone(), any_form())
                 .prop_map(|(n, len, s, t, f)| Datatype::hvector(n, len, s, &t, f)),
-            (blocks.clone(), old.clone(), any_form(), any::<bool>()).prop_map(|(blocks, t, f, bytes)| {
-                let (lengths, places): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
-                if bytes { Datatype::hindexed(&lengths, &places, &t, f) } else { Datatype::indexed(&lengths, &places, &t, f) }
-            }),
-            (0i64..3, places, old.clone(), any_form(), any::<bool>()).prop_map(|(len, places, t, f, bytes)| {
-                if bytes { Datatype::hindexed_block(len, &places, &t, f) } else { Datatype::indexed_block(len, &places, &t, f) }
-            }),
+            (blocks.clone(), old.clone(), any_form(), any::<bool>()).prop_map(
+                |(blocks, t, f, bytes)| {
+                    let (lengths, places): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
+                    if bytes {
+                        Datatype::hindexed(&lengths, &places, &t, f)
+                    } else {
+                        Datatype::indexed(&lengths, &places, &t, f)
+                    }
+                }
+            ),
+            (0i64..3, places, old.clone(), any_form(), any::<bool>()).prop_map(
+                |(len, places, t, f, bytes)| {
+                    if bytes {
+                        Datatype::hindexed_block(len, &places, &t, f)
+                    } else {
+                        Datatype::indexed_block(len, &places, &t, f)
+                    }
+                }
+            ),
             (parts, any_form()).prop_map(|(parts, f)| {
                 let lengths: Vec<_> = parts.iter().map(|p| p.0).collect();
                 let places: Vec<_> = parts.iter().map(|p| p.1).collect();
-                Datatype::structure(&lengths, &places, parts.into_iter().map(|p| p.2).collect(), f)
+                Datatype::structure(
+                    &lengths,
+                    &places,
+                    parts.into_iter().map(|p| p.2).collect(),
+                    f,
+                )
             }),
-            (at.clone(), at, old.clone(), any_form()).prop_map(|(lb, extent, t, f)| Datatype::resized(&t, lb, extent, f)),
+            (at.clone(), at, old.clone(), any_form())
+                .prop_map(|(lb, extent, t, f)| Datatype::resized(&t, lb, extent, f)),
             old.clone().prop_map(|t| Ok(Datatype::duplicate(&t))),
             (dims, any::<bool>(), old.clone(), any_form()).prop_map(|(dims, c, t, f)| {
-                let sizes: Vec<_> = dims.iter().map(|(sub, start, end)| sub + start + end).collect();
+                let sizes: Vec<_> = dims
+                    .iter()
+                    .map(|(sub, start, end)| sub + start + end)
+                    .collect();
                 let subsizes: Vec<_> = dims.iter().map(|d| d.0).collect();
                 let starts: Vec<_> = dims.iter().map(|d| d.1).collect();
                 Datatype::subarray(&sizes, &subsizes, &starts, order_code(c), &t, f)
@@ -70,11 +100,27 @@ fn make_darray(
     old: &Rc<Datatype>,
     form: Form,
 ) -> Result<Datatype> {
-    let codes = [MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC].map(i64::from);
+    let codes = [
+        MPI_DISTRIBUTE_NONE,
+        MPI_DISTRIBUTE_BLOCK,
+        MPI_DISTRIBUTE_CYCLIC,
+    ]
+    .map(i64::from);
     let distribs: Vec<_> = grid.iter().map(|d| codes[d.1]).collect();
-    let psizes: Vec<_> = grid.iter().map(|d| if d.1 == 0 { 1 } else { d.3 }).collect();
-    let dargs: Vec<_> =
-        grid.iter().map(|d| if d.1 == 2 { d.2 } else { i64::from(MPI_DISTRIBUTE_DFLT_DARG) }).collect();
+    let psizes: Vec<_> = grid
+        .iter()
+        .map(|d| if d.1 == 0 { 1 } else { d.3 })
+        .collect();
+    let dargs: Vec<_> = grid
+        .iter()
+        .map(|d| {
+            if d.1 == 2 {
+                d.2
+            } else {
+                i64::from(MPI_DISTRIBUTE_DFLT_DARG)
+            }
+        })
+        .collect();
     let gsizes: Vec<_> = grid.iter().map(|d| d.0).collect();
     let size = psizes.iter().product();
     let array = DistributedArray {
@@ -94,7 +140,11 @@ fn make_again(datatype: &Rc<Datatype>) -> Rc<Datatype> {
     let c = datatype.contents();
     let old: Vec<_> = c.types.iter().map(make_again).collect();
     let (i, a, l) = (&*c.integers, &*c.addresses, &*c.large_counts);
-    let form = if l.is_empty() { Form::Small } else { Form::Large };
+    let form = if l.is_empty() {
+        Form::Small
+    } else {
+        Form::Large
+    };
     // Counts, and addresses behind them in the large form.
     let counts = if form == Form::Small { i } else { l };
     let n = counts.first().copied().unwrap_or(0) as usize;
@@ -120,7 +170,14 @@ fn make_again(datatype: &Rc<Datatype>) -> Rc<Datatype> {
                 Form::Small => (&i[1..=3 * d], i[3 * d + 1]),
                 Form::Large => (l, i[1]),
             };
-            Datatype::subarray(&arrays[..d], &arrays[d..2 * d], &arrays[2 * d..], order as i32, &old[0], form)
+            Datatype::subarray(
+                &arrays[..d],
+                &arrays[d..2 * d],
+                &arrays[2 * d..],
+                order as i32,
+                &old[0],
+                form,
+            )
         }
         Combiner::Darray => {
             let d = i[2] as usize;
@@ -165,10 +222,18 @@ fn element_sizes(datatype: &Rc<Datatype>) -> Vec<u64> {
         };
     }
     let parts: Vec<Vec<u64>> = c.types.iter().map(element_sizes).collect();
-    let counts = if c.large_counts.is_empty() { &c.integers } else { &c.large_counts };
+    let counts = if c.large_counts.is_empty() {
+        &c.integers
+    } else {
+        &c.large_counts
+    };
     if c.combiner == Combiner::Struct {
         let lengths = counts[1..].iter();
-        return parts.iter().zip(lengths).flat_map(|(part, n)| part.repeat(*n as usize)).collect();
+        return parts
+            .iter()
+            .zip(lengths)
+            .flat_map(|(part, n)| part.repeat(*n as usize))
+            .collect();
     }
     let part: u64 = parts[0].iter().sum();
     let copies = datatype.layout.size().checked_div(part).unwrap_or(0);

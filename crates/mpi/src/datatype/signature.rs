@@ -76,7 +76,9 @@ impl Signature {
         match &*part.items {
             [] => {}
             [Item::Run(basic, n)] => self.push(Item::Run(*basic, n.saturating_mul(count))),
-            [Item::Repeat(body, n)] => self.push(Item::Repeat(body.clone(), n.saturating_mul(count))),
+            [Item::Repeat(body, n)] => {
+                self.push(Item::Repeat(body.clone(), n.saturating_mul(count)))
+            }
             items if count == 1 && self.items.len() + items.len() <= INLINE_ITEMS => {
                 items.iter().for_each(|item| self.push(item.clone()));
             }
@@ -88,7 +90,9 @@ impl Signature {
         self.bytes = self.bytes.saturating_add(item.bytes());
         self.elements = self.elements.saturating_add(item.elements());
         match (self.items.last_mut(), &item) {
-            (Some(Item::Run(last, n)), Item::Run(next, m)) if last == next => *n = n.saturating_add(*m),
+            (Some(Item::Run(last, n)), Item::Run(next, m)) if last == next => {
+                *n = n.saturating_add(*m)
+            }
             (Some(Item::Repeat(last, n)), Item::Repeat(next, m)) if Arc::ptr_eq(last, next) => {
                 *n = n.saturating_add(*m);
             }
@@ -136,7 +140,9 @@ impl Signature {
             let part = match item {
                 Item::Run(basic, _) => {
                     let pairs = rest / basic.elements();
-                    let value = basic.pair_parts().map_or(0, |(value, _)| u64::from(value.size));
+                    let value = basic
+                        .pair_parts()
+                        .map_or(0, |(value, _)| u64::from(value.size));
                     pairs * u64::from(basic.size) + rest % basic.elements() * value
                 }
                 Item::Repeat(body, _) => body.bytes_of(rest)?,
@@ -190,7 +196,9 @@ mod tests {
 
     fn joined(parts: &[(&Arc<Signature>, u64)]) -> Arc<Signature> {
         let mut all = Signature::default();
-        parts.iter().for_each(|(part, count)| all.append(part, *count));
+        parts
+            .iter()
+            .for_each(|(part, count)| all.append(part, *count));
         Arc::new(all)
     }
 
@@ -202,7 +210,13 @@ mod tests {
         let mut bytes = 0;
         // Sizes of the basic elements in order, by hand.
         let sizes: Vec<u64> = (0..2300)
-            .flat_map(|i| if i % 1001 == 1000 { vec![2] } else { vec![2, 2, 2, 8, 8, 8, 4] })
+            .flat_map(|i| {
+                if i % 1001 == 1000 {
+                    vec![2]
+                } else {
+                    vec![2, 2, 2, 8, 8, 8, 4]
+                }
+            })
             .collect();
         for (count, size) in sizes.iter().enumerate() {
             assert_eq!(many.elements_in(bytes), Some(count as u64));
@@ -217,7 +231,10 @@ mod tests {
     #[test]
     fn uniform__looks_through_repetition() {
         let (int, double) = (named(521), named(532));
-        assert_eq!(joined(&[(&int, 5), (&int, 7)]).uniform(), Basic::from_handle(521));
+        assert_eq!(
+            joined(&[(&int, 5), (&int, 7)]).uniform(),
+            Basic::from_handle(521)
+        );
         assert_eq!(joined(&[(&int, 5), (&double, 7)]).uniform(), None);
         assert_eq!(Signature::default().uniform(), None);
     }

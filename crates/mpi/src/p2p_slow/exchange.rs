@@ -37,7 +37,11 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             match start_send(&p, checked, &out, Mode::Standard) {
                 Ok(Started::Done) => {}
                 Ok(Started::Request(id)) => {
-                    wait_complete(worker, id, &note(name, &checked.comm, &out, checked.buffer.bytes));
+                    wait_complete(
+                        worker,
+                        id,
+                        &note(name, &checked.comm, &out, checked.buffer.bytes),
+                    );
                     let fault = (*worker).requests.get(id).fault;
                     (*worker).requests.free(id);
                     if fault != Fault::None {
@@ -52,7 +56,11 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                 if result.is_err() {
                     (*worker).cancel_recv(id);
                 }
-                wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
+                wait_complete(
+                    worker,
+                    id,
+                    &note(name, &checked.comm, &into, checked.buffer.bytes),
+                );
                 let received = finish_recv(worker, id, &into, status);
                 result.and(received)
             }
@@ -75,10 +83,17 @@ unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
     // SAFETY: the caller's; the copy has the message's length.
     unsafe {
         match &checked.buffer.layout {
-            None if bytes > 0 => fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes),
+            None if bytes > 0 => {
+                fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes)
+            }
             None => {}
             Some(layout) => {
-                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, &mut copy[..bytes]);
+                layout.pack(
+                    checked.buffer.ptr,
+                    checked.buffer.count,
+                    0,
+                    &mut copy[..bytes],
+                );
             }
         }
     }
@@ -93,7 +108,12 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
     // SAFETY: the caller's.
     unsafe {
         let (mut copy, bytes) = pack_copy(p, &out)?;
-        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_BYTE, ..out };
+        let out = Args {
+            buf: copy.as_mut_ptr(),
+            count: bytes,
+            datatype: MPI_BYTE,
+            ..out
+        };
         sendrecv("MPI_Sendrecv_replace", out, into, status)
     }
 }
@@ -106,7 +126,12 @@ pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<us
     // SAFETY: the caller's; the copy moves into the request, its bytes stay where they are.
     unsafe {
         let (mut copy, bytes) = pack_copy(p, &out)?;
-        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_BYTE, ..out };
+        let out = Args {
+            buf: copy.as_mut_ptr(),
+            count: bytes,
+            datatype: MPI_BYTE,
+            ..out
+        };
         request::isendrecv(p, out, into, Some(copy))
     }
 }

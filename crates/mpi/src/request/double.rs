@@ -18,7 +18,9 @@ struct Pair {
 
 impl Operation for Pair {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
-        let both = [self.send, self.recv].into_iter().map(|handle| check_complete(p, &resolve(p, handle)?));
+        let both = [self.send, self.recv]
+            .into_iter()
+            .map(|handle| check_complete(p, &resolve(p, handle)?));
         match both.collect::<Result<Vec<bool>>>() {
             Ok(done) if done == [true, true] => {}
             Ok(_) => return None,
@@ -28,7 +30,10 @@ impl Operation for Pair {
         let (sent, received) = unsafe { (collect(p, &mut self.send), collect(p, &mut self.recv)) };
         Some(match (sent, received) {
             (Ok((_, None)), Ok((status, None))) => Ok(status),
-            (Ok((_, Some(error))), _) | (_, Ok((_, Some(error)))) | (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok((_, Some(error))), _)
+            | (_, Ok((_, Some(error))))
+            | (Err(error), _)
+            | (_, Err(error)) => Err(error),
         })
     }
 
@@ -41,12 +46,24 @@ impl Operation for Pair {
 ///
 /// # Safety
 /// The buffers are valid until the request completes.
-pub unsafe fn isendrecv(p: &Process, out: Args, into: Args, copy: Option<Box<[u8]>>) -> Result<usize> {
+pub unsafe fn isendrecv(
+    p: &Process,
+    out: Args,
+    into: Args,
+    copy: Option<Box<[u8]>>,
+) -> Result<usize> {
     drop(slow::check_send(p, &out)?);
     // SAFETY: the caller's.
     unsafe {
         let recv = slow::irecv_checked(p, &into)?;
         let send = slow::isend_checked(p, &out, Mode::Standard)?;
-        make_operation(p, Box::new(Pair { send, recv, _copy: copy }))
+        make_operation(
+            p,
+            Box::new(Pair {
+                send,
+                recv,
+                _copy: copy,
+            }),
+        )
     }
 }

@@ -19,12 +19,22 @@ pub(crate) struct Persistent {
 }
 
 /// `MPI_Send_init` and its like; `mode` is `None` for a receive.
-pub fn make_persistent(p: &Process, call: &'static str, args: Args, mode: Option<Mode>) -> Result<usize> {
+pub fn make_persistent(
+    p: &Process,
+    call: &'static str,
+    args: Args,
+    mode: Option<Mode>,
+) -> Result<usize> {
     match mode {
         Some(_) => drop(slow::check_send(p, &args)?),
         None => drop(slow::check_recv(p, &args)?),
     }
-    let index = p.extras.insert(Extra::Persistent(Persistent { call, args, mode, active: None }));
+    let index = p.extras.insert(Extra::Persistent(Persistent {
+        call,
+        args,
+        mode,
+        active: None,
+    }));
     make_foreign(p, index)
 }
 
@@ -35,9 +45,17 @@ pub fn start(p: &Process, handle: usize) -> Result {
     let index = request.user;
     let foreign = request.kind == Kind::Foreign;
     let (args, mode) = match p.extras.slots().get(index) {
-        Some(Some(Extra::Persistent(Persistent { active: None, args, mode, .. }))) if foreign => (*args, *mode),
+        Some(Some(Extra::Persistent(Persistent {
+            active: None,
+            args,
+            mode,
+            ..
+        }))) if foreign => (*args, *mode),
         Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
-            return Err(Error::new(MPI_ERR_REQUEST, format!("the request of {call} is active already")));
+            return Err(Error::new(
+                MPI_ERR_REQUEST,
+                format!("the request of {call} is active already"),
+            ));
         }
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
     };

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Named, check_complete, collect, empty_status, progress, resolve, wait_any_of, wait_named, write_status,
+    Named, check_complete, collect, empty_status, progress, resolve, wait_any_of, wait_named,
+    write_status,
 };
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -10,7 +11,11 @@ use crate::process::Process;
 use crate::status::Status;
 
 /// Completes request `index` of an array and notes its error, for calls that complete several.
-unsafe fn collect_into(p: &Process, request: *mut usize, status: *mut Status) -> Result<Option<Error>> {
+unsafe fn collect_into(
+    p: &Process,
+    request: *mut usize,
+    status: *mut Status,
+) -> Result<Option<Error>> {
     // SAFETY: the caller's.
     unsafe {
         let (result, error) = collect(p, request)?;
@@ -26,7 +31,11 @@ unsafe fn collect_into(p: &Process, request: *mut usize, status: *mut Status) ->
 /// Where the status of entry `index` goes.
 unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
     // SAFETY: the caller's array, or null.
-    if statuses.is_null() { statuses } else { unsafe { statuses.add(index) } }
+    if statuses.is_null() {
+        statuses
+    } else {
+        unsafe { statuses.add(index) }
+    }
 }
 
 /// The error of a call that completes several: the first one's text, in a class that points to the statuses.
@@ -67,7 +76,12 @@ pub unsafe fn wait_into(
 ///
 /// # Safety
 /// As [`wait_into`], for each request.
-pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses: *mut Status) -> Result<bool> {
+pub unsafe fn test_all(
+    p: &Process,
+    count: usize,
+    requests: *mut usize,
+    statuses: *mut Status,
+) -> Result<bool> {
     // SAFETY: the caller's.
     unsafe {
         for round in 0..2 {
@@ -78,7 +92,11 @@ pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses
             if all {
                 let mut first = None;
                 for index in 0..count {
-                    first = first.or(collect_into(p, requests.add(index), status_at(statuses, index))?);
+                    first = first.or(collect_into(
+                        p,
+                        requests.add(index),
+                        status_at(statuses, index),
+                    )?);
                 }
                 return join_errors(first, !statuses.is_null()).map(|()| true);
             }
@@ -91,7 +109,11 @@ pub unsafe fn test_all(p: &Process, count: usize, requests: *mut usize, statuses
 }
 
 /// One look over an array: the first completed active entry, and whether any is active.
-unsafe fn find_complete(p: &Process, count: usize, requests: *const usize) -> Result<(Option<usize>, bool)> {
+unsafe fn find_complete(
+    p: &Process,
+    count: usize,
+    requests: *const usize,
+) -> Result<(Option<usize>, bool)> {
     let mut any_active = false;
     for index in 0..count {
         // SAFETY: the caller's.
@@ -111,7 +133,12 @@ unsafe fn find_complete(p: &Process, count: usize, requests: *const usize) -> Re
 ///
 /// # Safety
 /// `requests` holds `count` requests; `status` is null or a status.
-pub unsafe fn wait_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
+pub unsafe fn wait_any(
+    p: &Process,
+    count: usize,
+    requests: *mut usize,
+    status: *mut Status,
+) -> Result<Option<usize>> {
     // SAFETY: the caller's.
     unsafe {
         let mut found = (None, true);
@@ -123,7 +150,12 @@ pub unsafe fn wait_any(p: &Process, count: usize, requests: *mut usize, status: 
     }
 }
 
-unsafe fn finish_any(p: &Process, found: Option<usize>, requests: *mut usize, status: *mut Status) -> Result<Option<usize>> {
+unsafe fn finish_any(
+    p: &Process,
+    found: Option<usize>,
+    requests: *mut usize,
+    status: *mut Status,
+) -> Result<Option<usize>> {
     // SAFETY: the caller's.
     unsafe {
         let Some(index) = found else {
@@ -140,7 +172,12 @@ unsafe fn finish_any(p: &Process, found: Option<usize>, requests: *mut usize, st
 ///
 /// # Safety
 /// As [`wait_any`].
-pub unsafe fn test_any(p: &Process, count: usize, requests: *mut usize, status: *mut Status) -> Result<(bool, Option<usize>)> {
+pub unsafe fn test_any(
+    p: &Process,
+    count: usize,
+    requests: *mut usize,
+    status: *mut Status,
+) -> Result<(bool, Option<usize>)> {
     // SAFETY: the caller's.
     unsafe {
         let mut found = find_complete(p, count, requests)?;
@@ -189,7 +226,11 @@ pub unsafe fn complete_some(
             if matches!(named, Named::Inactive) || !check_complete(p, &named)? {
                 continue;
             }
-            first = first.or(collect_into(p, requests.add(index), status_at(statuses, done))?);
+            first = first.or(collect_into(
+                p,
+                requests.add(index),
+                status_at(statuses, done),
+            )?);
             *indices.add(done) = index as i32;
             done += 1;
         }

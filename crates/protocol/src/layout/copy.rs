@@ -80,7 +80,13 @@ pub(super) struct Side<P> {
 /// # Safety
 /// As for [`copy_strided`], for every run.
 #[inline]
-pub(super) unsafe fn copy_grid(from: Side<*const u8>, to: Side<*mut u8>, len: usize, n: usize, runs: usize) {
+pub(super) unsafe fn copy_grid(
+    from: Side<*const u8>,
+    to: Side<*mut u8>,
+    len: usize,
+    n: usize,
+    runs: usize,
+) {
     // SAFETY: the same contract; the constant equals `len`.
     unsafe {
         match len {
@@ -102,7 +108,12 @@ pub(super) unsafe fn copy_grid(from: Side<*const u8>, to: Side<*mut u8>, len: us
 /// # Safety
 /// As for [`copy_grid`], with `N` for the length.
 #[inline]
-unsafe fn copy_runs<const N: usize>(from: Side<*const u8>, to: Side<*mut u8>, n: usize, runs: usize) {
+unsafe fn copy_runs<const N: usize>(
+    from: Side<*const u8>,
+    to: Side<*mut u8>,
+    n: usize,
+    runs: usize,
+) {
     let (mut a, mut b) = (from.at, to.at);
     for _ in 0..runs {
         // SAFETY: this run's part of the contract.

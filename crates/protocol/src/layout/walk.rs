@@ -114,11 +114,21 @@ impl Visit for Pack {
 
     #[inline]
     fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
-        let from = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
+        let from = self
+            .base
+            .wrapping_offset(at.wrapping_add(block.offset) as isize);
         let bytes = block.bytes() as isize;
         let (len, count) = (block.len as isize, block.count as usize);
-        let from = Side { at: from, stride: block.stride as isize, step: step as isize };
-        let to = Side { at: self.out, stride: len, step: bytes };
+        let from = Side {
+            at: from,
+            stride: block.stride as isize,
+            step: step as isize,
+        };
+        let to = Side {
+            at: self.out,
+            stride: len,
+            step: bytes,
+        };
         // SAFETY: as in `run`, for `n` runs.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.out = self.out.wrapping_offset(bytes * n as isize);
@@ -161,11 +171,21 @@ impl Visit for Unpack {
 
     #[inline]
     fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
-        let to = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
+        let to = self
+            .base
+            .wrapping_offset(at.wrapping_add(block.offset) as isize);
         let bytes = block.bytes() as isize;
         let (len, count) = (block.len as isize, block.count as usize);
-        let from = Side { at: self.data, stride: len, step: bytes };
-        let to = Side { at: to, stride: block.stride as isize, step: step as isize };
+        let from = Side {
+            at: self.data,
+            stride: len,
+            step: bytes,
+        };
+        let to = Side {
+            at: to,
+            stride: block.stride as isize,
+            step: step as isize,
+        };
         // SAFETY: as in `run`, for `n` runs.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.data = self.data.wrapping_offset(bytes * n as isize);
@@ -189,7 +209,11 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
             let whole = if i64::try_from(b.len) == Ok(layout.extent) {
                 Block { len: total, ..*b }
             } else {
-                Block { stride: layout.extent, count, ..*b }
+                Block {
+                    stride: layout.extent,
+                    count,
+                    ..*b
+                }
             };
             walk_block(&whole, 0, from, &mut left, v);
         }
@@ -202,7 +226,11 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
 /// bounded `left` by the bytes that there are.
 fn walk_copies<V: Visit>(list: &List, at: i64, stride: i64, skip: u64, mut left: u64, v: &mut V) {
     let size = list.size();
-    let (mut copy, within) = if skip == 0 { (0, 0) } else { (skip / size, skip % size) };
+    let (mut copy, within) = if skip == 0 {
+        (0, 0)
+    } else {
+        (skip / size, skip % size)
+    };
     let place = |copy: u64| at.wrapping_add(stride.wrapping_mul(copy as i64));
     if within > 0 {
         let mut now = (size - within).min(left);
@@ -232,7 +260,9 @@ fn visit_copies<V: Visit>(list: &List, mut at: i64, stride: i64, n: u64, v: &mut
             match entry {
                 Entry::Block(b) if b.count == 1 => v.piece(at.wrapping_add(b.offset), b.len),
                 Entry::Block(b) => v.run(at.wrapping_add(b.offset), b.len, b.stride, b.count),
-                Entry::Loop(l) => visit_copies(&l.body, at.wrapping_add(l.offset), l.stride, l.count, v),
+                Entry::Loop(l) => {
+                    visit_copies(&l.body, at.wrapping_add(l.offset), l.stride, l.count, v)
+                }
             }
         }
         at = at.wrapping_add(stride);

@@ -36,7 +36,15 @@ fn jobs(ranks: u32) -> &'static [Job] {
 }
 
 pub fn policy() -> WaitPolicy {
-    WaitPolicy { mode: WaitMode::Spin, processors: 2, spin_ns: None, directed: true, breathe: None, sleepers: 0, moved_ns: 0 }
+    WaitPolicy {
+        mode: WaitMode::Spin,
+        processors: 2,
+        spin_ns: None,
+        directed: true,
+        breathe: None,
+        sleepers: 0,
+        moved_ns: 0,
+    }
 }
 
 /// The ranks and what joins them.
@@ -55,7 +63,11 @@ impl World {
             Worker::with_interfaces(job, policy(), Interfaces::simulate(job, &network)).unwrap()
         };
         let workers = jobs(ranks).iter().map(worker).collect();
-        World { network, workers, get }
+        World {
+            network,
+            workers,
+            get,
+        }
     }
 
     /// Ranks over the shared memory of a new job. The network is there for its clock alone.
@@ -63,7 +75,11 @@ impl World {
         let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
         let worker = |job| Worker::new(job, policy()).unwrap();
         let network = Network::new(0, Conditions::default());
-        World { network, workers: jobs.iter().map(worker).collect(), get: true }
+        World {
+            network,
+            workers: jobs.iter().map(worker).collect(),
+            get: true,
+        }
     }
 
     pub fn rank(&mut self, rank: u32) -> &mut Worker {
@@ -77,7 +93,9 @@ impl World {
 
     /// Every rank makes progress once; says whether anything happened.
     pub fn progress(&mut self) -> bool {
-        self.workers.iter_mut().fold(false, |moved, worker| moved | worker.progress())
+        self.workers
+            .iter_mut()
+            .fold(false, |moved, worker| moved | worker.progress())
     }
 
     /// Progress and time until `done` holds; false where it never will.
@@ -134,13 +152,30 @@ impl World {
     }
 
     /// Starts a send of a copy of `data`.
-    pub fn send_as(&mut self, from: u32, to: u32, tag: i32, data: &[u8], synchronous: bool) -> Sending {
+    pub fn send_as(
+        &mut self,
+        from: u32,
+        to: u32,
+        tag: i32,
+        data: &[u8],
+        synchronous: bool,
+    ) -> Sending {
         let data: Box<[u8]> = data.into();
         let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
-        let args = SendArgs { peer: to, key: WORLD.key(from), tag, buffer, synchronous };
+        let args = SendArgs {
+            peer: to,
+            key: WORLD.key(from),
+            tag,
+            buffer,
+            synchronous,
+        };
         // SAFETY: the copy lives in the `Sending`, which is leaked where it is dropped early.
         let started = unsafe { self.rank(from).start_send(args) }.unwrap();
-        Sending { rank: from, started, data }
+        Sending {
+            rank: from,
+            started,
+            data,
+        }
     }
 
     pub fn finish_send(&mut self, sending: Sending) -> Option<Outcome> {
@@ -155,7 +190,9 @@ impl World {
     pub fn is_sent(&mut self, sending: &Sending) -> bool {
         match sending.started {
             Started::Done => true,
-            Started::Request(id) => self.rank(sending.rank).requests.get(id).state == State::Complete,
+            Started::Request(id) => {
+                self.rank(sending.rank).requests.get(id).state == State::Complete
+            }
         }
     }
 
@@ -165,7 +202,12 @@ impl World {
         let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
         // SAFETY: the buffer lives in the `Receiving`.
         let id = unsafe { self.rank(rank).start_recv(want(from, tag), buffer) }.unwrap();
-        Receiving { rank, id, data, room }
+        Receiving {
+            rank,
+            id,
+            data,
+            room,
+        }
     }
 
     pub fn is_received(&mut self, receiving: &Receiving) -> bool {
@@ -175,7 +217,10 @@ impl World {
     pub fn finish_recv(&mut self, receiving: Receiving) -> Received {
         let outcome = self.wait(receiving.rank, receiving.id);
         receiving.check_guard(outcome.received as usize);
-        Received { outcome, data: receiving.data[..outcome.received as usize].to_vec() }
+        Received {
+            outcome,
+            data: receiving.data[..outcome.received as usize].to_vec(),
+        }
     }
 }
 
@@ -185,8 +230,16 @@ const GUARD: usize = 64;
 
 pub fn want(from: u32, tag: i32) -> Want {
     match from {
-        ANY_PEER => Want { peer: ANY_PEER, tag, key: WORLD.key(0) },
-        _ => Want { peer: from, tag, key: WORLD.key(from) },
+        ANY_PEER => Want {
+            peer: ANY_PEER,
+            tag,
+            key: WORLD.key(0),
+        },
+        _ => Want {
+            peer: from,
+            tag,
+            key: WORLD.key(from),
+        },
     }
 }
 
@@ -210,7 +263,10 @@ impl Receiving {
     pub fn check_guard(&self, received: usize) {
         assert!(received <= self.room);
         let rest = &self.data[received..];
-        assert!(rest.iter().all(|&byte| byte == FILL), "written beyond {received} bytes");
+        assert!(
+            rest.iter().all(|&byte| byte == FILL),
+            "written beyond {received} bytes"
+        );
     }
 }
 
@@ -248,5 +304,7 @@ pub struct Received {
 
 /// Bytes that tell where they come from.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
-    (0..len as u32).map(|i| (seed.wrapping_mul(0x9e37_79b9) ^ i.wrapping_mul(0x85eb_ca6b)).to_le_bytes()[3]).collect()
+    (0..len as u32)
+        .map(|i| (seed.wrapping_mul(0x9e37_79b9) ^ i.wrapping_mul(0x85eb_ca6b)).to_le_bytes()[3])
+        .collect()
 }

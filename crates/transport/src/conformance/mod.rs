@@ -53,8 +53,16 @@ impl Sent {
             imm: number.wrapping_mul(0x9e37_79b9),
             key: (number as u64) << 32 | !number as u64,
         };
-        let byte = |i: usize| (i as u32).wrapping_mul(31).wrapping_add(number).to_le_bytes()[0];
-        Sent { header, data: (0..len).map(byte).collect() }
+        let byte = |i: usize| {
+            (i as u32)
+                .wrapping_mul(31)
+                .wrapping_add(number)
+                .to_le_bytes()[0]
+        };
+        Sent {
+            header,
+            data: (0..len).map(byte).collect(),
+        }
     }
 }
 
@@ -85,7 +93,9 @@ pub(crate) fn post<R: Rig>(rig: &mut R, way: Way, sent: &Sent) -> bool {
             assert!(!packed, "packed, and then refused");
             return false;
         }
-        Post::InProgress | Post::PeerGone => panic!("{answer:?} for a message that was copied to a live peer"),
+        Post::InProgress | Post::PeerGone => {
+            panic!("{answer:?} for a message that was copied to a live peer")
+        }
     }
     assert!(packed || way == Way::Short, "left without its payload");
     true
@@ -96,7 +106,10 @@ pub(crate) fn look<R: Rig>(rig: &mut R) -> Option<Sent> {
     let arrival = rig.rx().look()?;
     // SAFETY: valid until it is taken.
     let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
-    Some(Sent { header: arrival.header, data: data.to_vec() })
+    Some(Sent {
+        header: arrival.header,
+        data: data.to_vec(),
+    })
 }
 
 /// Makes the tests of one transport.

@@ -41,7 +41,13 @@ struct SimPair<const WEATHER: u32> {
 }
 
 fn conditions(weather: u32, seed: u64) -> Conditions {
-    let base = Conditions { seed, rouse: 0.1, delay_ns: 10..=900, slots: 64, ..Conditions::default() };
+    let base = Conditions {
+        seed,
+        rouse: 0.1,
+        delay_ns: 10..=900,
+        slots: 64,
+        ..Conditions::default()
+    };
     match weather {
         0 => base,
         1 => Conditions { slots: 5, ..base },
@@ -50,10 +56,16 @@ fn conditions(weather: u32, seed: u64) -> Conditions {
             drop: 0.2,
             double: 0.2,
             slots: 32,
-            patience: Settings { min_timeout_ns: 2000, ..Settings::default() },
+            patience: Settings {
+                min_timeout_ns: 2000,
+                ..Settings::default()
+            },
             ..base
         },
-        _ => Conditions { wireup: true, ..base },
+        _ => Conditions {
+            wireup: true,
+            ..base
+        },
     }
 }
 
@@ -84,7 +96,11 @@ impl<const WEATHER: u32> Rig for SimPair<WEATHER> {
             end.open_receive();
             end.set_ready();
         }
-        SimPair { network, ends, ifaces }
+        SimPair {
+            network,
+            ends,
+            ifaces,
+        }
     }
     fn tx(&mut self) -> &mut SimEndpoint {
         &mut self.ends[0]
@@ -96,7 +112,10 @@ impl<const WEATHER: u32> Rig for SimPair<WEATHER> {
         for _ in 0..1_000_000 {
             self.progress();
             // Whatever was posted can be seen once everything has either arrived or is being held.
-            if self.ends[0].is_drained() || self.ends[1].look().is_some() || !self.network.advance_to_next() {
+            if self.ends[0].is_drained()
+                || self.ends[1].look().is_some()
+                || !self.network.advance_to_next()
+            {
                 return;
             }
         }

@@ -6,11 +6,26 @@ use std::collections::VecDeque;
 
 /// Starts worth testing: fresh, and close before a counter wraps.
 const STARTS: [Start; 5] = [
-    Start { messages: 0, bytes: 0 },
-    Start { messages: u32::MAX - 300, bytes: u32::MAX - 40_000 },
-    Start { messages: u32::MAX, bytes: 0u32.wrapping_sub(64) },
-    Start { messages: (1 << 24) - 100, bytes: (1 << 31) - 4096 },
-    Start { messages: 255, bytes: (1 << 16) - 128 },
+    Start {
+        messages: 0,
+        bytes: 0,
+    },
+    Start {
+        messages: u32::MAX - 300,
+        bytes: u32::MAX - 40_000,
+    },
+    Start {
+        messages: u32::MAX,
+        bytes: 0u32.wrapping_sub(64),
+    },
+    Start {
+        messages: (1 << 24) - 100,
+        bytes: (1 << 31) - 4096,
+    },
+    Start {
+        messages: 255,
+        bytes: (1 << 16) - 128,
+    },
 ];
 
 fn sizes(max: usize) -> Vec<usize> {
@@ -26,7 +41,10 @@ fn sizes(max: usize) -> Vec<usize> {
 
 fn ways<R: Rig>(rig: &mut R) -> [(Way, usize); 2] {
     let capabilities = rig.tx().capabilities();
-    [(Way::Short, capabilities.short), (Way::Bcopy, capabilities.bcopy)]
+    [
+        (Way::Short, capabilities.short),
+        (Way::Bcopy, capabilities.bcopy),
+    ]
 }
 
 /// Posts with patience: room must come back once everything has been taken.
@@ -43,7 +61,12 @@ fn post_surely<R: Rig>(rig: &mut R, way: Way, sent: &Sent) {
 fn take_next<R: Rig>(rig: &mut R, expected: &Sent) {
     rig.settle();
     let seen = look(rig);
-    assert!(seen.as_ref() == Some(expected), "expected {:?}, saw {:?}", expected.header, seen.map(|s| s.header));
+    assert!(
+        seen.as_ref() == Some(expected),
+        "expected {:?}, saw {:?}",
+        expected.header,
+        seen.map(|s| s.header)
+    );
     rig.rx().take();
 }
 
@@ -70,9 +93,16 @@ pub(crate) fn all_sizes_arrive<R: Rig>() {
             }
         }
         assert_eq!(look(&mut rig), None);
-        let extreme = Header { id: u8::MAX, imm: u32::MAX, key: u64::MAX };
+        let extreme = Header {
+            id: u8::MAX,
+            imm: u32::MAX,
+            key: u64::MAX,
+        };
         for header in [extreme, Header::default()] {
-            let sent = Sent { header, data: vec![0xff; 48] };
+            let sent = Sent {
+                header,
+                data: vec![0xff; 48],
+            };
             post_surely(&mut rig, Way::Bcopy, &sent);
             take_next(&mut rig, &sent);
         }
@@ -83,15 +113,26 @@ pub(crate) fn look_changes_nothing<R: Rig>() {
     for start in STARTS {
         let mut rig = R::new(start);
         assert_eq!(look(&mut rig), None);
-        let sent: Vec<Sent> = [0, 8, 48, 49, 5000].iter().enumerate().map(|(i, &len)| Sent::numbered(i as u32, len)).collect();
-        sent.iter().for_each(|sent| post_surely(&mut rig, Way::Bcopy, sent));
+        let sent: Vec<Sent> = [0, 8, 48, 49, 5000]
+            .iter()
+            .enumerate()
+            .map(|(i, &len)| Sent::numbered(i as u32, len))
+            .collect();
+        sent.iter()
+            .for_each(|sent| post_surely(&mut rig, Way::Bcopy, sent));
         for expected in &sent {
             rig.settle();
             let before = rig.observe();
-            let first = rig.rx().look().map(|arrival| (arrival.data() as usize, arrival.len()));
+            let first = rig
+                .rx()
+                .look()
+                .map(|arrival| (arrival.data() as usize, arrival.len()));
             for _ in 0..100 {
                 assert_eq!(look(&mut rig).as_ref(), Some(expected));
-                let again = rig.rx().look().map(|arrival| (arrival.data() as usize, arrival.len()));
+                let again = rig
+                    .rx()
+                    .look()
+                    .map(|arrival| (arrival.data() as usize, arrival.len()));
                 assert_eq!(again, first, "the payload moved");
             }
             assert!(rig.observe() == before, "looking left a trace");
@@ -106,7 +147,13 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
         return; // It is never refused; `programs` would find it out if it were.
     }
     for start in STARTS {
-        for (way, len) in [(Way::Short, 8), (Way::Bcopy, 48), (Way::Bcopy, 49), (Way::Bcopy, 3000), (Way::Bcopy, 32_768)] {
+        for (way, len) in [
+            (Way::Short, 8),
+            (Way::Bcopy, 48),
+            (Way::Bcopy, 49),
+            (Way::Bcopy, 3000),
+            (Way::Bcopy, 32_768),
+        ] {
             let mut rig = R::new(start);
             let len = len.min(rig.tx().capabilities().bcopy);
             let mut number = 0;
@@ -116,14 +163,20 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
             }
             // The same again, stopping just before the refusal.
             let mut rig = R::new(start);
-            let mut sent: VecDeque<Sent> = (0..number).map(|number| Sent::numbered(number, len)).collect();
-            sent.iter().for_each(|message| assert!(post(&mut rig, way, message)));
+            let mut sent: VecDeque<Sent> = (0..number)
+                .map(|number| Sent::numbered(number, len))
+                .collect();
+            sent.iter()
+                .for_each(|message| assert!(post(&mut rig, way, message)));
             let before = rig.observe();
             assert!(!post(&mut rig, way, &Sent::numbered(number, len)));
             assert!(rig.observe() == before, "refusing {len} bytes left a trace");
             // Refused again and again, by either way.
             for _ in 0..10 {
-                for (way, len) in [(way, len), (Way::Bcopy, 32_768.min(rig.tx().capabilities().bcopy))] {
+                for (way, len) in [
+                    (way, len),
+                    (Way::Bcopy, 32_768.min(rig.tx().capabilities().bcopy)),
+                ] {
                     if post(&mut rig, way, &Sent::numbered(u32::MAX, len)) {
                         panic!("there was no room a moment ago");
                     }
@@ -134,7 +187,10 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
             // it has been taken, at the latest when all has.
             let last = Sent::numbered(number, len);
             loop {
-                take_next(&mut rig, &sent.pop_front().expect("no room after all was taken"));
+                take_next(
+                    &mut rig,
+                    &sent.pop_front().expect("no room after all was taken"),
+                );
                 rig.return_credits();
                 if post(&mut rig, way, &last) {
                     break;
@@ -174,7 +230,10 @@ pub(crate) fn credits_come_back<R: Rig>() {
             let later: Vec<u32> = (0..8).map(|_| fill()).collect();
             // More room may be found on the way, never less. Where payloads lie one after the other,
             // the end of the area may be too short for one of them.
-            assert!(later.iter().all(|&count| count + 1 >= first), "{len} bytes: {first}, then {later:?}");
+            assert!(
+                later.iter().all(|&count| count + 1 >= first),
+                "{len} bytes: {first}, then {later:?}"
+            );
         }
     }
 }
@@ -188,7 +247,13 @@ enum Step {
 }
 
 fn program() -> impl Strategy<Value = (usize, Vec<Step>)> {
-    let len = prop_oneof![0_usize..60, Just(48), Just(49), 60_usize..3000, Just(32 * 1024)];
+    let len = prop_oneof![
+        0_usize..60,
+        Just(48),
+        Just(49),
+        60_usize..3000,
+        Just(32 * 1024)
+    ];
     let step = prop_oneof![
         6 => (prop::bool::ANY, len).prop_map(|(short, len)| Step::Post(if short { Way::Short } else { Way::Bcopy }, len)),
         4 => Just(Step::Take),
@@ -200,7 +265,11 @@ fn program() -> impl Strategy<Value = (usize, Vec<Step>)> {
 
 /// Any mixture of posts, looks and takes behaves as a queue does.
 pub(crate) fn random_programs<R: Rig>() {
-    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     proptest!(config, |((start, steps) in program())| {
         let mut rig = R::new(STARTS[start]);
         let mut model: VecDeque<Sent> = VecDeque::new();

@@ -65,7 +65,11 @@ impl Endpoint for LoopbackEndpoint {
 
     fn look(&mut self) -> Option<Arrival<'_>> {
         let message = self.queue.front()?;
-        Some(Arrival::new(message.header, message.data.as_ptr(), message.data.len()))
+        Some(Arrival::new(
+            message.header,
+            message.data.as_ptr(),
+            message.data.len(),
+        ))
     }
 
     fn take(&mut self) {

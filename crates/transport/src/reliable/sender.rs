@@ -53,7 +53,13 @@ impl<M> Sender<M> {
             return Err(message);
         }
         let due_ns = now_ns.saturating_add(self.round_trip.timeout_ns(&self.settings, 1));
-        self.flights.push_back(Flight { message, sends: 1, sent_ns: now_ns, due_ns, held: false });
+        self.flights.push_back(Flight {
+            message,
+            sends: 1,
+            sent_ns: now_ns,
+            due_ns,
+            held: false,
+        });
         let seq = self.next;
         self.next = self.next.wrapping_add(1);
         Ok(seq)
@@ -67,7 +73,8 @@ impl<M> Sender<M> {
         }
         for flight in self.flights.drain(..taken as usize) {
             if flight.sends == 1 && !flight.held {
-                self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
+                self.round_trip
+                    .sample(now_ns.saturating_sub(flight.sent_ns));
             }
         }
         if taken > 0 {
@@ -79,7 +86,8 @@ impl<M> Sender<M> {
                 continue;
             }
             if flight.sends == 1 {
-                self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
+                self.round_trip
+                    .sample(now_ns.saturating_sub(flight.sent_ns));
             }
             flight.held = true;
             // From now on it is sent again only to ask how far the receiver is.
@@ -90,7 +98,9 @@ impl<M> Sender<M> {
 
     /// The oldest message is missing while later ones arrived, time and again: it was lost.
     fn mend_hole(&mut self, now_ns: u64, ack: Ack) {
-        let Some(oldest) = self.flights.front_mut() else { return };
+        let Some(oldest) = self.flights.front_mut() else {
+            return;
+        };
         if ack.held & 1 == 0 && ack.held != 0 {
             self.holes += 1;
             if self.holes == HOLES_BEFORE_RESEND {
@@ -101,7 +111,10 @@ impl<M> Sender<M> {
 
     /// The next message whose time has come to be sent again, noted as sent now.
     pub fn resend(&mut self, now_ns: u64) -> Option<(u32, &M)> {
-        let index = self.waiting().find(|(_, flight)| flight.due_ns <= now_ns)?.0;
+        let index = self
+            .waiting()
+            .find(|(_, flight)| flight.due_ns <= now_ns)?
+            .0;
         let flight = &mut self.flights[index];
         flight.sends = flight.sends.saturating_add(1);
         let wait = match flight.held {
@@ -111,7 +124,10 @@ impl<M> Sender<M> {
         flight.due_ns = now_ns.saturating_add(wait);
         flight.sent_ns = now_ns;
         self.resends += 1;
-        Some((self.next.wrapping_sub((self.flights.len() - index) as u32), &self.flights[index].message))
+        Some((
+            self.next.wrapping_sub((self.flights.len() - index) as u32),
+            &self.flights[index].message,
+        ))
     }
 
     /// When [`Sender::resend`] will next have something; `None` while all is acknowledged.
@@ -122,7 +138,10 @@ impl<M> Sender<M> {
     /// What may have to be sent again: whatever the receiver does not hold, and the oldest one in
     /// any case, because the news that it was taken may have been lost.
     fn waiting(&self) -> impl Iterator<Item = (usize, &Flight<M>)> {
-        self.flights.iter().enumerate().filter(|(index, flight)| *index == 0 || !flight.held)
+        self.flights
+            .iter()
+            .enumerate()
+            .filter(|(index, flight)| *index == 0 || !flight.held)
     }
 
     /// Messages sent and not acknowledged.

@@ -122,10 +122,19 @@ impl Arena {
 
     fn allocate_whole(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
         let pages = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
-        let pages = pages.filter(|&pages| pages <= ARENA_BYTES).ok_or_else(|| self.full(bytes))?;
+        let pages = pages
+            .filter(|&pages| pages <= ARENA_BYTES)
+            .ok_or_else(|| self.full(bytes))?;
         // A mapping starts at a page of the kernel's choice: with room to move up inside.
-        let spare = if align > PAGE as usize { align as u64 } else { 0 };
-        let offset = self.extents.take(pages + spare).ok_or_else(|| self.full(bytes))?;
+        let spare = if align > PAGE as usize {
+            align as u64
+        } else {
+            0
+        };
+        let offset = self
+            .extents
+            .take(pages + spare)
+            .ok_or_else(|| self.full(bytes))?;
         let made = self.map_backed(offset, pages, spare, align);
         let (mapping, address) = match made {
             Ok(made) => made,
@@ -135,7 +144,14 @@ impl Arena {
             }
         };
         let base = mapping.base().addr().get();
-        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Whole(address.addr().get()) });
+        self.pieces.insert(
+            base,
+            Piece {
+                offset,
+                mapping,
+                use_: Use::Whole(address.addr().get()),
+            },
+        );
         Ok(address)
     }
 
@@ -168,7 +184,9 @@ impl Arena {
             Some(piece) => piece,
             None => unreachable!("a slab on the list is mapped"),
         };
-        let Use::Slab(slab) = &mut piece.use_ else { unreachable!("a slab is a slab") };
+        let Use::Slab(slab) = &mut piece.use_ else {
+            unreachable!("a slab is a slab")
+        };
         let size = slab.object_bytes();
         let index = match slab.free.pop() {
             Some(index) => index,
@@ -194,7 +212,10 @@ impl Arena {
     }
 
     fn add_slab(&mut self, class: usize) -> Result<usize, SegmentError> {
-        let offset = self.extents.take(SLAB_BYTES as u64).ok_or_else(|| self.full(SLAB_BYTES))?;
+        let offset = self
+            .extents
+            .take(SLAB_BYTES as u64)
+            .ok_or_else(|| self.full(SLAB_BYTES))?;
         let mapping = match self.domain.job.map_range(self.start + offset, SLAB_BYTES) {
             Ok(mapping) => mapping,
             Err(error) => {
@@ -204,8 +225,21 @@ impl Arena {
         };
         let base = mapping.base().addr().get();
         let words = (SLAB_BYTES / (MIN_ALIGN << class)).div_ceil(64);
-        let slab = Slab { class, backed: 0, free: Vec::new(), fresh: 0, live: vec![0; words] };
-        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Slab(slab) });
+        let slab = Slab {
+            class,
+            backed: 0,
+            free: Vec::new(),
+            fresh: 0,
+            live: vec![0; words],
+        };
+        self.pieces.insert(
+            base,
+            Piece {
+                offset,
+                mapping,
+                use_: Use::Slab(slab),
+            },
+        );
         self.open[class].push(base);
         Ok(base)
     }
@@ -213,7 +247,10 @@ impl Arena {
     #[cold]
     fn full(&self, bytes: usize) -> SegmentError {
         let available = fastpath_base::topology::available_memory().min(ARENA_BYTES);
-        SegmentError::Shortage { needed: bytes as u64, available }
+        SegmentError::Shortage {
+            needed: bytes as u64,
+            available,
+        }
     }
 
     /// Takes memory back; false where `address` is nothing that [`Arena::allocate`] gave, or was
@@ -251,11 +288,18 @@ impl Arena {
     }
 
     fn remove(&mut self, base: usize) {
-        if let Some(Piece { offset, mapping, .. }) = self.pieces.remove(&base) {
+        if let Some(Piece {
+            offset, mapping, ..
+        }) = self.pieces.remove(&base)
+        {
             let bytes = mapping.len() as u64;
             drop(mapping);
             // Memory that the kernel does not take back stays backed, and is used again.
-            let _ = self.domain.job.segment().give_back(self.start + offset, bytes);
+            let _ = self
+                .domain
+                .job
+                .segment()
+                .give_back(self.start + offset, bytes);
             self.extents.put(offset, bytes);
         }
     }
@@ -267,7 +311,10 @@ impl Arena {
         if skip.checked_add(len)? > piece.mapping.len() as u64 {
             return None;
         }
-        Some(Remote { addr: piece.offset + skip, rkey: KEY_ARENA | self.domain.me as u64 })
+        Some(Remote {
+            addr: piece.offset + skip,
+            rkey: KEY_ARENA | self.domain.me as u64,
+        })
     }
 
     /// Whether nothing was ever taken, or all was given back.
@@ -297,10 +344,16 @@ mod tests {
     /// What a peer would see.
     fn peek(domain: &Domain, remote: Remote, bytes: usize) -> Vec<u8> {
         let mut seen = Vec::new();
-        visit_stretches(domain, &mut Windows::default(), remote, bytes, |at, part| {
-            // SAFETY: the stretch is mapped, and backed as the test has allocated it.
-            seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, part) });
-        })
+        visit_stretches(
+            domain,
+            &mut Windows::default(),
+            remote,
+            bytes,
+            |at, part| {
+                // SAFETY: the stretch is mapped, and backed as the test has allocated it.
+                seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, part) });
+            },
+        )
         .unwrap();
         seen
     }
@@ -321,7 +374,11 @@ mod tests {
         }
         for (value, &(at, bytes)) in pieces.iter().enumerate() {
             let remote = arena.find(at.addr().get(), bytes as u64).unwrap();
-            assert!(peek(domain, remote, bytes).iter().all(|&byte| byte == value as u8));
+            assert!(
+                peek(domain, remote, bytes)
+                    .iter()
+                    .all(|&byte| byte == value as u8)
+            );
         }
         for (at, _) in pieces {
             assert!(arena.free(at.addr().get()));
@@ -334,7 +391,11 @@ mod tests {
         for shift in [0, 3, 6, 12, 13, 16, 21] {
             for bytes in [1, 5000, 3 << 20] {
                 let at = arena.allocate(bytes, 1 << shift).unwrap();
-                assert_eq!(at.addr().get() % (1 << shift), 0, "{bytes} bytes at 2^{shift}");
+                assert_eq!(
+                    at.addr().get() % (1 << shift),
+                    0,
+                    "{bytes} bytes at 2^{shift}"
+                );
                 fill(at, 1, bytes);
                 assert!(arena.free(at.addr().get()));
             }
@@ -360,14 +421,20 @@ mod tests {
         let mut arena = Arena::new(domain);
         let before = used();
         let large = arena.allocate(8 << 20, 1).unwrap();
-        let small: Vec<_> = (0..20_000).map(|_| arena.allocate(64, 1).unwrap()).collect();
+        let small: Vec<_> = (0..20_000)
+            .map(|_| arena.allocate(64, 1).unwrap())
+            .collect();
         assert!(used() >= before + (8 << 20) + 20_000 * 64);
         arena.free(large.addr().get());
         for at in small {
             assert!(arena.free(at.addr().get()));
         }
         // One slab of the class stays.
-        assert!(used() <= before + SLAB_BYTES as u64, "{} bytes", used() - before);
+        assert!(
+            used() <= before + SLAB_BYTES as u64,
+            "{} bytes",
+            used() - before
+        );
     }
 
     #[test]
@@ -391,8 +458,15 @@ mod tests {
     #[test]
     fn stretches__cover_what_crosses_a_window() {
         let domain = domain();
-        let remote = Remote { addr: (256 << 20) - 10, rkey: KEY_ARENA };
-        domain.job.segment().ensure_backed(domain.arena_start(0) + (255 << 20), 2 << 20).unwrap();
+        let remote = Remote {
+            addr: (256 << 20) - 10,
+            rkey: KEY_ARENA,
+        };
+        domain
+            .job
+            .segment()
+            .ensure_backed(domain.arena_start(0) + (255 << 20), 2 << 20)
+            .unwrap();
         assert_eq!(peek(domain, remote, 20), [0; 20]);
     }
 
@@ -416,7 +490,11 @@ mod tests {
             (0, KEY_ARENA | 1, 1),
             (0, u64::MAX, 1),
         ] {
-            assert_eq!(try_key(addr, rkey, len), Err(RemoteError::Fault), "{addr:#x} {rkey:#x} {len}");
+            assert_eq!(
+                try_key(addr, rkey, len),
+                Err(RemoteError::Fault),
+                "{addr:#x} {rkey:#x} {len}"
+            );
         }
     }
 

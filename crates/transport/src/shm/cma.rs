@@ -81,7 +81,8 @@ fn try_peer(endpoint: &ShmEndpoint) -> Permission {
     let wanted = [0, 1].map(|index: usize| page.witness[index].load(Ordering::Relaxed));
     let mut found = [0u64; 2];
     // SAFETY: the array has 16 bytes.
-    let read = unsafe { read_process(pid, found.as_mut_ptr().cast(), size_of_val(&found), address) };
+    let read =
+        unsafe { read_process(pid, found.as_mut_ptr().cast(), size_of_val(&found), address) };
     match read {
         Ok(()) if found == wanted => Permission::Granted(pid),
         _ => Permission::Refused,
@@ -113,7 +114,10 @@ pub unsafe fn read_process(
 ) -> Result<(), i32> {
     copy_all(len, |done| {
         // SAFETY: inside the caller's buffer.
-        let local = libc::iovec { iov_base: unsafe { to.add(done) }.cast(), iov_len: len - done };
+        let local = libc::iovec {
+            iov_base: unsafe { to.add(done) }.cast(),
+            iov_len: len - done,
+        };
         let remote = remote_part(addr, done, len);
         // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
         unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) }
@@ -136,7 +140,10 @@ pub unsafe fn write_process(
     copy_all(len, |done| {
         // SAFETY: inside the caller's buffer.
         let at = unsafe { from.add(done) }.cast_mut();
-        let local = libc::iovec { iov_base: at.cast(), iov_len: len - done };
+        let local = libc::iovec {
+            iov_base: at.cast(),
+            iov_len: len - done,
+        };
         let remote = remote_part(addr, done, len);
         // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
         unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) }
@@ -145,7 +152,10 @@ pub unsafe fn write_process(
 
 fn remote_part(addr: u64, done: usize, len: usize) -> libc::iovec {
     let at = (addr as usize).wrapping_add(done);
-    libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(at), iov_len: len - done }
+    libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut(at),
+        iov_len: len - done,
+    }
 }
 
 /// The kernel copies at most 2 GiB at once.
@@ -155,7 +165,11 @@ fn copy_all(len: usize, mut copy_rest: impl FnMut(usize) -> isize) -> Result<(),
         match usize::try_from(copy_rest(done)) {
             Ok(moved) if moved > 0 => done += moved,
             Ok(_) => return Err(libc::EFAULT),
-            Err(_) => return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT)),
+            Err(_) => {
+                return Err(io::Error::last_os_error()
+                    .raw_os_error()
+                    .unwrap_or(libc::EFAULT));
+            }
         }
     }
     Ok(())

@@ -119,7 +119,10 @@ impl Tx {
                 return Post::NoResource;
             };
             pack((*self.pair).data.get().cast::<u8>().add(offset as usize));
-            slot.payload.get().cast::<DataRef>().write(DataRef { offset, len: len as u32 });
+            slot.payload.get().cast::<DataRef>().write(DataRef {
+                offset,
+                len: len as u32,
+            });
             let queue = &mut *self.in_data;
             queue.entries[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
             queue.next = queue.next.wrapping_add(1);
@@ -257,8 +260,16 @@ impl Rx {
             return None;
         }
         let key = slot.word1.load(Ordering::Relaxed);
-        let header = Header { id: (word0 >> 16) as u8, imm: (word0 >> 32) as u32, key };
-        Some(Arrival::new(header, slot.payload.get().cast(), len as usize))
+        let header = Header {
+            id: (word0 >> 16) as u8,
+            imm: (word0 >> 32) as u32,
+            key,
+        };
+        Some(Arrival::new(
+            header,
+            slot.payload.get().cast(),
+            len as usize,
+        ))
     }
 
     /// Consumes what `look_short` showed.
@@ -288,7 +299,11 @@ impl Rx {
         let len = (word0 >> 24) as u8;
         if len as usize <= SLOT_PAYLOAD {
             self.shown = 0;
-            return Some(Arrival::new(header, slot.payload.get().cast(), len as usize));
+            return Some(Arrival::new(
+                header,
+                slot.payload.get().cast(),
+                len as usize,
+            ));
         }
         self.look_data(header, slot)
     }
@@ -303,7 +318,13 @@ impl Rx {
         }
         self.shown = place.len;
         // SAFETY: inside the data area, as just checked.
-        let data = unsafe { (*self.pair).data.get().cast::<u8>().add(place.offset as usize) };
+        let data = unsafe {
+            (*self.pair)
+                .data
+                .get()
+                .cast::<u8>()
+                .add(place.offset as usize)
+        };
         Some(Arrival::new(header, data, place.len as usize))
     }
 
@@ -312,7 +333,15 @@ impl Rx {
     #[inline(never)]
     fn look_nonsense(&mut self) -> Option<Arrival<'_>> {
         self.shown = 0;
-        Some(Arrival::new(Header { id: u8::MAX, imm: 0, key: 0 }, ptr::dangling(), 0))
+        Some(Arrival::new(
+            Header {
+                id: u8::MAX,
+                imm: 0,
+                key: 0,
+            },
+            ptr::dangling(),
+            0,
+        ))
     }
 
     /// Whether there is an arrival. One load.

@@ -18,7 +18,10 @@ pub struct Domain {
 impl Domain {
     /// The domain of a job.
     pub fn new(job: &'static Job) -> Self {
-        let domain = Domain { job, me: job.rank() as u32 };
+        let domain = Domain {
+            job,
+            me: job.rank() as u32,
+        };
         domain.publish_witness();
         domain
     }
@@ -26,7 +29,9 @@ impl Domain {
     /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
     /// far as [`Domain::back_pair`] made it.
     pub fn pair(&self, from: u32, to: u32) -> *const Pair {
-        self.job.pair_region(from as usize, to as usize).map_or(std::ptr::null(), |at| at.as_ptr().cast())
+        self.job
+            .pair_region(from as usize, to as usize)
+            .map_or(std::ptr::null(), |at| at.as_ptr().cast())
     }
 
     /// Backs the first `len` bytes of the region from this rank to `to` with memory.
@@ -49,7 +54,8 @@ impl Domain {
             shared.store(*own, Ordering::Relaxed);
         }
         // ORDERING: release pairs with the acquire in `cma`: the words are there.
-        page.witness_address.store(words.as_ptr().expose_provenance() as u64, Ordering::Release);
+        page.witness_address
+            .store(words.as_ptr().expose_provenance() as u64, Ordering::Release);
     }
 
     /// Offset of a rank's arena in the segment.
@@ -67,7 +73,11 @@ impl Domain {
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.
     pub fn incoming_word(&self, rank: u32, index: usize) -> &'static AtomicU64 {
-        match self.job.incoming_bitmap(rank as usize).and_then(|words| words.get(index)) {
+        match self
+            .job
+            .incoming_bitmap(rank as usize)
+            .and_then(|words| words.get(index))
+        {
             Some(word) => word,
             None => unreachable!("rank {rank} is not of this job"),
         }

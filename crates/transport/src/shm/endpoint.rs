@@ -71,16 +71,23 @@ impl ShmEndpoint {
         }
         let (domain, peer) = (self.domain, self.tx.peer);
         domain.back_pair(peer, HEAD_BYTES + DATA_BYTES_FIRST as usize)?;
-        self.tx.in_data =
-            Box::into_raw(Box::new(DataQueue { first: 0, next: 0, entries: [(0, 0); SLOTS as usize] }));
+        self.tx.in_data = Box::into_raw(Box::new(DataQueue {
+            first: 0,
+            next: 0,
+            entries: [(0, 0); SLOTS as usize],
+        }));
         self.tx.data_size = DATA_BYTES_FIRST;
         self.tx.limit = SLOTS;
         self.tx.pair = domain.pair(domain.me, peer);
         let (word, bit) = (domain.me as usize / 64, 1u64 << (domain.me % 64));
         // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
-        domain.incoming_word(peer, word).fetch_or(bit, Ordering::Release);
+        domain
+            .incoming_word(peer, word)
+            .fetch_or(bit, Ordering::Release);
         // ORDERING: release pairs with the acquire in `Iface::accept`: the bit is set.
-        domain.incoming_generation(peer).fetch_add(1, Ordering::Release);
+        domain
+            .incoming_generation(peer)
+            .fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -137,7 +144,9 @@ impl ShmEndpoint {
     /// Claims the next piece of a joint copy: how many had been claimed before, by either side.
     pub fn claim_joint(&mut self, index: u32, sender: bool) -> u32 {
         let pair = if sender { self.tx.pair } else { self.rx.pair };
-        let Some(index) = (index as usize).checked_rem(JOINT_COPIES) else { return u32::MAX };
+        let Some(index) = (index as usize).checked_rem(JOINT_COPIES) else {
+            return u32::MAX;
+        };
         // SAFETY: mapped: the announcement that names the copy came through this ring.
         let joint = unsafe { &(*pair).joint[index] };
         joint.claimed.fetch_add(1, Ordering::Relaxed)
@@ -170,13 +179,19 @@ pub(super) fn grow_data(tx: &mut Tx) -> bool {
     }
     // SAFETY: set when the endpoint was made; a domain lives as long as the process.
     let domain = unsafe { &*tx.domain };
-    if domain.back_pair(tx.peer, HEAD_BYTES + DATA_BYTES as usize).is_err() {
+    if domain
+        .back_pair(tx.peer, HEAD_BYTES + DATA_BYTES as usize)
+        .is_err()
+    {
         return false;
     }
     // In the larger area positions would name other places: they become offsets in its first part.
     // Messages that lie before those that have gone round its end give back their room with these.
     let size = tx.data_size;
-    let (used, offset) = (tx.data_tail.wrapping_sub(tx.data_head), tx.data_head & (size - 1));
+    let (used, offset) = (
+        tx.data_tail.wrapping_sub(tx.data_head),
+        tx.data_head & (size - 1),
+    );
     let round = offset + used > size;
     let start = tx.data_head.wrapping_sub(offset);
     // SAFETY: allocated when the ring was connected.
@@ -193,7 +208,11 @@ pub(super) fn grow_data(tx: &mut Tx) -> bool {
             *end = size;
         }
     }
-    (tx.data_head, tx.data_tail) = if round { (0, size) } else { (offset, offset + used) };
+    (tx.data_head, tx.data_tail) = if round {
+        (0, size)
+    } else {
+        (offset, offset + used)
+    };
     tx.data_size = DATA_BYTES;
     true
 }
@@ -209,7 +228,11 @@ impl Drop for ShmEndpoint {
 
 impl Endpoint for ShmEndpoint {
     fn capabilities(&self) -> Capabilities {
-        let zcopy = if self.permission == Permission::Refused { 0 } else { usize::MAX };
+        let zcopy = if self.permission == Permission::Refused {
+            0
+        } else {
+            usize::MAX
+        };
         Capabilities {
             name: "shm",
             short: SLOT_PAYLOAD,
@@ -287,21 +310,31 @@ mod tests {
     fn data_area__grows_when_it_is_full_without_touching_what_lies_there() {
         for start in [0, 64, 20_000, u32::MAX - 30_000] {
             for len in [3000, DATA_MESSAGE_MAX] {
-                let mut pair = ShmPair::new(Start { messages: 0, bytes: start });
+                let mut pair = ShmPair::new(Start {
+                    messages: 0,
+                    bytes: start,
+                });
                 assert_eq!(pair.tx.tx.data_size, DATA_BYTES_FIRST);
                 let (mut sent, mut taken) = (0, 0);
                 for _ in 0..2 * DATA_BYTES as usize / len {
                     while post(&mut pair, Way::Bcopy, &Sent::numbered(sent, len)) {
                         sent += 1;
                     }
-                    assert!(look(&mut pair) == Some(Sent::numbered(taken, len)), "message {taken} of {len}");
+                    assert!(
+                        look(&mut pair) == Some(Sent::numbered(taken, len)),
+                        "message {taken} of {len}"
+                    );
                     pair.rx().take();
                     pair.return_credits();
                     taken += 1;
                 }
                 assert_eq!(pair.tx.tx.data_size, DATA_BYTES);
                 // All of the area but what is skipped at its end, and the one just taken.
-                assert!((sent - taken + 2) as usize * len >= DATA_BYTES as usize, "{} of {len}", sent - taken);
+                assert!(
+                    (sent - taken + 2) as usize * len >= DATA_BYTES as usize,
+                    "{} of {len}",
+                    sent - taken
+                );
             }
         }
     }

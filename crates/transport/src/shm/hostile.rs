@@ -1,9 +1,9 @@
 //! A peer that writes what it likes into the shared region.
 #![allow(unsafe_code, non_snake_case)]
 
+use super::Iface;
 use super::testing::ShmPair;
 use super::wire::*;
-use super::Iface;
 use crate::conformance::{Rig, Sent, Start, Way, look, post};
 use crate::contract::Endpoint;
 use fastpath_base::sync::Ordering;
@@ -16,7 +16,12 @@ enum Deed {
     /// Any eight bytes anywhere in the region.
     Scribble(usize, u64),
     /// A slot with the lap that the receiver waits for.
-    Forge { id: u8, len: u8, imm: u32, place: (u32, u32) },
+    Forge {
+        id: u8,
+        len: u8,
+        imm: u32,
+        place: (u32, u32),
+    },
     /// A head that is off by so much from what has been sent.
     LieOfHead(i64),
     Post(Way, usize),
@@ -26,9 +31,22 @@ enum Deed {
 }
 
 fn word() -> impl Strategy<Value = u32> {
-    let border = [0, 1, 48, 49, DATA_MESSAGE_MAX as u32, DATA_BYTES_FIRST, DATA_BYTES, u32::MAX];
-    prop_oneof![any::<u32>(), prop::sample::select(border.to_vec()), 0..DATA_BYTES]
-        .prop_flat_map(|at| prop::sample::select(vec![at, at.wrapping_sub(1), at.wrapping_add(1)]))
+    let border = [
+        0,
+        1,
+        48,
+        49,
+        DATA_MESSAGE_MAX as u32,
+        DATA_BYTES_FIRST,
+        DATA_BYTES,
+        u32::MAX,
+    ];
+    prop_oneof![
+        any::<u32>(),
+        prop::sample::select(border.to_vec()),
+        0..DATA_BYTES
+    ]
+    .prop_flat_map(|at| prop::sample::select(vec![at, at.wrapping_sub(1), at.wrapping_add(1)]))
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -54,7 +72,10 @@ fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
     unsafe {
         [
             std::slice::from_raw_parts_mut(region.sub(4096), 4096),
-            std::slice::from_raw_parts_mut(region.add(size_of::<Pair>()), PAIR_BYTES - size_of::<Pair>() + 4096),
+            std::slice::from_raw_parts_mut(
+                region.add(size_of::<Pair>()),
+                PAIR_BYTES - size_of::<Pair>() + 4096,
+            ),
         ]
     }
 }
@@ -64,14 +85,30 @@ fn check_view(pair: &mut ShmPair) -> usize {
     let region = pair.rx.rx.pair as usize;
     let mut sum = 0;
     for short in [true, false] {
-        let arrival = if short { pair.rx.rx.look_short() } else { pair.rx.look() };
+        let arrival = if short {
+            pair.rx.rx.look_short()
+        } else {
+            pair.rx.look()
+        };
         let Some(arrival) = arrival else { continue };
         let (at, len) = (arrival.data() as usize, arrival.len());
-        assert!(len == 0 || at >= region && at + len <= region + size_of::<Pair>(), "{len} bytes at {at:#x}");
-        assert!(len <= if short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX });
+        assert!(
+            len == 0 || at >= region && at + len <= region + size_of::<Pair>(),
+            "{len} bytes at {at:#x}"
+        );
+        assert!(
+            len <= if short {
+                SLOT_PAYLOAD
+            } else {
+                DATA_MESSAGE_MAX
+            }
+        );
         if len > 0 {
             // SAFETY: as just checked.
-            sum += unsafe { std::slice::from_raw_parts(arrival.data(), len) }.iter().map(|&b| b as usize).sum::<usize>();
+            sum += unsafe { std::slice::from_raw_parts(arrival.data(), len) }
+                .iter()
+                .map(|&b| b as usize)
+                .sum::<usize>();
         }
     }
     sum
@@ -165,7 +202,11 @@ fn joint__any_number_of_a_copy_names_a_counter_of_the_region() {
     }
     // SAFETY: the region is backed.
     let region = unsafe { &*pair.region() };
-    let claimed: Vec<u32> = region.joint.iter().map(|joint| joint.claimed.load(Ordering::Relaxed)).collect();
+    let claimed: Vec<u32> = region
+        .joint
+        .iter()
+        .map(|joint| joint.claimed.load(Ordering::Relaxed))
+        .collect();
     assert_eq!(claimed.iter().sum::<u32>(), 12);
     assert_eq!((claimed[0], claimed[1], claimed[31]), (4, 2, 6));
 }

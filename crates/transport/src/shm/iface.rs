@@ -19,7 +19,11 @@ impl Iface {
     /// The interface of a domain's rank.
     pub fn new(domain: &'static Domain) -> Self {
         let words = domain.job.size().div_ceil(64);
-        Iface { domain, seen_generation: 0, seen: vec![0; words] }
+        Iface {
+            domain,
+            seen_generation: 0,
+            seen: vec![0; words],
+        }
     }
 
     /// Whether somebody has opened a ring since the last [`Iface::accept`]. One load.

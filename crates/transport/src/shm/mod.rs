@@ -13,6 +13,6 @@ pub use domain::Domain;
 pub use endpoint::ShmEndpoint;
 pub use iface::Iface;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod hostile;
+#[cfg(test)]
+pub(crate) mod testing;

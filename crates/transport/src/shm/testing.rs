@@ -31,7 +31,9 @@ impl ShmPair {
     /// The region's bytes as the receiver sees them.
     pub fn bytes(&self) -> Vec<u8> {
         // SAFETY: backed in full by `new`, and nobody writes meanwhile.
-        unsafe { std::slice::from_raw_parts(self.region().cast::<u8>(), size_of::<Pair>()).to_vec() }
+        unsafe {
+            std::slice::from_raw_parts(self.region().cast::<u8>(), size_of::<Pair>()).to_vec()
+        }
     }
 }
 
@@ -40,8 +42,14 @@ impl Rig for ShmPair {
 
     fn new(start: Start) -> Self {
         let domains = DOMAINS.with(|domains| *domains);
-        domains[0].back_pair(1, size_of::<Pair>()).expect("memory for a pair");
-        let mut pair = ShmPair { tx: ShmEndpoint::new(domains[0], 1), rx: ShmEndpoint::new(domains[1], 0), domains };
+        domains[0]
+            .back_pair(1, size_of::<Pair>())
+            .expect("memory for a pair");
+        let mut pair = ShmPair {
+            tx: ShmEndpoint::new(domains[0], 1),
+            rx: ShmEndpoint::new(domains[1], 0),
+            domains,
+        };
         // SAFETY: backed above; the endpoints of the test before are gone.
         unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<Pair>()) };
         domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
@@ -68,8 +76,17 @@ impl Rig for ShmPair {
         let mut seen = self.bytes();
         let page = self.domains[1].page(1);
         seen.extend(page.state.load(Ordering::Relaxed).to_le_bytes());
-        seen.extend(page.incoming_generation.load(Ordering::Relaxed).to_le_bytes());
-        seen.extend(self.domains[1].incoming_word(1, 0).load(Ordering::Relaxed).to_le_bytes());
+        seen.extend(
+            page.incoming_generation
+                .load(Ordering::Relaxed)
+                .to_le_bytes(),
+        );
+        seen.extend(
+            self.domains[1]
+                .incoming_word(1, 0)
+                .load(Ordering::Relaxed)
+                .to_le_bytes(),
+        );
         seen
     }
 }
@@ -86,7 +103,10 @@ impl ShmPair {
             for back in 1..=SLOTS.min(messages) {
                 let position = messages.wrapping_sub(back);
                 let slot = &region.slots[(position % SLOTS) as usize];
-                slot.word0.store(super::wire::encode_word0(position, 0, 0, 0), Ordering::Relaxed);
+                slot.word0.store(
+                    super::wire::encode_word0(position, 0, 0, 0),
+                    Ordering::Relaxed,
+                );
             }
         }
         let (tx, rx) = (&mut self.tx.tx, &mut self.rx.rx);

@@ -27,8 +27,16 @@ impl Fabric {
     fn room(&mut self, from: u32, to: u32) -> usize {
         let (slots, reliable) = (self.conditions.slots, self.conditions.reliable);
         let link = self.link(from, to);
-        let used = if reliable { link.in_use } else { link.sender.in_flight() };
-        if link.send_open { slots.saturating_sub(used) } else { 0 }
+        let used = if reliable {
+            link.in_use
+        } else {
+            link.sender.in_flight()
+        };
+        if link.send_open {
+            slots.saturating_sub(used)
+        } else {
+            0
+        }
     }
 
     fn commit(&mut self, from: u32, to: u32, message: Message) {
@@ -37,7 +45,9 @@ impl Fabric {
         let now = self.now_ns;
         if !self.conditions.reliable {
             if let Ok(seq) = self.link(from, to).sender.push(now, message.clone()) {
-                self.send_badly(to, from, Packet::Data(seq, message), |port| &mut port.packets);
+                self.send_badly(to, from, Packet::Data(seq, message), |port| {
+                    &mut port.packets
+                });
             }
             return;
         }
@@ -96,7 +106,14 @@ impl Fabric {
 
 impl Network {
     /// Sends a message that `pack` writes, if there is room.
-    pub(super) fn post(&self, from: u32, to: u32, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+    pub(super) fn post(
+        &self,
+        from: u32,
+        to: u32,
+        header: Header,
+        len: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
         let answer = self.0.borrow_mut().admit(from, to);
         if answer != Post::Done {
             return answer;

@@ -81,12 +81,21 @@ impl Fabric {
 
     /// Time of arrival of what is sent now.
     pub fn draw_arrival(&mut self) -> u64 {
-        let (least, most) = (*self.conditions.delay_ns.start(), *self.conditions.delay_ns.end());
+        let (least, most) = (
+            *self.conditions.delay_ns.start(),
+            *self.conditions.delay_ns.end(),
+        );
         self.now_ns + least + self.random.below(most - least + 1)
     }
 
     /// Sends something that may be lost, doubled and overtaken.
-    pub fn send_badly<T: Clone>(&mut self, to: u32, from: u32, item: T, of: fn(&mut Port) -> &mut Schedule<T>) {
+    pub fn send_badly<T: Clone>(
+        &mut self,
+        to: u32,
+        from: u32,
+        item: T,
+        of: fn(&mut Port) -> &mut Schedule<T>,
+    ) {
         let mut copies = 1;
         if self.random.chance(self.conditions.drop) {
             self.counts.dropped += 1;
@@ -109,9 +118,19 @@ impl Fabric {
             let packets = port.packets.keys().map(|at| at.0);
             packets.chain(port.datagrams.keys().map(|at| at.0))
         });
-        let queued = self.links.iter().flat_map(|link| link.queue.iter().map(|(at, _)| *at));
-        let resends = self.links.iter().filter_map(|link| link.sender.deadline_ns());
-        arrivals.chain(queued).chain(resends).filter(|at| *at > now).min()
+        let queued = self
+            .links
+            .iter()
+            .flat_map(|link| link.queue.iter().map(|(at, _)| *at));
+        let resends = self
+            .links
+            .iter()
+            .filter_map(|link| link.sender.deadline_ns());
+        arrivals
+            .chain(queued)
+            .chain(resends)
+            .filter(|at| *at > now)
+            .min()
     }
 }
 
@@ -123,7 +142,10 @@ impl Network {
     /// A network at time 0.
     pub fn new(ranks: u32, conditions: Conditions) -> Self {
         let mut random = Random::new(conditions.seed);
-        let patience = Settings { window: conditions.slots as u32, ..conditions.patience };
+        let patience = Settings {
+            window: conditions.slots as u32,
+            ..conditions.patience
+        };
         // Sequence numbers start close before their wrap-around now and then.
         let link = |first: u32| Link {
             number: 0,
@@ -138,9 +160,15 @@ impl Network {
             sender: Sender::new(patience, first),
             receiver: Receiver::new(patience.window, first),
         };
-        let first = if random.chance(0.5) { u32::MAX - 100 } else { 0 };
+        let first = if random.chance(0.5) {
+            u32::MAX - 100
+        } else {
+            0
+        };
         let mut links: Vec<Link> = (0..ranks * ranks).map(|_| link(first)).collect();
-        links.iter_mut().for_each(|link| link.number = random.next_u64());
+        links
+            .iter_mut()
+            .for_each(|link| link.number = random.next_u64());
         Network(Rc::new(RefCell::new(Fabric {
             conditions,
             now_ns: 0,
@@ -221,7 +249,10 @@ impl Network {
     pub fn forge(&self, from: u32, to: u32, header: Header, data: &[u8]) {
         let mut fabric = self.0.borrow_mut();
         let now = fabric.now_ns;
-        let message = Rc::new(Message { header, data: data.to_vec() });
+        let message = Rc::new(Message {
+            header,
+            data: data.to_vec(),
+        });
         let link = fabric.link(from, to);
         link.in_use += 1;
         let at = link.queue.back().map_or(now, |(at, _)| now.max(*at));

@@ -28,7 +28,11 @@ impl SimEndpoint {
 
     /// Opens the way from the peer.
     pub fn open_receive(&mut self) {
-        self.network.0.borrow_mut().link(self.me, self.peer).recv_open = true;
+        self.network
+            .0
+            .borrow_mut()
+            .link(self.me, self.peer)
+            .recv_open = true;
     }
 
     /// Whether addresses must be exchanged before this endpoint carries data.
@@ -45,7 +49,9 @@ impl SimEndpoint {
 
     /// Learns where the peer's end is, and takes what comes from there. False for no address.
     pub fn open(&mut self, address: &Address) -> bool {
-        let Ok(number) = address.as_slice().try_into() else { return false };
+        let Ok(number) = address.as_slice().try_into() else {
+            return false;
+        };
         let mut fabric = self.network.0.borrow_mut();
         let link = fabric.link(self.me, self.peer);
         link.peer_number = Some(u64::from_le_bytes(number));
@@ -55,7 +61,11 @@ impl SimEndpoint {
 
     /// From now on the peer takes what is sent.
     pub fn set_ready(&mut self) {
-        self.network.0.borrow_mut().link(self.me, self.peer).send_open = true;
+        self.network
+            .0
+            .borrow_mut()
+            .link(self.me, self.peer)
+            .send_open = true;
     }
 
     /// Whether so many messages would find room now. Where they would, the next ones will.

@@ -28,7 +28,8 @@ impl SimIface {
 
     /// Calls `found` with each peer that has connected since the last time.
     pub fn accept(&mut self, found: impl FnMut(u32)) {
-        let callers = std::mem::take(&mut self.network.0.borrow_mut().ports[self.me as usize].callers);
+        let callers =
+            std::mem::take(&mut self.network.0.borrow_mut().ports[self.me as usize].callers);
         callers.into_iter().for_each(found);
     }
 
@@ -41,7 +42,10 @@ impl SimIface {
     /// Sends a message of the wire-up. It may be lost.
     pub fn send_wireup(&self, peer: u32, step: u8, address: Address) {
         let datagram = Datagram { step, address };
-        self.network.0.borrow_mut().send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
+        self.network
+            .0
+            .borrow_mut()
+            .send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
     }
 
     /// Whether the wire-up interface signals an arrival. Costs less than a poll.
@@ -57,7 +61,10 @@ impl SimIface {
         let now = fabric.now_ns;
         let port = &mut fabric.ports[self.me as usize];
         port.wireup_polls += 1;
-        let entry = port.datagrams.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let entry = port
+            .datagrams
+            .first_entry()
+            .filter(|entry| entry.key().0 <= now)?;
         let (from, Datagram { step, address }) = entry.remove();
         Some((from, step, address))
     }
