@@ -112,7 +112,8 @@ __attribute__((unused)) static void start(int *argc, char ***argv)
 /* What main returns. */
 __attribute__((unused)) static int finish(void)
 {
-    MPI_Comm_free(&meeting);
+    if (meeting)
+        MPI_Comm_free(&meeting);
     MPI_Finalize();
     return failures ? 1 : 0;
 }
