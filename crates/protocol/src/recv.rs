@@ -310,8 +310,8 @@ impl Worker {
         let wanted = header.id == wire::RTS
             && header.key == want.key
             && tag_matches(want.tag, header.imm as i32);
-        // SAFETY: `data` holds `len` bytes.
         let rts = if wanted {
+            // SAFETY: `data` holds `len` bytes.
             unsafe { wire::read::<Rts>(data, len) }?
         } else {
             return None;
@@ -440,9 +440,8 @@ impl Worker {
         request.bytes = bytes;
         if self.matcher.is_quiet(want.peer) {
             // SAFETY: the buffer has room for its bytes.
-            if let Some(taken) =
-                unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) }
-            {
+            let taken = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) };
+            if let Some(taken) = taken {
                 request.source = key_source(want.key) as i32;
                 request.received_tag = taken.tag;
                 request.received = taken.len as u64;

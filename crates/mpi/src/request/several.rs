@@ -30,10 +30,10 @@ unsafe fn collect_into(
 
 /// Where the status of entry `index` goes.
 unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
-    // SAFETY: the caller's array, or null.
     if statuses.is_null() {
         statuses
     } else {
+        // SAFETY: the caller's array, or null.
         unsafe { statuses.add(index) }
     }
 }

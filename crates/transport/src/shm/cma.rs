@@ -113,8 +113,8 @@ pub unsafe fn read_process(
     addr: u64,
 ) -> Result<(), i32> {
     copy_all(len, |done| {
-        // SAFETY: inside the caller's buffer.
         let local = libc::iovec {
+            // SAFETY: inside the caller's buffer.
             iov_base: unsafe { to.add(done) }.cast(),
             iov_len: len - done,
         };
