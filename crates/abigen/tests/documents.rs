@@ -20,13 +20,14 @@ fn quoted(text: &str) -> Vec<Vec<&str>> {
 }
 
 /// Folders at the root whose files the pages name.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     "crates/",
     "docs/",
     "tests/",
     "bench/",
     "install/",
     "examples/",
+    "scripts/",
     ".ci/",
 ];
 
