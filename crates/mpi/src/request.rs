@@ -419,6 +419,18 @@ pub unsafe fn write_status(to: *mut Status, status: Status) {
     }
 }
 
+/// Writes the empty status: it has `MPI_SUCCESS` in it by definition (MPI 5.0, 3.7.3), in calls too that
+/// leave `MPI_ERROR` alone otherwise.
+///
+/// # Safety
+/// As [`write_status`].
+pub unsafe fn write_empty_status(to: *mut Status) {
+    if !to.is_null() {
+        // SAFETY: the caller's: not null, a status.
+        unsafe { *to = empty_status() };
+    }
+}
+
 /// `MPI_Wait`.
 ///
 /// # Safety

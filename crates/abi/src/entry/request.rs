@@ -258,7 +258,7 @@ pub unsafe fn request_get_status_any(
             }
         }
         if !active {
-            request::write_status(status, request::empty_status());
+            request::write_empty_status(status);
         }
         store(indx, MPI_UNDEFINED)?;
         store(flag, !active as c_int)

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Named, check_complete, collect, empty_status, progress, resolve, wait_any_of, wait_named,
+    Named, check_complete, collect, progress, resolve, wait_any_of, wait_named, write_empty_status,
     write_status,
 };
 use crate::consts::*;
@@ -159,7 +159,7 @@ unsafe fn finish_any(
     // SAFETY: the caller's.
     unsafe {
         let Some(index) = found else {
-            write_status(status, empty_status());
+            write_empty_status(status);
             return Ok(None);
         };
         let (result, error) = collect(p, requests.add(index))?;
