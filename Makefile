@@ -9,7 +9,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 .PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
-	test-interchange test-budgets lint format demo bench
+	test-interchange test-budgets test-suites lint format demo bench
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
+	@echo 'make test-suites            mpi4py, NetPIPE and HPCC, built with our mpicc (SUITES=--quick: shorter)'
 	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (installs their wheels)'
 	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
 	@echo 'make format                 formats the sources'
@@ -63,6 +64,13 @@ test-interchange: build
 
 test-budgets: prefix
 	bench/instructions --budget build/prefix/bin/mpicc build/prefix/bin/mpiexec
+
+# Programs of others, built and run against a scratch installation. They install what they need.
+test-suites: build
+	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
+	for suite in mpi4py netpipe hpcc; do \
+	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
+	done
 
 # The files with entry points are declared as modules by the build, where cargo fmt does not look.
 lint:

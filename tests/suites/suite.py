@@ -1,0 +1,95 @@
+"""What the suites share: where things lie, how commands are run, and how results are counted."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCRATCH = os.path.join(ROOT, "target", "suites")
+
+
+class Suite:
+    """One run of a suite against an installation."""
+
+    def __init__(self, name, text):
+        parser = argparse.ArgumentParser(description=text)
+        parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
+        parser.add_argument("--prefix", help="the installation to test; otherwise `make install` makes one")
+        parser.add_argument("--ranks", help="only these numbers of ranks (`2,4`)")
+        options = parser.parse_args()
+        self.quick, self.only = options.quick, options.ranks
+        self.work = os.path.join(SCRATCH, name)
+        os.makedirs(self.work, exist_ok=True)
+        self.prefix = os.path.abspath(options.prefix or os.path.join(SCRATCH, "prefix"))
+        if not options.prefix:
+            self.must(["make", "-C", ROOT, "install", f"PREFIX={self.prefix}"], "the library cannot be built")
+        self.passed = self.failed = self.skipped = 0
+
+    def environment(self, **more):
+        """The environment with the installation's commands first, and one thread for each rank's linear algebra."""
+        path = os.path.join(self.prefix, "bin") + os.pathsep + os.environ["PATH"]
+        return {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **more}
+
+    def call(self, command, cwd=None, **more):
+        """Runs a command; returns its exit code and what it printed."""
+        done = subprocess.run(
+            command, cwd=cwd or self.work, env=self.environment(**more), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        return done.returncode, done.stdout
+
+    def must(self, command, complaint, cwd=None, **more):
+        """Runs a command that prepares the suite; the suite ends where it fails."""
+        code, printed = self.call(command, cwd, **more)
+        if code != 0:
+            sys.exit(f"{printed[-4000:]}\nFAILED: {complaint}: {' '.join(command)} left with {code}")
+        return printed
+
+    def run_ranks(self, ranks, command, seconds, cwd=None):
+        """Runs a program under our launcher, which ends it and says what each rank did if it takes too long."""
+        launcher = os.path.join(self.prefix, "bin", "mpiexec")
+        return self.call([launcher, "--timeout", str(seconds), "-n", str(ranks), *command], cwd)
+
+    def choose_ranks(self, usual):
+        return [int(n) for n in self.only.split(",")] if self.only else usual
+
+    def count(self, what, good, printed="", tests=1):
+        """Counts a result; a failure shows the end of what was printed."""
+        print(f"{'ok' if good else 'FAILED'}: {what}", flush=True)
+        if good:
+            self.passed += tests
+        else:
+            self.failed += tests
+            print(printed[-3000:], flush=True)
+
+    def close(self):
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
+        sys.exit(1 if self.failed or not self.passed else 0)
+
+    def fetch_debian(self, package, version, tree):
+        """Unpacks the upstream part of a Debian source package afresh; returns its directory.
+
+        The indexes lie in a scratch directory of ours: a system without `deb-src` needs no change.
+        apt verifies the archive's signature and the sums in it.
+        """
+        apt = os.path.join(SCRATCH, "apt")
+        for name in ("sources", "lists/partial", "cache/archives/partial"):
+            os.makedirs(os.path.join(apt, name), exist_ok=True)
+        with open(os.path.join(apt, "sources", "debian.sources"), "w") as file:
+            file.write("Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\n"
+                       "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n")
+        options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
+                   "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache",
+                   "-o", "APT::Sandbox::User=root"]
+        archive = os.path.join(self.work, f"{package}_{version}.orig.tar.gz")
+        if not os.path.exists(archive):
+            self.must(["apt-get", *options, "update"], "Debian's list of sources cannot be had")
+            self.must(["apt-get", *options, "source", "--download-only", "--tar-only", package],
+                      f"the source of {package} cannot be had")
+        place = os.path.join(self.work, tree)
+        shutil.rmtree(place, ignore_errors=True)
+        with tarfile.open(archive) as packed:
+            packed.extractall(self.work)
+        return place
