@@ -5,10 +5,12 @@
 #![allow(unsafe_code)]
 
 mod double;
+mod immediate;
 mod persistent;
 mod several;
 
 pub use double::isendrecv;
+pub use immediate::try_collect;
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
 pub use several::{complete_some, join_errors, test_all, test_any, wait_any, wait_into};
@@ -565,47 +567,4 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
 /// A request that has completed with an empty status.
 pub fn completed_request() -> usize {
     DONE_HANDLE
-}
-
-/// Completes a send or receive that has ended without fault, with nothing but the hot worker, or
-/// does nothing and returns false. With `ENTRY` the status is one of several and gets its error.
-///
-/// # Safety
-/// `request` is null or a variable; `status` is null or a status.
-#[inline]
-pub unsafe fn try_collect<const ENTRY: bool>(request: *mut usize, status: *mut Status) -> bool {
-    let worker = crate::hot::worker();
-    if worker.is_null() || request.is_null() {
-        return false;
-    }
-    // SAFETY: the caller's; below MPI_THREAD_MULTIPLE this is the only thread inside MPI.
-    unsafe {
-        let handle = *request;
-        if handle == DONE_HANDLE {
-            if !status.is_null() {
-                let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
-                *status = empty_status();
-                (*status).error = error;
-            }
-            *request = MPI_REQUEST_NULL;
-            return true;
-        }
-        let pool = &mut (*worker).requests;
-        let Some(id) = pool.find(handle as u64) else {
-            return false;
-        };
-        let found = pool.get(id);
-        let plain = found.kind != Kind::Foreign && found.fault == Fault::None && !found.cancelled;
-        if found.state != State::Complete || !plain {
-            return false;
-        }
-        if !status.is_null() {
-            let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
-            *status = status_of(found);
-            (*status).error = error;
-        }
-        pool.free(id);
-        *request = MPI_REQUEST_NULL;
-    }
-    true
 }
