@@ -320,24 +320,17 @@ impl Segment {
             return self.allocate(offset, bytes);
         }
         // A control group at its limit answers with a kill, not with an error: ask first.
+        // What cannot be had by anyone is not counted: the others would think it taken.
+        self.check_available(available_memory(), bytes)?;
         let backing = &self.header().backing;
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
         let available = available_memory().saturating_sub(others);
-        let done = match available
-            .checked_sub(margin(available))
-            .and_then(|a| a.checked_sub(bytes))
-        {
-            None => Err(SegmentError::Shortage {
-                needed: bytes,
-                available,
-            }),
-            Some(left) => {
-                let share = left / (8 * self.layout.ranks() as u64);
-                self.unasked
-                    .store(share.min(UNASKED_BYTES), Ordering::Relaxed);
-                self.allocate(offset, bytes)
-            }
-        };
+        let done = self.check_available(available, bytes).and_then(|left| {
+            let share = left / (8 * self.layout.ranks() as u64);
+            self.unasked
+                .store(share.min(UNASKED_BYTES), Ordering::Relaxed);
+            self.allocate(offset, bytes)
+        });
         backing.fetch_sub(bytes, Ordering::Relaxed);
         done
     }
@@ -388,6 +381,17 @@ impl Segment {
         let rc =
             unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes as i64) };
         (rc != 0).then(io::Error::last_os_error)
+    }
+
+    /// What is left of `available` bytes after `bytes` and the margin.
+    fn check_available(&self, available: u64, bytes: u64) -> Result<u64, SegmentError> {
+        available
+            .checked_sub(margin(available))
+            .and_then(|a| a.checked_sub(bytes))
+            .ok_or(SegmentError::Shortage {
+                needed: bytes,
+                available,
+            })
     }
 
     fn spend_unasked(&self, bytes: u64) -> bool {
