@@ -13,6 +13,7 @@ use crate::info;
 #[derive(Parser, Debug)]
 #[command(name = "fastpath", version, about)]
 pub struct Cli {
+    /// What to do
     #[command(subcommand)]
     pub command: Command,
 }
@@ -55,7 +56,10 @@ pub enum Bench {
     Floor(FloorOptions),
     /// One rank of a benchmark (started by the launcher)
     #[command(hide = true)]
-    Rank { plan: String },
+    Rank {
+        /// The plan, as JSON
+        plan: String,
+    },
 }
 
 /// How many samples, of what length, in which form.
@@ -81,6 +85,7 @@ pub struct JobOptions {
     /// Number of ranks
     #[arg(short = 'n', long, default_value_t = 2, value_parser = parse_positive)]
     pub ranks: usize,
+    /// How many samples, of what length
     #[command(flatten)]
     pub sample: SampleOptions,
     /// Time for the samples of one case; there are fewer samples where it does not suffice
@@ -106,6 +111,7 @@ pub struct JobOptions {
 /// Options of the floor.
 #[derive(Args, Debug)]
 pub struct FloorOptions {
+    /// How many samples, of what length
     #[command(flatten)]
     pub sample: SampleOptions,
     /// The two processors, as 0,1 [default: the first two this process may use]

@@ -1,14 +1,9 @@
 //! `fastpath`: measures, explains and diagnoses.
 
-mod bench;
-mod cli;
-mod info;
-mod library;
-mod measure;
-
 use std::process::ExitCode;
 
 use clap::Parser;
+use fastpath_perf::cli;
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {

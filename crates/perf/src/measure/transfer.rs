@@ -21,11 +21,19 @@ use super::placement;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Both sides copy at once, through a ring of chunks in shared memory.
-    Chunks { bytes: usize, count: usize },
+    Chunks {
+        /// Bytes of a chunk.
+        bytes: usize,
+        /// Chunks of the ring.
+        count: usize,
+    },
     /// The receiver has the kernel copy from buffer to buffer (`process_vm_readv`).
     Kernel,
     /// Sender and receiver both have the kernel copy, taking the next piece in turn.
-    KernelBoth { piece: usize },
+    KernelBoth {
+        /// Bytes of a piece.
+        piece: usize,
+    },
     /// The receiver copies from buffer to buffer, as it can where the sender's memory is shared.
     Direct,
 }

@@ -1,0 +1,8 @@
+//! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
+
+pub mod bench;
+pub mod cli;
+pub mod info;
+pub mod library;
+pub mod measure;
+pub mod record;

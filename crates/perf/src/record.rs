@@ -1,0 +1,378 @@
+//! What a measurement leaves behind: the types of a stored result, and its JSON form.
+//!
+//! One [`Report`] is one run of the tool: how it was made ([`Run`]) and what came out, one
+//! [`Case`] for each test, size and number of ranks. Tables, pages, comparisons and audits read
+//! these types and nothing else. The JSON form is versioned ([`SCHEMA`], [`VERSION`]): a field may
+//! be added, and readers ignore those they do not know; any other change raises the version.
+//!
+//! Times are nanoseconds, rates are formed from them where they are shown. MB is 10^6 bytes.
+
+pub mod histogram;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use histogram::Histogram;
+
+/// The name that every stored result carries.
+pub const SCHEMA: &str = "fastpath.bench";
+
+/// The version of the JSON form.
+pub const VERSION: u32 = 1;
+
+/// One run of the tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// Always [`VERSION`]; another one is refused.
+    pub version: u32,
+    /// How the run was made.
+    pub run: Run,
+    /// What came out, in the order of measurement.
+    pub cases: Vec<Case>,
+    /// What was asked for and not measured, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// How a run was made: enough to judge whether two runs may be compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Version of this tool, and the commit where it was built from a repository.
+    pub tool: String,
+    /// Start of the run, seconds since 1970-01-01 UTC.
+    pub started_unix_s: u64,
+    /// The command as given.
+    pub command: Vec<String>,
+    /// The MPI library that was measured.
+    pub mpi: Mpi,
+    /// Where it ran.
+    pub machine: Machine,
+    /// The clock behind the times.
+    pub clock: Clock,
+    /// Variables that influence the library (`FASTPATH_*` and the like), as they were set.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// An MPI library.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mpi {
+    /// Short name by which tables call it.
+    pub name: String,
+    /// First line of `MPI_Get_library_version`.
+    pub version: String,
+    /// Compiler wrapper and launcher, or the library's file.
+    pub path: String,
+}
+
+/// The machine and its settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Host name.
+    pub host: String,
+    /// Processor model as the kernel names it.
+    pub processor: String,
+    /// Processors that the run may use.
+    pub processors: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// Frequency governor; None where it cannot be read (most virtual machines).
+    pub governor: Option<String>,
+    /// Hypervisor, where the processor says that it is a virtual one.
+    pub hypervisor: Option<String>,
+}
+
+/// The clock behind the times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// `tsc` or `CLOCK_MONOTONIC`.
+    pub source: String,
+    /// Its measured frequency in Hz; 10^9 for a clock that gives nanoseconds.
+    pub frequency_hz: f64,
+    /// Deviation of that frequency from the kernel's clock over the run, in parts per million.
+    pub frequency_error_ppm: f64,
+    /// Smallest step that it was seen to make, in nanoseconds.
+    pub resolution_ns: f64,
+    /// What one reading costs, in nanoseconds (median).
+    pub read_ns: f64,
+}
+
+/// The levels at which a test can run (one column each).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The C functions of the MPI standard.
+    #[default]
+    Mpi,
+    /// The protocol layer: workers, endpoints, matching, without communicators and datatypes.
+    Protocol,
+    /// The transport alone: active messages, put, get.
+    Transport,
+}
+
+/// What a time is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Of {
+    /// Half of a round trip.
+    HalfRoundTrip,
+    /// A whole round trip (reads, atomics).
+    RoundTrip,
+    /// One message of many in flight.
+    Message,
+    /// One call of a collective, as the rank that leads sees it.
+    Call,
+    /// One step of a ring: one message to each neighbour, divided by two.
+    Hop,
+    /// The difference between the first and the last rank to leave a call.
+    Skew,
+    /// A process from its start to its end.
+    Process,
+    /// The bare operation of the hardware that the case is held against.
+    Floor,
+    /// Bytes of memory; no time.
+    Memory,
+    /// Instructions; no time.
+    Instructions,
+    /// The share of a transfer, in percent, during which the processor could compute.
+    Overlap,
+}
+
+/// How samples were timed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Operations behind one sample; above 1 a sample is the mean over so many in a row.
+    pub operations_per_sample: u64,
+    /// Operations of the warm-up, which are in no sample.
+    pub warmup_operations: u64,
+    /// What the measuring adds to an operation, in nanoseconds: the loop with its clock readings
+    /// less the bare loop.
+    pub overhead_ns: f64,
+}
+
+/// One test at one size on one number of ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Name of the test (`latency`, `rate`, `ring-random`, ...).
+    pub test: String,
+    /// What distinguishes it from cases of the same name: a pair of ranks (`0-3`), a
+    /// collective's root, `idle=sleep`; empty where nothing does.
+    #[serde(default)]
+    pub variant: String,
+    /// The operation timed, as the standard calls it (`MPI_Send/MPI_Recv`, `put`).
+    pub operation: String,
+    /// The level.
+    #[serde(default)]
+    pub level: Level,
+    /// What a time is of.
+    pub of: Of,
+    /// `ns`, `B`, `instructions` or `%`.
+    pub unit: String,
+    /// Payload of one operation in bytes; of one message in tests of windows.
+    pub bytes: u64,
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// Messages in flight at once, in tests of windows.
+    #[serde(default)]
+    pub window: Option<u32>,
+    /// Every sample of the test.
+    pub samples: Histogram,
+    /// How they were timed.
+    pub timing: Timing,
+    /// The transport and the protocol that served it, where the library says so.
+    #[serde(default)]
+    pub transport: Option<String>,
+    /// See `transport`.
+    #[serde(default)]
+    pub protocol: Option<String>,
+    /// What the hardware needs for the same, measured in turn with the case; in the case's unit.
+    #[serde(default)]
+    pub floor: Option<Histogram>,
+    /// What that floor is (`cache line one way`, `memory copy`).
+    #[serde(default)]
+    pub floor_of: Option<String>,
+    /// Whether payloads were verified outside the timed loop: None if not asked for.
+    #[serde(default)]
+    pub checked: Option<bool>,
+    /// Processors on which the leading rank and its partner were seen.
+    #[serde(default)]
+    pub processors: Vec<i32>,
+}
+
+/// What was asked for and not measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The test.
+    pub test: String,
+    /// Its level.
+    #[serde(default)]
+    pub level: Level,
+    /// Why.
+    pub reason: String,
+}
+
+/// What must agree for two cases to stand in one ratio.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// See [`Case`].
+    pub test: String,
+    /// See [`Case`].
+    pub variant: String,
+    /// See [`Case`].
+    pub operation: String,
+    /// See [`Case`].
+    pub level: Level,
+    /// See [`Case`].
+    pub of: Of,
+    /// See [`Case`].
+    pub unit: String,
+    /// See [`Case`].
+    pub bytes: u64,
+    /// See [`Case`].
+    pub ranks: u32,
+    /// See [`Case`].
+    pub window: Option<u32>,
+}
+
+impl Case {
+    /// What identifies the case.
+    pub fn key(&self) -> Key {
+        Key {
+            test: self.test.clone(),
+            variant: self.variant.clone(),
+            operation: self.operation.clone(),
+            level: self.level,
+            of: self.of,
+            unit: self.unit.clone(),
+            bytes: self.bytes,
+            ranks: self.ranks,
+            window: self.window,
+        }
+    }
+}
+
+/// Why a stored result cannot be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// Not JSON, or not of this shape.
+    Shape(serde_json::Error),
+    /// JSON of something else.
+    Schema(String),
+    /// A later or earlier version of the form.
+    Version(u32),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReadError::Shape(e) => write!(f, "not a stored result: {e}"),
+            ReadError::Schema(s) => write!(f, "a result of `{s}`, not of `{SCHEMA}`"),
+            ReadError::Version(v) => {
+                write!(f, "version {v} of the form; this tool reads {VERSION}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl Report {
+    /// An empty report of this version.
+    pub fn new(run: Run) -> Report {
+        Report {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            run,
+            cases: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// Reads a stored result.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn from_json(text: &str) -> Result<Report, ReadError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+            version: u32,
+        }
+        let head: Head = serde_json::from_str(text).map_err(ReadError::Shape)?;
+        if head.schema != SCHEMA {
+            return Err(ReadError::Schema(head.schema));
+        }
+        if head.version != VERSION {
+            return Err(ReadError::Version(head.version));
+        }
+        serde_json::from_str(text).map_err(ReadError::Shape)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn make_report() -> Report {
+        let mut report = Report::new(Run::default());
+        report.cases.push(Case {
+            test: "latency".into(),
+            variant: String::new(),
+            operation: "MPI_Send/MPI_Recv".into(),
+            level: Level::Mpi,
+            of: Of::HalfRoundTrip,
+            unit: "ns".into(),
+            bytes: 8,
+            ranks: 2,
+            window: None,
+            samples: [120.0, 130.5, 9000.0].into_iter().collect(),
+            timing: Timing::default(),
+            transport: Some("shm".into()),
+            protocol: None,
+            floor: None,
+            floor_of: None,
+            checked: None,
+            processors: vec![0, 1],
+        });
+        report
+    }
+
+    #[test]
+    fn report__survives_a_round_trip_through_json() {
+        let report = make_report();
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(Report::from_json(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn report__of_another_schema_or_version_is_refused() {
+        let text = serde_json::to_string(&make_report()).unwrap();
+        let other = text.replacen(SCHEMA, "something.else", 1);
+        assert!(matches!(
+            Report::from_json(&other),
+            Err(ReadError::Schema(_))
+        ));
+        let later = text.replacen("\"version\":1", "\"version\":2", 1);
+        assert!(matches!(
+            Report::from_json(&later),
+            Err(ReadError::Version(2))
+        ));
+        assert!(matches!(Report::from_json("{}"), Err(ReadError::Shape(_))));
+    }
+
+    #[test]
+    fn key__tells_levels_apart() {
+        let case = make_report().cases.remove(0);
+        let other = Case {
+            level: Level::Transport,
+            ..case.clone()
+        };
+        assert_ne!(case.key(), other.key());
+    }
+}

@@ -1,0 +1,294 @@
+//! Every sample of a case, in bounded memory: a histogram whose buckets are at most 1/2048 of
+//! their value wide, so that three significant digits are kept and nothing is dropped.
+//!
+//! Values are non-negative numbers in the case's unit, kept in thousandths of it (picoseconds for
+//! a time). Smallest, largest, sum and count are exact; percentiles are nearest rank, taken at the
+//! middle of a bucket and never outside of smallest and largest.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Bits of a value that a bucket keeps besides the leading one.
+const KEPT_BITS: u32 = 11;
+
+/// Thousandths of a unit.
+const SCALE: f64 = 1000.0;
+
+/// Counts by value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Histogram {
+    /// Lower bound of each bucket, in thousandths, and how many samples fell into it.
+    buckets: BTreeMap<u64, u64>,
+    count: u64,
+    sum: f64,
+    min: f64,
+    max: f64,
+}
+
+/// The JSON form: statistics for those who read it by eye, buckets for those who compute.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Stored {
+    count: u64,
+    min: f64,
+    median: f64,
+    mean: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+    /// Pairs of a bucket's lower bound in thousandths of the unit and the samples in it, ascending.
+    buckets: Vec<(u64, u64)>,
+}
+
+/// The statistics that tables show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Number of samples.
+    pub count: u64,
+    /// The smallest sample.
+    pub min: f64,
+    /// 50th percentile.
+    pub median: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// The largest sample.
+    pub max: f64,
+}
+
+/// Lower bound of the bucket that holds a value, both in thousandths.
+fn bucket_of(value: u64) -> u64 {
+    let width = 64 - value.leading_zeros();
+    let dropped = width.saturating_sub(KEPT_BITS + 1);
+    value >> dropped << dropped
+}
+
+/// The middle of a bucket given by its lower bound, in units.
+fn middle_of(bound: u64) -> f64 {
+    let width = 64 - bound.leading_zeros();
+    let dropped = width.saturating_sub(KEPT_BITS + 1);
+    (bound as f64 + ((1u64 << dropped) - 1) as f64 / 2.0) / SCALE
+}
+
+impl Histogram {
+    /// Adds a sample. One that is not a number, or below zero, counts as zero: a clock that ran
+    /// backwards shows as an impossible minimum instead of vanishing.
+    pub fn record(&mut self, value: f64) {
+        let value = if value > 0.0 { value } else { 0.0 };
+        self.record_bucket((value * SCALE).round() as u64, 1);
+        self.sum += value;
+        self.min = if self.count == 1 {
+            value
+        } else {
+            self.min.min(value)
+        };
+        self.max = self.max.max(value);
+    }
+
+    fn record_bucket(&mut self, thousandths: u64, count: u64) {
+        *self.buckets.entry(bucket_of(thousandths)).or_default() += count;
+        self.count += count;
+    }
+
+    /// A histogram from counted buckets and exact statistics, as a measuring program prints them;
+    /// None where they contradict each other.
+    pub fn from_parts(
+        buckets: impl IntoIterator<Item = (u64, u64)>,
+        sum: f64,
+        min: f64,
+        max: f64,
+    ) -> Option<Histogram> {
+        let mut histogram = Histogram {
+            sum,
+            min,
+            max,
+            ..Histogram::default()
+        };
+        for (bound, count) in buckets {
+            let total = histogram.count.checked_add(count)?;
+            if total > 1 << 53 {
+                return None;
+            }
+            histogram.record_bucket(bound, count);
+        }
+        histogram.buckets.retain(|_, count| *count > 0);
+        let finite = [sum, min, max].iter().all(|v| v.is_finite() && *v >= 0.0);
+        let ordered = histogram.count == 0 || min <= max;
+        (finite && ordered).then_some(histogram)
+    }
+
+    /// Adds all samples of another histogram.
+    pub fn merge(&mut self, other: &Histogram) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        for (&bound, &count) in &other.buckets {
+            self.record_bucket(bound, count);
+        }
+    }
+
+    /// Number of samples.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Buckets in ascending order: their middle in units, and the samples in them.
+    pub fn iter(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let clamp = |v: f64| v.max(self.min).min(self.max);
+        self.buckets
+            .iter()
+            .map(move |(&bound, &count)| (clamp(middle_of(bound)), count))
+    }
+
+    /// The value that a share of the samples (0 to 1) does not exceed, nearest rank; None without
+    /// samples.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (value, count) in self.iter() {
+            seen += count;
+            if seen >= rank {
+                return Some(if seen == count && rank == 1 {
+                    self.min
+                } else {
+                    value
+                });
+            }
+        }
+        None
+    }
+
+    /// The statistics that tables show; None without samples.
+    pub fn summarize(&self) -> Option<Summary> {
+        Some(Summary {
+            count: self.count,
+            min: self.min,
+            median: self.quantile(0.5)?,
+            mean: self.sum / self.count as f64,
+            p90: self.quantile(0.9)?,
+            p99: self.quantile(0.99)?,
+            p999: self.quantile(0.999)?,
+            max: self.max,
+        })
+    }
+}
+
+impl FromIterator<f64> for Histogram {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Histogram {
+        let mut histogram = Histogram::default();
+        values.into_iter().for_each(|v| histogram.record(v));
+        histogram
+    }
+}
+
+impl From<Histogram> for Stored {
+    fn from(histogram: Histogram) -> Stored {
+        let s = histogram.summarize();
+        let take = |pick: fn(&Summary) -> f64| s.as_ref().map_or(0.0, pick);
+        Stored {
+            count: histogram.count,
+            min: histogram.min,
+            median: take(|s| s.median),
+            mean: take(|s| s.mean),
+            p90: take(|s| s.p90),
+            p99: take(|s| s.p99),
+            p999: take(|s| s.p999),
+            max: histogram.max,
+            buckets: histogram.buckets.into_iter().collect(),
+        }
+    }
+}
+
+impl TryFrom<Stored> for Histogram {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Histogram, String> {
+        let sum = stored.mean * stored.count as f64;
+        let found = Histogram::from_parts(stored.buckets, sum, stored.min, stored.max);
+        let histogram = found.ok_or("a histogram whose statistics contradict its buckets")?;
+        if histogram.count != stored.count {
+            let (has, says) = (histogram.count, stored.count);
+            return Err(format!("a histogram of {has} samples that claims {says}"));
+        }
+        Ok(histogram)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary__of_none_is_none() {
+        assert_eq!(Histogram::default().summarize(), None);
+    }
+
+    #[test]
+    fn summary__of_one_is_that_one() {
+        let s = [7.5]
+            .into_iter()
+            .collect::<Histogram>()
+            .summarize()
+            .unwrap();
+        assert_eq!((s.min, s.median, s.p999, s.max), (7.5, 7.5, 7.5, 7.5));
+        assert_eq!((s.count, s.mean), (1, 7.5));
+    }
+
+    #[test]
+    fn quantiles__keep_three_digits_and_drop_nothing() {
+        let values: Vec<f64> = (1..=10_000).map(|i| f64::from(i) * 37.0).collect();
+        let h: Histogram = values.iter().copied().collect();
+        for share in [0.5, 0.9, 0.99, 0.999] {
+            let exact = values[(share * 10_000.0) as usize - 1];
+            let got = h.quantile(share).unwrap();
+            assert!(
+                (got / exact - 1.0).abs() < 1.0 / 2048.0,
+                "{share}: {got} for {exact}"
+            );
+        }
+        let s = h.summarize().unwrap();
+        assert_eq!((s.count, s.min, s.max), (10_000, 37.0, 370_000.0));
+    }
+
+    #[test]
+    fn bucket__holds_its_bound_and_is_narrow() {
+        for value in [0, 1, 4095, 4096, 4097, 1 << 20, (1 << 40) + 12345, u64::MAX] {
+            let bound = bucket_of(value);
+            assert_eq!(bucket_of(bound), bound);
+            assert!(value - bound <= value >> KEPT_BITS, "{value}");
+        }
+    }
+
+    #[test]
+    fn merge__is_the_same_as_recording_all() {
+        let (a, b) = ([1.0, 50.0, 3.0], [0.5, 1e6]);
+        let mut merged: Histogram = a.into_iter().collect();
+        merged.merge(&b.into_iter().collect());
+        merged.merge(&Histogram::default());
+        assert_eq!(merged, a.into_iter().chain(b).collect());
+    }
+
+    #[test]
+    fn json__of_a_histogram_that_contradicts_itself_is_refused() {
+        let h: Histogram = [1.0, 2.0].into_iter().collect();
+        let text = serde_json::to_string(&h).unwrap();
+        assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), h);
+        let wrong = text.replacen("\"count\":2", "\"count\":3", 1);
+        assert!(serde_json::from_str::<Histogram>(&wrong).is_err());
+    }
+}
