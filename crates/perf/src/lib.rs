@@ -5,4 +5,5 @@ pub mod cli;
 pub mod info;
 pub mod library;
 pub mod measure;
+pub mod program;
 pub mod record;

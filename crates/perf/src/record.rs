@@ -202,6 +202,10 @@ pub struct Case {
     /// Processors on which the leading rank and its partner were seen.
     #[serde(default)]
     pub processors: Vec<i32>,
+    /// Figures that the definition of another tool makes of the same samples, by that tool's name
+    /// for them (`HPCC RandomlyOrderedRingLatency`), in the case's unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defined: BTreeMap<String, f64>,
 }
 
 /// What was asked for and not measured.
@@ -339,6 +343,7 @@ mod tests {
             floor_of: None,
             checked: None,
             processors: vec![0, 1],
+            defined: BTreeMap::new(),
         });
         report
     }

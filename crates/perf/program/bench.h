@@ -1,0 +1,206 @@
+/* The benchmark program: the same source for every MPI library. MPI 3.1 and C11 on Linux, nothing else.
+ *
+ * Rank 0 prints one JSON object a line (events.c) and decides what is done next; the ranks that take part in a case
+ * obey its orders (engine.c). A sample is the mean over so many operations that reading the clock does not show. */
+#ifndef FASTPATH_BENCH_H
+#define FASTPATH_BENCH_H
+
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined __x86_64__
+#include <x86intrin.h>
+#endif
+
+enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3 };
+
+/* ---- clock.c ---- */
+
+struct bench_clock {
+    bool uses_tsc;
+    double ns_per_tick;
+    double error_ppm;     /* of that, against CLOCK_MONOTONIC */
+    double resolution_ns; /* smallest step seen */
+    double read_ns;       /* one reading, median */
+};
+extern struct bench_clock bench_clock;
+
+uint64_t read_monotonic_ns(void);
+
+static inline uint64_t read_ticks(void) {
+#if defined __x86_64__
+    if (bench_clock.uses_tsc) {
+        /* Waits for what stands before it, so that a message is there when its time is taken. */
+        unsigned processor;
+        return __rdtscp(&processor);
+    }
+#endif
+    return read_monotonic_ns();
+}
+
+void start_clock(void);
+void check_clock(void); /* compares the rate with the kernel's clock again and corrects it */
+double ns_of(uint64_t ticks);
+
+/* ---- histogram.c ---- */
+
+struct histogram {
+    uint64_t *counts;
+    uint64_t count;
+    double sum, min, max;
+};
+
+void reset_histogram(struct histogram *h);
+void record_value(struct histogram *h, double value); /* in the case's unit; kept in thousandths */
+double find_quantile(const struct histogram *h, double share);
+void print_histogram(const struct histogram *h); /* sum, min, max, buckets: the inside of a JSON object */
+
+/* ---- options.c ---- */
+
+enum { SIZES_MAX = 128, WINDOW_MAX = 4096, TESTS_MAX = 64 };
+
+struct options {
+    const char *tests[TESTS_MAX];
+    int test_count;
+    size_t sizes[SIZES_MAX];
+    int size_count;
+    double duration_ns;
+    long iterations; /* 0: by duration */
+    long warmup;     /* operations; below 0: found out */
+    int window;      /* 0: the test's own */
+    long batch;      /* operations of a sample; 0: found out */
+    int rounds;
+    int runs; /* measurements of tests that have a number of their own; 0: theirs */
+    bool check, floor, list;
+    const char *idle;
+};
+extern struct options options;
+
+/* Returns what is wrong, or NULL. */
+const char *parse_options(int argc, char **argv);
+const char *parse_sizes(const char *text, size_t *sizes, int *count);
+
+/* ---- tests and cases ---- */
+
+struct bench_case;
+
+enum who { PAIR, EVERYONE };
+
+struct test {
+    const char *name, *text;
+    enum who who;
+    const char *operation, *of, *sizes;
+    const char *const *variants; /* ends with NULL; NULL: one without a name */
+    int window;                  /* messages of one operation; 0: not a test of windows */
+    double per_operation;        /* what an operation's time is divided by, besides the window */
+    bool by_rank;                /* buffers for a message from each rank */
+    size_t multiple;             /* sizes are multiples of it (elements of a reduction); 0: any */
+    bool line_floor;             /* the floor is at least a cache line one way */
+    long batch_min;              /* operations of a sample, at least */
+    int (*prepare)(struct bench_case *);
+    void (*run)(struct bench_case *, long n);
+    bool (*verify)(struct bench_case *); /* one operation with known contents: whether they arrived */
+    void (*finish)(struct bench_case *);
+    void (*drive)(const struct test *); /* a way of its own; then the fields from `window` on are not used */
+};
+
+/* One case as the ranks that take part see it. */
+struct bench_case {
+    const struct test *test;
+    const char *variant, *operation;
+    int variant_index;
+    size_t bytes;
+    int window;
+    MPI_Comm members; /* those who take part; its rank 0 leads */
+    int rank, ranks;  /* in MPI_COMM_WORLD */
+    int member, member_count;
+    int peer; /* the partner's rank in MPI_COMM_WORLD */
+    int next_peer, previous_peer;
+    bool leads;
+    char *send, *receive;
+    long calls; /* operations done so far: who is root of the next */
+    MPI_Request *requests;
+    MPI_Win win;
+    MPI_Comm reversed;
+    int *counts, *offsets;
+    MPI_Datatype *types;
+    const char *failed; /* the function that gave an error in `prepare` */
+};
+
+extern int world_rank, world_ranks;
+extern bool any_wrong; /* a check failed */
+extern const struct test *const all_tests[];
+const struct test *find_test(const char *name);
+extern const struct test pairwise_tests[], collective_tests[], rma_tests[], special_tests[];
+
+/* ---- events.c ---- */
+
+void print_start(void);
+void print_end(void);
+void print_progress(const char *test, size_t bytes, long done, long total);
+void print_missing(const char *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *describe_error(const char *function, int code);
+
+/* What a "case" event says; fields left zero are printed as null or empty. */
+struct figures {
+    const char *test, *variant, *operation, *of, *unit;
+    size_t bytes;
+    int window;
+    long operations_per_sample;
+    uint64_t warmup_operations;
+    double overhead_ns;
+    int checked; /* -1: not asked for */
+    int processors[2];
+    const struct histogram *samples, *floor;
+    const char *floor_of;
+    const char *defined; /* further JSON members: figures by another tool's definition */
+};
+void print_case(const struct figures *f);
+
+/* ---- engine.c ---- */
+
+void measure_overhead(void);
+double overhead_of(long operations); /* ns that timing adds to an operation at so many per sample */
+void run_test(const struct test *t);
+void step_progress(const char *test, size_t bytes);
+void expect_steps(long steps);
+size_t list_sizes(const char *own, size_t multiple, size_t *sizes);
+/* Whether all members could get what they asked for. */
+bool agree(MPI_Comm members, bool own);
+
+struct pair {
+    int first, second; /* ranks; the first leads */
+    const char *variant;
+    int variant_index;
+    const char *idle; /* what the others do: rest.c */
+};
+
+/* One case of a pair of ranks with the others resting; everyone calls it. */
+void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns);
+
+/* ---- rest.c: what ranks do that take no part ---- */
+
+bool rest(const char *how);        /* the others: until the pair ends it */
+void end_rest(const char *how);    /* the pair, both of them */
+bool can_rest(const char *how);
+
+/* ---- floor.c ---- */
+
+bool open_lines(MPI_Comm members, int member);
+void close_lines(void);
+void ask_lines(long trips);
+void answer_lines(long trips);
+bool runs_on_one_processor(MPI_Comm members, int processors[2]);
+double time_copy(char *to, const char *from, size_t bytes, long times);
+
+/* ---- buffers.c ---- */
+
+void *get_memory(size_t bytes);
+void fill_pattern(char *at, size_t bytes, unsigned seed);
+bool has_pattern(const char *at, size_t bytes, unsigned seed);
+double memory_shortage(double bytes); /* of this job in bytes; 0 where it fits */
+
+#endif

@@ -1,0 +1,65 @@
+/* Measures MPI calls, the same way for every MPI library. `--list` names the tests, options.c has the options. */
+#include "bench.h"
+#include "share.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int world_rank, world_ranks;
+bool any_wrong;
+
+static const struct test *const tables[] = {pairwise_tests};
+
+const struct test *find_test(const char *name) {
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const struct test *t = tables[i]; t->name; t++)
+            if (!strcmp(t->name, name)) return t;
+    return NULL;
+}
+
+static void list_tests(void) {
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const struct test *t = tables[i]; t->name; t++)
+            printf("{\"test\":\"%s\",\"text\":\"%s\",\"operation\":\"%s\",\"of\":\"%s\",\"sizes\":\"%s\"}\n", t->name,
+                   t->text, t->operation, t->of, t->sizes ? t->sizes : "");
+}
+
+static void count_steps(void) {
+    for (int i = 0; i < options.test_count; i++) {
+        const struct test *t = find_test(options.tests[i]);
+        size_t sizes[SIZES_MAX];
+        long variants = 1;
+        for (variants = 0; t->variants && t->variants[variants];) variants++;
+        /* Those with a way of their own count as they go. */
+        if (!t->drive) expect_steps((variants ? variants : 1) * (long)list_sizes(t->sizes, t->multiple, sizes));
+    }
+}
+
+static void run_all(void) {
+    start_clock();
+    measure_overhead();
+    open_share();
+    print_start();
+    count_steps();
+    for (int i = 0; i < options.test_count; i++) run_test(find_test(options.tests[i]));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank == 0) print_end();
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_ranks);
+    const char *problem = parse_options(argc, argv);
+    if (!problem && options.list) {
+        if (world_rank == 0) list_tests();
+    } else if (!problem) {
+        run_all();
+    } else if (world_rank == 0) {
+        fprintf(stderr, "bench: %s\n", problem);
+    }
+    int wrong = any_wrong, any = 0;
+    MPI_Allreduce(&wrong, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return problem ? 2 : any ? 3 : 0;
+}

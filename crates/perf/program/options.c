@@ -1,0 +1,106 @@
+/* The arguments. Every rank reads them alike; rank 0 says what is wrong. */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options options = {.duration_ns = 2e8, .warmup = -1, .rounds = 5, .floor = true, .idle = "barrier"};
+
+static char problem[256];
+
+static const char *refuse(const char *what, const char *text) {
+    snprintf(problem, sizeof problem, "%s: %.150s", what, text);
+    return problem;
+}
+
+const char *parse_sizes(const char *text, size_t *sizes, int *count) {
+    const char *at = text;
+    *count = 0;
+    while (*at) {
+        char *end;
+        errno = 0;
+        long long value = strtoll(at, &end, 10);
+        if (end == at || value < 0 || errno) return refuse("a size is a number with an optional K, M or G", text);
+        if (value > 1LL << 30) return refuse("the largest size is 1G", text);
+        if (*end == 'K') value <<= 10, end++;
+        else if (*end == 'M') value <<= 20, end++;
+        else if (*end == 'G') value <<= 30, end++;
+        if (value > 1LL << 30) return refuse("the largest size is 1G", text);
+        if (*count == SIZES_MAX) return refuse("too many sizes", text);
+        sizes[(*count)++] = (size_t)value;
+        if (*end == ',') end++;
+        else if (*end) return refuse("sizes are separated by commas", text);
+        at = end;
+    }
+    return *count ? NULL : refuse("no size", text);
+}
+
+static bool parse_number(const char *text, double low, double high, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && !*end && *value >= low && *value <= high;
+}
+
+static const char *parse_tests(char *text) {
+    for (char *name = strtok(text, ","); name; name = strtok(NULL, ",")) {
+        if (options.test_count == TESTS_MAX) return "too many tests";
+        if (!find_test(name)) return refuse("unknown test", name);
+        options.tests[options.test_count++] = name;
+    }
+    return NULL;
+}
+
+static const char *set_option(const char *name, const char *text) {
+    double value = 0;
+    const char *expected = NULL;
+    if (!strcmp(name, "--sizes")) return parse_sizes(text, options.sizes, &options.size_count);
+    if (!strcmp(name, "--iterations")) {
+        if (!parse_number(text, 1, 1e12, &value)) expected = "--iterations: expected a number above zero";
+        options.iterations = (long)value;
+    } else if (!strcmp(name, "--duration")) {
+        if (!parse_number(text, 0.001, 1e9, &value)) expected = "--duration: expected milliseconds above zero";
+        options.duration_ns = value * 1e6;
+    } else if (!strcmp(name, "--warmup")) {
+        if (!parse_number(text, 0, 1e12, &value)) expected = "--warmup: expected a number of operations";
+        options.warmup = (long)value;
+    } else if (!strcmp(name, "--window")) {
+        if (!parse_number(text, 1, WINDOW_MAX, &value)) expected = "--window: expected 1 to 4096";
+        options.window = (int)value;
+    } else if (!strcmp(name, "--rounds")) {
+        if (!parse_number(text, 1, 1e6, &value)) expected = "--rounds: expected a number above zero";
+        options.rounds = (int)value;
+    } else if (!strcmp(name, "--runs")) {
+        if (!parse_number(text, 1, 1e6, &value)) expected = "--runs: expected a number above zero";
+        options.runs = (int)value;
+    } else if (!strcmp(name, "--timing")) {
+        if (!strcmp(text, "auto")) options.batch = 0;
+        else if (!strcmp(text, "each")) options.batch = 1;
+        else if (!strncmp(text, "batch=", 6) && parse_number(text + 6, 1, 1e9, &value)) options.batch = (long)value;
+        else expected = "--timing: expected auto, each or batch=N";
+    } else if (!strcmp(name, "--idle")) {
+        if (strcmp(text, "spin") && strcmp(text, "yield") && strcmp(text, "sleep") && strcmp(text, "barrier"))
+            expected = "--idle: expected spin, yield, sleep or barrier";
+        options.idle = text;
+    } else if (!strcmp(name, "--floor")) {
+        if (strcmp(text, "yes") && strcmp(text, "no")) expected = "--floor: expected yes or no";
+        options.floor = !strcmp(text, "yes");
+    } else {
+        return refuse("unknown option", name);
+    }
+    return expected ? refuse(expected, text) : NULL;
+}
+
+const char *parse_options(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *wrong = NULL;
+        if (!strcmp(argv[i], "--check")) options.check = true;
+        else if (!strcmp(argv[i], "--list")) options.list = true;
+        else if (strncmp(argv[i], "--", 2)) wrong = parse_tests(argv[i]);
+        else if (i + 1 == argc) wrong = refuse("lacks its value", argv[i]);
+        else wrong = set_option(argv[i], argv[i + 1]), i++;
+        if (wrong) return wrong;
+    }
+    return options.list || options.test_count > 0 ? NULL : "which test? --list names them";
+}

@@ -1,0 +1,158 @@
+/* Messages between two ranks, and between neighbours. */
+#include "bench.h"
+
+#include <string.h>
+
+/* ---- ping-pong ---- */
+
+static void run_latency(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, peer = c->peer;
+    char *send = c->send, *receive = c->receive;
+    if (c->leads)
+        for (long i = 0; i < n; i++) {
+            MPI_Send(send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+            MPI_Recv(receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    else
+        for (long i = 0; i < n; i++) {
+            MPI_Recv(receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+        }
+}
+
+enum { ANY_SOURCE, ANY_TAG, ANY_BOTH };
+static const char *const wildcards[] = {"any-source", "any-tag", "both", NULL};
+
+static void run_wildcard(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, peer = c->peer;
+    int source = c->variant_index == ANY_TAG ? peer : MPI_ANY_SOURCE;
+    int tag = c->variant_index == ANY_SOURCE ? TAG_DATA : MPI_ANY_TAG;
+    for (long i = 0; i < n; i++) {
+        if (c->leads) MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+        MPI_Recv(c->receive, bytes, MPI_BYTE, source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (!c->leads) MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+    }
+}
+
+/* One operation in which each sends a pattern of its own to its partner. */
+static bool verify_exchange(struct bench_case *c) {
+    fill_pattern(c->send, c->bytes, (unsigned)c->rank);
+    memset(c->receive, 0xee, c->bytes);
+    c->test->run(c, 1);
+    bool receives = c->test->window == 0 || c->test->variants || !c->leads || !strcmp(c->test->name, "bibandwidth");
+    return !receives || has_pattern(c->receive, c->bytes, (unsigned)c->peer);
+}
+
+/* ---- windows ---- */
+
+static void run_window(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, peer = c->peer, window = c->window;
+    MPI_Request *requests = c->requests;
+    for (long i = 0; i < n; i++) {
+        if (c->leads) {
+            for (int w = 0; w < window; w++)
+                MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
+            MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+            MPI_Recv(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            for (int w = 0; w < window; w++)
+                MPI_Irecv(c->receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
+            MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+            MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD);
+        }
+    }
+}
+
+static void run_both_windows(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, peer = c->peer, window = c->window;
+    MPI_Request *requests = c->requests;
+    for (long i = 0; i < n; i++) {
+        for (int w = 0; w < window; w++)
+            MPI_Irecv(c->receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
+        for (int w = 0; w < window; w++)
+            MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[window + w]);
+        MPI_Waitall(2 * window, requests, MPI_STATUSES_IGNORE);
+        MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, TAG_ACK, NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    }
+}
+
+/* Lower half to upper half, all pairs at once. Rank 0's clock stops when all pairs are through. */
+static int prepare_multirate(struct bench_case *c) {
+    int half = c->ranks / 2;
+    c->peer = c->rank < half ? c->rank + half : c->rank < 2 * half ? c->rank - half : MPI_PROC_NULL;
+    c->leads = c->rank < half;
+    return MPI_SUCCESS;
+}
+
+static void run_multirate(struct bench_case *c, long n) {
+    if (c->peer != MPI_PROC_NULL) run_window(c, n);
+    MPI_Barrier(c->members);
+}
+
+static bool verify_multirate(struct bench_case *c) {
+    return c->peer == MPI_PROC_NULL ? (run_multirate(c, 1), true) : verify_exchange(c);
+}
+
+/* The receiver takes the last message first, so that all others have come unexpected. */
+static void run_unexpected(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, peer = c->peer, window = c->window;
+    for (long i = 0; i < n; i++) {
+        if (c->leads) {
+            for (int w = 0; w < window; w++)
+                MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &c->requests[w]);
+            MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_GO, MPI_COMM_WORLD);
+            MPI_Waitall(window, c->requests, MPI_STATUSES_IGNORE);
+            MPI_Recv(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(NULL, 0, MPI_BYTE, peer, TAG_GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (int w = 0; w < window; w++)
+                MPI_Recv(c->receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD);
+        }
+    }
+}
+
+/* ---- neighbours ---- */
+
+static void run_sendrecv(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes;
+    for (long i = 0; i < n; i++)
+        MPI_Sendrecv(c->send, bytes, MPI_BYTE, c->next_peer, TAG_DATA, c->receive, bytes, MPI_BYTE, c->previous_peer,
+                     TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static bool verify_sendrecv(struct bench_case *c) {
+    c->peer = c->previous_peer;
+    return verify_exchange(c);
+}
+
+#define SIZES "0,8,64,256,1K,4K,16K,64K,256K,1M,4M"
+
+const struct test pairwise_tests[] = {
+    {.name = "latency", .text = "half a round trip between the first and the last rank", .who = PAIR,
+     .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = SIZES, .per_operation = 2,
+     .line_floor = true, .run = run_latency, .verify = verify_exchange},
+    {.name = "bandwidth", .text = "large messages in windows, each window acknowledged", .who = PAIR,
+     .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "4K,16K,64K,256K,1M,4M", .window = 64,
+     .run = run_window, .verify = verify_exchange},
+    {.name = "bibandwidth", .text = "large messages in windows in both directions at once", .who = PAIR,
+     .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "4K,16K,64K,256K,1M,4M", .window = 64,
+     .per_operation = 2, .run = run_both_windows, .verify = verify_exchange},
+    {.name = "rate", .text = "small messages in windows, each window acknowledged", .who = PAIR,
+     .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "8", .window = 64, .run = run_window,
+     .verify = verify_exchange},
+    {.name = "multirate", .text = "small messages in windows, lower half of the ranks to the upper half", .who = EVERYONE,
+     .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "8", .window = 64, .batch_min = 16,
+     .prepare = prepare_multirate, .run = run_multirate, .verify = verify_multirate},
+    {.name = "sendrecv", .text = "MPI_Sendrecv to the right and from the left, all ranks", .who = EVERYONE,
+     .operation = "MPI_Sendrecv", .of = "call", .sizes = SIZES, .line_floor = true, .run = run_sendrecv,
+     .verify = verify_sendrecv},
+    {.name = "unexpected", .text = "messages that come before they are asked for", .who = PAIR,
+     .operation = "MPI_Isend/MPI_Recv", .of = "message", .sizes = "8,64,1K,16K", .window = 64, .run = run_unexpected,
+     .verify = verify_exchange},
+    {.name = "wildcard", .text = "half a round trip, received by MPI_ANY_SOURCE, MPI_ANY_TAG or both", .who = PAIR,
+     .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "0,8,1K", .variants = wildcards,
+     .per_operation = 2, .line_floor = true, .run = run_wildcard, .verify = verify_exchange},
+    {.name = NULL},
+};

@@ -1,0 +1,19 @@
+/* A page that all ranks of the job share outside of MPI, where they are on one host. */
+#ifndef FASTPATH_BENCH_SHARE_H
+#define FASTPATH_BENCH_SHARE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct share {
+    _Alignas(128) _Atomic uint64_t ping;
+    _Alignas(128) _Atomic uint64_t pong;
+    _Alignas(128) _Atomic uint32_t released; /* rests that have ended (rest.c) */
+    _Alignas(128) uint64_t mark;             /* says that it is this job's page */
+};
+
+extern struct share *shared; /* NULL where there is none */
+
+void open_share(void); /* everyone calls it */
+
+#endif

@@ -1,0 +1,215 @@
+#![allow(unsafe_code)]
+//! One job: started, read, watched.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::event::{Event, EventError, parse_event};
+use super::{Job, STALL};
+
+/// Why a job did not end well.
+#[derive(Debug)]
+pub enum RunError {
+    /// The launcher could not be started.
+    Start(PathBuf, io::Error),
+    /// The job ended with this status; the last lines of what it said.
+    Ended(ExitStatus, Vec<String>),
+    /// It was silent for too long and was ended.
+    Stalled(Duration, Vec<String>),
+    /// It printed a damaged event.
+    Event(EventError),
+    /// It ended well without a result.
+    Empty,
+}
+
+/// What the program ends with when contents arrived wrong.
+const WRONG_CONTENTS: i32 = 3;
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tail = |f: &mut fmt::Formatter<'_>, said: &[String]| {
+            said.iter().try_for_each(|line| write!(f, "\n  {line}"))
+        };
+        match self {
+            RunError::Start(path, e) => write!(f, "cannot run {}: {e}", path.display()),
+            RunError::Ended(status, said) => {
+                match status.code() {
+                    Some(WRONG_CONTENTS) => write!(f, "messages arrived with wrong contents")?,
+                    _ => write!(f, "the job failed: {status}")?,
+                }
+                tail(f, said)
+            }
+            RunError::Stalled(limit, said) => {
+                let s = limit.as_secs_f64();
+                write!(f, "the job printed nothing for {s} s and was ended")?;
+                tail(f, said)
+            }
+            RunError::Event(e) => e.fmt(f),
+            RunError::Empty => f.write_str("the job ended without a result"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Lines of what a job said that an error repeats.
+const TAIL: usize = 20;
+
+/// After the launcher has ended, how long a process that holds its output open is waited for.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How often the launcher is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(200);
+
+enum Said {
+    Out(String),
+    Err(String),
+}
+
+fn read_lines(input: impl Read + Send + 'static, to: Sender<Said>, make: fn(String) -> Said) {
+    thread::spawn(move || {
+        let mut input = BufReader::new(input);
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            let text = String::from_utf8_lossy(&line);
+            if to
+                .send(make(text.trim_end_matches(['\n', '\r']).to_owned()))
+                .is_err()
+            {
+                return;
+            }
+            line.clear();
+        }
+    });
+}
+
+fn start(program: &Path, job: &Job) -> Result<(Child, Receiver<Said>), RunError> {
+    let failed = |e| RunError::Start(job.mpiexec.clone(), e);
+    let mut child = Command::new(&job.mpiexec)
+        .args(&job.mpiexec_arguments)
+        .args(["-n", &job.ranks.to_string()])
+        .arg(program)
+        .args(&job.arguments)
+        .envs(job.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let (to, from) = channel();
+    if let Some(out) = child.stdout.take() {
+        read_lines(out, to.clone(), Said::Out);
+    }
+    if let Some(err) = child.stderr.take() {
+        read_lines(err, to, Said::Err);
+    }
+    Ok((child, from))
+}
+
+/// What has been read of a job.
+struct Reading<F> {
+    on_event: F,
+    tail: VecDeque<String>,
+    damaged: Option<EventError>,
+}
+
+impl<F: FnMut(Event)> Reading<F> {
+    fn take(&mut self, said: Said) {
+        let event = match said {
+            Said::Out(line) => parse_event(&line),
+            Said::Err(line) => Ok(Event::Text(line)),
+        };
+        match event {
+            Ok(event) => {
+                if let Event::Text(line) = &event {
+                    self.tail.push_back(line.clone());
+                    if self.tail.len() > TAIL {
+                        self.tail.pop_front();
+                    }
+                }
+                (self.on_event)(event);
+            }
+            Err(e) => {
+                self.damaged.get_or_insert(e);
+            }
+        }
+    }
+}
+
+/// Runs the job to its end.
+pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Result<(), RunError> {
+    let (mut child, said) = start(program, job)?;
+    let mut reading = Reading {
+        on_event,
+        tail: VecDeque::new(),
+        damaged: None,
+    };
+    let stall = if job.stall.is_zero() {
+        STALL
+    } else {
+        job.stall
+    };
+    let status = watch(&mut child, &said, stall, &mut reading);
+    let tail = reading.tail.into();
+    match status {
+        Ok(None) => Err(RunError::Stalled(stall, tail)),
+        Ok(Some(status)) if !status.success() => Err(RunError::Ended(status, tail)),
+        Ok(Some(_)) => reading.damaged.map_or(Ok(()), |e| Err(RunError::Event(e))),
+        Err(e) => Err(RunError::Start(job.mpiexec.clone(), e)),
+    }
+}
+
+/// Reads until the job has ended and all it said is read; None: it stalled and was ended.
+fn watch(
+    child: &mut Child,
+    said: &Receiver<Said>,
+    stall: Duration,
+    reading: &mut Reading<impl FnMut(Event)>,
+) -> io::Result<Option<ExitStatus>> {
+    let mut heard = Instant::now();
+    let mut ended: Option<(ExitStatus, Instant)> = None;
+    loop {
+        match said.recv_timeout(POLL) {
+            Ok(line) => {
+                heard = Instant::now();
+                reading.take(line);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return child.wait().map(Some),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        match ended {
+            Some((status, since)) if since.elapsed() > LINGER => return Ok(Some(status)),
+            Some(_) => {}
+            None => ended = child.try_wait()?.map(|status| (status, Instant::now())),
+        }
+        if ended.is_none() && heard.elapsed() > stall {
+            end(child)?;
+            while let Ok(line) = said.recv_timeout(POLL) {
+                reading.take(line);
+            }
+            return Ok(None);
+        }
+    }
+}
+
+/// Ends the launcher: first so that it can end its ranks, then for certain.
+fn end(child: &mut Child) -> io::Result<()> {
+    // SAFETY: a signal to a child that has not been waited for; touches no memory.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(5) {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        thread::park_timeout(Duration::from_millis(20));
+    }
+    child.kill()?;
+    child.wait().map(drop)
+}

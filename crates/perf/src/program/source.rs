@@ -1,0 +1,193 @@
+//! The program's source, and its compilation: once for each compiler wrapper.
+
+use std::fmt;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+macro_rules! sources {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../program/", $name)))),*]
+    };
+}
+
+/// Name and text of each file.
+pub(super) const SOURCES: &[(&str, &str)] = sources!(
+    "bench.h" "share.h"
+    "main.c" "options.c" "events.c" "engine.c" "clock.c" "histogram.c" "buffers.c" "share.c" "floor.c" "rest.c"
+    "pairwise.c"
+);
+
+const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];
+
+/// Why there is no program.
+#[derive(Debug)]
+pub enum CompileError {
+    /// The compiler wrapper could not be started.
+    Start(PathBuf, io::Error),
+    /// It failed; what it said.
+    Failed(PathBuf, String),
+    /// No folder for the program.
+    Folder(PathBuf, io::Error),
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompileError::Start(path, e) => write!(f, "cannot run {}: {e}", path.display()),
+            CompileError::Failed(path, said) => {
+                write!(
+                    f,
+                    "{} cannot compile the benchmark program:\n{said}",
+                    path.display()
+                )
+            }
+            CompileError::Folder(path, e) => {
+                write!(
+                    f,
+                    "no place for the benchmark program in {}: {e}",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+fn run_wrapper(mpicc: &Path, arguments: &[&str]) -> Result<Output, CompileError> {
+    Command::new(mpicc)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| CompileError::Start(mpicc.to_owned(), e))
+}
+
+/// What identifies a compiled program: the source, the wrapper, and what the wrapper would do.
+fn identify(mpicc: &Path) -> Result<u64, CompileError> {
+    let mut hasher = DefaultHasher::new();
+    (SOURCES, FLAGS).hash(&mut hasher);
+    mpicc.hash(&mut hasher);
+    // Each family knows one of the two; what an unknown option prints is as good as any.
+    for option in ["-show", "--version"] {
+        run_wrapper(mpicc, &[option])?.stdout.hash(&mut hasher);
+    }
+    let changed = fs::metadata(mpicc).ok().map(|m| (m.mtime(), m.size()));
+    changed.hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
+/// Where compiled programs are kept: the user's cache, or a folder of the user's own among the
+/// temporary files.
+fn find_cache() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    let home = || set("HOME").map(|h| PathBuf::from(h).join(".cache"));
+    if let Some(base) = set("XDG_CACHE_HOME").map(PathBuf::from).or_else(home) {
+        let folder = base.join("fastpath");
+        if make_folder(&folder).is_ok() {
+            return folder;
+        }
+    }
+    std::env::temp_dir().join(format!("fastpath-{}", user_id()))
+}
+
+/// The user as whom this process acts.
+fn user_id() -> u32 {
+    fs::metadata("/proc/self").map_or(u32::MAX, |m| m.uid())
+}
+
+/// Makes a folder that is the user's alone; refuses one that somebody else made.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let found = fs::symlink_metadata(folder)?;
+    let own = found.is_dir() && found.uid() == user_id();
+    if own && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let why = "it belongs to somebody else, or others may write to it";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// The path of the compiled program.
+pub(super) fn compile(mpicc: &Path) -> Result<PathBuf, CompileError> {
+    let identity = identify(mpicc)?;
+    let cache = find_cache();
+    let failed = |e| CompileError::Folder(cache.clone(), e);
+    make_folder(&cache).map_err(failed)?;
+    let program = cache.join(format!("bench-{identity:016x}"));
+    if program.exists() {
+        return Ok(program);
+    }
+    // Compiled aside, so that nobody ever starts half a program.
+    let folder = cache.join(format!("bench-{identity:016x}.{}", std::process::id()));
+    make_folder(&folder).map_err(failed)?;
+    let made = compile_in(mpicc, &folder, &program);
+    let _ = fs::remove_dir_all(&folder);
+    made.map(|()| program)
+}
+
+fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), CompileError> {
+    let failed = |e| CompileError::Folder(folder.to_owned(), e);
+    let aside = folder.join("bench");
+    let mut command = Command::new(mpicc);
+    command.args(FLAGS).arg("-o").arg(&aside);
+    for (name, text) in SOURCES {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(failed)?;
+        if name.ends_with(".c") {
+            command.arg(path);
+        }
+    }
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| CompileError::Start(mpicc.to_owned(), e))?;
+    if !output.status.success() {
+        let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+        said += &String::from_utf8_lossy(&output.stdout);
+        let said = match said.trim_end() {
+            "" => format!("it said nothing; {}", output.status),
+            text => text.to_owned(),
+        };
+        return Err(CompileError::Failed(mpicc.to_owned(), said));
+    }
+    fs::rename(aside, program).map_err(failed)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources__are_all_that_lie_in_the_folder() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("program");
+        let mut there: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".c") || name.ends_with(".h"))
+            .collect();
+        there.sort();
+        let mut known: Vec<&str> = SOURCES.iter().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        assert_eq!(there, known);
+    }
+
+    #[test]
+    fn compile__with_a_wrapper_that_is_not_there_names_it() {
+        let e = compile(Path::new("/nonexistent/mpicc")).unwrap_err();
+        assert!(e.to_string().contains("/nonexistent/mpicc"), "{e}");
+    }
+
+    #[test]
+    fn compile__that_fails_shows_what_the_compiler_said() {
+        let e = compile(Path::new("/bin/false")).unwrap_err();
+        assert!(e.to_string().contains("said nothing"), "{e}");
+    }
+}
