@@ -333,6 +333,11 @@ impl Job {
             .is_none_or(|p| p.state.load(Ordering::Acquire) == STATE_DEAD)
     }
 
+    /// Has a rank failed, so that the launcher is ending the job?
+    pub fn has_failed(&self) -> bool {
+        self.header().failure.load().is_some()
+    }
+
     /// Leaves an abort for the launcher's report, if it is the first of the job; the process
     /// should then end with [`exit_code`] of the code. Returns whether it was the first.
     pub fn record_abort(&self, code: i32, message: &str) -> bool {

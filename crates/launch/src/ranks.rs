@@ -96,9 +96,9 @@ impl Ranks {
         self.running
     }
 
-    /// Takes the ends of all processes that have ended, marks their pages and wakes those who
-    /// sleep. Returns the ranks, and the first failure among them: an abort before all else,
-    /// then a signal, then the lowest rank.
+    /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their
+    /// pages and wakes those who sleep. Returns the ranks, and the first failure among them: an abort
+    /// before all else, then a signal, then the lowest rank.
     pub fn reap(&mut self, segment: &Segment) -> (Vec<usize>, Option<Failure>) {
         let mut ended = Vec::new();
         loop {
@@ -121,13 +121,21 @@ impl Ranks {
             .iter()
             .filter_map(|&r| self.judge(r, segment))
             .collect();
+        let first = pick_first(failures, segment);
+        // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
+        if let Some(failure) = &first {
+            let Failure {
+                kind, rank, code, ..
+            } = *failure;
+            segment.header().failure.record(kind, rank, code);
+        }
         for &rank in &ended {
             mark_dead(segment, rank);
         }
         if !ended.is_empty() {
             wake_sleepers(segment);
         }
-        (ended, pick_first(failures, segment))
+        (ended, first)
     }
 
     /// Notes which groups of ended ranks have nobody left. Members that outlive their rank are

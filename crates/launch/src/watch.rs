@@ -171,10 +171,6 @@ impl Watch<'_> {
         if state.ending.is_some() {
             return;
         }
-        self.segment
-            .header()
-            .failure
-            .record(failure.kind, failure.rank, failure.code);
         state.ending = Some(match state.interrupted {
             Some(signal) => end_now(128 + signal, interrupted_text(signal)),
             None => self.end_for(&failure),

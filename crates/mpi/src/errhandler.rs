@@ -263,7 +263,7 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
         }
         Ok(Action::End) | Err(_) => {
             let report = report::describe(p, name, &error, target.comm.as_deref());
-            abort::abort_job(p, code, &format!("{name}: {error}"), &report)
+            abort::abort_after_error(p, code, &report)
         }
     }
     code

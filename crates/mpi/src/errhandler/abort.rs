@@ -6,23 +6,56 @@ use crate::comm::Comm;
 use crate::process::Process;
 use fastpath_bootstrap::job::exit_code;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
-/// `MPI_Abort`: ends the job, whatever the communicator, as the standard allows.
+/// How long a rank waits for the launcher to end it. The launcher needs a second for ranks that do not
+/// follow its first signal.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// `MPI_Abort`: ends the job, whatever the communicator, as the standard allows. What there is to say is
+/// said once, by the launcher if there is one.
 pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
-    abort_job(p, code, "", &report::describe_abort(p, comm, code))
+    let job = p.engine().map(|engine| engine.job);
+    if let Some(job) = job {
+        job.record_abort(code, &report::summarize_abort(p, comm));
+    }
+    if job.is_none_or(|job| job.launcher().is_none()) {
+        say(&report::describe_abort(p, comm, code));
+    }
+    end_process(code)
 }
 
-/// Ends the job: leaves `summary` to the launcher, writes `report` to standard error in one piece, leaves what C's
-/// streams still hold, and ends the process with `code`. Of all ranks that do so at the same time the
-/// first writes its whole report, the others its first line.
-pub fn abort_job(p: &Process, code: i32, summary: &str, report: &str) -> ! {
+/// Ends the job after an error that is fatal: writes `report` to standard error in one piece. Of all
+/// ranks that do so at the same time the first writes its whole report, the others its first line. An
+/// error after the failure of another rank is most likely its consequence: the launcher says what
+/// failed first, and ends this rank before it says more.
+pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
+    let job = p.engine().map(|engine| engine.job);
+    if job.is_some_and(|job| job.has_failed()) {
+        await_end();
+    }
+    let is_first = job.is_none_or(|job| job.record_abort(code, ""));
     let headline = report.split_inclusive('\n').next().unwrap_or_default();
-    let is_first = p
-        .engine()
-        .is_none_or(|engine| engine.job.record_abort(code, summary));
-    let text = if is_first { report } else { headline };
+    say(if is_first { report } else { headline });
+    end_process(code)
+}
+
+/// Returns only where the launcher does not do what it does.
+fn await_end() {
+    let since = Instant::now();
+    while let Some(left) = PATIENCE.checked_sub(since.elapsed()) {
+        // SAFETY: an empty set of descriptors. A signal that the program handles ends the call early.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, left.as_millis() as i32 + 1) };
+    }
+}
+
+fn say(text: &str) {
     // Nobody is left to tell when this fails.
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Leaves what C's streams still hold, and ends the process.
+fn end_process(code: i32) -> ! {
     // Not `exit`: handlers that the program registered could call MPI again and wait for ever.
     // SAFETY: flushing all streams has no precondition.
     unsafe { libc::fflush(std::ptr::null_mut()) };
