@@ -113,6 +113,7 @@ pub fn init(required: i32) -> Result<i32> {
         directed: !config.is_disabled("directed"),
         breathe: (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut())),
         sleepers: 0,
+        led: false,
         moved_ns: 0,
     };
     let mut worker = Worker::new(job, policy).map_err(|e| {

@@ -65,6 +65,9 @@ impl Worker {
         }
         if rounds == 0 {
             self.endpoint(peer).lane.return_credits();
+        } else if self.wait.sleepers != 0 {
+            // What this thread has found may be for another one: a probed message, a long one to push.
+            self.wait.rouse_own(self.job);
         }
         rounds != 0
     }

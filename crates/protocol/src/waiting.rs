@@ -59,19 +59,32 @@ pub struct WaitPolicy {
     pub breathe: Option<Breathe>,
     /// Threads of this process that sleep now.
     pub sleepers: u32,
+    /// Whether one of them sleeps on the state word, where peers wake it.
+    pub led: bool,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
 }
 
 impl WaitPolicy {
-    /// Wakes this process's own sleeping threads: one of their requests may be complete.
+    /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is
+    /// something that they can go on with. Called under the lock, as all that follows.
     #[cold]
     pub(crate) fn rouse_own(&self, job: &Job) {
         let word = &*job.own_page().state;
-        // ORDERING: release pairs with the sleeper's look after it wakes.
-        word.store(STATE_AWAKE, Ordering::Release);
+        word.store(STATE_AWAKE, Ordering::Relaxed);
         wait::futex_wake(word, u32::MAX);
+        if self.sleepers > 1 {
+            ring_bell(job);
+        }
     }
+}
+
+/// Wakes the threads that sleep behind the one on the state word. What they have to see lies under the
+/// lock; who has not slept yet finds the number changed.
+fn ring_bell(job: &Job) {
+    let bell = &job.own_page().bell;
+    bell.fetch_add(1, Ordering::Relaxed);
+    wait::futex_wake(bell, u32::MAX);
 }
 
 /// One wait from its first look to its end.
@@ -202,28 +215,41 @@ unsafe fn pause_slow(
 }
 
 /// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it.
+///
+/// Of several threads one sleeps on the state word. It makes progress for all when a peer wakes it, and
+/// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
+/// well, that would hide a wake-up from a thread that was on its way to sleep there.
 unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
     this.counters.sleeps += 1;
     this.return_all_credits();
     let job = this.job;
-    let word = &*job.own_page().state;
+    let page = job.own_page();
     job.note_waiting(note.call, note.peer, note.tag, note.context, note.bytes);
     this.wait.sleepers += 1;
     if this.wait.sleepers == 1 {
         job.header().awake.fetch_sub(1, Ordering::Relaxed);
     }
-    word.store(STATE_SLEEPING, Ordering::Relaxed);
-    // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
-    // their messages (partner: the load of the state word in the transport's publish).
-    let fenced = wait::fence_others();
+    let leads = !this.wait.led;
+    let (word, expected) = match leads {
+        true => (&*page.state, STATE_SLEEPING),
+        false => (&page.bell, page.bell.load(Ordering::Relaxed)),
+    };
+    let mut fenced = true;
+    if leads {
+        this.wait.led = true;
+        word.store(STATE_SLEEPING, Ordering::Relaxed);
+        // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
+        // their messages (partner: the load of the state word in the transport's publish).
+        fenced = wait::fence_others();
+    }
     let moved = this.progress();
     if !moved && !done(this) {
         let breathe = this.wait.breathe;
         let mut nap = || {
             // Without the fence a wake-up can be missed: then it is looked for again and again.
-            wait::futex_wait(word, STATE_SLEEPING, (!fenced).then_some(UNFENCED_NAP));
+            wait::futex_wait(word, expected, (!fenced).then_some(UNFENCED_NAP));
         };
         match breathe {
             Some(breathe) => breathe(&mut nap),
@@ -232,14 +258,18 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
     }
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
-    word.store(STATE_AWAKE, Ordering::Relaxed);
     this.wait.sleepers -= 1;
+    if leads {
+        page.state.store(STATE_AWAKE, Ordering::Relaxed);
+        this.wait.led = false;
+        if this.wait.sleepers != 0 {
+            // Another one must take the place on the state word.
+            ring_bell(job);
+        }
+    }
     if this.wait.sleepers == 0 {
         job.header().awake.fetch_add(1, Ordering::Relaxed);
         job.clear_waiting();
-    } else {
-        // The others slept on the same word: they must look for themselves.
-        wait::futex_wake(word, u32::MAX);
     }
 }
 

@@ -70,7 +70,8 @@ impl Interfaces {
     /// A lane for `peer`, open in neither direction where directions are opened one by one.
     pub fn make_lane(&self, peer: u32) -> Lane {
         if peer == self.domain.me && self.allowed.loopback {
-            return Lane::Loopback(Box::new(LoopbackEndpoint::new()));
+            let state = self.domain.state_word(peer);
+            return Lane::Loopback(Box::new(LoopbackEndpoint::of_rank(state)));
         }
         match &self.sim {
             Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),

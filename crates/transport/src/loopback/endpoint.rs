@@ -2,6 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::contract::*;
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_base::wait;
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 use std::collections::VecDeque;
 
 /// Largest payload of one message.
@@ -17,12 +20,22 @@ struct Message {
 pub struct LoopbackEndpoint {
     queue: VecDeque<Message>,
     spare: Vec<Vec<u8>>,
+    /// The rank's own state word: another thread may sleep until there is something here.
+    owner: Option<&'static AtomicU32>,
 }
 
 impl LoopbackEndpoint {
-    /// An endpoint with nothing under way.
+    /// An endpoint with nothing under way, of a rank that never sleeps.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An endpoint of the rank with this state word.
+    pub fn of_rank(state: &'static AtomicU32) -> Self {
+        LoopbackEndpoint {
+            owner: Some(state),
+            ..Self::default()
+        }
     }
 
     fn buffer(&mut self, len: usize) -> Vec<u8> {
@@ -60,6 +73,22 @@ impl Endpoint for LoopbackEndpoint {
         // SAFETY: `buffer` reserved `len` bytes and `pack` wrote them.
         unsafe { data.set_len(len) };
         self.queue.push_back(Message { header, data });
+        match self.owner {
+            Some(state) if state.load(Ordering::Relaxed) != STATE_AWAKE => Post::Rouse,
+            _ => Post::Done,
+        }
+    }
+
+    fn rouse(&mut self) -> Post {
+        // The sleeper and this thread are of one process, and under one lock.
+        let relaxed = Ordering::Relaxed;
+        if let Some(state) = self.owner
+            && state
+                .compare_exchange(STATE_SLEEPING, STATE_AWAKE, relaxed, relaxed)
+                .is_ok()
+        {
+            wait::futex_wake(state, u32::MAX);
+        }
         Post::Done
     }
 
