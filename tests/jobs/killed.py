@@ -1,0 +1,112 @@
+"""SIGKILL at any moment of a job in which everybody talks to everybody: to some ranks, to the launcher, to everything at
+once. The first that failed is named, the exit code is right, and nothing is left of any of it. The moments come from
+numbers that a failure names; MPI_TEST_SEED=N begins with another one."""
+
+import os
+import random
+import signal
+import time
+
+WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_DISABLE": "cma"},
+        {"FASTPATH_DISABLE": "sendi,recvi,direct"}]
+
+
+def _rank_of(pid):
+    """The rank that a process is, or None: a process has its rank in its environment from exec on."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            for word in file.read().split(b"\0"):
+                if word.startswith(b"FASTPATH_RANK="):
+                    return int(word.partition(b"=")[2])
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _start(session, chance, seed):
+    """A job with traffic, at some moment of its life: the job, and its ranks that live: number and process."""
+    ranks = chance.choice([2, 3, 4, 4, 7])
+    job = session.mpirun(ranks, [session.binary("traffic"), str(seed)], env=chance.choice(WAYS))
+    time.sleep(chance.choice([0, 0.02, 0.1, 0.4]) * chance.random())  # a moment, not a state
+    found = []
+    while not found and job.process.poll() is None:
+        numbers = [(_rank_of(pid), pid) for pid, _ in job.processes()]
+        found = [(rank, pid) for rank, pid in numbers if rank is not None]
+    return job, found
+
+
+def _kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _repeat(session, few, many, one):
+    """Runs `one(chance, seed)` so many times; the first problem, with its seed, and what the job said."""
+    first = int(os.environ.get("MPI_TEST_SEED", "1"))
+    for seed in range(first, first + (many if session.everything else few)):
+        answer = one(random.Random(seed), seed)
+        if answer:
+            problem, log = answer
+            return f"MPI_TEST_SEED={seed}: {problem}", log
+    return None
+
+
+def case_ranks(session):
+    def one(chance, seed):
+        job, found = _start(session, chance, seed)
+        victims = chance.sample(found, min(len(found), chance.choice([1, 1, 2, 3])))
+        for _, pid in victims:
+            _kill(pid)
+        outcome = job.finish()
+        problem = outcome.problem(128 + signal.SIGKILL, quiet=False)
+        if problem:
+            return problem, outcome.text()
+        named = [line for line in outcome.err.splitlines() if line.startswith("mpiexec: rank ") and "SIGKILL" in line]
+        if len(named) != 1 or not any(named[0].startswith(f"mpiexec: rank {rank} on ") for rank, _ in victims):
+            return f"killed {sorted(rank for rank, _ in victims)}, but the report names another", outcome.text()
+        strange = [line for line in outcome.err.splitlines() if not line.startswith("mpiexec: rank ")]
+        return (f"more than the first failure was said: {strange[0]}", outcome.text()) if strange else None
+
+    return _repeat(session, 8, 80, one)
+
+
+def _kill_with_launcher(session, few, many, choose):
+    """As `case_ranks`, for victims among which the launcher is: nobody can be told of it, but nothing may stay."""
+    def one(chance, seed):
+        job, found = _start(session, chance, seed)
+        pids = [*choose(chance, job, found), job.process.pid]
+        chance.shuffle(pids)
+        for pid in pids:
+            _kill(pid)
+        job.process.wait(60)
+        if not job.wait_gone(60):
+            return f"still there: {job.processes()}", ""
+        # The launcher may have reported a rank, and even ended, before it was killed itself.
+        outcome = job.finish()
+        ends = (-signal.SIGKILL, 128 + signal.SIGKILL)
+        problem = outcome.problem(outcome.code if outcome.code in ends else ends[0], quiet=False)
+        return (problem, outcome.text()) if problem else None
+
+    return _repeat(session, few, many, one)
+
+
+def case_everything(session):
+    return _kill_with_launcher(session, 4, 40, lambda chance, job, found: [pid for pid, _ in job.processes()])
+
+
+def case_launcher_and_ranks(session):
+    def some(chance, job, found):
+        return [pid for _, pid in chance.sample(found, chance.randrange(len(found) + 1))]
+
+    return _kill_with_launcher(session, 4, 40, some)
+
+
+def case_nobody(session):
+    """The same traffic to its end, so that it is known to be right."""
+    for ranks, seed in [(2, 1), (3, 2), (4, 3)]:
+        problem = session.mpirun(ranks, [session.binary("traffic"), str(seed), "300"]).finish().problem()
+        if problem:
+            return problem
+    return None
