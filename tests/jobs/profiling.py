@@ -1,0 +1,97 @@
+"""A profiling library that wraps every function: it sees each call of the program once, and none that the library makes
+itself. Linked, preloaded, and not there at all."""
+
+import os
+import re
+import subprocess
+
+PROTOTYPE = re.compile(r"^(.*?)\bPMPI_(\w+)\((.*)\)\s*(?:__attribute__.*)?;$", re.DOTALL)
+
+
+def _prototypes(session):
+    """Result type, name without its prefix, parameter list of every function in mpi.h."""
+    command = [session.mpicc, "-E", "-P", "-x", "c", "-"]
+    text = subprocess.run(command, input="#include <mpi.h>\n", capture_output=True, text=True, check=True).stdout
+    text = " ".join(text.split()).replace("; ", ";\n").replace("} ", "}\n")
+    found = []
+    for line in text.split("\n"):
+        match = PROTOTYPE.match(line.strip())
+        if match:
+            found.append((match.group(1).replace("extern", "").strip(), match.group(2), match.group(3).strip()))
+    return found
+
+
+def _arguments(parameters):
+    """The names of the parameters."""
+    if parameters in ("void", ""):
+        return []
+    depth, part, parts = 0, "", []
+    for letter in parameters:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append(part)
+            part = ""
+        else:
+            part += letter
+    return [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", one).group(1) for one in [*parts, part]]
+
+
+def _source(prototypes):
+    lines = ["#include <mpi.h>", "#include <stdarg.h>", "#include <string.h>"]
+    names = []
+    for result, name, parameters in prototypes:
+        if "..." in parameters:
+            continue  # MPI_Pcontrol takes what the profiler defines
+        lines.append(f"static long calls_{name};")
+        lines.append(f"{result} MPI_{name}({parameters})")
+        # Atomic: several threads may call.
+        call = f"PMPI_{name}({', '.join(_arguments(parameters))})"
+        lines.append(f"{{ __atomic_add_fetch(&calls_{name}, 1, __ATOMIC_RELAXED); return {call}; }}")
+        names.append(name)
+    lines.append("static const char *const names[] = {" + "".join(f'"MPI_{name}", ' for name in names) + "0};")
+    lines.append("static long *const counts[] = {" + "".join(f"&calls_{name}, " for name in names) + "0};")
+    lines.append("const char *const *profile_names(void) { return names; }")
+    lines.append("long profile_calls(const char *name)\n{\n    for (int i = 0; names[i]; i++)\n"
+                 "        if (!strcmp(names[i], name)) return *counts[i];\n    return -1;\n}")
+    return "\n".join(lines) + "\n", len(names)
+
+
+def _build(session):
+    """The library, and its folder."""
+    folder = os.path.join(session.build, "profile")
+    os.makedirs(folder, exist_ok=True)
+    text, wrapped = _source(_prototypes(session))
+    if wrapped < 500:
+        raise RuntimeError(f"only {wrapped} functions were found in mpi.h")
+    source = os.path.join(folder, "profile.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(text)
+    library = os.path.join(folder, "libprofile.so")
+    made = subprocess.run([session.mpicc, "-shared", "-fPIC", "-O1", "-w", "-o", library, source],
+                          capture_output=True, text=True)
+    if made.returncode:
+        raise RuntimeError(made.stderr)
+    return folder, library
+
+
+def _run(session, words):
+    for ranks in (1, 3):
+        problem = session.mpirun(ranks, [*words, "profiled"]).finish().problem()
+        if problem:
+            return f"{ranks} ranks: {problem}"
+    return None
+
+
+def case_preloaded(session):
+    _, library = _build(session)
+    return _run(session, ["env", f"LD_PRELOAD={library}", session.binary("profiled")])
+
+
+def case_linked(session):
+    folder, _ = _build(session)
+    program = os.path.join(folder, "profiled")
+    source = os.path.join(os.path.dirname(__file__), "..", "c", "profiled.c")
+    command = [session.mpicc, "-std=gnu11", "-g", "-o", program, source, f"-L{folder}", "-lprofile",
+               f"-Wl,-rpath,{folder}"]
+    subprocess.run(command, check=True, capture_output=True)
+    return _run(session, [program])
