@@ -8,7 +8,7 @@
 
 use crate::pieces::Pieces;
 use crate::request::RequestId;
-use crate::wire::{self, JOIN, NO_JOINT, Rtr, Rts, SEND, SEND_ALWAYS};
+use crate::wire::{self, NO_JOINT, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::Worker;
 use fastpath_transport::{Header, Lane, Remote};
 
@@ -73,7 +73,12 @@ impl Worker {
         if !shared && !single {
             return None;
         }
-        let joint = shared || endpoint.lane.knows_single_copy();
+        let joint = match shared {
+            true => request.bytes >= self.thresholds.direct_joint,
+            false => {
+                request.bytes >= self.thresholds.single_joint && endpoint.lane.knows_single_copy()
+            }
+        };
         Some((
             remote,
             if joint {
@@ -148,19 +153,19 @@ impl Worker {
         request.remote = rts.request;
         (request.rest_addr, request.rest_rkey) = (rts.addr, rts.rkey);
         let (addr, rkey, handle) = (own.addr, own.rkey, request.handle);
+        let pieces = Pieces::of(wanted, self.thresholds.piece_min, self.thresholds.piece_max);
         self.send_answer(
             peer,
             rts.request,
             &Rtr {
                 limit: wanted,
                 request: handle,
-                answer: JOIN,
+                answer: wire::join(pieces.pages()),
                 addr,
                 rkey,
             },
         );
         let request = self.requests.get(id);
-        let pieces = Pieces::of(wanted);
         let lane = &mut self.endpoint(peer).lane;
         let mut claimed = 0;
         // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
@@ -259,10 +264,9 @@ impl Worker {
     }
 
     /// Copies pieces of a joint copy from the back, until the receiver's are met; then says so.
-    pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr) {
+    pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr, pieces: Pieces) {
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(request.peer).lane;
-        let pieces = Pieces::of(rtr.limit);
         let (mut claimed, mut failed) = (0, false);
         while claimed < pieces.count
             && !failed

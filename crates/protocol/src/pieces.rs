@@ -1,13 +1,12 @@
 //! How a message is cut into pieces that two processes copy from both ends.
 
-/// Smallest piece in bytes: below, the system call costs more than the copy.
-const MIN: u64 = 16 * 1024;
-/// Largest piece in bytes, so that neither side waits long for the other's last one.
-const MAX: u64 = 256 * 1024;
 /// Pieces are multiples of a page.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
+/// Most pieces of a message: both sides count claims in 32 bits.
+const COUNT_MAX: u64 = u32::MAX as u64 / 2;
 
-/// The pieces of one message. Both sides compute the same from its length.
+/// The pieces of one message. The receiver chooses their size and says it in its answer, so that both
+/// sides cut alike whatever each of them has measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pieces {
     /// Length of the message in bytes.
@@ -19,17 +18,34 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The pieces of a message of `total` bytes.
-    pub fn of(total: u64) -> Self {
+    /// The pieces of a message of `total` bytes: two for either side, if that makes them neither smaller
+    /// than `smallest` nor larger than `largest` bytes.
+    pub fn of(total: u64, smallest: u64, largest: u64) -> Self {
         let wanted = (total / 4)
-            .clamp(MIN, MAX)
-            .max(total / (u32::MAX as u64 / 2) + PAGE);
-        let size = wanted.div_ceil(PAGE) * PAGE;
+            .clamp(smallest.min(largest), largest)
+            .max(total / COUNT_MAX + 1);
+        let size = wanted.div_ceil(PAGE).max(1) * PAGE;
         Pieces {
             total,
             size,
             count: total.div_ceil(size) as u32,
         }
+    }
+
+    /// The pieces of a message of `total` bytes as a peer has cut it, in pieces of `pages` pages; `None`
+    /// where nobody cuts so.
+    pub fn cut(total: u64, pages: u32) -> Option<Self> {
+        let size = pages as u64 * PAGE;
+        if size == 0 || total.div_ceil(size) > COUNT_MAX {
+            return None;
+        }
+        let count = total.div_ceil(size) as u32;
+        Some(Pieces { total, size, count })
+    }
+
+    /// Length of a piece in pages.
+    pub fn pages(&self) -> u32 {
+        (self.size / PAGE) as u32
     }
 
     /// Offset and length of the piece `index` from the front.
@@ -62,7 +78,8 @@ mod tests {
             (1 << 33) + 5,
             1 << 45,
         ] {
-            let pieces = Pieces::of(total);
+            let pieces = Pieces::of(total, 16 << 10, 256 << 10);
+            assert_eq!(Pieces::cut(total, pieces.pages()), Some(pieces));
             let forward: u64 = (0..pieces.count.min(1000))
                 .map(|i| pieces.from_front(i).1)
                 .sum();
@@ -74,5 +91,24 @@ mod tests {
                 assert_eq!(backward, total);
             }
         }
+    }
+
+    #[test]
+    fn pieces__keep_to_the_sizes_asked_for() {
+        let sizes = |total| Pieces::of(total, 16 << 10, 256 << 10).size;
+        assert_eq!(
+            [1, 64 << 10, 100 << 10, 1 << 20, 1 << 24].map(sizes),
+            [16 << 10, 16 << 10, 28 << 10, 256 << 10, 256 << 10]
+        );
+        assert_eq!(Pieces::of(1 << 20, 8192, 8192).count, 128);
+        // Bounds that contradict each other: the larger one counts.
+        assert_eq!(Pieces::of(1 << 20, 1 << 20, 4096).size, 4096);
+    }
+
+    #[test]
+    fn cut__refuses_what_cannot_be_counted() {
+        assert_eq!(Pieces::cut(1 << 20, 0), None);
+        assert_eq!(Pieces::cut(u64::MAX, 1), None);
+        assert_eq!(Pieces::cut(0, 1).map(|p| p.count), Some(0));
     }
 }

@@ -3,9 +3,11 @@
 
 use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
+
+use crate::pieces::Pieces;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};
-use crate::wire::{self, JOIN, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
+use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
 use crate::worker::Worker;
 use fastpath_transport::Header;
 
@@ -252,11 +254,13 @@ impl Worker {
         if request.matched || !request.announced || rtr.limit > request.bytes {
             return self.violation();
         }
-        if rtr.answer == JOIN {
-            if request.remote == NO_JOINT as u32 || !request.is_contiguous() {
-                return self.violation();
-            }
-            return self.copy_jointly(id, &rtr);
+        if let Some(pages) = wire::joined_pages(rtr.answer) {
+            return match Pieces::cut(rtr.limit, pages) {
+                Some(pieces) if request.remote != NO_JOINT as u32 && request.is_contiguous() => {
+                    self.copy_jointly(id, &rtr, pieces)
+                }
+                _ => self.violation(),
+            };
         }
         if request.early == 0 && request.remote != NO_JOINT as u32 {
             self.endpoint(peer).lane.close_joint(request.remote);

@@ -1,7 +1,11 @@
 //! Which protocol serves which size, and what the user's variables change in it.
 
+pub mod thresholds;
+
+pub use thresholds::Thresholds;
+
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
-use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, Thresholds, Worker};
+use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, Worker};
 use fastpath_base::config::{Config, Key};
 use fastpath_transport::interfaces::Allowed;
 

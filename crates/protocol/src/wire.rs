@@ -65,10 +65,20 @@ pub struct Rts {
 
 /// `Rtr::answer`: send fragments.
 pub const SEND: u32 = 0;
-/// `Rtr::answer`: take part in a joint copy.
+/// Low byte of `Rtr::answer`: take part in a joint copy. Above it: pages of a piece.
 pub const JOIN: u32 = 1;
 /// `Rtr::answer`: send fragments, of the next messages too: single copies are not possible here.
 pub const SEND_ALWAYS: u32 = 2;
+
+/// `Rtr::answer` that asks for a joint copy in pieces of `pages` pages, at most 2^24 - 1.
+pub fn join(pages: u32) -> u32 {
+    JOIN | pages << 8
+}
+
+/// The pages of a piece where `answer` asks for a joint copy.
+pub fn joined_pages(answer: u32) -> Option<u32> {
+    (answer & 0xff == JOIN).then_some(answer >> 8)
+}
 
 /// What an `RTR` says.
 #[repr(C)]
@@ -78,7 +88,7 @@ pub struct Rtr {
     pub limit: u64,
     /// The receiver's request, to be named by each fragment.
     pub request: u32,
-    /// [`SEND`], [`JOIN`] or [`SEND_ALWAYS`].
+    /// [`SEND`], [`JOIN`] with the size of its pieces (`join`), or [`SEND_ALWAYS`].
     pub answer: u32,
     /// Where the message goes in the receiver's memory: for a joint copy, or to be written there
     /// instead of fragments.

@@ -4,6 +4,7 @@
 use crate::endpoint::{Endpoint, Pending};
 use crate::matching::Matcher;
 use crate::request::{Kind, Request, RequestId, RequestPool, State};
+pub use crate::selection::Thresholds;
 use crate::unexpected::UnexpectedPool;
 use crate::waiting::WaitPolicy;
 use crate::wire::CONTROL_MAX;
@@ -18,40 +19,6 @@ pub const EAGER_LIMIT: usize = 32 * 1024;
 
 /// Most bytes of a message that are sent without being asked for.
 pub const EARLY_LIMIT: u64 = 32 * 1024;
-
-/// Sizes from which the protocols change, in bytes (see `selection`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Messages up to this size are sent whole without asking.
-    pub eager: u64,
-    /// Bytes of a longer message that travel without being asked for: its announcement carries the
-    /// first `fragment` of them, the others follow at once. At most [`EARLY_LIMIT`].
-    pub first: u64,
-    /// Bytes of one of those parts.
-    pub part: u64,
-    /// Bytes of one further fragment.
-    pub fragment: u64,
-    /// Size from which the receiver fetches the message by a single copy, if it can.
-    pub single_copy: u64,
-    /// Size from which a message is moved by load and store, where either side's memory is shared.
-    pub direct: u64,
-    /// Whether both sides copy at the same time; else each part waits until the one before it was taken.
-    pub pipelined: bool,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Thresholds {
-            eager: 4 * 1024,
-            first: EARLY_LIMIT,
-            part: 4 * 1024,
-            fragment: 8 * 1024,
-            single_copy: 32 * 1024,
-            direct: 8 * 1024,
-            pipelined: true,
-        }
-    }
-}
 
 /// Counters for reports and tests; nothing on the immediate path is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -18,6 +18,10 @@ const SMALL: Thresholds = Thresholds {
     fragment: 64,
     single_copy: u64::MAX,
     direct: u64::MAX,
+    single_joint: 0,
+    direct_joint: 0,
+    piece_min: 4096,
+    piece_max: 4096,
     pipelined: true,
 };
 

@@ -1,0 +1,49 @@
+//! Sizes from which the protocols change: the decision as the message path reads it.
+
+use crate::worker::EARLY_LIMIT;
+
+/// Sizes from which the protocols change, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Messages up to this size are sent whole without asking.
+    pub eager: u64,
+    /// Bytes of a longer message that travel without being asked for: its announcement carries the
+    /// first `part` of them, the others follow at once. At most [`EARLY_LIMIT`].
+    pub first: u64,
+    /// Bytes of one of those parts.
+    pub part: u64,
+    /// Bytes of one further fragment.
+    pub fragment: u64,
+    /// Size from which the receiver fetches the message by a single copy, if it can.
+    pub single_copy: u64,
+    /// Size from which a message is moved by load and store, where either side's memory is shared.
+    pub direct: u64,
+    /// Size from which both sides take part in a single copy.
+    pub single_joint: u64,
+    /// Size from which both sides take part in moving a message by load and store.
+    pub direct_joint: u64,
+    /// Smallest piece of such a copy (below, a call of the kernel costs more than its copy).
+    pub piece_min: u64,
+    /// Largest one, so that neither side waits long for the other's last.
+    pub piece_max: u64,
+    /// Whether both sides copy at the same time; else each part waits until the one before it was taken.
+    pub pipelined: bool,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Thresholds {
+            eager: 4 * 1024,
+            first: EARLY_LIMIT,
+            part: 4 * 1024,
+            fragment: 8 * 1024,
+            single_copy: 32 * 1024,
+            direct: 8 * 1024,
+            single_joint: 32 * 1024,
+            direct_joint: 24 * 1024,
+            piece_min: 16 * 1024,
+            piece_max: 256 * 1024,
+            pipelined: true,
+        }
+    }
+}
