@@ -1,20 +1,18 @@
-//! Which protocol serves which size, and what the user's variables change in it.
+//! Which protocol serves which size: by what each of them costs on this machine, as far as the user's
+//! variables allow.
 
+pub mod candidates;
+pub mod constants;
+pub mod decide;
+pub mod envelope;
 pub mod thresholds;
 
+pub use constants::Constants;
 pub use thresholds::Thresholds;
 
-use crate::wire::{RTS_HEADER, SYNC_HEADER};
-use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, Worker};
+use crate::worker::Worker;
 use fastpath_base::config::{Config, Key};
 use fastpath_transport::interfaces::Allowed;
-
-/// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can ask for, in bytes.
-const PART_MIN: u64 = 256;
-/// Largest one: a transport buffer holds it with the header of an announcement, in whole cache lines.
-const PART_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
-/// Largest message in one buffer, with the header of a synchronous one.
-const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
 
 /// What the user has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,35 +45,6 @@ impl Wishes {
             direct: !config.is_disabled("direct"),
             pipeline: !config.is_disabled("pipeline"),
         }
-    }
-
-    /// `best` as far as the wishes allow.
-    pub fn apply(&self, best: Thresholds) -> Thresholds {
-        let mut t = best;
-        if !self.pipeline {
-            // Whole buffers, one after the other.
-            t.eager = WHOLE_MAX;
-            (t.part, t.fragment) = (PART_MAX, PART_MAX);
-            t.pipelined = false;
-        }
-        if let Some(chunk) = self.chunk {
-            let chunk = chunk.clamp(PART_MIN, PART_MAX);
-            (t.part, t.fragment) = (chunk, chunk);
-            t.eager = t.eager.min(chunk);
-        }
-        if let Some(most) = self.eager_max {
-            t.eager = t.eager.min(most);
-            t.first = most.min(EARLY_LIMIT);
-            t.single_copy = t.single_copy.max(t.first + 1);
-            t.direct = t.direct.max(t.first + 1);
-        }
-        if !self.cma {
-            t.single_copy = u64::MAX;
-        }
-        if !self.direct {
-            t.direct = u64::MAX;
-        }
-        t
     }
 }
 
@@ -111,7 +80,11 @@ impl Worker {
     /// As [`choose_transports`].
     pub fn configure(&mut self, config: &Config) -> Result<(), String> {
         self.interfaces.allowed = choose_transports(config, self.size())?;
-        self.thresholds = Wishes::of(config).apply(Thresholds::default());
+        self.thresholds = decide::decide(&Constants::default(), &Wishes::of(config), true);
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

@@ -117,6 +117,18 @@ pub struct Cost {
     pub latency_ns: f64,
 }
 
+impl Cost {
+    /// Nanoseconds that do not depend on the size, from the send's begin to the receive's end.
+    pub fn fixed_ns(&self) -> f64 {
+        self.send_overhead_ns + self.latency_ns + self.recv_overhead_ns
+    }
+
+    /// Nanoseconds for `bytes` bytes, from the send's begin to the receive's end.
+    pub fn at(&self, bytes: u64) -> f64 {
+        self.fixed_ns() + self.ns_per_byte * bytes as f64
+    }
+}
+
 /// Memory of a peer: where, and what proves the right to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {

@@ -1,0 +1,190 @@
+//! From costs and wishes to thresholds: pure, done once.
+
+use super::Wishes;
+use super::candidates::{self, Copying};
+use super::constants::Constants;
+use super::envelope::{Curve, lower};
+use super::thresholds::Thresholds;
+use crate::wire::{RTS_HEADER, SYNC_HEADER};
+use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
+
+/// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can ask for, in bytes.
+pub const PART_MIN: u64 = 256;
+/// Largest one: a transport buffer holds it with the header of an announcement, in whole cache lines.
+pub const PART_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
+/// Largest message in one buffer, with the header of a synchronous one.
+pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
+
+/// Sizes of messages for which parts and fragments are made: the middle of what each of them serves.
+const PARTS_FOR: f64 = 16.0 * 1024.0;
+const FRAGMENTS_FOR: f64 = 64.0 * 1024.0;
+/// Bounds of the pieces that are chosen by cost: several of them fit the innermost cache.
+const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
+/// The copy of the smallest piece of a joint copy takes so many times as long as the call that does it.
+const COPY_PER_CALL: f64 = 1.5;
+/// Bounds of that piece.
+const JOINT_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
+/// Largest piece of a joint copy: neither side waits long for the other's last one.
+const JOINT_PIECE_MAX: u64 = 256 * 1024;
+
+/// What a rounded size may cost more than the exact one.
+const ROUNDING: f64 = 1.125;
+
+/// The candidates of one kind of memory, in the order of `lower`'s preference where costs are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Header and payload in one slot.
+    Short,
+    /// One buffer.
+    Eager,
+    /// Several buffers without asking.
+    Parts,
+    /// Announced, then fragments.
+    Fragments,
+    /// Copied by the receiver alone.
+    Receiver,
+    /// Copied by both sides.
+    Joint,
+}
+
+/// The power of two nearest to `value` (by ratio) within `bounds`.
+fn round_piece(value: f64, bounds: (f64, f64)) -> u64 {
+    let exponent = value.clamp(bounds.0, bounds.1).log2().round();
+    exponent.exp2() as u64
+}
+
+/// The nearest size (by ratio) of the row 2^k, 1.5 * 2^k: what was measured twice is decided alike, and
+/// so near to where costs are equal it costs next to nothing.
+pub fn round_size(size: u64) -> u64 {
+    if size < 64 {
+        return size;
+    }
+    let low = 1_u64 << size.ilog2();
+    let row = [low, low + low / 2, low.saturating_mul(2)];
+    let distance = |at: &u64| (size as f64 / *at as f64).ln().abs();
+    row.into_iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        .unwrap_or(size)
+}
+
+/// The candidates through the ring, and what was decided for them so far.
+pub fn ring_curves(c: &Constants, t: &Thresholds) -> [(Protocol, Curve); 4] {
+    let whole = t.first.min(WHOLE_MAX);
+    [
+        (Protocol::Short, candidates::short(c)),
+        (Protocol::Eager, candidates::eager(c, whole)),
+        (Protocol::Parts, candidates::parts(c, t)),
+        (Protocol::Fragments, candidates::fragments(c, t)),
+    ]
+}
+
+/// The candidates that do without the ring.
+pub fn copy_curves(c: &Constants, t: &Thresholds, by: Copying) -> [(Protocol, Curve); 2] {
+    [
+        (Protocol::Receiver, candidates::receiver_copy(c, by)),
+        (Protocol::Joint, candidates::joint_copy(c, by, t)),
+    ]
+}
+
+/// The thresholds of a machine with these constants, as far as `wishes` allow. `kernel`: whether the
+/// kernel copies between processes, as far as is known.
+pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
+    let mut t = Thresholds {
+        pipelined: wishes.pipeline,
+        piece_max: JOINT_PIECE_MAX,
+        ..Thresholds::default()
+    };
+    (t.part, t.fragment) = choose_parts(c, wishes);
+    let byte_ns = c.transfer_byte_ns + c.kernel_byte_ns;
+    t.piece_min = round_piece(COPY_PER_CALL * c.kernel_call_ns / byte_ns, JOINT_PIECES);
+    t.first = wishes.unasked();
+    t.eager = choose_eager(c, &t, wishes);
+    let after = match wishes.eager_max {
+        Some(_) => t.first + 1, // said by the user
+        None => t.eager + 1,
+    };
+    const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
+    let from = |by| choose_copy(c, &t, by, after);
+    let single = if wishes.cma && kernel {
+        from(Copying::by_kernel(c))
+    } else {
+        NEVER
+    };
+    let direct = if wishes.direct {
+        from(Copying::by_load(c))
+    } else {
+        NEVER
+    };
+    (t.single_copy, t.single_joint) = single;
+    (t.direct, t.direct_joint) = direct;
+    t
+}
+
+fn choose_parts(c: &Constants, wishes: &Wishes) -> (u64, u64) {
+    if let Some(chunk) = wishes.chunk {
+        let chunk = chunk.clamp(PART_MIN, PART_MAX);
+        return (chunk, chunk);
+    }
+    if !wishes.pipeline {
+        return (PART_MAX, PART_MAX);
+    }
+    // A message of n bytes in parts of p takes the copy of the first part longer than its stream, and
+    // each part costs a post: p * transfer + (n / p) * post is least where p^2 = n * post / transfer.
+    let best = |n: f64| round_piece((n * c.post_ns / c.transfer_byte_ns).sqrt(), PIECES);
+    (best(PARTS_FOR), best(FRAGMENTS_FOR))
+}
+
+fn choose_eager(c: &Constants, t: &Thresholds, wishes: &Wishes) -> u64 {
+    let most = wishes.unasked().min(WHOLE_MAX);
+    if !wishes.pipeline {
+        return most;
+    }
+    let curves = [candidates::eager(c, most), candidates::parts(c, t)];
+    let spans = lower(&curves);
+    let parts = spans.iter().rev().take_while(|span| span.best == 1).last();
+    // What one part holds needs no second one.
+    parts.map_or(most, |span| round_size(span.from - 1).max(t.part).min(most))
+}
+
+/// The size from which copies without the ring cost least, up to any size, and the one from which both
+/// sides take part in them; the largest number where there is none.
+fn choose_copy(c: &Constants, t: &Thresholds, by: Copying, after: u64) -> (u64, u64) {
+    let ring = ring_curves(c, t);
+    let copies = copy_curves(c, t, by).map(|(p, curve)| (p, curve.within(after, u64::MAX)));
+    let (before, own) = (ring.len(), copies.len());
+    let curves: Vec<Curve> = ring
+        .into_iter()
+        .chain(copies)
+        .map(|(_, curve)| curve)
+        .collect();
+    let spans = lower(&curves);
+    let start = |first: usize| {
+        let served = spans.iter().rev().take_while(|span| span.best >= first);
+        let Some(span) = served.last() else {
+            return u64::MAX;
+        };
+        let least = |curves: &[Curve], size| {
+            let costs = curves.iter().filter_map(|curve| curve.at(size));
+            costs.min_by(f64::total_cmp)
+        };
+        let rounded = round_size(span.from - 1).max(after);
+        let costs = (
+            least(&curves[..first], rounded),
+            least(&curves[first..], rounded),
+        );
+        match costs {
+            (Some(a), Some(b)) if a.max(b) > ROUNDING * a.min(b) => span.from,
+            _ => rounded,
+        }
+    };
+    let from = start(before);
+    (from, start(before + own - 1).max(from))
+}
+
+impl Wishes {
+    /// Most bytes that may travel without being asked for.
+    pub fn unasked(&self) -> u64 {
+        let most = self.eager_max.unwrap_or(EARLY_LIMIT);
+        most.clamp(SHORT_LIMIT as u64, EARLY_LIMIT)
+    }
+}

@@ -1,0 +1,246 @@
+use super::candidates::Copying;
+use super::constants::FIELDS;
+use super::decide::*;
+use super::envelope::Curve;
+use super::*;
+use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
+use proptest::prelude::*;
+
+const FREE: Wishes = Wishes {
+    eager_max: None,
+    chunk: None,
+    cma: true,
+    direct: true,
+    pipeline: true,
+};
+
+fn wishes() -> impl Strategy<Value = Wishes> {
+    let size = || {
+        prop_oneof![
+            Just(None),
+            any::<u64>().prop_map(Some),
+            (0_u64..100_000).prop_map(Some)
+        ]
+    };
+    (size(), size(), any::<[bool; 3]>()).prop_map(|(eager_max, chunk, [cma, direct, pipeline])| {
+        Wishes {
+            eager_max,
+            chunk,
+            cma,
+            direct,
+            pipeline,
+        }
+    })
+}
+
+/// Any that can be believed, evenly by magnitude.
+fn any_constants() -> impl Strategy<Value = Constants> {
+    prop::collection::vec(0.0..1.0_f64, FIELDS.len()).prop_map(|at| {
+        let mut constants = Constants::default();
+        for (field, at) in FIELDS.iter().zip(at) {
+            let least = field.least.max(1e-3);
+            (field.set)(&mut constants, least * (field.most / least).powf(at));
+        }
+        constants
+    })
+}
+
+/// Those of machines somewhere near the ones there are.
+fn likely_constants() -> impl Strategy<Value = Constants> {
+    prop::collection::vec(-1.0..1.0_f64, FIELDS.len()).prop_map(|at| {
+        let mut constants = Constants::default();
+        for (field, at) in FIELDS.iter().zip(at) {
+            let usual = (field.get)(&constants);
+            (field.set)(&mut constants, usual * 4.0_f64.powf(at));
+        }
+        constants
+    })
+}
+
+/// The protocol that the thresholds choose, for private memory or such as both sides reach.
+fn chosen(t: &Thresholds, shared: bool, size: u64) -> Protocol {
+    let (copy, joint) = match shared {
+        true => (t.direct, t.direct_joint),
+        false => (t.single_copy, t.single_joint),
+    };
+    match size {
+        _ if size <= SHORT_LIMIT as u64 => Protocol::Short,
+        _ if size <= t.eager => Protocol::Eager,
+        _ if size >= copy && size >= joint => Protocol::Joint,
+        _ if size >= copy => Protocol::Receiver,
+        _ if size <= t.first => Protocol::Parts,
+        _ => Protocol::Fragments,
+    }
+}
+
+fn curves(c: &Constants, t: &Thresholds, shared: bool) -> Vec<(Protocol, Curve)> {
+    let by = if shared {
+        Copying::by_load(c)
+    } else {
+        Copying::by_kernel(c)
+    };
+    let copies = copy_curves(c, t, by);
+    ring_curves(c, t).into_iter().chain(copies).collect()
+}
+
+fn cost(curves: &[(Protocol, Curve)], protocol: Protocol, size: u64) -> Option<f64> {
+    let found = curves.iter().find(|(p, _)| *p == protocol)?;
+    found.1.at(size)
+}
+
+/// Sizes at which the thresholds change something, their neighbours, and some between.
+fn sizes(t: &Thresholds) -> Vec<u64> {
+    let borders = [
+        SHORT_LIMIT as u64,
+        t.eager,
+        t.part,
+        t.first,
+        t.single_copy,
+        t.direct,
+        t.single_joint,
+        t.direct_joint,
+    ];
+    let borders = borders.into_iter().filter(|&b| b < 1 << 32);
+    let mut sizes: Vec<u64> = borders
+        .flat_map(|b| [b.saturating_sub(1), b, b + 1])
+        .collect();
+    sizes.extend((0..60).map(|i| 1.41_f64.powi(i) as u64));
+    sizes
+}
+
+#[test]
+fn defaults__give_the_thresholds_of_a_process_that_measures_nothing() {
+    assert_eq!(
+        decide(&Constants::default(), &FREE, true),
+        Thresholds::default()
+    );
+}
+
+#[test]
+fn defaults__step_by_no_more_than_a_quarter() {
+    let c = Constants::default();
+    let t = decide(&c, &FREE, true);
+    for shared in [false, true] {
+        let curves = curves(&c, &t, shared);
+        for size in sizes(&t) {
+            let at = |size| cost(&curves, chosen(&t, shared, size), size).unwrap();
+            let step = at(size + 1) / at(size);
+            // From 48 to 49 bytes the payload leaves the slot: the receiver waits for a line in the slot
+            // and then for one in the data area.
+            let most = if size == SHORT_LIMIT as u64 {
+                1.5
+            } else {
+                1.25
+            };
+            assert!(step <= most, "{size}: {step}, shared {shared}");
+        }
+    }
+}
+
+#[test]
+fn kernel__that_refuses_leaves_everything_else_as_it_was() {
+    let c = Constants::default();
+    let with = decide(&c, &FREE, true);
+    let without = decide(&c, &FREE, false);
+    assert_eq!(
+        without,
+        Thresholds {
+            single_copy: u64::MAX,
+            single_joint: u64::MAX,
+            ..with
+        }
+    );
+}
+
+#[test]
+fn kernel__that_is_slow_is_not_asked() {
+    // As in a sandbox that emulates the call: 20 us, and 1 us for each page.
+    let c = Constants {
+        kernel_call_ns: 20_000.0,
+        kernel_byte_ns: 0.25,
+        ..Constants::default()
+    };
+    assert_eq!(decide(&c, &FREE, true).single_copy, u64::MAX);
+}
+
+#[test]
+fn kernel__that_is_fast_is_asked_earlier() {
+    let c = Constants {
+        kernel_call_ns: 150.0,
+        kernel_byte_ns: 0.005,
+        ..Constants::default()
+    };
+    let t = decide(&c, &FREE, true);
+    assert!(t.single_copy < Thresholds::default().single_copy, "{t:?}");
+    assert_eq!(t.piece_min, 4096);
+}
+
+#[test]
+fn eager_max__is_kept_between_a_slot_and_what_may_travel_unasked() {
+    let first = |most| {
+        decide(
+            &Constants::default(),
+            &Wishes {
+                eager_max: Some(most),
+                ..FREE
+            },
+            true,
+        )
+        .first
+    };
+    assert_eq!([0, 1024, 1 << 20].map(first), [48, 1024, EARLY_LIMIT]);
+}
+
+#[test]
+fn round_size__keeps_to_its_row_and_near() {
+    assert_eq!(
+        [0, 48, 63, 64, 4096, 5100, 29_000, 32_768, 41_000].map(round_size),
+        [0, 48, 63, 64, 4096, 6144, 32_768, 32_768, 49_152]
+    );
+    for size in 64..100_000 {
+        let ratio = round_size(size) as f64 / size as f64;
+        assert!((0.8..1.25).contains(&ratio), "{size}: {ratio}");
+    }
+    assert!(round_size(u64::MAX) > 1 << 62);
+}
+
+proptest! {
+    #[test]
+    fn decide__keeps_what_the_message_path_relies_on(c in any_constants(), w in wishes(), kernel: bool) {
+        let t = decide(&c, &w, kernel);
+        prop_assert!((PART_MIN..=PART_MAX).contains(&t.part) && (PART_MIN..=PART_MAX).contains(&t.fragment));
+        prop_assert!(t.eager >= SHORT_LIMIT as u64 && t.eager <= WHOLE_MAX);
+        prop_assert!(t.first <= EARLY_LIMIT && t.eager <= t.first);
+        prop_assert!(t.single_copy > t.eager && t.direct > t.eager);
+        prop_assert!(t.piece_min <= t.piece_max && t.piece_min >= 4096);
+        prop_assert_eq!(t.pipelined, w.pipeline);
+    }
+
+    #[test]
+    fn decide__honours_the_wishes(c in any_constants(), w in wishes(), kernel: bool) {
+        let t = decide(&c, &w, kernel);
+        prop_assert!((w.cma && kernel) || t.single_copy == u64::MAX);
+        prop_assert!(w.direct || t.direct == u64::MAX);
+        if let Some(most) = w.eager_max {
+            prop_assert_eq!(t.first, most.clamp(48, EARLY_LIMIT));
+            prop_assert!(t.single_copy > t.first && t.direct > t.first);
+        }
+        if let Some(chunk) = w.chunk {
+            let chunk = chunk.clamp(PART_MIN, PART_MAX);
+            prop_assert_eq!((t.part, t.fragment), (chunk, chunk));
+        }
+    }
+
+    #[test]
+    fn decide__costs_little_more_than_the_best(c in likely_constants(), shared: bool) {
+        let t = decide(&c, &FREE, true);
+        let curves = curves(&c, &t, shared);
+        for size in sizes(&t) {
+            let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();
+            // What fits one buffer goes at once, whatever a copy would cost: its sender need not wait.
+            let open = if size <= t.eager { &curves[..4] } else { &curves[..] };
+            let best = open.iter().filter_map(|(_, curve)| curve.at(size)).min_by(f64::total_cmp).unwrap();
+            prop_assert!(taken <= best * 1.25, "{size}: {taken} instead of {best}, {t:?}");
+        }
+    }
+}
