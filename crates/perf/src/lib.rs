@@ -2,8 +2,10 @@
 
 pub mod bench;
 pub mod cli;
+pub mod cliffs;
 pub mod info;
 pub mod library;
 pub mod measure;
+pub mod output;
 pub mod program;
 pub mod record;

@@ -8,6 +8,8 @@
 //! Times are nanoseconds, rates are formed from them where they are shown. MB is 10^6 bytes.
 
 pub mod histogram;
+#[cfg(test)]
+pub mod samples;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +25,7 @@ pub const VERSION: u32 = 1;
 
 /// One run of the tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -39,6 +42,7 @@ pub struct Report {
 
 /// How a run was made: enough to judge whether two runs may be compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
     /// Version of this tool, and the commit where it was built from a repository.
     pub tool: String,
@@ -59,6 +63,7 @@ pub struct Run {
 
 /// An MPI library.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Mpi {
     /// Short name by which tables call it.
     pub name: String,
@@ -70,6 +75,7 @@ pub struct Mpi {
 
 /// The machine and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Machine {
     /// Host name.
     pub host: String,
@@ -87,6 +93,7 @@ pub struct Machine {
 
 /// The clock behind the times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Clock {
     /// `tsc` or `CLOCK_MONOTONIC`.
     pub source: String,
@@ -104,6 +111,7 @@ pub struct Clock {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The C functions of the MPI standard.
@@ -117,6 +125,7 @@ pub enum Level {
 
 /// What a time is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Of {
     /// Half of a round trip.
@@ -145,6 +154,7 @@ pub enum Of {
 
 /// How samples were timed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timing {
     /// Operations behind one sample; above 1 a sample is the mean over so many in a row.
     pub operations_per_sample: u64,
@@ -157,6 +167,7 @@ pub struct Timing {
 
 /// One test at one size on one number of ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Case {
     /// Name of the test (`latency`, `rate`, `ring-random`, ...).
     pub test: String,
@@ -210,6 +221,7 @@ pub struct Case {
 
 /// What was asked for and not measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Missing {
     /// The test.
     pub test: String,

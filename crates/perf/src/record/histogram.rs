@@ -18,6 +18,7 @@ const SCALE: f64 = 1000.0;
 /// Counts by value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Stored"))]
 pub struct Histogram {
     /// Lower bound of each bucket, in thousandths, and how many samples fell into it.
     buckets: BTreeMap<u64, u64>,
@@ -29,6 +30,7 @@ pub struct Histogram {
 
 /// The JSON form: statistics for those who read it by eye, buckets for those who compute.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Histogram"))]
 struct Stored {
     count: u64,
     min: f64,

@@ -1,0 +1,291 @@
+//! The columns of OSU's micro-benchmarks and of perftest, for people who read those, with the
+//! statistic that stands in each column named above it: theirs differ from column to column.
+
+use super::Style;
+use super::format::{describe_of, megabytes_per_s, million_per_s, standard_deviation};
+use super::table;
+use crate::record::{Case, Of, Run};
+
+/// A table in another tool's columns.
+pub struct Styled {
+    style: Style,
+    /// Test, operation, ranks and variant of the table that is under way.
+    current: Option<(String, String, u32, String)>,
+}
+
+impl Styled {
+    /// An empty one.
+    pub fn new(style: Style) -> Styled {
+        Styled {
+            style,
+            current: None,
+        }
+    }
+
+    /// How the run was made, as comments.
+    pub fn describe_run(&self, run: &Run) -> String {
+        let text = table::describe_run(run);
+        text.lines().map(|l| format!("# {l}\n")).collect()
+    }
+
+    /// The line of a case, below a head where it begins a new table.
+    pub fn add(&mut self, case: &Case) -> String {
+        let key = (
+            case.test.clone(),
+            case.operation.clone(),
+            case.ranks,
+            case.variant.clone(),
+        );
+        let mut text = String::new();
+        if self.current.as_ref() != Some(&key) {
+            self.current = Some(key);
+            text += &self.format_head(case);
+        }
+        if case.unit != "ns" {
+            return text + "# no time: see the table of --style fastpath\n";
+        }
+        text + &match self.style {
+            Style::Perftest => format_perftest(case),
+            _ => format_osu(case),
+        }
+    }
+
+    fn format_head(&self, case: &Case) -> String {
+        let (tool, name, columns, meaning) = match (self.style, Kind::of(case)) {
+            (Style::Perftest, Kind::Bandwidth | Kind::Rate) => (
+                "perftest",
+                perftest_name(&case.test),
+                " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]",
+                "peak from the smallest sample, average and rate from the mean of all; MiB is 2^20 bytes (perftest writes MB for it)",
+            ),
+            (Style::Perftest, _) => (
+                "perftest",
+                perftest_name(&case.test),
+                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
+                "t_typical is the median; t_max is the largest of all samples (perftest leaves out the two largest)",
+            ),
+            (_, Kind::Bandwidth) => (
+                "OSU",
+                osu_name(&case.test),
+                "# Size      Bandwidth (MB/s)",
+                "from the mean over all samples; MB is 10^6 bytes",
+            ),
+            (_, Kind::Rate) => (
+                "OSU",
+                osu_name(&case.test),
+                "# Size                  MB/s             Messages/s",
+                "from the mean over all samples; MB is 10^6 bytes",
+            ),
+            (_, Kind::Collective) => (
+                "OSU",
+                osu_name(&case.test),
+                "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
+                "mean, smallest and largest of the samples of the leading rank (OSU's are over the means of the ranks)",
+            ),
+            (_, Kind::Latency) => (
+                "OSU",
+                osu_name(&case.test),
+                "# Size       Avg Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)",
+                "mean over all samples; percentiles by nearest rank",
+            ),
+        };
+        let variant = match case.variant.as_str() {
+            "" => String::new(),
+            variant => format!(", {variant}"),
+        };
+        format!(
+            "\n# {}{variant}: {}, {}, {} ranks; {}\n# {tool} columns: {meaning}; a sample is the mean over {} operations\n{columns}\n",
+            case.test,
+            case.operation,
+            describe_of(case.of),
+            case.ranks,
+            name.map_or_else(|| format!("{tool} has no such test"), |n| format!("as {n}")),
+            case.timing.operations_per_sample,
+        )
+    }
+}
+
+/// Which columns a case gets.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Latency,
+    Bandwidth,
+    Rate,
+    Collective,
+}
+
+impl Kind {
+    fn of(case: &Case) -> Kind {
+        match (case.of, case.test.as_str()) {
+            (Of::Message, "rate" | "multirate") => Kind::Rate,
+            (Of::Message, _) => Kind::Bandwidth,
+            (Of::Call | Of::Skew | Of::Process, _) => Kind::Collective,
+            _ => Kind::Latency,
+        }
+    }
+}
+
+/// The program of OSU's suite that measures the same.
+fn osu_name(test: &str) -> Option<String> {
+    let name = match test {
+        "latency" => "latency",
+        "bandwidth" => "bw",
+        "bibandwidth" => "bibw",
+        "rate" | "multirate" => "mbw_mr",
+        "put" => "put_latency",
+        "get" => "get_latency",
+        "barrier"
+        | "bcast"
+        | "gather"
+        | "gatherv"
+        | "scatter"
+        | "scatterv"
+        | "allgather"
+        | "allgatherv"
+        | "alltoall"
+        | "alltoallv"
+        | "alltoallw"
+        | "reduce"
+        | "allreduce"
+        | "reduce_scatter"
+        | "reduce_scatter_block" => test,
+        _ => return None,
+    };
+    Some(format!("osu_{name}"))
+}
+
+/// The program of perftest that measures the same on an adapter.
+fn perftest_name(test: &str) -> Option<String> {
+    let name = match test {
+        "latency" => "send_lat",
+        "bandwidth" | "rate" => "send_bw",
+        "bibandwidth" => "send_bw --bidirectional",
+        "put" => "write_lat",
+        "get" => "read_lat",
+        "atomics" => "atomic_lat",
+        _ => return None,
+    };
+    Some(format!("ib_{name}"))
+}
+
+fn format_osu(case: &Case) -> String {
+    let Some(s) = case.samples.summarize() else {
+        return format!("# {} no samples\n", case.bytes);
+    };
+    let mut text = format!("{:<10}", case.bytes);
+    let megabytes = megabytes_per_s(case, s.mean).unwrap_or(0.0);
+    match Kind::of(case) {
+        Kind::Bandwidth => text += &format!("{megabytes:>18.2}"),
+        Kind::Rate => {
+            let rate = million_per_s(case, s.mean).unwrap_or(0.0) * 1e6;
+            text += &format!("{megabytes:>18.2}{rate:>23.2}");
+        }
+        Kind::Collective => {
+            for value in [s.mean, s.min, s.max] {
+                text += &format!("{:>18.3}", value / 1e3);
+            }
+            text += &format!("{:>12}", count_operations(case));
+        }
+        Kind::Latency => {
+            for value in [s.mean, s.median, s.p90, s.p99] {
+                text += &format!("{:>18.3}", value / 1e3);
+            }
+        }
+    }
+    text + "\n"
+}
+
+fn format_perftest(case: &Case) -> String {
+    let Some(s) = case.samples.summarize() else {
+        return format!("# {} no samples\n", case.bytes);
+    };
+    let operations = count_operations(case);
+    if matches!(Kind::of(case), Kind::Bandwidth | Kind::Rate) {
+        let mebibytes = |ns| megabytes_per_s(case, ns).unwrap_or(0.0) * 1e6 / f64::from(1 << 20);
+        return format!(
+            " {:<10} {:<14} {:<19.2} {:<21.2} {:.6}\n",
+            case.bytes,
+            operations,
+            mebibytes(s.min),
+            mebibytes(s.mean),
+            million_per_s(case, s.mean).unwrap_or(0.0),
+        );
+    }
+    let deviation = standard_deviation(&case.samples).unwrap_or(0.0);
+    let mut text = format!(" {:<7} {:<14}", case.bytes, operations);
+    for value in [s.min, s.max, s.median, s.mean, deviation, s.p99, s.p999] {
+        text += &format!(" {:<14.3}", value / 1e3);
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+fn count_operations(case: &Case) -> u64 {
+    case.samples.count() * case.timing.operations_per_sample.max(1)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::record::samples::{make_case, make_report};
+
+    fn format(style: Style, cases: &[Case]) -> String {
+        let mut styled = Styled::new(style);
+        cases.iter().map(|c| styled.add(c)).collect()
+    }
+
+    #[test]
+    fn osu_latency__has_its_columns_in_microseconds_and_names_the_statistic() {
+        let text = format(Style::Osu, &[make_case(8, &[1000.0, 2000.0, 6000.0])]);
+        assert!(text.contains("# Size       Avg Latency(us)"), "{text}");
+        assert!(text.contains("as osu_latency"), "{text}");
+        assert!(text.contains("mean over all samples"), "{text}");
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last[..2], ["8", "3.000"]);
+    }
+
+    #[test]
+    fn perftest_bandwidth__is_in_mebibytes_and_says_so() {
+        let case = Case {
+            test: "bandwidth".into(),
+            of: Of::Message,
+            ..make_case(65536, &[20371.0])
+        };
+        let text = format(Style::Perftest, &[case]);
+        assert!(text.contains("BW average[MiB/sec]"), "{text}");
+        // 65536 B in 20371 ns: 3217.1 MB/s of 10^6, 3068.1 MiB/s.
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last[3], "3068.09", "{text}");
+        assert_eq!(last[1], "16", "operations, not samples");
+    }
+
+    #[test]
+    fn perftest_latency__leaves_out_no_sample() {
+        let text = format(Style::Perftest, &[make_case(2, &[1.0, 2.0, 9000.0])]);
+        let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(last[3], "9.000", "t_max");
+    }
+
+    #[test]
+    fn every_style__prints_every_case_of_a_report() {
+        let report = make_report();
+        for style in [Style::Osu, Style::Perftest] {
+            let text = format(style, &report.cases);
+            let numbers = text
+                .lines()
+                .filter(|l| !l.contains('#') && !l.is_empty())
+                .count();
+            assert_eq!(numbers, report.cases.len(), "{text}");
+        }
+    }
+
+    #[test]
+    fn test__that_the_other_tool_lacks_is_said_to_be_ours() {
+        let case = Case {
+            test: "ring-random".into(),
+            of: Of::Hop,
+            ..make_case(8, &[1.0])
+        };
+        assert!(format(Style::Osu, &[case]).contains("OSU has no such test"));
+    }
+}
