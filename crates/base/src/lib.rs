@@ -6,11 +6,13 @@
 //! | [`clock`] | nanoseconds of the monotonic clock |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
+//! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
 
 pub mod clock;
 pub mod config;
 pub mod copy;
+pub mod hint;
 pub mod memory;
 pub mod sync;
 pub mod topology;

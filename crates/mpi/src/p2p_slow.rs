@@ -400,12 +400,18 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
             return Spun::Nothing;
         }
         let endpoint = *comm.endpoints.add(args.peer as usize);
+        let mut cold = false;
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {
                 if try_recv_any_size(*args, status) {
                     return Spun::Done;
                 }
                 return recv_parts(args, status);
+            }
+            if look == 1 {
+                cold = (*endpoint).begin_wait();
+            } else if cold {
+                cold = (*endpoint).warm();
             }
             if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
                 return Spun::Nothing;

@@ -232,6 +232,18 @@ impl Endpoint {
         self.lane.has_arrival()
     }
 
+    /// See [`Lane::begin_wait`].
+    #[inline]
+    pub fn begin_wait(&mut self) -> bool {
+        self.lane.begin_wait()
+    }
+
+    /// See [`Lane::warm`].
+    #[inline]
+    pub fn warm(&mut self) -> bool {
+        self.lane.warm()
+    }
+
     /// As [`Endpoint::recv_short`], for a message of any size that lies in one buffer.
     ///
     /// # Safety

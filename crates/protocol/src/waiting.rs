@@ -93,6 +93,8 @@ struct Wait {
     started_ns: u64,
     crowded: bool,
     focus: Option<u32>,
+    /// Whether the next send to that peer can still be prepared.
+    cold: bool,
 }
 
 impl Worker {
@@ -119,6 +121,7 @@ impl Worker {
             started_ns: 0,
             crowded,
             focus,
+            cold: false,
         };
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
@@ -141,6 +144,14 @@ impl Worker {
                 wait.looks = 0;
                 wait.started_ns = 0;
                 continue;
+            }
+            if let Some(peer) = focus {
+                let lane = &mut this.endpoint(peer).lane;
+                match wait.looks {
+                    1 => wait.cold = lane.begin_wait(),
+                    _ if wait.cold => wait.cold = lane.warm(),
+                    _ => {}
+                }
             }
             // SAFETY: as above.
             unsafe { pause(worker, &mut wait, note, &mut done) };

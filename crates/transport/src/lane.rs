@@ -118,6 +118,31 @@ impl Lane {
         }
     }
 
+    /// To be called when the owner begins to wait for this peer: does what the next messages would wait for. Says
+    /// whether there is more to do, at each look that finds nothing, by [`Lane::warm`].
+    #[inline]
+    pub fn begin_wait(&mut self) -> bool {
+        match self {
+            Lane::Shm(endpoint) => {
+                endpoint.rx.tell_taken();
+                endpoint.tx.is_cold()
+            }
+            _ => false,
+        }
+    }
+
+    /// Prepares a little of the next send; says whether there is more to do.
+    #[inline]
+    pub fn warm(&mut self) -> bool {
+        match self {
+            Lane::Shm(endpoint) => {
+                endpoint.tx.warm();
+                endpoint.tx.is_cold()
+            }
+            _ => false,
+        }
+    }
+
     /// Whether `messages` messages of up to `bytes` bytes each would all find room now.
     pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         match self {

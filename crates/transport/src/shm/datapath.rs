@@ -7,9 +7,18 @@
 use super::wire::*;
 use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
+use fastpath_base::hint::demote;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::cell::UnsafeCell;
 use std::ptr;
+
+/// Payloads up to this size in the data area are pushed towards the reader; above, it costs more than it gives.
+const DEMOTED_MAX: usize = 1024;
+/// How many bytes of them.
+const DEMOTED_BYTES: usize = 512;
+/// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them.
+/// What is left of the first area still holds the longest message in parts.
+const DATA_OWED_MAX: u32 = DATA_BYTES_FIRST / 16 * 7;
 
 /// The producer's end.
 #[repr(C)]
@@ -35,6 +44,10 @@ pub struct Tx {
     pub(super) in_data: *mut DataQueue,
     /// Where more memory comes from.
     pub(super) domain: *const super::domain::Domain,
+    /// Bytes of the data area taken since this side last waited; see `idle`.
+    pub(super) recent: u32,
+    /// How many of the bytes after `data_tail` have been asked for since.
+    pub(super) warmed: u32,
 }
 
 /// Which ring position holds the message that ends at which data position.
@@ -118,7 +131,11 @@ impl Tx {
             let Some(offset) = self.allot_data(len as u32) else {
                 return Post::NoResource;
             };
-            pack((*self.pair).data.get().cast::<u8>().add(offset as usize));
+            let at = (*self.pair).data.get().cast::<u8>().add(offset as usize);
+            pack(at);
+            if len <= DEMOTED_MAX {
+                demote(at, len.min(DEMOTED_BYTES));
+            }
             slot.payload.get().cast::<DataRef>().write(DataRef {
                 offset,
                 len: len as u32,
@@ -181,6 +198,10 @@ impl Tx {
             return None;
         }
         self.data_tail = end;
+        if self.warmed != 0 {
+            (self.warmed, self.recent) = (0, 0);
+        }
+        self.recent = self.recent.saturating_add(len);
         Some(offset)
     }
 
@@ -358,7 +379,7 @@ impl Rx {
         self.head = self.head.wrapping_add(1);
         self.data_taken += self.shown;
         let due = self.head.wrapping_sub(self.published) >= SLOTS / 4;
-        if due || self.data_taken >= DATA_BYTES_FIRST / 4 {
+        if due || self.data_taken >= DATA_OWED_MAX {
             self.publish_head();
         }
     }

@@ -43,6 +43,8 @@ impl ShmEndpoint {
                 peer,
                 in_data: ptr::null_mut(),
                 domain: ptr::from_ref(domain),
+                recent: 0,
+                warmed: 0,
             },
             rx: Rx {
                 pair: super::datapath::empty_pair(),

@@ -6,6 +6,7 @@ pub mod direct;
 pub mod domain;
 pub mod endpoint;
 pub mod iface;
+pub mod idle;
 pub mod wire;
 
 pub use arena::Arena;

@@ -1,0 +1,56 @@
+//! Hints to the cache about lines that another processor reads or has read. They change no content, and do nothing
+//! on processors that do not know them.
+#![allow(unsafe_code)]
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Asks for the line at `at`, to be written soon: the copies of others are given up before the store needs it.
+/// Any address will do.
+#[inline(always)] // one instruction
+pub fn prefetch_for_write(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint, which never faults (PREFETCHW; ignored by processors without it).
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    let _ = at;
+}
+
+/// Says that the lines of `len` bytes from `at` will be read by another processor next: they move to the cache that
+/// all share, where a read finds them sooner than in this processor's own (CLDEMOTE, whose encoding is a no-operation
+/// on processors without it).
+#[inline]
+pub fn demote(at: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for offset in (0..len).step_by(LINE) {
+        // SAFETY: a hint, which never faults; the address is in RDI.
+        unsafe {
+            std::arch::asm!(".byte 0x0f, 0x1c, 0x07", in("rdi") at.wrapping_add(offset), options(nostack, preserves_flags));
+        }
+    }
+    let _ = (at, len);
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints__change_nothing_and_take_any_address() {
+        let bytes: Vec<u8> = (0..200).collect();
+        demote(bytes.as_ptr(), bytes.len());
+        prefetch_for_write(bytes.as_ptr());
+        for at in [std::ptr::null(), std::ptr::without_provenance(usize::MAX)] {
+            demote(at, 1);
+            prefetch_for_write(at);
+        }
+        assert!(bytes.iter().copied().eq(0..200));
+    }
+}
