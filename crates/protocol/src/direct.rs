@@ -251,15 +251,7 @@ impl Worker {
             true => self.counters.direct_reads += 1,
             false => self.counters.single_copies += 1,
         }
-        self.send_control(
-            peer,
-            Header {
-                id: wire::FIN,
-                imm: 0,
-                key: sender as u64,
-            },
-            &[],
-        );
+        self.send_control(peer, Header::new(wire::FIN, 0, sender as u64), &[]);
         self.finish_recv(id);
     }
 
@@ -285,11 +277,7 @@ impl Worker {
         if claimed > 0 {
             let (peer, header) = (
                 request.peer,
-                Header {
-                    id: wire::DONE,
-                    imm: failed as u32,
-                    key: rtr.request as u64,
-                },
+                Header::new(wire::DONE, failed as u32, rtr.request as u64),
             );
             self.send_control(peer, header, &[]);
         }
@@ -340,15 +328,7 @@ impl Worker {
         }
         self.counters.direct_writes += 1;
         let peer = request.peer;
-        self.send_control(
-            peer,
-            Header {
-                id: wire::PUT,
-                imm: 0,
-                key: rtr.request as u64,
-            },
-            &[],
-        );
+        self.send_control(peer, Header::new(wire::PUT, 0, rtr.request as u64), &[]);
         true
     }
 }

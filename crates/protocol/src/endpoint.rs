@@ -71,11 +71,7 @@ impl Endpoint {
         if self.gate != 0 {
             return Post::NoResource;
         }
-        let header = Header {
-            id: wire::EAGER,
-            imm: tag as u32,
-            key,
-        };
+        let header = Header::new(wire::EAGER, tag as u32, key);
         // SAFETY: the caller's.
         unsafe { self.lane.am_short_known(header, data, len) }
     }
@@ -101,11 +97,7 @@ impl Endpoint {
         if self.gate != 0 {
             return Post::NoResource;
         }
-        let header = Header {
-            id: wire::EAGER,
-            imm: tag as u32,
-            key,
-        };
+        let header = Header::new(wire::EAGER, tag as u32, key);
         // SAFETY: the caller's; `to` has room for `len` bytes.
         self.post_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
@@ -201,11 +193,7 @@ impl Endpoint {
             joint: wire::NO_JOINT,
         };
         let first = part.min(len);
-        let header = Header {
-            id: wire::RTS,
-            imm: tag as u32,
-            key,
-        };
+        let header = Header::new(wire::RTS, tag as u32, key);
         // SAFETY: the caller's; `to` has room for header and part.
         let mut post = self.post_bcopy(header, wire::RTS_HEADER + first, |to| unsafe {
             to.cast::<Rts>().write_unaligned(rts);
@@ -214,11 +202,7 @@ impl Endpoint {
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
-            let header = Header {
-                id: wire::EARLY,
-                imm: 0,
-                key: 0,
-            };
+            let header = Header::new(wire::EARLY, 0, 0);
             // SAFETY: as above.
             post = self.post_bcopy(header, next, |to| unsafe { copy(to, data.add(done), next) });
             done += next;

@@ -111,15 +111,7 @@ impl Worker {
         match self.matcher.match_arrival(peer, header.key, tag) {
             Some(id) => {
                 self.deliver(id, header.key, tag, data, len);
-                self.send_control(
-                    peer,
-                    Header {
-                        id: wire::ACK,
-                        imm: 0,
-                        key: sender,
-                    },
-                    &[],
-                );
+                self.send_control(peer, Header::new(wire::ACK, 0, sender), &[]);
             }
             None => {
                 self.store(peer, header, Arrived::EagerSync(sender as u32), data, len);

@@ -158,15 +158,7 @@ impl Worker {
             Arrived::Eager => self.deliver(id, key, tag, data.as_ptr(), data.len()),
             Arrived::EagerSync(sender) => {
                 self.deliver(id, key, tag, data.as_ptr(), data.len());
-                self.send_control(
-                    peer,
-                    Header {
-                        id: wire::ACK,
-                        imm: 0,
-                        key: sender as u64,
-                    },
-                    &[],
-                );
+                self.send_control(peer, Header::new(wire::ACK, 0, sender as u64), &[]);
             }
             Arrived::Rendezvous(rts) => {
                 let early = &mut self.endpoint(peer).early;
@@ -254,26 +246,10 @@ impl Worker {
                 };
                 self.send_answer(peer, rts.request, &rtr);
             } else {
-                self.send_control(
-                    peer,
-                    Header {
-                        id: wire::FIN,
-                        imm: 0,
-                        key: rts.request as u64,
-                    },
-                    &[],
-                );
+                self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
             }
         } else if rts.joint == ANSWER_ASKED {
-            self.send_control(
-                peer,
-                Header {
-                    id: wire::FIN,
-                    imm: 0,
-                    key: rts.request as u64,
-                },
-                &[],
-            );
+            self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
         }
         self.add_bytes(id, first, first_len);
     }
@@ -393,15 +369,7 @@ impl Worker {
     pub(crate) fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
         // SAFETY: `Rtr` is plain data of 32 bytes without padding.
         let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
-        self.send_control(
-            peer,
-            Header {
-                id: wire::RTR,
-                imm: 0,
-                key: sender as u64,
-            },
-            &bytes,
-        );
+        self.send_control(peer, Header::new(wire::RTR, 0, sender as u64), &bytes);
     }
 
     /// All bytes of a long message are there.

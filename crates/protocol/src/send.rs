@@ -130,11 +130,7 @@ impl Worker {
         let sync = request.synchronous;
         let skip = if sync { SYNC_HEADER } else { 0 };
         let wire_id = if sync { wire::EAGER_SYNC } else { wire::EAGER };
-        let header = Header {
-            id: wire_id,
-            imm: request.tag as u32,
-            key: request.key,
-        };
+        let header = Header::new(wire_id, request.tag as u32, request.key);
         let handle = request.handle as u64;
         // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
         let post = self
@@ -167,11 +163,7 @@ impl Worker {
         let (part, early) = (self.thresholds.part, request.early);
         while request.moved < early {
             let len = part.min(early - request.moved) as usize;
-            let header = Header {
-                id: wire::EARLY,
-                imm: 0,
-                key: 0,
-            };
+            let header = Header::new(wire::EARLY, 0, 0);
             // SAFETY: as in `post_eager`.
             let post = self
                 .endpoint(request.peer)
@@ -214,11 +206,7 @@ impl Worker {
                 None => NO_JOINT,
             },
         };
-        let header = Header {
-            id: wire::RTS,
-            imm: request.tag as u32,
-            key: request.key,
-        };
+        let header = Header::new(wire::RTS, request.tag as u32, request.key);
         // SAFETY: as in `post_eager`.
         let post = endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
             to.cast::<Rts>().write_unaligned(rts);
@@ -320,11 +308,7 @@ impl Worker {
                 break;
             }
             let len = fragment.min(request.limit - request.moved) as usize;
-            let header = Header {
-                id: wire::FRAG,
-                imm: 0,
-                key: request.remote as u64,
-            };
+            let header = Header::new(wire::FRAG, 0, request.remote as u64);
             // SAFETY: as in `post_eager`.
             let post = self
                 .endpoint(request.peer)

@@ -151,7 +151,7 @@ impl Victim {
     fn forge(&mut self, id: u8, key: u64, payload: &[u8]) {
         self.world
             .network
-            .forge(1, 0, Header { id, imm: 1, key }, payload);
+            .forge(1, 0, Header::new(id, 1, key), payload);
     }
 
     fn key(&self, key: Key) -> u64 {
@@ -263,11 +263,7 @@ impl Victim {
                 key,
                 payload,
             } => {
-                let header = Header {
-                    id,
-                    imm,
-                    key: self.key(key),
-                };
+                let header = Header::new(id, imm, self.key(key));
                 self.world.network.forge(1, 0, header, &payload);
             }
             Deed::Announce {
@@ -284,11 +280,7 @@ impl Victim {
                 payload.extend(early.to_le_bytes());
                 payload.extend(joint.to_le_bytes());
                 payload.resize(wire::RTS_HEADER + len, 2);
-                let header = Header {
-                    id: 4,
-                    imm: 1,
-                    key: WORLD.key(1),
-                };
+                let header = Header::new(4, 1, WORLD.key(1));
                 self.world.network.forge(1, 0, header, &payload);
             }
             Deed::Answer {
@@ -302,11 +294,7 @@ impl Victim {
                 payload.extend(request.to_le_bytes());
                 payload.extend(joint.to_le_bytes());
                 payload.extend([0; 16]);
-                let header = Header {
-                    id: 5,
-                    imm: 0,
-                    key: self.key(key),
-                };
+                let header = Header::new(5, 0, self.key(key));
                 self.world.network.forge(1, 0, header, &payload);
             }
             Deed::Progress => {

@@ -41,6 +41,14 @@ pub struct Header {
     pub key: u64,
 }
 
+impl Header {
+    /// A header of these.
+    #[inline]
+    pub fn new(id: u8, imm: u32, key: u64) -> Self {
+        Header { id, imm, key }
+    }
+}
+
 /// A borrowed view of the next arrival. The bytes lie where the transport received them, often in
 /// memory that the peer can still write: copy out, then check the copy.
 #[derive(Debug, Clone, Copy)]

@@ -48,11 +48,11 @@ pub(crate) struct Sent {
 impl Sent {
     /// A message that can be told from all others.
     pub fn numbered(number: u32, len: usize) -> Self {
-        let header = Header {
-            id: number as u8,
-            imm: number.wrapping_mul(0x9e37_79b9),
-            key: (number as u64) << 32 | !number as u64,
-        };
+        let header = Header::new(
+            number as u8,
+            number.wrapping_mul(0x9e37_79b9),
+            (number as u64) << 32 | !number as u64,
+        );
         let byte = |i: usize| {
             (i as u32)
                 .wrapping_mul(31)

@@ -93,11 +93,7 @@ pub(crate) fn all_sizes_arrive<R: Rig>() {
             }
         }
         assert_eq!(look(&mut rig), None);
-        let extreme = Header {
-            id: u8::MAX,
-            imm: u32::MAX,
-            key: u64::MAX,
-        };
+        let extreme = Header::new(u8::MAX, u32::MAX, u64::MAX);
         for header in [extreme, Header::default()] {
             let sent = Sent {
                 header,

@@ -281,11 +281,7 @@ impl Rx {
             return None;
         }
         let key = slot.word1.load(Ordering::Relaxed);
-        let header = Header {
-            id: (word0 >> 16) as u8,
-            imm: (word0 >> 32) as u32,
-            key,
-        };
+        let header = Header::new((word0 >> 16) as u8, (word0 >> 32) as u32, key);
         Some(Arrival::new(
             header,
             slot.payload.get().cast(),
@@ -312,11 +308,11 @@ impl Rx {
         if word0 as u16 != lap(self.head) {
             return None;
         }
-        let header = Header {
-            id: (word0 >> 16) as u8,
-            imm: (word0 >> 32) as u32,
-            key: slot.word1.load(Ordering::Relaxed),
-        };
+        let header = Header::new(
+            (word0 >> 16) as u8,
+            (word0 >> 32) as u32,
+            slot.word1.load(Ordering::Relaxed),
+        );
         let len = (word0 >> 24) as u8;
         if len as usize <= SLOT_PAYLOAD {
             self.shown = 0;
@@ -354,15 +350,7 @@ impl Rx {
     #[inline(never)]
     fn look_nonsense(&mut self) -> Option<Arrival<'_>> {
         self.shown = 0;
-        Some(Arrival::new(
-            Header {
-                id: u8::MAX,
-                imm: 0,
-                key: 0,
-            },
-            ptr::dangling(),
-            0,
-        ))
+        Some(Arrival::new(Header::new(u8::MAX, 0, 0), ptr::dangling(), 0))
     }
 
     /// Whether there is an arrival. One load.

@@ -5,8 +5,8 @@ pub mod datapath;
 pub mod direct;
 pub mod domain;
 pub mod endpoint;
-pub mod iface;
 pub mod idle;
+pub mod iface;
 pub mod wire;
 
 pub use arena::Arena;
