@@ -111,27 +111,6 @@ pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     }
 }
 
-/// As [`try_recv`], for a message of up to one transport buffer.
-///
-/// # Safety
-/// As [`try_recv`].
-#[inline]
-pub(crate) unsafe fn try_recv_any_size(args: Args, status: *mut Status) -> bool {
-    // SAFETY: the caller's.
-    unsafe {
-        let Some((endpoint, key, room)) = find_source(&args) else {
-            return false;
-        };
-        match (*endpoint).recv_immediate(key, args.tag, args.buf, room) {
-            Some(taken) => {
-                fill_status(status, args.peer, taken.tag, taken.len as i64);
-                true
-            }
-            None => false,
-        }
-    }
-}
-
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it.
 #[inline(always)] // see `try_recv`
 pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {

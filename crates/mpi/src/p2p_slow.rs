@@ -9,7 +9,7 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot;
-use crate::p2p::{Args, Immediate, Mode, fill_status, find_source, try_recv_any_size, try_send};
+use crate::p2p::{Args, Immediate, Mode, fill_status, find_source, try_send};
 use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
@@ -19,7 +19,7 @@ use fastpath_protocol::recv::Parts;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::worker::EARLY_LIMIT;
-use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State, Worker};
+use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
 
@@ -387,26 +387,24 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::comm(args.comm);
     let worker = hot::worker();
-    if comm.recv_key != args.comm as u64 || worker.is_null() || args.peer as u32 >= comm.size {
+    let Some((endpoint, key, room)) = find_source(args) else {
         return Spun::Nothing;
-    }
+    };
     // SAFETY: as in `try_recv`; no reference to the worker outlives a statement.
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
-        if !(*worker).wait.directed {
+        if !(*worker).wait.directed || !(*worker).may_watch(peer) {
             return Spun::Nothing;
         }
-        if !(*worker).may_watch(peer) {
-            return Spun::Nothing;
-        }
-        let endpoint = *comm.endpoints.add(args.peer as usize);
         let mut cold = false;
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {
-                if try_recv_any_size(*args, status) {
-                    return Spun::Done;
-                }
-                return recv_parts(args, status);
+                let want = Want {
+                    peer,
+                    tag: args.tag,
+                    key,
+                };
+                return recv_arrival(args, endpoint, want, room, status);
             }
             if look == 1 {
                 cold = (*endpoint).begin_wait();
@@ -421,29 +419,20 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
     Spun::Nothing
 }
 
-/// What spinning for a message came to.
-enum Spun {
-    /// It has been received.
-    Done,
-    /// Its rest is received by this request.
-    Request(RequestId),
-    /// It is not there, or is nothing for this path.
-    Nothing,
-}
-
-/// The peer's next arrival may be a message in parts.
-unsafe fn recv_parts(args: &Args, status: *mut Status) -> Spun {
+/// The peer's next arrival, if it is the wanted message: whole or in parts.
+unsafe fn recv_arrival(
+    args: &Args,
+    endpoint: *mut Endpoint,
+    want: Want,
+    room: usize,
+    status: *mut Status,
+) -> Spun {
     // SAFETY: as the caller's.
     unsafe {
-        let Some((_, key, room)) = find_source(args) else {
-            return Spun::Nothing;
-        };
-        let peer = *hot::comm(args.comm).world.add(args.peer as usize);
-        let want = Want {
-            peer,
-            tag: args.tag,
-            key,
-        };
+        if let Some(taken) = (*endpoint).recv_immediate(want.key, args.tag, args.buf, room) {
+            fill_status(status, args.peer, taken.tag, taken.len as i64);
+            return Spun::Done;
+        }
         match (*hot::worker()).recv_parts(want, args.buf, room as u64, args.comm) {
             None => Spun::Nothing,
             Some(Parts::Request(id)) => Spun::Request(id),
@@ -453,6 +442,16 @@ unsafe fn recv_parts(args: &Args, status: *mut Status) -> Spun {
             }
         }
     }
+}
+
+/// What spinning for a message came to.
+enum Spun {
+    /// It has been received.
+    Done,
+    /// Its rest is received by this request.
+    Request(RequestId),
+    /// It is not there, or is nothing for this path.
+    Nothing,
 }
 
 /// Reads and frees a completed receive.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::tag::tag_matches;
-use crate::wire::{self, Rts};
+use crate::wire;
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_transport::{Header, Lane, Post};
 use std::collections::VecDeque;
@@ -164,8 +164,8 @@ impl Endpoint {
         })
     }
 
-    /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes as an announcement and
-    /// parts that follow at once, so that both sides copy at the same time; or does nothing.
+    /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes in parts that follow each other at
+    /// once, so that both sides copy at the same time; or does nothing.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
@@ -177,28 +177,16 @@ impl Endpoint {
         len: usize,
         part: usize,
     ) -> Post {
-        if self.gate != 0
-            || !self
-                .lane
-                .has_room(len.div_ceil(part) as u32, part + wire::RTS_HEADER)
-        {
+        if self.gate != 0 || !self.lane.has_room(len.div_ceil(part) as u32, part) {
             return Post::NoResource;
         }
-        let rts = Rts {
-            total: len as u64,
-            addr: 0,
-            rkey: 0,
-            request: 0,
-            early: len as u16,
-            joint: wire::NO_JOINT,
-        };
         let first = part.min(len);
-        let header = Header::new(wire::RTS, tag as u32, key);
-        // SAFETY: the caller's; `to` has room for header and part.
-        let mut post = self.post_bcopy(header, wire::RTS_HEADER + first, |to| unsafe {
-            to.cast::<Rts>().write_unaligned(rts);
-            copy(to.add(wire::RTS_HEADER), data, first);
-        });
+        let header = Header {
+            aux: len as u16,
+            ..Header::new(wire::PARTS, tag as u32, key)
+        };
+        // SAFETY: the caller's; `to` has room for the part.
+        let mut post = self.post_bcopy(header, first, |to| unsafe { copy(to, data, first) });
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);

@@ -2,6 +2,8 @@
 
 /// Pieces are multiples of a page.
 pub const PAGE: u64 = 4096;
+/// Largest piece that is half a message, in bytes: below, a further system call costs more than an even end gives.
+const HALF: u64 = 64 * 1024;
 /// Most pieces of a message: both sides count claims in 32 bits.
 const COUNT_MAX: u64 = u32::MAX as u64 / 2;
 
@@ -18,10 +20,11 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The pieces of a message of `total` bytes: two for either side, if that makes them neither smaller
-    /// than `smallest` nor larger than `largest` bytes.
+    /// The pieces of a message of `total` bytes: one for either side up to [`HALF`], else two, if that makes them
+    /// neither smaller than `smallest` nor larger than `largest` bytes.
     pub fn of(total: u64, smallest: u64, largest: u64) -> Self {
         let wanted = (total / 4)
+            .max((total / 2).min(HALF))
             .clamp(smallest.min(largest), largest)
             .max(total / COUNT_MAX + 1);
         let size = wanted.div_ceil(PAGE).max(1) * PAGE;

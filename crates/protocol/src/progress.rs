@@ -80,6 +80,7 @@ impl Worker {
             wire::EAGER => self.handle_eager(peer, header, data, len),
             wire::EAGER_SYNC => self.handle_eager_sync(peer, header, data, len),
             wire::RTS => self.handle_announcement(peer, header, data, len),
+            wire::PARTS => self.handle_parts(peer, header, data, len),
             wire::FRAG => self.handle_fragment(peer, header, data, len),
             wire::RTR => self.handle_go(peer, header, data, len),
             wire::EARLY => self.handle_early(peer, data, len),
@@ -129,6 +130,18 @@ impl Worker {
         }
         // SAFETY: as just checked, the header fits.
         let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
+        self.announce(peer, header, rts, data, len);
+    }
+
+    fn handle_parts(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        if len == 0 {
+            return self.violation();
+        }
+        self.announce(peer, header, Rts::of_parts(header.aux), data, len);
+    }
+
+    /// A message of which the first `len` bytes are there.
+    fn announce(&mut self, peer: u32, header: Header, rts: Rts, data: *const u8, len: usize) {
         let early = rts.early as usize;
         if len > early || early as u64 > rts.total || self.endpoint(peer).early.left != 0 {
             return self.violation();

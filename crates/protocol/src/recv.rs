@@ -7,10 +7,10 @@ use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
-use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rtr, Rts};
+use crate::wire::{self, ANSWER_ASKED, Rtr, Rts};
 use crate::worker::Worker;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
-use fastpath_transport::{Header, Remote};
+use fastpath_transport::{Header, Lane, Remote};
 
 /// Looks for the next part of a message before a request takes over.
 const PART_LOOKS: u32 = 10_000;
@@ -38,6 +38,18 @@ pub struct Found {
     pub tag: i32,
     /// Length in bytes.
     pub bytes: u64,
+}
+
+/// Looks for the next part of a message, of up to `left` bytes, for a while.
+#[inline]
+fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize)> {
+    for _ in 0..PART_LOOKS {
+        if let Some(part) = lane.look() {
+            let fits = (1..=left).contains(&(part.len() as u64));
+            return (part.header.id == wire::EARLY && fits).then(|| (part.data(), part.len()));
+        }
+    }
+    None
 }
 
 impl Worker {
@@ -283,57 +295,31 @@ impl Worker {
         let lane = &mut self.endpoint(want.peer).lane;
         let arrival = lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
-        let wanted = header.id == wire::RTS
-            && header.key == want.key
-            && tag_matches(want.tag, header.imm as i32);
-        let rts = if wanted {
-            // SAFETY: `data` holds `len` bytes.
-            unsafe { wire::read::<Rts>(data, len) }?
-        } else {
-            return None;
-        };
-        let (total, first) = (rts.early as u64, len.checked_sub(RTS_HEADER)?);
-        if rts.total != total || rts.joint != NO_JOINT || total > room || first as u64 > total {
+        let (tag, total) = (header.imm as i32, header.aux as u64);
+        let fits = total <= room && (1..=total).contains(&(len as u64));
+        if header.id != wire::PARTS
+            || header.key != want.key
+            || !tag_matches(want.tag, tag)
+            || !fits
+        {
             return None;
         }
         // SAFETY: `to` has room for `total` bytes.
-        unsafe { copy(to, data.add(RTS_HEADER), first) };
+        unsafe { copy(to, data, len) };
         lane.take();
-        let mut moved = first as u64;
-        let tag = header.imm as i32;
+        let mut moved = len as u64;
         while moved < total {
-            let Some(len) = self.await_part(want.peer) else {
-                return self
-                    .continue_parts(want, tag, to, room, moved, total, user)
-                    .map(Parts::Request);
-            };
-            let lane = &mut self.endpoint(want.peer).lane;
-            let Some(part) = lane
-                .look()
-                .filter(|part| part.len() == len && len as u64 <= total - moved)
-            else {
+            let Some((data, len)) = await_part(lane, total - moved) else {
                 return self
                     .continue_parts(want, tag, to, room, moved, total, user)
                     .map(Parts::Request);
             };
             // SAFETY: as above.
-            unsafe { copy(to.add(moved as usize), part.data(), len) };
+            unsafe { copy(to.add(moved as usize), data, len) };
             lane.take();
             moved += len as u64;
         }
         Some(Parts::Done { tag, len: total })
-    }
-
-    /// Looks for the next part for a while; its length.
-    fn await_part(&mut self, peer: u32) -> Option<usize> {
-        let lane = &mut self.endpoint(peer).lane;
-        for _ in 0..PART_LOOKS {
-            if let Some(arrival) = lane.look() {
-                return (arrival.header.id == wire::EARLY && !arrival.is_empty())
-                    .then_some(arrival.len());
-            }
-        }
-        None
     }
 
     /// Hands the rest of a message in parts to a request.

@@ -6,6 +6,7 @@
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
 //! | `RTS` | tag | match key | [`Rts`], then the first bytes of the message |
+//! | `PARTS` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
 //! | `FIN` | 0 | sender's request | none: the receiver needs no more from the sender |
@@ -35,6 +36,9 @@ pub const EARLY: u8 = 8;
 pub const DONE: u8 = 9;
 /// The sender has written the rest of a message into the receiver's memory.
 pub const PUT: u8 = 10;
+
+/// The first part of a message that comes all by itself, without a request on either side.
+pub const PARTS: u8 = 11;
 
 /// `Rts::joint` of a message that only the receiver may copy.
 pub const NO_JOINT: u16 = u16::MAX;
@@ -103,6 +107,20 @@ pub const CONTROL_MAX: usize = 32;
 /// Bytes before the message in an `RTS`:
 /// a whole cache line, so that the copy of what follows is aligned.
 pub const RTS_HEADER: usize = 64;
+
+impl Rts {
+    /// What a `PARTS` with a length of `total` bytes says in these terms.
+    pub fn of_parts(total: u16) -> Self {
+        Rts {
+            total: total as u64,
+            addr: 0,
+            rkey: 0,
+            request: 0,
+            early: total,
+            joint: NO_JOINT,
+        }
+    }
+}
 
 const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 32);
 

@@ -37,6 +37,7 @@ enum Deed {
     Forge {
         id: u8,
         imm: u32,
+        aux: u16,
         key: Key,
         payload: Vec<u8>,
     },
@@ -87,7 +88,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         4 => (any::<bool>(), 0_i32..2, 0_usize..2000).prop_map(|(any, tag, room)| Deed::Recv { any, tag, room }),
         3 => (0_usize..2000, any::<bool>()).prop_map(|(len, synchronous)| Deed::Send { len, synchronous }),
         1 => Just(Deed::Cancel),
-        6 => (0_u8..12, 0_u32..3, key(), payload).prop_map(|(id, imm, key, payload)| Deed::Forge { id, imm, key, payload }),
+        6 => (0_u8..13, 0_u32..3, 0_u16..600, key(), payload)
+            .prop_map(|(id, imm, aux, key, payload)| Deed::Forge { id, imm, aux, key, payload }),
         4 => (size(), 0_u16..2000, any::<u16>(), any::<u32>(), 0_usize..600)
             .prop_map(|(total, early, joint, request, len)| Deed::Announce { total, early, joint, request, len }),
         4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, joint)| Deed::Answer { key, limit, request, joint }),
@@ -260,10 +262,14 @@ impl Victim {
             Deed::Forge {
                 id,
                 imm,
+                aux,
                 key,
                 payload,
             } => {
-                let header = Header::new(id, imm, self.key(key));
+                let header = Header {
+                    aux,
+                    ..Header::new(id, imm, self.key(key))
+                };
                 self.world.network.forge(1, 0, header, &payload);
             }
             Deed::Announce {

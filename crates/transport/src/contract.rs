@@ -39,13 +39,22 @@ pub struct Header {
     pub imm: u32,
     /// The match key of an eager message, ids of requests in others.
     pub key: u64,
+    /// A further number, which travels with payloads beyond `Capabilities::short` only; 0 with others.
+    pub aux: u16,
 }
 
+const _: () = assert!(size_of::<Header>() == 16);
+
 impl Header {
-    /// A header of these.
+    /// A header of these, with `aux` 0.
     #[inline]
     pub fn new(id: u8, imm: u32, key: u64) -> Self {
-        Header { id, imm, key }
+        Header {
+            id,
+            imm,
+            key,
+            aux: 0,
+        }
     }
 }
 

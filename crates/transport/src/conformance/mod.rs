@@ -45,14 +45,20 @@ pub(crate) struct Sent {
     pub data: Vec<u8>,
 }
 
+/// Payloads of every transport's `short` that the header's `aux` need not travel with.
+const SHORT_MAX: usize = 48;
+
 impl Sent {
     /// A message that can be told from all others.
     pub fn numbered(number: u32, len: usize) -> Self {
-        let header = Header::new(
-            number as u8,
-            number.wrapping_mul(0x9e37_79b9),
-            (number as u64) << 32 | !number as u64,
-        );
+        let header = Header {
+            aux: if len > SHORT_MAX { !number as u16 } else { 0 },
+            ..Header::new(
+                number as u8,
+                number.wrapping_mul(0x9e37_79b9),
+                (number as u64) << 32 | !number as u64,
+            )
+        };
         let byte = |i: usize| {
             (i as u32)
                 .wrapping_mul(31)

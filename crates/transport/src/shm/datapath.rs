@@ -138,7 +138,8 @@ impl Tx {
             }
             slot.payload.get().cast::<DataRef>().write(DataRef {
                 offset,
-                len: len as u32,
+                len: len as u16,
+                aux: header.aux,
             });
             let queue = &mut *self.in_data;
             queue.entries[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
@@ -333,7 +334,9 @@ impl Rx {
         if end > DATA_BYTES as u64 || place.len as usize > DATA_MESSAGE_MAX {
             return self.look_nonsense();
         }
-        self.shown = place.len;
+        self.shown = place.len as u32;
+        let aux = place.aux;
+        let header = Header { aux, ..header };
         // SAFETY: inside the data area, as just checked.
         let data = unsafe {
             (*self.pair)

@@ -145,7 +145,7 @@ proptest! {
                     let head = pair.rx.rx.head;
                     // SAFETY: inside the region.
                     let slot = unsafe { &(*region).slots[(head & SLOT_MASK) as usize] };
-                    let place = DataRef { offset: place.0, len: place.1 };
+                    let place = DataRef { offset: place.0, len: place.1 as u16, aux: (place.1 >> 16) as u16 };
                     // SAFETY: the payload has room for it.
                     unsafe { slot.payload.get().cast::<DataRef>().write(place) };
                     slot.word0.store(encode_word0(head, id, len, imm), Ordering::Relaxed);

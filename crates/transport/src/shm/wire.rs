@@ -9,7 +9,7 @@
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
 //!  +------+---+----+--------+--------------+---------------------------------+
-//!  | lap  | id|len | imm    | key          | payload, or {offset, length}    |
+//!  | lap  | id|len | imm    | key          | payload, or {offset, length, aux}|
 //!  +------+---+----+--------+--------------+---------------------------------+
 //!   `------- word0 --------' `--- word1 --'
 //! ```
@@ -55,7 +55,9 @@ pub struct DataRef {
     /// Offset in the data area, in bytes.
     pub offset: u32,
     /// Length in bytes.
-    pub len: u32,
+    pub len: u16,
+    /// The header's.
+    pub aux: u16,
 }
 
 /// What the two sides tell each other rarely.
@@ -97,6 +99,7 @@ pub struct Pair {
 const _: () = {
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Control>() == 64);
+    assert!(size_of::<DataRef>() == 8 && DATA_MESSAGE_MAX <= u16::MAX as usize);
     assert!(std::mem::offset_of!(Slot, payload) == 16);
     assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
     assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);

@@ -13,8 +13,8 @@ pub(super) struct Message {
 
 impl Hash for Message {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Header { id, imm, key } = self.header;
-        (id, imm, key, &self.data).hash(state);
+        let Header { id, imm, key, aux } = self.header;
+        (id, imm, key, aux, &self.data).hash(state);
     }
 }
 
