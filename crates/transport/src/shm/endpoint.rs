@@ -260,7 +260,11 @@ impl Endpoint for ShmEndpoint {
 
     #[cold]
     fn rouse(&mut self) -> Post {
-        super::iface::wake_peer(self.tx.peer_state)
+        match super::iface::wake_peer(self.tx.peer_state) {
+            // It has left since, and took this message before.
+            Post::PeerGone if self.tx.is_drained() => Post::Done,
+            post => post,
+        }
     }
 
     #[inline]
@@ -307,6 +311,24 @@ mod tests {
     use super::*;
     use crate::conformance::{Rig, Sent, Start, Way, look, post};
     use crate::shm::testing::ShmPair;
+    use fastpath_bootstrap::segment::STATE_AWAKE;
+
+    #[test]
+    fn rouse__a_peer_that_left_counts_as_gone_only_if_the_message_is_still_there() {
+        let mut pair = ShmPair::new(Start::default());
+        let state = &pair.domains[0].page(1).state;
+        for (taken, answer) in [(true, Post::Done), (false, Post::PeerGone)] {
+            assert!(post(&mut pair, Way::Short, &Sent::numbered(1, 8)));
+            if taken {
+                pair.rx.look().expect("a message");
+                pair.rx.take();
+                pair.return_credits();
+            }
+            state.store(STATE_FINALIZED, Ordering::Relaxed);
+            assert_eq!(pair.tx.rouse(), answer);
+            state.store(STATE_AWAKE, Ordering::Relaxed);
+        }
+    }
 
     #[test]
     fn data_area__grows_when_it_is_full_without_touching_what_lies_there() {

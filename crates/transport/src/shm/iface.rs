@@ -61,7 +61,8 @@ impl Iface {
 pub(super) fn wake_peer(word: *const AtomicU32) -> Post {
     // SAFETY: the word lies in the node segment, mapped for the life of the process.
     let word = unsafe { &*word };
-    match word.load(Ordering::Relaxed) {
+    // ORDERING: acquire pairs with the release of a rank that leaves the job: what it took before is known.
+    match word.load(Ordering::Acquire) {
         STATE_SLEEPING => {
             rouse(word);
             Post::Done
