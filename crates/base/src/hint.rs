@@ -7,7 +7,7 @@ pub const LINE: usize = 64;
 
 /// Asks for the line at `at`, to be written soon: the copies of others are given up before the store needs it.
 /// Any address will do.
-#[inline(always)] // one instruction
+#[inline]
 pub fn prefetch_for_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a hint, which never faults (PREFETCHW; ignored by processors without it).

@@ -101,7 +101,7 @@ mod tests {
         let sizes = |total| Pieces::of(total, 16 << 10, 256 << 10).size;
         assert_eq!(
             [1, 64 << 10, 100 << 10, 1 << 20, 1 << 24].map(sizes),
-            [16 << 10, 16 << 10, 28 << 10, 256 << 10, 256 << 10]
+            [16 << 10, 32 << 10, 52 << 10, 256 << 10, 256 << 10]
         );
         assert_eq!(Pieces::of(1 << 20, 8192, 8192).count, 128);
         // Bounds that contradict each other: the larger one counts.
