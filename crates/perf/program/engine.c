@@ -193,10 +193,10 @@ static void lead(struct bench_case *c, double duration_ns) {
                         .bytes = c->bytes, .window = c->window, .checked = -1};
     bool right = true, checks = options.check && t->verify;
     if (checks) order(c, CHECK, 0, 0), right = check_once(c);
+    warm_up(c, &p);
     order(c, PLACES, 0, 0);
     bool together = runs_on_one_processor(c->members, f.processors);
     bool floor = options.floor && world_ranks == 2 && !together && open_lines(c->members, c->member);
-    warm_up(c, &p);
     f.operations_per_sample = choose_batch(c, &p);
     for (int round = 0; round < options.rounds; round++) {
         if (round % 2 == 0 && floor) measure_floor(c, t->line_floor, &line, &copy);

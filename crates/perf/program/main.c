@@ -8,7 +8,7 @@
 int world_rank, world_ranks;
 bool any_wrong;
 
-static const struct test *const tables[] = {pairwise_tests};
+static const struct test *const tables[] = {pairwise_tests, collective_tests};
 
 const struct test *find_test(const char *name) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

@@ -1,169 +1,286 @@
-//! `fastpath bench`: measurements at the level of MPI calls, with the floor beside them.
+//! `fastpath bench`: measurements of MPI calls, with the floor beside them.
 //!
-//! The command starts itself as the ranks of a job under the launcher; each rank opens the
-//! installed library as a C program would and calls it. What rank 0 prints is read here.
+//! The benchmark program ([`crate::program`]) is compiled for the MPI in question and run as a
+//! job for each number of ranks; what it measures is printed as it comes and kept in one
+//! [`Report`].
 
-pub mod child;
-mod pair_lines;
-pub mod plan;
-mod report;
+pub mod floor;
+pub mod options;
+mod startup;
+mod store;
+pub mod surroundings;
+pub mod table;
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::library::{self, OpenError};
-use crate::measure::floor::{self, CopyFloor};
-use crate::measure::stream::measure_stream;
-use crate::measure::transfer::{Way, measure_transfer};
-use crate::measure::{observe_clock_step_ns, placement, statistics};
-use plan::{Event, Plan};
-pub use report::Form;
+use crate::catalogue::{self, Class, Group, Test};
+use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
+use crate::record::{Case, Level, Missing, Mpi, Report};
+use options::{BenchOptions, MpiOptions};
+use store::Store;
+use table::{Table, print_line};
 
-/// Why a benchmark gave no result.
+/// Why a benchmark gave no result, or not all of it.
 #[derive(Debug)]
 pub enum BenchError {
-    /// The library or the launcher is not there.
-    Open(OpenError),
-    /// The launcher could not be started, or its output not be read.
-    Launch(PathBuf, io::Error),
-    /// The job ended with this status.
-    Job(std::process::ExitStatus),
-    /// The job ended well but measured nothing.
+    /// The command asks for what there is not.
+    Usage(String),
+    /// The program cannot be had.
+    Compile(CompileError),
+    /// A job did not end well; what it had measured was printed and kept.
+    Run(RunError),
+    /// Nothing was measured.
     Empty,
     /// The machine refused what the floor needs.
     Floor(io::Error),
+    /// The result cannot be written.
+    Write(PathBuf, io::Error),
 }
 
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BenchError::Open(e) => e.fmt(f),
-            BenchError::Launch(path, e) => write!(f, "cannot run {}: {e}", path.display()),
-            BenchError::Job(status) => write!(f, "the job failed: {status}"),
-            BenchError::Empty => f.write_str("the job ended without a result"),
+            BenchError::Usage(why) => f.write_str(why),
+            BenchError::Compile(e) => e.fmt(f),
+            BenchError::Run(e) => e.fmt(f),
+            BenchError::Empty => f.write_str("nothing was measured"),
             BenchError::Floor(e) => write!(f, "cannot measure the floor: {e}"),
+            BenchError::Write(path, e) => write!(f, "cannot write {}: {e}", path.display()),
         }
     }
 }
 
 impl std::error::Error for BenchError {}
 
-impl From<OpenError> for BenchError {
-    fn from(e: OpenError) -> Self {
-        BenchError::Open(e)
+impl From<CompileError> for BenchError {
+    fn from(e: CompileError) -> Self {
+        BenchError::Compile(e)
     }
 }
 
-/// How the job is started.
-pub struct Launch {
-    /// The launcher; None: the `mpiexec` beside this program.
-    pub mpiexec: Option<PathBuf>,
-    /// Further arguments of the launcher, before `-n`.
-    pub arguments: Vec<String>,
-    /// Number of ranks.
-    pub ranks: usize,
-}
-
-/// The `mpiexec` installed in the same folder as this program.
-fn find_mpiexec() -> Result<PathBuf, BenchError> {
-    let own = std::env::current_exe().map_err(|e| BenchError::Launch("fastpath".into(), e))?;
-    let path = own.with_file_name("mpiexec");
-    if path.exists() {
-        return Ok(path);
-    }
-    let missing = io::Error::from(io::ErrorKind::NotFound);
-    Err(BenchError::Launch(path, missing))
-}
-
-/// The library to measure: the one named, or the installed one.
+/// Compiler wrapper and launcher of the MPI to measure: those named, or those installed beside
+/// this program.
 ///
 /// # Errors
-/// None named and none installed.
-pub fn choose_library(named: Option<PathBuf>) -> Result<PathBuf, BenchError> {
-    Ok(match named {
-        Some(path) => path,
-        None => library::find_library()?,
-    })
+/// Neither named nor installed.
+pub fn choose_mpi(options: &MpiOptions) -> Result<(PathBuf, PathBuf), BenchError> {
+    let own = std::env::current_exe().unwrap_or_default();
+    let mpicc = match &options.mpicc {
+        Some(path) => find_command(path),
+        None => own.with_file_name("mpicc"),
+    };
+    let mpiexec = match &options.mpiexec {
+        Some(path) => find_command(path),
+        None => mpicc.with_file_name("mpiexec"),
+    };
+    for (path, option) in [(&mpicc, "--mpicc"), (&mpiexec, "--mpiexec")] {
+        if !path.exists() {
+            let path = path.display();
+            return Err(BenchError::Usage(format!(
+                "{path} is not there; name another with {option}"
+            )));
+        }
+    }
+    Ok((mpicc, mpiexec))
 }
 
-/// Runs the plan as a job and prints its cases as they come.
+/// A bare name is looked for where the shell looks.
+fn find_command(name: &Path) -> PathBuf {
+    if name.components().count() > 1 {
+        return name.to_owned();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| name.to_owned())
+}
+
+/// Everything of one command.
+struct Session {
+    program: Program,
+    mpiexec: PathBuf,
+    mpiexec_arguments: Vec<String>,
+    report: Report,
+    bar: ProgressBar,
+    table: Table,
+    shows_table: bool,
+}
+
+/// Does what `fastpath bench TEST...` was asked for.
 ///
 /// # Errors
 /// See [`BenchError`].
-pub fn run_job(plan: &Plan, launch: &Launch, form: Form, progress: bool) -> Result<(), BenchError> {
-    let mpiexec = match &launch.mpiexec {
-        Some(path) => path.clone(),
-        None => find_mpiexec()?,
-    };
-    let mut child = start_job(plan, launch, &mpiexec)?;
-    let read = read_job(&mut child, plan, form, progress);
-    let status = child.wait();
-    let cases = read.map_err(|e| BenchError::Launch(mpiexec.clone(), e))?;
-    let status = status.map_err(|e| BenchError::Launch(mpiexec, e))?;
-    if !status.success() {
-        return Err(BenchError::Job(status));
+pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
+    if options.list {
+        print_list();
+        return Ok(());
     }
-    if cases == 0 {
-        return Err(BenchError::Empty);
+    let tests = options.choose_tests().map_err(BenchError::Usage)?;
+    if tests.is_empty() {
+        let why = "which test? `fastpath bench --list` names them; `fastpath bench latency` is one";
+        return Err(BenchError::Usage(why.to_owned()));
     }
-    Ok(())
-}
-
-fn start_job(plan: &Plan, launch: &Launch, mpiexec: &Path) -> Result<Child, BenchError> {
-    let failed = |e: io::Error| BenchError::Launch(mpiexec.to_owned(), e);
-    let own = std::env::current_exe().map_err(failed)?;
-    let plan = serde_json::to_string(plan).map_err(|e| failed(e.into()))?;
-    Command::new(mpiexec)
-        .args(&launch.arguments)
-        .args(["-n", &launch.ranks.to_string()])
-        .arg(own)
-        .args(["bench", "rank", &plan])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)
-}
-
-/// Reads events until the job closes its output; returns the number of cases.
-fn read_job(child: &mut Child, plan: &Plan, form: Form, progress: bool) -> io::Result<usize> {
-    let Some(output) = child.stdout.take() else {
-        return Ok(0);
+    let mut store = Store::open(options.json.as_deref())?;
+    let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    let mut session = Session {
+        program: Program::compile(&mpicc)?,
+        mpiexec,
+        mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
+        report: Report::new(surroundings::describe_run()),
+        bar: make_bar(!options.no_progress),
+        table: Table::default(),
+        shows_table: !store.is_standard_output(),
     };
-    let bar = make_bar(plan, progress);
-    let mut cases = 0;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        match serde_json::from_str(&line) {
-            Ok(Event::Start {
-                library,
-                ranks,
-                processors,
-            }) => {
-                bar.suspend(|| report::print_head(plan, &library, ranks, processors, form));
-            }
-            Ok(Event::Progress { bytes, done, total }) => {
-                bar.set_length(total);
-                bar.set_position(done);
-                bar.set_message(format!("{bytes} B"));
-            }
-            Ok(Event::Case(case)) => {
-                cases += 1;
-                bar.suspend(|| report::print_case(&case, form));
-            }
-            // Not ours: what a library or a launcher prints.
-            Err(_) => bar.suspend(|| eprintln!("{line}")),
+    session.report.run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
+    let mut failure = None;
+    for &ranks in &options.ranks {
+        failure = session.run_ranks(&tests, options, ranks).err();
+        store.save(&session.report)?;
+        if failure.is_some() {
+            break;
         }
     }
-    bar.finish_and_clear();
-    Ok(cases)
+    session.finish();
+    store.finish(&session.report)?;
+    match failure {
+        Some(e) => Err(BenchError::Run(e)),
+        None if session.report.cases.is_empty() => Err(BenchError::Empty),
+        None => Ok(()),
+    }
 }
 
-fn make_bar(plan: &Plan, wanted: bool) -> ProgressBar {
-    let bar = ProgressBar::new(plan.sizes.len() as u64);
+impl Session {
+    /// All tests on one number of ranks.
+    fn run_ranks(
+        &mut self,
+        tests: &[&'static Test],
+        options: &BenchOptions,
+        ranks: u32,
+    ) -> Result<(), RunError> {
+        let (whole, inside): (Vec<_>, Vec<_>) = tests.iter().partition(|t| t.class == Class::Job);
+        if !inside.is_empty() {
+            self.run_program(&options.measure.settings(&inside), ranks)?;
+        }
+        for test in whole {
+            let case = startup::measure(self, test, &options.measure, ranks)?;
+            self.add(case);
+        }
+        Ok(())
+    }
+
+    fn job(&self, settings: &Settings, ranks: u32) -> Job {
+        Job {
+            mpiexec: self.mpiexec.clone(),
+            mpiexec_arguments: self.mpiexec_arguments.clone(),
+            environment: Vec::new(),
+            ranks,
+            arguments: settings.arguments(),
+            stall: STALL,
+        }
+    }
+
+    fn run_program(&mut self, settings: &Settings, ranks: u32) -> Result<(), RunError> {
+        let job = self.job(settings, ranks);
+        let Session {
+            bar,
+            table,
+            shows_table,
+            ..
+        } = self;
+        let outcome = self.program.run(&job, |event| {
+            let lines = match event {
+                Event::Start(start) => vec![table::describe_start(start)],
+                Event::Case(case) => table.add(case),
+                Event::Progress(progress) => {
+                    bar.set_length(progress.total);
+                    bar.set_position(progress.done);
+                    bar.set_message(format!("{}, {} B", progress.test, progress.bytes));
+                    return;
+                }
+                Event::Text(text) => {
+                    bar.suspend(|| eprintln!("{text}"));
+                    return;
+                }
+                Event::Missing(_) | Event::End(_) => return,
+            };
+            if *shows_table {
+                bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
+            }
+        });
+        let run = &mut self.report.run;
+        run.clock = outcome.clock;
+        if let Some(start) = outcome.start {
+            let name = start.library.split([' ', ',']).next().unwrap_or("");
+            run.mpi = Mpi {
+                name: name.to_lowercase(),
+                version: start.library,
+                path: std::mem::take(&mut run.mpi.path),
+            };
+        }
+        self.report.cases.extend(outcome.cases);
+        self.report.missing.extend(outcome.missing);
+        if let Some(failure) = &outcome.failure {
+            self.note_unmeasured(settings, ranks, failure);
+        }
+        outcome.failure.map_or(Ok(()), Err)
+    }
+
+    /// Tests that a job did not come to before it failed.
+    fn note_unmeasured(&mut self, settings: &Settings, ranks: u32, failure: &RunError) {
+        let report = &mut self.report;
+        let reason = failure.to_string();
+        let reason = reason.lines().next().unwrap_or("").to_owned();
+        // The last one that has cases may lack some of them.
+        let last = report
+            .cases
+            .iter()
+            .rev()
+            .find(|c| c.ranks == ranks)
+            .map(|c| c.test.clone());
+        let at = last.and_then(|test| settings.tests.iter().position(|t| *t == test));
+        for test in &settings.tests[at.unwrap_or(0)..] {
+            report.missing.push(Missing {
+                test: test.clone(),
+                level: Level::Mpi,
+                reason: format!("{ranks} ranks: {reason}"),
+            });
+        }
+    }
+
+    fn add(&mut self, case: Case) {
+        if self.shows_table {
+            let lines = self.table.add(&case);
+            self.bar
+                .suspend(|| lines.iter().for_each(|line| print_line(line)));
+        }
+        self.report.cases.push(case);
+    }
+
+    /// What stands below the tables.
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+        if !self.shows_table || self.report.cases.is_empty() && self.report.missing.is_empty() {
+            return;
+        }
+        for missing in &self.report.missing {
+            print_line(&format!(
+                "\n{} is missing: {}",
+                missing.test, missing.reason
+            ));
+        }
+        if !self.report.cases.is_empty() {
+            print_line(&format!("\n{}", table::LEGEND));
+        }
+    }
+}
+
+fn make_bar(wanted: bool) -> ProgressBar {
+    let bar = ProgressBar::new(1);
     if !wanted {
         // On a terminal the bar goes to the standard error; elsewhere it hides by itself.
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -174,80 +291,22 @@ fn make_bar(plan: &Plan, wanted: bool) -> ProgressBar {
     bar
 }
 
-/// Smallest message for which the ways to carry many bytes are compared.
-const TRANSFER_MIN: usize = 4096;
-
-/// The ways that are compared.
-const TRANSFER_WAYS: [Way; 8] = [
-    Way::Chunks {
-        bytes: 4 << 10,
-        count: 8,
-    },
-    Way::Chunks {
-        bytes: 8 << 10,
-        count: 8,
-    },
-    Way::Chunks {
-        bytes: 16 << 10,
-        count: 8,
-    },
-    Way::Chunks {
-        bytes: 32 << 10,
-        count: 4,
-    },
-    Way::Kernel,
-    Way::KernelBoth { piece: 16 << 10 },
-    Way::KernelBoth { piece: 64 << 10 },
-    Way::Direct,
-];
-
-/// `fastpath bench floor`: the cache line between two processors and the copy of memory by size.
-///
-/// # Errors
-/// A processor that cannot be used.
-pub fn run_floor(
-    processors: Option<[usize; 2]>,
-    sizes: &[usize],
-    samples: usize,
-    batch_ns: u64,
-    form: Form,
-) -> Result<(), BenchError> {
-    let allowed = placement::allowed_processors();
-    let pair = match (processors, allowed.as_slice()) {
-        (Some(pair), _) => pair,
-        (None, [first, second, ..]) => [*first, *second],
-        (None, _) => {
-            let why = "this process may use one processor only; a line needs two";
-            return Err(BenchError::Floor(io::Error::other(why)));
+fn print_list() {
+    for group in Group::ALL {
+        let tests: Vec<_> = catalogue::TESTS
+            .iter()
+            .filter(|t| t.group == group)
+            .collect();
+        if tests.is_empty() {
+            continue;
         }
-    };
-    let line = floor::measure_lines(pair, samples, batch_ns).map_err(BenchError::Floor)?;
-    let line = statistics::summarize(&line).ok_or(BenchError::Empty)?;
-    report::print_floor_line(pair, &line, batch_ns, observe_clock_step_ns(), form);
-    let stream = measure_stream(pair, samples, batch_ns).map_err(BenchError::Floor)?;
-    let stream = statistics::summarize(&stream).ok_or(BenchError::Empty)?;
-    report::print_floor_stream(&stream, form);
-    let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
-    let samples = samples.min(100);
-    for &bytes in sizes {
-        let taken = copier.sample(bytes, samples, batch_ns);
-        let copy = statistics::summarize(&taken).ok_or(BenchError::Empty)?;
-        report::print_floor_copy(bytes, &copy, form);
-    }
-    let large: Vec<usize> = sizes
-        .iter()
-        .copied()
-        .filter(|&b| b >= TRANSFER_MIN)
-        .collect();
-    if !large.is_empty() {
-        report::print_transfer_head(pair, form);
-    }
-    for bytes in large {
-        for way in TRANSFER_WAYS {
-            let taken = measure_transfer(pair, way, bytes, samples, batch_ns);
-            let time = taken.map(|t| statistics::summarize(&t));
-            report::print_transfer(bytes, way, &time, form);
+        print_line(&format!("{}:", group.name()));
+        for test in tests {
+            print_line(&format!("  {:<22} {}", test.name, test.text));
         }
     }
-    Ok(())
+    print_line(
+        "hardware:\n  floor                  the cache line between two processors, the copy of memory, ways to carry many bytes",
+    );
+    print_line("A group's name runs all of it, `all` everything but the floor.");
 }

@@ -1,6 +1,7 @@
 //! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
 
 pub mod bench;
+pub mod catalogue;
 pub mod cli;
 pub mod cliffs;
 pub mod info;

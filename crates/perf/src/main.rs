@@ -7,7 +7,7 @@ use fastpath_perf::cli;
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
-        cli::Command::Bench(what) => cli::run_bench(what).map_err(|e| e.to_string()),
+        cli::Command::Bench(what) => cli::run_bench(*what).map_err(|e| e.to_string()),
         cli::Command::Info(options) => match cli::run_info(&options) {
             // Whoever reads the output has seen enough.
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

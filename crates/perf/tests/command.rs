@@ -68,44 +68,6 @@ fn floor__with_a_processor_that_is_not_there_fails_and_names_it() {
 }
 
 #[test]
-fn pingpong__with_a_library_that_is_not_there_fails_and_names_the_launcher_it_lacks() {
-    let arguments = [
-        "bench",
-        "pingpong",
-        "--library",
-        "/nonexistent.so",
-        "--mpiexec",
-        "/nonexistent/mpiexec",
-    ];
-    let output = run(&arguments, &[]);
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/mpiexec"));
-}
-
-#[test]
-fn job_that_measures_nothing__is_an_error() {
-    for (launcher, message) in [
-        ("/bin/true", "without a result"),
-        ("/bin/false", "the job failed"),
-    ] {
-        let output = run(
-            &[
-                "bench",
-                "barrier",
-                "--library",
-                "/nonexistent.so",
-                "--mpiexec",
-                launcher,
-            ],
-            &[],
-        );
-        assert!(!output.status.success());
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(message), "{said}");
-    }
-}
-
-#[test]
 fn info__shows_the_origin_of_a_variable_and_warns_of_an_unknown_one() {
     let environment = [("FASTPATH_DISABLE", "cma"), ("FASTPATH_WIAT", "spin")];
     let output = run(&["info", "--json"], &environment);

@@ -11,10 +11,8 @@ use std::thread;
 
 use fastpath_base::clock;
 use fastpath_base::sync::{AtomicU64, Ordering};
-use serde::{Deserialize, Serialize};
 
 use super::placement;
-use super::statistics::{Summary, summarize};
 use super::{calibrate_calls, time_calls};
 
 /// A word alone on 128 bytes, so that the adjacent-line prefetcher does not couple the two.
@@ -111,11 +109,6 @@ impl Lines {
     }
 }
 
-/// A line that takes longer than this one way, in nanoseconds, was not passed between two
-/// processors: the two sides shared one, by time slices. (The slowest link within a machine
-/// takes less than a microsecond.)
-pub const SHARED_PROCESSOR_NS: f64 = 5000.0;
-
 /// One way of a cache line between two processors of this machine, measured by two threads.
 ///
 /// # Errors
@@ -194,30 +187,6 @@ impl CopyFloor {
     }
 }
 
-/// The floor beside a measured case.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Floor {
-    /// Nanoseconds that a cache line takes one way between the two processors.
-    pub line_one_way_ns: Summary,
-    /// Nanoseconds of a plain copy of the message; None for sizes too small to matter.
-    pub copy_ns: Option<Summary>,
-    /// Who measured it.
-    pub measured_by: String,
-    /// The two sides shared a processor: no floor of what two processors can do.
-    pub shared_processor: bool,
-}
-
-/// The floor of these samples; None when a line was not measured.
-pub fn summarize_floor(line: &[f64], copy: &[f64], measured_by: &str) -> Option<Floor> {
-    let line = summarize(line)?;
-    Some(Floor {
-        shared_processor: line.median > SHARED_PROCESSOR_NS,
-        line_one_way_ns: line,
-        copy_ns: summarize(copy),
-        measured_by: measured_by.to_owned(),
-    })
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -251,13 +220,6 @@ mod tests {
         let cpus = placement::allowed_processors();
         assert!(measure_lines([cpus[0], 1 << 20], 5, 1000).is_err());
         assert!(measure_lines([1 << 20, cpus[0]], 5, 1000).is_err());
-    }
-
-    #[test]
-    fn floor__that_was_measured_on_one_processor_says_so() {
-        let floor = |line: f64| summarize_floor(&[line], &[], "a test").unwrap();
-        assert!(!floor(800.0).shared_processor);
-        assert!(floor(4e6).shared_processor);
     }
 
     #[test]

@@ -1,0 +1,247 @@
+//! `fastpath bench floor`: what the hardware takes, without MPI.
+
+use std::io;
+
+use clap::Args;
+use fastpath_base::config::parse_duration_ns;
+use serde_json::{Value, json};
+
+use super::BenchError;
+use super::options::parse_bytes;
+use super::table::print_line;
+use crate::measure::floor::{self, CopyFloor};
+use crate::measure::statistics::{Summary, summarize};
+use crate::measure::stream::measure_stream;
+use crate::measure::transfer::{Way, measure_transfer};
+use crate::measure::{observe_clock_step_ns, placement};
+
+/// Options of the floor.
+#[derive(Args, Debug)]
+pub struct FloorOptions {
+    /// Sizes in bytes, separated by commas; K and M are powers of 1024
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
+    sizes: Vec<u64>,
+    /// Samples of each case
+    #[arg(long, default_value_t = 1000, value_parser = parse_samples)]
+    samples: usize,
+    /// A sample is the mean over a batch that lasts at least this long
+    #[arg(long, default_value = "20us", value_parser = parse_batch)]
+    batch: u64,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// The two processors, as 0,1 [default: the first two this process may use]
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    processors: Vec<usize>,
+}
+
+fn parse_batch(text: &str) -> Result<u64, String> {
+    match parse_duration_ns(text)? {
+        0 => Err("must be above zero".to_owned()),
+        ns => Ok(ns),
+    }
+}
+
+fn parse_samples(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if (1..=1 << 20).contains(&n) => Ok(n),
+        _ => Err("expected a whole number from 1 to 1048576".to_owned()),
+    }
+}
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A table.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn print_json(value: &Value) {
+    print_line(&value.to_string());
+}
+
+/// Smallest message for which the ways to carry many bytes are compared.
+const TRANSFER_MIN: usize = 4096;
+
+/// The ways that are compared.
+const TRANSFER_WAYS: [Way; 8] = [
+    Way::Chunks {
+        bytes: 4 << 10,
+        count: 8,
+    },
+    Way::Chunks {
+        bytes: 8 << 10,
+        count: 8,
+    },
+    Way::Chunks {
+        bytes: 16 << 10,
+        count: 8,
+    },
+    Way::Chunks {
+        bytes: 32 << 10,
+        count: 4,
+    },
+    Way::Kernel,
+    Way::KernelBoth { piece: 16 << 10 },
+    Way::KernelBoth { piece: 64 << 10 },
+    Way::Direct,
+];
+
+/// The two processors to measure between.
+fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchError> {
+    let refuse = |why: &str| Err(BenchError::Floor(io::Error::other(why)));
+    let allowed = placement::allowed_processors();
+    match (asked, allowed.as_slice()) {
+        (&[a, b], _) => Ok([a, b]),
+        ([], [first, second, ..]) => Ok([*first, *second]),
+        ([], _) => refuse("this process may use one processor only; a line needs two"),
+        _ => refuse("--processors takes two numbers, as 0,1"),
+    }
+}
+
+/// The cache line between two processors, the stream of lines, the copy of memory by size, and
+/// ways to carry large messages.
+///
+/// # Errors
+/// A processor that cannot be used.
+pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
+    let pair = choose_processors(&options.processors)?;
+    let form = if options.json { Form::Json } else { Form::Text };
+    let (samples, batch_ns) = (options.samples, options.batch);
+    let mut sizes: Vec<usize> = options.sizes.iter().map(|&b| b as usize).collect();
+    if sizes.is_empty() {
+        sizes = (6..=22).step_by(2).map(|shift| 1 << shift).collect();
+    }
+    let line = floor::measure_lines(pair, samples, batch_ns).map_err(BenchError::Floor)?;
+    let line = summarize(&line).ok_or(BenchError::Empty)?;
+    print_floor_line(pair, &line, batch_ns, observe_clock_step_ns(), form);
+    let stream = measure_stream(pair, samples, batch_ns).map_err(BenchError::Floor)?;
+    let stream = summarize(&stream).ok_or(BenchError::Empty)?;
+    print_floor_stream(&stream, form);
+    let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
+    let samples = samples.min(100);
+    for &bytes in &sizes {
+        let taken = copier.sample(bytes, samples, batch_ns);
+        let copy = summarize(&taken).ok_or(BenchError::Empty)?;
+        print_floor_copy(bytes, &copy, form);
+    }
+    let large: Vec<usize> = sizes.into_iter().filter(|&b| b >= TRANSFER_MIN).collect();
+    if !large.is_empty() {
+        print_transfer_head(pair, form);
+    }
+    for bytes in large {
+        for way in TRANSFER_WAYS {
+            let taken = measure_transfer(pair, way, bytes, samples, batch_ns);
+            let time = taken.map(|t| summarize(&t));
+            print_transfer(bytes, way, &time, form);
+        }
+    }
+    Ok(())
+}
+
+/// The cache line between two processors.
+fn print_floor_line(
+    processors: [usize; 2],
+    line: &Summary,
+    batch_ns: u64,
+    clock_step_ns: u64,
+    form: Form,
+) {
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_line", "unit": "ns one way", "processors": processors,
+            "time": line, "batch_ns": batch_ns, "clock_step_ns": clock_step_ns,
+        }));
+        return;
+    }
+    print_line(&format!(
+        "cache line between processors {} and {}, one way, two lines in turn: min {:.1}, median {:.1}, p99 {:.1} ns",
+        processors[0], processors[1], line.min, line.median, line.p99
+    ));
+    print_line(&format!(
+        "({} samples, each the mean over a batch of at least {} us; step of the clock {} ns)",
+        line.samples,
+        batch_ns as f64 / 1000.0,
+        clock_step_ns
+    ));
+}
+
+/// Lines that stream through a ring, and the head of the table of copies.
+fn print_floor_stream(stream: &Summary, form: Form) {
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_stream", "unit": "ns per message of one line", "time": stream,
+            "million_messages_per_s_at_median": 1e3 / stream.median,
+        }));
+        return;
+    }
+    print_line(&format!(
+        "messages of one line streaming through a ring: min {:.1}, median {:.1}, p99 {:.1} ns each; {:.1} million per second at the median",
+        stream.min,
+        stream.median,
+        stream.p99,
+        1e3 / stream.median
+    ));
+    print_line("copy of memory, one processor, ns per copy:");
+    print_line(&format!(
+        "{:>9} {:>11} {:>11} {:>11} {:>13}",
+        "bytes", "min", "median", "p99", "GB/s, median"
+    ));
+}
+
+/// The copy of memory at one size.
+fn print_floor_copy(bytes: usize, copy: &Summary, form: Form) {
+    let rate = bytes as f64 / copy.median;
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_copy", "unit": "ns per copy", "bytes": bytes, "time": copy,
+            "GB_per_s_at_median": rate,
+        }));
+        return;
+    }
+    print_line(&format!(
+        "{:>9} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
+        bytes, copy.min, copy.median, copy.p99, rate
+    ));
+}
+
+/// Above the ways to carry large messages.
+fn print_transfer_head(processors: [usize; 2], form: Form) {
+    if form == Form::Json {
+        return;
+    }
+    print_line(&format!(
+        "carrying a message between processors {} and {}, ns per half round trip:",
+        processors[0], processors[1]
+    ));
+    print_line(&format!(
+        "{:>9} {:<26} {:>11} {:>11} {:>11} {:>13}",
+        "bytes", "way", "min", "median", "p99", "GB/s, median"
+    ));
+}
+
+/// One way to carry a message of one size, or why it is not open.
+fn print_transfer(bytes: usize, way: Way, time: &io::Result<Option<Summary>>, form: Form) {
+    let way = way.to_string();
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
+            "way": way, "time": time.as_ref().ok(),
+            "refused": time.as_ref().err().map(|e| e.to_string()),
+        }));
+        return;
+    }
+    print_line(&match time {
+        Ok(Some(t)) => format!(
+            "{bytes:>9} {way:<26} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
+            t.min,
+            t.median,
+            t.p99,
+            bytes as f64 / t.median
+        ),
+        Ok(None) => format!("{bytes:>9} {way:<26} no samples"),
+        Err(e) => format!("{bytes:>9} {way:<26} not open: {e}"),
+    });
+}

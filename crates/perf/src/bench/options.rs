@@ -1,0 +1,232 @@
+//! The options of `fastpath bench TEST...` and their checks.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fastpath_base::config::{parse_duration_ns, parse_size};
+
+use crate::catalogue::{self, Test};
+use crate::program::Settings;
+
+/// Options of the tests.
+#[derive(Args, Clone, Debug)]
+pub struct BenchOptions {
+    /// Tests or groups of tests; `fastpath bench --list` names them
+    #[arg(value_name = "TEST")]
+    pub tests: Vec<String>,
+    /// Name all tests
+    #[arg(long)]
+    pub list: bool,
+    /// Number of ranks; several, separated by commas, are a job each
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
+    pub ranks: Vec<u32>,
+    /// How long, how often, what
+    #[command(flatten)]
+    pub measure: MeasureOptions,
+    /// The MPI to measure
+    #[command(flatten)]
+    pub mpi: MpiOptions,
+    /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// How long, how often, what.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MeasureOptions {
+    /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
+    pub sizes: Vec<u64>,
+    /// Operations of each case, in place of a duration
+    #[arg(long, value_parser = parse_count, conflicts_with = "duration")]
+    pub iterations: Option<u64>,
+    /// Time for the samples of each case [default: 200ms]
+    #[arg(long, value_parser = parse_time)]
+    pub duration: Option<f64>,
+    /// Operations before those that count [default: 1000, or a tenth of the duration]
+    #[arg(long, value_parser = parse_count_or_none)]
+    pub warmup: Option<u64>,
+    /// Messages in flight at once [default: each test's own]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: Option<u32>,
+    /// Operations of one sample: auto (as many as hide the clock), each, batch=N
+    #[arg(long, value_parser = parse_timing)]
+    pub timing: Option<String>,
+    /// Turns in which a case and its floor alternate
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rounds: Option<u32>,
+    /// Verify contents, outside the timed loop
+    #[arg(long)]
+    pub check: bool,
+    /// What ranks do that take no part
+    #[arg(long, value_parser = ["spin", "yield", "sleep", "barrier"])]
+    pub idle: Option<String>,
+    /// Leave out the floor beside the cases
+    #[arg(long)]
+    pub no_floor: bool,
+}
+
+/// The MPI to measure.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MpiOptions {
+    /// Compiler wrapper of the MPI to measure [default: the one beside this program]
+    #[arg(long)]
+    pub mpicc: Option<PathBuf>,
+    /// Its launcher [default: mpiexec beside the compiler wrapper]
+    #[arg(long)]
+    pub mpiexec: Option<PathBuf>,
+    /// A further argument of the launcher; can be given several times
+    #[arg(long, allow_hyphen_values = true)]
+    pub mpiexec_arg: Vec<String>,
+}
+
+/// The largest message: counts are passed as a C int.
+const SIZE_MAX: u64 = 1 << 30;
+
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes <= SIZE_MAX => Ok(bytes),
+        _ => Err("the largest size is 1G".to_owned()),
+    }
+}
+
+fn parse_time(text: &str) -> Result<f64, String> {
+    match parse_duration_ns(text)? {
+        0..1000 => Err("must be at least 1us".to_owned()),
+        ns => Ok(ns as f64 / 1e6),
+    }
+}
+
+fn parse_count(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(n @ 1..=1_000_000_000_000) => Ok(n),
+        _ => Err("expected a whole number from 1 to 10^12".to_owned()),
+    }
+}
+
+fn parse_count_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    parse_count(text)
+}
+
+fn parse_ranks(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n @ 1..=1_048_576) => Ok(n),
+        _ => Err("expected a whole number from 1 to 1048576".to_owned()),
+    }
+}
+
+fn parse_timing(text: &str) -> Result<String, String> {
+    let batch = text
+        .strip_prefix("batch=")
+        .map(|n| n.parse().unwrap_or(0u32));
+    match (text, batch) {
+        ("auto" | "each", _) | (_, Some(1..=1_000_000_000)) => Ok(text.to_owned()),
+        _ => Err("expected auto, each or batch=N".to_owned()),
+    }
+}
+
+impl BenchOptions {
+    /// The tests that were asked for, each once.
+    ///
+    /// # Errors
+    /// A word that means none; the message names those that are like it.
+    pub fn choose_tests(&self) -> Result<Vec<&'static Test>, String> {
+        let mut chosen: Vec<&'static Test> = Vec::new();
+        for word in self.tests.iter().flat_map(|w| w.split(',')) {
+            let found = catalogue::select(word);
+            if found.is_empty() {
+                return Err(format!(
+                    "no test is called `{word}`; `fastpath bench --list` names them"
+                ));
+            }
+            for test in found {
+                if !chosen.iter().any(|t| t.name == test.name) {
+                    chosen.push(test);
+                }
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+impl MeasureOptions {
+    /// What the program is told for these tests.
+    pub fn settings(&self, tests: &[&'static Test]) -> Settings {
+        Settings {
+            tests: tests.iter().map(|t| t.name.to_owned()).collect(),
+            sizes: self.sizes.clone(),
+            iterations: self.iterations,
+            duration_ms: self.duration,
+            warmup: self.warmup,
+            window: self.window,
+            timing: self.timing.clone(),
+            rounds: self.rounds,
+            check: self.check,
+            idle: self.idle.clone(),
+            no_floor: self.no_floor,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: BenchOptions,
+    }
+
+    fn parse(words: &[&str]) -> Result<BenchOptions, clap::Error> {
+        Line::try_parse_from([&["bench"], words].concat()).map(|l| l.options)
+    }
+
+    #[test]
+    fn sizes__take_units_and_have_a_limit() {
+        let o = parse(&["latency", "--sizes", "0,8,4K,1M"]).unwrap();
+        assert_eq!(o.measure.sizes, [0, 8, 4096, 1 << 20]);
+        assert_eq!(o.ranks, [2]);
+        for wrong in ["--sizes=8Q", "--sizes=2G", "--sizes=-1", "--sizes="] {
+            assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counts__of_nothing_are_refused() {
+        for wrong in [
+            "--iterations=0",
+            "--duration=0",
+            "--window=0",
+            "--ranks=0",
+            "--ranks=2,0",
+            "--rounds=0",
+            "--timing=batch=0",
+            "--timing=never",
+            "--idle=dance",
+        ] {
+            assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
+        }
+        assert_eq!(parse(&["--warmup=0"]).unwrap().measure.warmup, Some(0));
+        assert!(parse(&["latency", "--iterations=5", "--duration=1s"]).is_err());
+    }
+
+    #[test]
+    fn tests__are_chosen_once_and_an_unknown_one_is_named() {
+        let names = |words: &[&str]| -> Vec<&str> {
+            let chosen = parse(words).unwrap().choose_tests().unwrap();
+            chosen.iter().map(|t| t.name).collect()
+        };
+        assert_eq!(names(&["pingpong", "rate,latency"]), ["latency", "rate"]);
+        let wrong = parse(&["latncy"]).unwrap().choose_tests().unwrap_err();
+        assert!(wrong.contains("latncy"), "{wrong}");
+    }
+}

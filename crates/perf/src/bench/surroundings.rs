@@ -1,0 +1,111 @@
+//! Where and how a run is made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fastpath_base::topology;
+
+use crate::record::{Machine, Run};
+
+/// Variables that change what an MPI library does begin so.
+const PREFIXES: [&str; 12] = [
+    "FASTPATH_",
+    "OMPI_",
+    "PMIX_",
+    "PRTE_",
+    "UCX_",
+    "I_MPI_",
+    "MPICH_",
+    "MPIR_",
+    "FI_",
+    "HYDRA_",
+    "PSM2_",
+    "HWLOC_",
+];
+
+/// The tool as results name it: version, and commit where it is known.
+pub fn name_tool() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match env!("FASTPATH_COMMIT") {
+        "" => format!("fastpath {version}"),
+        commit => format!("fastpath {version} ({commit})"),
+    }
+}
+
+/// A run that begins now; library and clock are filled in when they are known.
+pub fn describe_run() -> Run {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let influences = |name: &str| PREFIXES.iter().any(|p| name.starts_with(p));
+    let environment: BTreeMap<_, _> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .filter(|(name, _)| influences(name))
+        .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+        .collect();
+    Run {
+        tool: name_tool(),
+        started_unix_s: now.map_or(0, |d| d.as_secs()),
+        command: std::env::args_os()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect(),
+        machine: describe_machine(),
+        environment,
+        ..Run::default()
+    }
+}
+
+fn read_line(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// A field of the first processor in the kernel's list.
+fn find_field<'a>(cpuinfo: &'a str, field: &str) -> Option<&'a str> {
+    let line = cpuinfo.lines().find(|l| l.starts_with(field))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
+fn describe_machine() -> Machine {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let is_virtual =
+        find_field(&cpuinfo, "flags").is_some_and(|f| f.split(' ').any(|w| w == "hypervisor"));
+    let vendor = || {
+        read_line("/sys/hypervisor/type")
+            .or_else(|| read_line("/sys/class/dmi/id/sys_vendor"))
+            .unwrap_or_else(|| "unknown".to_owned())
+    };
+    let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+    Machine {
+        host: topology::host_name(),
+        processor: find_field(&cpuinfo, "model name")
+            .unwrap_or("unknown")
+            .to_owned(),
+        processors: topology::usable_processors(),
+        kernel: read_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        governor: read_line(governor),
+        hypervisor: is_virtual.then(vendor),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run__says_when_and_where() {
+        let run = describe_run();
+        assert!(run.started_unix_s > 1_700_000_000);
+        assert!(run.machine.processors > 0 && !run.machine.kernel.is_empty());
+        assert!(run.tool.starts_with("fastpath "), "{}", run.tool);
+    }
+
+    #[test]
+    fn field__is_that_of_the_first_processor() {
+        let text = "processor : 0\nmodel name\t: A B\nmodel name\t: C\n";
+        assert_eq!(find_field(text, "model name"), Some("A B"));
+        assert_eq!(find_field(text, "flags"), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! Results as a table for people. The unit, and what a time is of, stand above each test's rows.
+
+use std::io::{self, Write};
+
+use crate::catalogue::{describe_of, find};
+use crate::program::Start;
+use crate::record::{Case, Clock, Of};
+
+/// Prints a line on the standard output. A reader that closed it wants no more: the program ends.
+pub fn print_line(line: &str) {
+    let mut out = io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A table that grows with each case.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// What the rows so far are of.
+    group: Option<(String, u32)>,
+}
+
+/// Who is measured, by which clock.
+pub fn describe_start(start: &Start) -> String {
+    let ranks = start.ranks;
+    let on = match start.processors.as_slice() {
+        [first, last] if ranks > 1 => {
+            format!(", the first and the last on processors {first} and {last}")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{}; {ranks} rank{}{on}\n{}; timing each operation would add {:.1} ns to it",
+        start.library,
+        if ranks == 1 { "" } else { "s" },
+        describe_clock(&start.clock),
+        start.overhead_ns_each
+    )
+}
+
+/// The clock in one line.
+pub fn describe_clock(clock: &Clock) -> String {
+    format!(
+        "clock {}: {:.6} GHz within {:.2} ppm, resolution {:.1} ns, {:.1} ns to read",
+        clock.source,
+        clock.frequency_hz / 1e9,
+        clock.frequency_error_ppm,
+        clock.resolution_ns,
+        clock.read_ns
+    )
+}
+
+/// MB (10^6 bytes) per second at the median, where bytes are carried.
+pub fn megabytes_per_s(case: &Case) -> Option<f64> {
+    let carries = matches!(case.of, Of::HalfRoundTrip | Of::Message | Of::Hop);
+    let median = case.samples.quantile(0.5)?;
+    (carries && case.unit == "ns" && case.bytes > 0 && median > 0.0)
+        .then(|| case.bytes as f64 * 1e3 / median)
+}
+
+/// Millions of messages per second at the median, where messages are counted.
+pub fn million_messages_per_s(case: &Case) -> Option<f64> {
+    let median = case.samples.quantile(0.5)?;
+    (case.window.is_some() && case.unit == "ns" && median > 0.0).then(|| 1e3 / median)
+}
+
+fn digits(value: f64) -> String {
+    match value {
+        v if v < 1000.0 => format!("{v:.1}"),
+        v if v < 1e7 => format!("{v:.0}"),
+        v => format!("{v:.3e}"),
+    }
+}
+
+fn optional(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |v| format!("{v:.decimals$}"))
+}
+
+impl Table {
+    /// The lines for one more case.
+    pub fn add(&mut self, case: &Case) -> Vec<String> {
+        let mut lines = Vec::new();
+        let group = (case.test.clone(), case.ranks);
+        if self.group.as_ref() != Some(&group) {
+            self.group = Some(group);
+            lines.push(String::new());
+            lines.extend(head(case));
+        }
+        lines.push(row(case));
+        for (name, value) in &case.defined {
+            lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
+        }
+        lines
+    }
+}
+
+fn head(case: &Case) -> Vec<String> {
+    let text = find(&case.test).map_or("", |t| t.text);
+    let window = case
+        .window
+        .map_or(String::new(), |w| format!(", windows of {w}"));
+    let what = format!(
+        "{}: {text}; {} ranks; {}{window}; {} of {}",
+        case.test,
+        case.ranks,
+        case.operation,
+        case.unit,
+        describe_of(case.of)
+    );
+    let columns = format!(
+        "{:>9} {:<14} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7}",
+        "bytes",
+        "variant",
+        "min",
+        "median",
+        "mean",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "samples",
+        "each",
+        "MB/s",
+        "M/s",
+        "floor",
+        "ratio"
+    );
+    vec![what, columns]
+}
+
+fn row(case: &Case) -> String {
+    let Some(s) = case.samples.summarize() else {
+        return format!("{:>9} {:<14} no samples", case.bytes, case.variant);
+    };
+    let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5));
+    let times = [s.min, s.median, s.mean, s.p90, s.p99, s.p999, s.max];
+    let times: Vec<String> = times.iter().map(|t| format!("{:>9}", digits(*t))).collect();
+    let mark = match case.checked {
+        Some(false) => "  WRONG CONTENTS",
+        _ => "",
+    };
+    format!(
+        "{:>9} {:<14} {} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7}{mark}",
+        case.bytes,
+        case.variant,
+        times.join(" "),
+        s.count,
+        case.timing.operations_per_sample,
+        optional(megabytes_per_s(case), 0),
+        optional(million_messages_per_s(case), 2),
+        floor.map_or_else(|| "-".to_owned(), digits),
+        optional(floor.map(|f| s.median / f), 2)
+    )
+}
+
+/// What the columns mean, once, below the tables.
+pub const LEGEND: &str = "each: operations of one sample, which is their mean; warm-up is not counted, every other sample is.
+MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians; the floor is the median of
+a cache line one way or of one copy of the message, the larger, measured in turn by the same ranks; p99 etc.: nearest rank.";
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::program::{Event, parse_event};
+
+    fn make_case(window: &str, median: u64) -> Case {
+        let line = format!(
+            r#"{{"event":"case","test":"rate","variant":"","operation":"MPI_Isend","of":"message","unit":"ns","bytes":1000000,"ranks":2,"window":{window},"operations_per_sample":1,"warmup_operations":0,"overhead_ns":0,"checked":null,"processors":[0,1],"sum":{median},"min":{median},"max":{median},"buckets":[[{},1]],"floor":null}}"#,
+            median * 1000
+        );
+        match parse_event(&line) {
+            Ok(Event::Case(case)) => *case,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rates__are_decimal_megabytes_and_millions() {
+        let case = make_case("64", 100_000);
+        let rate = megabytes_per_s(&case).unwrap();
+        assert!((rate - 10_000.0).abs() < 1.0, "{rate}");
+        let case = make_case("64", 20);
+        assert_eq!(million_messages_per_s(&case), Some(50.0));
+        assert_eq!(million_messages_per_s(&make_case("null", 20)), None);
+    }
+
+    #[test]
+    fn table__heads_each_test_once_with_unit_and_of() {
+        let mut table = Table::default();
+        let first = table.add(&make_case("64", 100)).join("\n");
+        assert!(first.contains("ns of one message"), "{first}");
+        assert!(first.contains("p99.9"));
+        assert_eq!(table.add(&make_case("64", 100)).len(), 1);
+    }
+}

@@ -1,0 +1,227 @@
+//! `fastpath bench` with a compiler wrapper and a launcher that stand in for those of an MPI: what
+//! it does with a job that fails, lies or falls silent. Real ones: `tests/jobs/bench.py`.
+
+#![allow(non_snake_case)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const START: &str = r#"{"event":"start","program":1,"library":"Stand-in 1.0, of a test","ranks":2,"processors":[0,1],"host":"h","clock":{"source":"tsc","frequency_hz":2e9,"frequency_error_ppm":1,"resolution_ns":1,"read_ns":20},"overhead_ns_each":20}"#;
+
+const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"sum":600,"min":100,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]],"floor":null}"#;
+
+/// A folder with an `mpicc` and an `mpiexec`, removed at the end.
+struct Mpi(PathBuf);
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn write_script(path: &Path, text: &str) {
+    // Moved into place, so that it is never open for writing when it is started.
+    let aside = path.with_extension("new");
+    fs::write(&aside, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&aside, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&aside, path).unwrap();
+}
+
+impl Mpi {
+    /// `mpicc` makes a program that does nothing; `mpiexec` is this script.
+    fn new(name: &str, mpiexec: &str) -> Mpi {
+        let folder =
+            std::env::temp_dir().join(format!("fastpath-bench-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("cache")).unwrap();
+        let compile = r#"while [ $# -gt 0 ]; do [ "$1" = -o ] && cp /bin/true "$2"; shift; done"#;
+        write_script(&folder.join("mpicc"), compile);
+        write_script(&folder.join("mpiexec"), mpiexec);
+        Mpi(folder)
+    }
+
+    fn bench(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_fastpath"))
+            .arg("bench")
+            .args(arguments)
+            .arg("--mpicc")
+            .arg(self.0.join("mpicc"))
+            .env("XDG_CACHE_HOME", self.0.join("cache"))
+            .output()
+            .expect("the command starts")
+    }
+}
+
+fn say(lines: &[&str]) -> String {
+    let lines: Vec<String> = lines.iter().map(|l| format!("echo '{l}'")).collect();
+    lines.join("\n")
+}
+
+fn error_of(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn report_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("the output is one report")
+}
+
+#[test]
+fn table__has_every_statistic() {
+    let mpi = Mpi::new("table", &say(&[START, CASE]));
+    let output = mpi.bench(&["pingpong"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for word in [
+        "min",
+        "median",
+        "mean",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "samples",
+        "half a round trip",
+        "tsc",
+    ] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
+
+#[test]
+fn rank_that_dies__leaves_what_was_measured() {
+    let end = "echo 'mpiexec: rank 1 was ended by signal 9' >&2; exit 137";
+    let mpi = Mpi::new("dies", &format!("{}\n{end}", say(&[START, CASE])));
+    let output = mpi.bench(&["latency", "rate", "--json", "-"]);
+    let said = error_of(&output);
+    assert!(
+        said.contains("the job failed") && said.contains("rank 1 was ended by signal 9"),
+        "{said}"
+    );
+    let report = report_of(&output);
+    assert_eq!(report["cases"][0]["test"], "latency");
+    let missing = report["missing"].as_array().unwrap();
+    assert!(missing.iter().any(|m| m["test"] == "rate"), "{missing:?}");
+}
+
+#[test]
+fn damaged_line__is_an_error_and_the_rest_is_kept() {
+    let damaged = r#"{"event":"case","test":"late"#;
+    let mpi = Mpi::new("damaged", &say(&[START, damaged, CASE]));
+    let output = mpi.bench(&["latency", "--json", "-"]);
+    assert!(error_of(&output).contains("should not"));
+    assert_eq!(report_of(&output)["cases"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn wrong_contents__are_an_error() {
+    let wrong = CASE.replace("\"checked\":null", "\"checked\":false");
+    let mpi = Mpi::new("wrong", &format!("{}\nexit 3", say(&[START, &wrong])));
+    let output = mpi.bench(&["latency", "--check"]);
+    assert!(error_of(&output).contains("wrong contents"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("WRONG CONTENTS"));
+}
+
+#[test]
+fn missing_test__is_shown_with_its_reason() {
+    let missing = r#"{"event":"missing","test":"put","reason":"MPI_Win_create: error class 55"}"#;
+    let mpi = Mpi::new("missing", &say(&[START, CASE, missing, missing]));
+    let output = mpi.bench(&["latency"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(
+        text.matches("put is missing: MPI_Win_create").count(),
+        1,
+        "{text}"
+    );
+}
+
+#[test]
+fn job_that_measures_nothing__is_an_error() {
+    for (name, script, message) in [
+        ("nothing", "exit 0", "without a result"),
+        ("fails", "exit 5", "the job failed"),
+    ] {
+        let mpi = Mpi::new(name, script);
+        let said = error_of(&mpi.bench(&["barrier"]));
+        assert!(said.contains(message), "{said}");
+    }
+}
+
+#[test]
+fn compiler_that_fails__is_shown_with_its_message() {
+    let mpi = Mpi::new("compiler", "exit 0");
+    write_script(
+        &mpi.0.join("mpicc"),
+        "echo 'mpi.h: no such file' >&2; exit 1",
+    );
+    let said = error_of(&mpi.bench(&["latency"]));
+    assert!(said.contains("mpi.h: no such file"), "{said}");
+}
+
+#[test]
+fn mpi_that_is_not_there__is_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .args(["bench", "latency", "--mpicc", "/nonexistent/mpicc"])
+        .output()
+        .unwrap();
+    assert!(error_of(&output).contains("/nonexistent/mpicc"));
+}
+
+#[test]
+fn program__is_compiled_once_for_a_wrapper() {
+    let mpi = Mpi::new("once", &say(&[START, CASE]));
+    let compile = fs::read_to_string(mpi.0.join("mpicc")).unwrap();
+    let count = mpi.0.join("count");
+    let counting = format!(
+        "case $* in *-o*) echo >> {} ;; esac\n{compile}",
+        count.display()
+    );
+    write_script(&mpi.0.join("mpicc"), &counting);
+    for _ in 0..3 {
+        assert!(mpi.bench(&["latency"]).status.success());
+    }
+    assert_eq!(fs::read_to_string(&count).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn bad_input__is_refused_before_anything_runs() {
+    let mpi = Mpi::new("input", "touch $0.ran; exit 0");
+    for arguments in [
+        &["latency", "--sizes", "2G"][..],
+        &["latency", "--sizes", "eight"],
+        &["latency", "--iterations", "0"],
+        &["latency", "-n", "0"],
+        &["latency", "--window", "0"],
+        &["latncy"],
+        &["latency", "--json", "/nonexistent/folder/result.json"],
+        &[],
+    ] {
+        error_of(&mpi.bench(arguments));
+    }
+    assert!(!mpi.0.join("mpiexec.ran").exists());
+}
+
+#[test]
+fn full_disk__is_an_error_and_the_table_is_shown() {
+    let mpi = Mpi::new("full", &say(&[START, CASE]));
+    let output = mpi.bench(&["latency", "--json", "/dev/full"]);
+    assert!(error_of(&output).contains("/dev/full"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("median"));
+}
+
+#[test]
+fn list__names_the_tests_without_an_mpi() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .args(["bench", "--list"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for name in ["latency", "rate", "floor"] {
+        assert!(text.contains(name), "{text}");
+    }
+}
