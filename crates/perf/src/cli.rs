@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::audit::AuditOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::bench::{self, BenchError};
@@ -21,6 +22,8 @@ pub struct Cli {
 pub enum Command {
     /// Measure MPI calls, with the floor of the hardware beside them
     Bench(Box<Bench>),
+    /// Say what clock, unit and statistic the numbers of another tool's table betray
+    Audit(AuditOptions),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
 }
@@ -94,7 +97,7 @@ mod tests {
             let line = [&["fastpath", "bench"], words].concat();
             match Cli::try_parse_from(line).unwrap().command {
                 Command::Bench(bench) => *bench,
-                Command::Info(_) => panic!("another command"),
+                _ => panic!("another command"),
             }
         };
         let tests = parse(&["pingpong", "-n", "4", "rate"]);

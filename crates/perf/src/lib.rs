@@ -1,5 +1,6 @@
 //! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
 
+pub mod audit;
 pub mod bench;
 pub mod catalogue;
 pub mod cli;

@@ -8,11 +8,8 @@ use fastpath_perf::cli;
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Bench(what) => cli::run_bench(*what).map_err(|e| e.to_string()),
-        cli::Command::Info(options) => match cli::run_info(&options) {
-            // Whoever reads the output has seen enough.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.map_err(|e| e.to_string()),
-        },
+        cli::Command::Audit(options) => pipe(fastpath_perf::audit::run(&options)),
+        cli::Command::Info(options) => pipe(cli::run_info(&options)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -20,5 +17,13 @@ fn main() -> ExitCode {
             eprintln!("fastpath: {e}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error, unless it only says that whoever reads the output has seen enough.
+fn pipe(result: std::io::Result<()>) -> Result<(), String> {
+    match result {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|e| e.to_string()),
     }
 }

@@ -118,3 +118,33 @@ fn info__as_text_has_every_section() {
         .unwrap();
     assert!(!cma.contains("not tried"), "{cma}");
 }
+
+#[test]
+fn audit__reads_the_standard_input_and_says_what_it_found() {
+    use std::io::Write;
+    let start = |arguments: &[&str], text: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+            .arg("audit")
+            .args(arguments)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(text.as_bytes()).expect("the text is read");
+        drop(input);
+        child.wait_with_output().expect("the command ends")
+    };
+    let table = "437\n499\n562\n812\n874\n937\n1500\n1562\n1687\n1750\n1812\n2688\n";
+    let output = start(&["-", "--json"], table);
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let step = found["tables"][0]["steps"][0]["step"]
+        .as_f64()
+        .expect("a step");
+    assert!((step - 62.5).abs() < 0.1, "{found}");
+    let output = start(&[], "no numbers here\n");
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no table"));
+}

@@ -1,0 +1,96 @@
+//! Which clock makes a step: the rates of timers that machines have or had.
+
+/// A clock of known rate.
+struct Clock {
+    name: &'static str,
+    step_ns: f64,
+    /// The largest number of operations by which its step is seen divided.
+    operations_max: u32,
+}
+
+const fn clock(name: &'static str, step_ns: f64, operations_max: u32) -> Clock {
+    Clock {
+        name,
+        step_ns,
+        operations_max,
+    }
+}
+
+/// In the order in which an explanation is preferred where two fit equally.
+const CLOCKS: [Clock; 15] = [
+    clock(
+        "the ACPI power management timer, 3.579545 MHz",
+        1e9 / 3_579_545.0,
+        2,
+    ),
+    clock("a clock that counts microseconds (gettimeofday)", 1e3, 2000),
+    clock("the HPET, 14.31818 MHz", 1e3 / 14.318_18, 2),
+    clock("a counter of 10 MHz (QueryPerformanceCounter)", 100.0, 2),
+    clock(
+        "the interval timer i8254, 1.193182 MHz",
+        1e9 / 1_193_182.0,
+        2,
+    ),
+    clock("a generic timer of 25 MHz", 40.0, 2),
+    clock("a generic timer of 24 MHz", 1e3 / 24.0, 2),
+    clock("a generic timer of 19.2 MHz", 1e3 / 19.2, 2),
+    clock("a generic timer of 54 MHz", 1e3 / 54.0, 2),
+    clock("a generic timer of 62.5 MHz", 16.0, 2),
+    clock("a clock that counts milliseconds", 1e6, 2000),
+    clock("the Windows system tick, 64 Hz", 15.625e6, 2000),
+    clock("a system tick of 250 Hz", 4e6, 2000),
+    clock("a system tick of 100 Hz", 1e7, 2000),
+    clock("a clock that counts seconds", 1e9, 2000),
+];
+
+/// A clock whose step, divided by a whole number of operations, is the one that was found.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Explanation {
+    /// The clock.
+    pub clock: &'static str,
+    /// Its step in nanoseconds.
+    pub clock_step_ns: f64,
+    /// The operations by which it is divided: 2 for half a round trip, 16 for eight of them.
+    pub operations: u32,
+}
+
+/// The clocks that make a step between `low` and `high` nanoseconds, simplest first.
+pub fn explain_step(low: f64, high: f64) -> Vec<Explanation> {
+    let mut found: Vec<Explanation> = Vec::new();
+    for clock in &CLOCKS {
+        let operations = (clock.step_ns / high).ceil().max(1.0);
+        let fits = operations <= f64::from(clock.operations_max)
+            && (low..=high).contains(&(clock.step_ns / operations));
+        if fits {
+            found.push(Explanation {
+                clock: clock.name,
+                clock_step_ns: clock.step_ns,
+                operations: operations as u32,
+            });
+        }
+    }
+    found.sort_by_key(|e| e.operations);
+    found
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn first(low: f64, high: f64) -> (u32, String) {
+        let found = explain_step(low, high);
+        let first = found.first().map(|e| (e.operations, e.clock.to_owned()));
+        first.unwrap_or_default()
+    }
+
+    #[test]
+    fn steps__are_named() {
+        assert!(first(279.31, 279.42).1.contains("ACPI"));
+        let (operations, name) = first(139.66, 139.70);
+        assert!(operations == 2 && name.contains("ACPI"));
+        let (operations, name) = first(62.46, 62.53);
+        assert!(operations == 16 && name.contains("microseconds"));
+        assert_eq!(explain_step(73.0, 73.01), []);
+    }
+}

@@ -1,0 +1,196 @@
+//! The published tables that the audit must see through, with the numbers as printed.
+
+use super::*;
+use proptest::prelude::*;
+
+/// `ib_read_lat`, ofw list, August 2009: size and t_typical.
+const READ_LATENCY: &str = "
+2 2.23\n128 2.23\n256 2.51\n512 2.79\n1024 3.07\n2048 3.91\n4096 4.75\n8192 6.15\n16384 8.66\n32768 14.25
+65536 24.86\n131072 46.10\n262144 88.84\n524288 174.32\n1048576 345.02\n2097152 686.96\n4194304 1370.57\n8388608 2738.62\n";
+
+/// `ndrpingpong` before and after: size, us.
+const WRITES: &str = "
+size usec
+1 2.23\n2 2.23\n4 2.23\n8 2.23\n16 2.23\n32 2.23\n64 2.23\n128 2.23\n256 2.51\n512 2.51\n1024 3.07
+2048 3.91\n4096 4.75\n8192 6.15\n16384 8.66\n32768 13.97\n65536 24.86
+
+size usec
+1 1.12\n2 1.12\n4 1.12\n8 1.12\n16 1.12\n32 1.12\n64 1.40\n128 1.40\n256 2.23\n";
+
+/// `ib_write_lat` of the same thread.
+const WRITE_LATENCY: &str = "
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]
+      2        1000           0.98           4.89             1.26
+      4        1000           1.12           1.26             1.26
+      8        1000           0.98           1.40             1.26
+     16        1000           0.84          31.71             1.26
+";
+
+/// HPCC ping-pong, Open MPI development list, January 2009: nanoseconds, minimum and maximum.
+const HPCC: &str = "437\n499\n562\n812\n874\n937\n1500\n1562\n1687\n1750\n1812\n2688\n";
+
+/// `ib_send_bw --run_infinitely`, 2018.
+const SEND_BANDWIDTH: &str = "
+ #bytes     #iterations    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      257237           3216.14              0.051458
+ 65536      257371           3217.8               0.051485
+";
+
+fn only_step(audit: &Audit, table: usize) -> &Step {
+    match &audit.tables[table].steps[..] {
+        [step] => step,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The clock that explains a step first, and by how many operations it is divided.
+fn clock_of(step: &Step) -> (&'static str, u32) {
+    let first = &step.clocks[0];
+    (first.clock, first.operations)
+}
+
+const PM_TIMER: f64 = 1e9 / 3_579_545.0;
+
+fn holds(step: &Step, truth: f64) -> bool {
+    (step.between.0..=step.between.1).contains(&truth)
+}
+
+#[test]
+fn nd_tables__betray_the_acpi_timer() {
+    // Without a heading the numbers are microseconds only to a reader.
+    let found = audit(READ_LATENCY);
+    assert!(holds(only_step(&found, 0), PM_TIMER / 1e3), "{found:?}");
+    let found = audit(WRITES);
+    for table in 0..2 {
+        let step = only_step(&found, table);
+        assert!(holds(step, PM_TIMER), "{step:?}");
+        assert!(clock_of(step).0.contains("ACPI") && clock_of(step).1 == 1);
+        assert!(step.between.1 - step.between.0 < 0.5);
+    }
+}
+
+#[test]
+fn nd_gain__is_known_to_a_step_either_way() {
+    let found = audit(WRITES);
+    let at = |size: f64| found.comparisons.iter().find(|c| c.at == size).unwrap();
+    let gain = at(8.0);
+    assert!(
+        (gain.between.0 + 1.39).abs() < 0.01 && (gain.between.1 + 0.83).abs() < 0.01,
+        "{gain:?}"
+    );
+    assert!(gain.tells && !at(256.0).tells, "{:?}", at(256.0));
+}
+
+#[test]
+fn write_latency__falls_on_half_steps() {
+    let found = audit(WRITE_LATENCY);
+    let step = only_step(&found, 0);
+    assert!(holds(step, PM_TIMER / 2.0), "{step:?}");
+    assert_eq!(clock_of(step).1, 2);
+    assert_eq!(step.columns, [2, 3, 4]);
+    assert!(
+        !found.tables[0]
+            .statistics
+            .join("\n")
+            .contains("does not fall")
+    );
+}
+
+#[test]
+fn hpcc__betrays_a_sixteenth_of_a_microsecond() {
+    let found = audit(HPCC);
+    let step = only_step(&found, 0);
+    assert!(holds(step, 62.5), "{step:?}");
+    assert!(clock_of(step).0.contains("microseconds") && clock_of(step).1 == 16);
+    let row = show_text(HPCC);
+    assert!(row.contains("one step: cannot tell"), "{row}");
+}
+
+#[test]
+fn hpcc_means__do_not_hide_the_step_of_minimum_and_maximum() {
+    // Ranks, minimum, average, maximum.
+    let text = "ranks min avg max\n2 500 507 562\n4 562 631 687\n8 812 849 937\n16 1187 1233 1312\n32 1375 1540 1687\n40 1500 1742 1812\n";
+    let found = audit(text);
+    let step = only_step(&found, 0);
+    assert!(holds(step, 62.5) && step.columns == [1, 3], "{step:?}");
+    let said = found.tables[0].statistics.join("\n");
+    assert!(said.contains("`avg` does not fall on the steps"), "{said}");
+}
+
+#[test]
+fn perftest_bandwidth__is_in_mib() {
+    let found = audit(SEND_BANDWIDTH);
+    let [unit] = &found.tables[0].units[..] else {
+        panic!("{:?}", found.tables[0].units);
+    };
+    assert_eq!(
+        (unit.base, unit.bandwidth, unit.other),
+        (units::Base::Mebi, 2, 3)
+    );
+    // The numbers alone suffice.
+    let bare: String = SEND_BANDWIDTH
+        .lines()
+        .skip(2)
+        .map(|l| format!("{l}\n"))
+        .collect();
+    assert_eq!(audit(&bare).tables[0].units[0].base, units::Base::Mebi);
+}
+
+#[test]
+fn decimal_bandwidth__is_not_called_mib() {
+    // Sizes, nanoseconds, bytes per second.
+    let rows = [
+        (1024u64, 3073u64),
+        (2048, 3911),
+        (4096, 4749),
+        (65536, 24863),
+    ];
+    let text: String = rows
+        .iter()
+        .map(|(size, ns)| {
+            format!(
+                "{size} {:.3} {}\n",
+                *ns as f64 / 1e3,
+                size * 1_000_000_000 / ns
+            )
+        })
+        .collect();
+    let bases: Vec<_> = audit(&text).tables[0]
+        .units
+        .iter()
+        .map(|u| u.base)
+        .collect();
+    assert_eq!(bases, [units::Base::Decimal]);
+}
+
+#[test]
+fn honest_numbers__have_no_tick() {
+    let text = "0 110.4\n8 109.2\n64 118.7\n256 124.9\n1024 251.3\n4096 2851.8\n16384 3689.1\n65536 7025.6\n262144 21616.2\n";
+    let found = audit(text);
+    assert!(found.tables[0].steps.is_empty() && found.tables[0].units.is_empty());
+    assert!(show_text(text).contains("no tick found"));
+}
+
+fn show_text(text: &str) -> String {
+    let mut out = Vec::new();
+    show::write_text(&audit(text), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_text__is_audited_without_a_panic(text in "([0-9]{1,9}(\\.[0-9]{1,4})?[ /,|\t]{1,3}|\n|us|#|[KM]|-|e9|\\PC){0,120}") {
+        let found = audit(&text);
+        let json = serde_json::to_string(&found).unwrap();
+        prop_assert!(!json.contains("null"), "{}", json);
+        show_text(&text);
+    }
+
+    #[test]
+    fn random_tables__have_no_tick(rows in prop::collection::vec((100u32..90000, 100u32..90000), 4..16)) {
+        let text: String = rows.iter().map(|(a, b)| format!("{}.{:02} {}.{:02}\n", a / 100, a % 100, b / 100, b % 100)).collect();
+        prop_assert!(audit(&text).tables.iter().all(|t| t.steps.is_empty()));
+    }
+}
