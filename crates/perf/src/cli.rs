@@ -6,6 +6,7 @@ use crate::audit::AuditOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::bench::{self, BenchError};
+use crate::html::PageOptions;
 use crate::info;
 
 /// Measures, explains and diagnoses message passing on this machine.
@@ -24,6 +25,8 @@ pub enum Command {
     Bench(Box<Bench>),
     /// Say what clock, unit and statistic the numbers of another tool's table betray
     Audit(AuditOptions),
+    /// Make a page of stored results, to look at in a browser
+    Page(PageOptions),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
 }

@@ -7,6 +7,7 @@
 //!
 //! Times are nanoseconds, rates are formed from them where they are shown. MB is 10^6 bytes.
 
+mod breakdown;
 pub mod histogram;
 #[cfg(test)]
 pub mod samples;
@@ -15,7 +16,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use histogram::Histogram;
+pub use breakdown::{AblationStep, Breakdown, Part};
+pub use histogram::{Histogram, Summary};
 
 /// The name that every stored result carries.
 pub const SCHEMA: &str = "fastpath.bench";
@@ -38,6 +40,12 @@ pub struct Report {
     /// What was asked for and not measured, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
+    /// Where the instructions of operations go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub breakdowns: Vec<Breakdown>,
+    /// What each optimisation gives, in the order in which they were switched on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ablation: Vec<AblationStep>,
 }
 
 /// How a run was made: enough to judge whether two runs may be compared.
@@ -306,6 +314,8 @@ impl Report {
             run,
             cases: Vec::new(),
             missing: Vec::new(),
+            breakdowns: Vec::new(),
+            ablation: Vec::new(),
         }
     }
 

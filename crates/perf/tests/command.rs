@@ -148,3 +148,29 @@ fn audit__reads_the_standard_input_and_says_what_it_found() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("no table"));
 }
+
+#[test]
+fn page__is_made_of_stored_results_and_names_a_file_that_is_none() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let [result, broken, page] =
+        ["result.json", "broken.json", "page.html"].map(|n| folder.join(n));
+    let mut run_of = fastpath_perf::record::Run::default();
+    run_of.mpi.name = "A library".into();
+    let report = fastpath_perf::record::Report::new(run_of);
+    std::fs::write(&result, fastpath_perf::output::json::format_report(&report)).expect("written");
+    std::fs::write(&broken, "{\"schema\":\"other\",\"version\":1}").expect("written");
+    let make = |from: &std::path::Path, to: &str| {
+        run(&["page", from.to_str().expect("a path"), "-o", to], &[])
+    };
+    let output = make(&result, page.to_str().expect("a path"));
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&page).expect("a page");
+    assert!(text.contains("A library, measured"));
+    let said = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = make(&broken, page.to_str().expect("a path"));
+    assert!(!output.status.success());
+    assert!(said(output).contains("broken.json"));
+    let output = make(&result, "/dev/full");
+    assert!(!output.status.success());
+    assert!(said(output).contains("/dev/full"));
+}

@@ -20,6 +20,12 @@ pub fn format_report(report: &Report) -> String {
     if !report.missing.is_empty() {
         text += &format!(",\n\"missing\":[{}]", join_lines(&report.missing));
     }
+    if !report.breakdowns.is_empty() {
+        text += &format!(",\n\"breakdowns\":[{}]", join_lines(&report.breakdowns));
+    }
+    if !report.ablation.is_empty() {
+        text += &format!(",\n\"ablation\":[{}]", join_lines(&report.ablation));
+    }
     text + "}\n"
 }
 

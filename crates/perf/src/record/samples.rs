@@ -1,6 +1,6 @@
 //! Made-up results for tests.
 
-use super::{Case, Level, Missing, Of, Report, Run, Timing};
+use super::{AblationStep, Breakdown, Case, Level, Missing, Of, Part, Report, Run, Timing};
 
 /// A latency of this many bytes with these samples.
 pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
@@ -68,5 +68,24 @@ pub fn make_report() -> Report {
         level: Level::Mpi,
         reason: "MPI_Win_create: MPI_ERR_UNSUPPORTED_OPERATION".into(),
     });
+    let breakdown = Breakdown {
+        mpi: "Fastpath".into(),
+        operation: "MPI_Send".into(),
+        bytes: 8,
+        calls: 1000,
+        total: 78.0,
+        parts: vec![Part {
+            level: "transport".into(),
+            function: "am_short_known".into(),
+            instructions: 30.0,
+        }],
+    };
+    report.ablation.push(AblationStep {
+        added: "sendi".into(),
+        disabled: vec!["recvi".into()],
+        cases: vec![make_case(8, &[95.0])],
+        instructions: vec![breakdown.clone()],
+    });
+    report.breakdowns.push(breakdown);
     report
 }

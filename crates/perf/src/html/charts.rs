@@ -1,0 +1,303 @@
+//! Sorts the cases of reports into charts.
+
+use std::collections::BTreeMap;
+
+use super::curves::{Across, Chart, Floor, Point, Quantity, Series};
+use super::heat::Map;
+use super::svg::size;
+use crate::record::{Case, Level, Of, Report};
+
+/// Curves that one chart can hold and still be read.
+const SERIES_MAX: usize = 6;
+
+/// Anything that is drawn.
+pub enum Figure {
+    /// Curves.
+    Curves(Chart),
+    /// A map of pairs.
+    Map(Map),
+}
+
+/// A case and the index of its report.
+type Found<'a> = (usize, &'a Case);
+
+/// What is timed, in words.
+pub fn say_of(of: Of) -> &'static str {
+    match of {
+        Of::HalfRoundTrip => "half a round trip",
+        Of::RoundTrip => "a whole round trip",
+        Of::Message => "one message of many in flight",
+        Of::Call => "one call, on the leading rank",
+        Of::Hop => "one hop: a message to each neighbour, divided by two",
+        Of::Skew => "from the first rank that leaves the call to the last",
+        Of::Process => "a process from start to end",
+        Of::Floor => "the hardware's own operation",
+        Of::Memory => "memory",
+        Of::Instructions => "instructions",
+        Of::Overlap => "share of the transfer left for computing",
+    }
+}
+
+/// The level as a word.
+pub fn say_level(level: Level) -> &'static str {
+    match level {
+        Level::Mpi => "mpi",
+        Level::Protocol => "protocol",
+        Level::Transport => "transport",
+    }
+}
+
+/// The figures of all reports, in the order of measurement.
+pub fn make_figures(reports: &[Report]) -> Vec<Figure> {
+    let mut order = Vec::new();
+    let mut groups: BTreeMap<_, Vec<Found>> = BTreeMap::new();
+    for (index, report) in reports.iter().enumerate() {
+        for case in report.cases.iter().filter(|c| c.samples.count() > 0) {
+            let key = (case.test.clone(), case.of, case.unit.clone(), case.window);
+            if !groups.contains_key(&key) {
+                order.push(key.clone());
+            }
+            groups.entry(key).or_default().push((index, case));
+        }
+    }
+    let mut figures = Vec::new();
+    for key in order {
+        let cases = &groups[&key];
+        if key.0 == "matrix" {
+            figures.extend(make_maps(reports, cases));
+        } else {
+            figures.extend(make_charts(reports, cases));
+        }
+    }
+    figures
+}
+
+fn make_maps(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
+    let mut jobs: BTreeMap<_, BTreeMap<usize, Vec<&Case>>> = BTreeMap::new();
+    for (report, case) in cases {
+        let job = (case.ranks, case.bytes, case.level);
+        let of_job = jobs.entry(job).or_default();
+        of_job.entry(*report).or_default().push(case);
+    }
+    let mut figures = Vec::new();
+    for ((ranks, bytes, _), by_report) in jobs {
+        let map = |(report, cases): (usize, Vec<&Case>)| {
+            let title = format!("latency by pair of ranks, {}", reports[report].run.mpi.name);
+            let of = say_of(cases[0].of);
+            let about = format!(
+                "{of}, {}, {ranks} ranks. Number and colour: median.",
+                size(bytes)
+            );
+            Map::from_cases(title, about, &cases)
+        };
+        let maps: Vec<Map> = by_report.into_iter().filter_map(map).collect();
+        // One scale of colours for all that are of one job.
+        let low = maps
+            .iter()
+            .map(|m| m.range().0)
+            .fold(f64::INFINITY, f64::min);
+        let high = maps.iter().map(|m| m.range().1).fold(0.0, f64::max);
+        figures.extend(
+            maps.into_iter()
+                .map(|m| Figure::Map(m.with_range((low, high)))),
+        );
+    }
+    figures
+}
+
+/// The charts of one test: by size where there are several, else by ranks.
+fn make_charts(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
+    let count = |pick: fn(&Case) -> u64| {
+        let mut all: Vec<u64> = cases.iter().map(|(_, c)| pick(c)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.len()
+    };
+    let (sizes, ranks) = (count(|c| c.bytes), count(|c| u64::from(c.ranks)));
+    let across = match (sizes, ranks) {
+        (1, 1) => return Vec::new(),
+        (1, _) => Across::Ranks,
+        _ => Across::Bytes,
+    };
+    let curves = curve_keys(across, cases);
+    if curves.len() > SERIES_MAX && across == Across::Bytes && ranks > 1 {
+        return part_charts(reports, cases, |c| u64::from(c.ranks));
+    }
+    vec![Figure::Curves(make_chart(reports, across, cases, &curves))]
+}
+
+fn part_charts(reports: &[Report], cases: &[Found], by: fn(&Case) -> u64) -> Vec<Figure> {
+    let mut parts: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
+    for found in cases {
+        parts.entry(by(found.1)).or_default().push(*found);
+    }
+    let parts = parts.values().flat_map(|p| make_charts(reports, p));
+    parts.collect()
+}
+
+/// What tells curves of one chart apart.
+#[derive(Clone, PartialEq)]
+struct CurveKey {
+    report: usize,
+    level: Level,
+    variant: String,
+    operation: String,
+    ranks: Option<u32>,
+}
+
+fn curve_key(across: Across, found: &Found) -> CurveKey {
+    let (report, case) = *found;
+    CurveKey {
+        report,
+        level: case.level,
+        variant: case.variant.clone(),
+        operation: case.operation.clone(),
+        ranks: (across == Across::Bytes).then_some(case.ranks),
+    }
+}
+
+fn curve_keys(across: Across, cases: &[Found]) -> Vec<CurveKey> {
+    let mut keys: Vec<CurveKey> = Vec::new();
+    for found in cases {
+        let key = curve_key(across, found);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// The name of a curve: what it does not share with all others.
+fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
+    let differs = |pick: &dyn Fn(&CurveKey) -> String| all.iter().any(|k| pick(k) != pick(key));
+    let mut parts = Vec::new();
+    let mpi = |k: &CurveKey| match reports[k.report].run.mpi.name.as_str() {
+        "" => format!("run {}", k.report + 1),
+        name => name.to_owned(),
+    };
+    if differs(&mpi) {
+        parts.push(mpi(key));
+    } else if differs(&|k| k.report.to_string()) {
+        parts.push(format!("run {}", key.report + 1));
+    }
+    if differs(&|k| say_level(k.level).to_owned()) {
+        parts.push(say_level(key.level).to_owned());
+    }
+    if differs(&|k| k.variant.clone()) && !key.variant.is_empty() {
+        parts.push(key.variant.clone());
+    }
+    if differs(&|k| format!("{:?}", k.ranks)) {
+        parts.extend(key.ranks.map(|r| format!("{r} ranks")));
+    }
+    if parts.is_empty() {
+        parts.push(if differs(&|k| k.operation.clone()) {
+            key.operation.clone()
+        } else {
+            mpi(key)
+        });
+    }
+    parts.join(", ")
+}
+
+fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[CurveKey]) -> Chart {
+    let first = cases[0].1;
+    let quantity = match (first.unit.as_str(), first.test.as_str()) {
+        ("ns", t)
+            if t.contains("bandwidth")
+                || (first.of == Of::Message && matches!(t, "put" | "get")) =>
+        {
+            Quantity::Bandwidth
+        }
+        ("ns", t) if t.contains("rate") => Quantity::Rate,
+        ("ns", _) => Quantity::Time,
+        _ => Quantity::Plain,
+    };
+    let several = reports.len() > 1 && keys.iter().any(|k| k.report != keys[0].report);
+    let mut used = BTreeMap::new();
+    let series = keys.iter().enumerate().map(|(index, key)| {
+        let mut points: Vec<Point> = cases
+            .iter()
+            .filter(|f| curve_key(across, f) == *key)
+            .map(|(_, c)| Point {
+                x: if across == Across::Bytes {
+                    c.bytes
+                } else {
+                    u64::from(c.ranks)
+                },
+                bytes: c.bytes,
+                samples: c.samples.clone(),
+            })
+            .collect();
+        points.sort_by_key(|p| p.x);
+        let dash = used.entry(key.report).or_insert(0);
+        *dash += 1;
+        Series {
+            name: name_curve(reports, key, keys),
+            color: if several { key.report } else { index },
+            dash: if several { *dash - 1 } else { 0 },
+            points,
+        }
+    });
+    Chart {
+        title: first.test.clone(),
+        about: describe(across, cases),
+        across,
+        quantity,
+        unit: first.unit.clone(),
+        series: series.collect(),
+        floors: if across == Across::Bytes {
+            find_floors(cases)
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+fn describe(across: Across, cases: &[Found]) -> String {
+    let first = cases[0].1;
+    let mut parts = vec![first.operation.clone(), say_of(first.of).to_owned()];
+    if cases.iter().all(|(_, c)| c.ranks == first.ranks) {
+        parts.push(format!("{} ranks", first.ranks));
+    }
+    if across == Across::Ranks {
+        parts.push(size(first.bytes));
+    }
+    if let Some(window) = first.window {
+        parts.push(format!("windows of {window}"));
+    }
+    format!(
+        "{}. Line: median; band: 10th to 90th percentile.",
+        parts.join(", ")
+    )
+}
+
+/// The floors beside the cases of the first report that has them.
+fn find_floors(cases: &[Found]) -> Vec<Floor> {
+    let has = |(_, c): &&Found| c.floor.as_ref().is_some_and(|f| f.count() > 0);
+    let Some(&(report, first)) = cases.iter().find(has) else {
+        return Vec::new();
+    };
+    let mut floors: BTreeMap<String, Vec<(u64, u64, f64)>> = BTreeMap::new();
+    for (index, case) in cases {
+        let same = *index == report
+            && case.level == first.level
+            && case.variant == first.variant
+            && case.ranks == first.ranks;
+        let median = case.floor.as_ref().and_then(|f| f.quantile(0.5));
+        if let (true, Some(median)) = (same, median) {
+            let name = case
+                .floor_of
+                .clone()
+                .unwrap_or_else(|| "hardware".to_owned());
+            floors
+                .entry(name)
+                .or_default()
+                .push((case.bytes, case.bytes, median));
+        }
+    }
+    let make = |(name, mut points): (String, Vec<(u64, u64, f64)>)| {
+        points.sort_by_key(|p| p.0);
+        Floor { name, points }
+    };
+    floors.into_iter().map(make).collect()
+}

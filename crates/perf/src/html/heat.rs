@@ -1,0 +1,253 @@
+//! The heat map of latency by pair of ranks.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::svg::{at, escape, time};
+use crate::record::Case;
+
+/// Cells of a map with more ranks carry no number.
+const NUMBERED_MAX: usize = 12;
+
+/// Light to dark, in equal steps of the logarithm.
+const COLORS: [[f64; 3]; 5] = [
+    [240.0, 246.0, 232.0],
+    [170.0, 219.0, 192.0],
+    [88.0, 176.0, 190.0],
+    [42.0, 112.0, 166.0],
+    [28.0, 42.0, 104.0],
+];
+
+/// The median between each pair, in nanoseconds.
+pub struct Map {
+    title: String,
+    about: String,
+    ranks: usize,
+    cells: BTreeMap<(usize, usize), (f64, String)>,
+    range: (f64, f64),
+}
+
+impl Map {
+    /// The map of cases whose variant is `i-j`; None without one.
+    pub fn from_cases(title: String, about: String, cases: &[&Case]) -> Option<Map> {
+        let mut cells = BTreeMap::new();
+        for case in cases {
+            let (Some(pair), Some(s)) = (pair_of(&case.variant), case.samples.summarize()) else {
+                continue;
+            };
+            let said = format!(
+                "ranks {} and {}: minimum {}, median {}, p99 {} of {} samples",
+                pair.0,
+                pair.1,
+                time(s.min),
+                time(s.median),
+                time(s.p99),
+                s.count
+            );
+            cells.insert(pair, (s.median, said));
+        }
+        let ranks = cells.keys().map(|(i, j)| i.max(j) + 1).max()?;
+        let medians = || {
+            cells
+                .values()
+                .map(|c: &(f64, String)| c.0)
+                .filter(|v| *v > 0.0)
+        };
+        let range = (
+            medians().fold(f64::INFINITY, f64::min),
+            medians().fold(0.0, f64::max),
+        );
+        Some(Map {
+            title,
+            about,
+            ranks,
+            cells,
+            range,
+        })
+    }
+
+    fn cell(&self, i: usize, j: usize) -> Option<&(f64, String)> {
+        // What was measured in one direction only is shown in both.
+        self.cells.get(&(i, j)).or_else(|| self.cells.get(&(j, i)))
+    }
+
+    /// Smallest and largest median.
+    pub fn range(&self) -> (f64, f64) {
+        self.range
+    }
+
+    /// The same with colours for this range, so that several maps can be compared.
+    pub fn with_range(self, range: (f64, f64)) -> Map {
+        Map { range, ..self }
+    }
+
+    /// Writes the map as a figure with its table.
+    pub fn write(&self, id: usize, out: &mut String) {
+        let (low, high) = self.range();
+        let _ = write!(
+            out,
+            "<figure class=\"card\"><figcaption><h3>{}</h3><p>{}</p></figcaption>",
+            escape(&self.title),
+            escape(&self.about)
+        );
+        let side = 400.0 / self.ranks as f64;
+        let _ = write!(
+            out,
+            "<svg viewBox=\"0 0 480 478\" role=\"img\" aria-labelledby=\"t{id} d{id}\"><title id=\"t{id}\">{}</title>\
+             <desc id=\"d{id}\">Median latency of each pair of {} ranks, from {} to {}.</desc>",
+            escape(&self.title),
+            self.ranks,
+            time(low),
+            time(high)
+        );
+        for i in 0..self.ranks {
+            for j in 0..self.ranks {
+                self.write_cell(i, j, side, out);
+            }
+        }
+        self.write_axes(side, out);
+        write_legend(low, high, out);
+        out.push_str("</svg>");
+        self.write_table(out);
+        out.push_str("</figure>\n");
+    }
+
+    fn write_cell(&self, i: usize, j: usize, side: f64, out: &mut String) {
+        let Some((median, said)) = self.cell(i, j) else {
+            return;
+        };
+        let (low, high) = self.range();
+        let shade = shade_of(*median, low, high);
+        let (x, y) = (46.0 + side * j as f64, 10.0 + side * i as f64);
+        let gap = if side > 8.0 { 1.0 } else { 0.0 };
+        let _ = write!(
+            out,
+            "<rect x=\"{}\" y=\"{}\" width=\"{w}\" height=\"{w}\" fill=\"{}\"><title>{}</title></rect>",
+            at(x),
+            at(y),
+            color_of(shade),
+            escape(said),
+            w = at(side - gap)
+        );
+        if self.ranks <= NUMBERED_MAX {
+            let text = time(*median);
+            let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+            let ink = if shade > 0.7 { "on-dark" } else { "on-light" };
+            let size = (side / 3.2).clamp(8.5, 16.0);
+            let _ = write!(
+                out,
+                "<text x=\"{}\" y=\"{}\" class=\"{ink}\" text-anchor=\"middle\" font-size=\"{}\">{}</text>",
+                at(x + side / 2.0),
+                at(y + side / 2.0 + size * 0.35),
+                at(size),
+                if side >= 60.0 {
+                    format!("{number} {unit}")
+                } else {
+                    number.to_owned()
+                }
+            );
+        }
+    }
+
+    fn write_axes(&self, side: f64, out: &mut String) {
+        let every = (self.ranks.div_ceil(16)).next_power_of_two();
+        for rank in (0..self.ranks).step_by(every) {
+            let middle = side * (rank as f64 + 0.5);
+            let _ = write!(
+                out,
+                "<text class=\"tick\" x=\"40\" y=\"{}\" text-anchor=\"end\">{rank}</text>\
+                 <text class=\"tick\" x=\"{}\" y=\"424\" text-anchor=\"middle\">{rank}</text>",
+                at(14.0 + middle),
+                at(46.0 + middle)
+            );
+        }
+        out.push_str(
+            "<text class=\"name\" x=\"246\" y=\"440\" text-anchor=\"middle\">rank</text>\
+             <text class=\"name\" x=\"13\" y=\"210\" text-anchor=\"middle\" transform=\"rotate(-90 13 210)\">rank</text>",
+        );
+    }
+
+    fn write_table(&self, out: &mut String) {
+        out.push_str("<details><summary>Numbers</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\">median</th>");
+        for j in 0..self.ranks {
+            let _ = write!(out, "<th scope=\"col\">{j}</th>");
+        }
+        out.push_str("</tr></thead><tbody>");
+        for i in 0..self.ranks {
+            let _ = write!(out, "<tr><th scope=\"row\">{i}</th>");
+            for j in 0..self.ranks {
+                let text = self
+                    .cell(i, j)
+                    .map_or_else(|| "\u{2013}".to_owned(), |c| time(c.0));
+                let _ = write!(out, "<td>{text}</td>");
+            }
+            out.push_str("</tr>");
+        }
+        out.push_str("</tbody></table></div></details>");
+    }
+}
+
+fn write_legend(low: f64, high: f64, out: &mut String) {
+    for step in 0..40 {
+        let _ = write!(
+            out,
+            "<rect x=\"{}\" y=\"452\" width=\"5.2\" height=\"8\" fill=\"{}\"/>",
+            at(146.0 + 5.0 * f64::from(step)),
+            color_of(f64::from(step) / 39.0)
+        );
+    }
+    let _ = write!(
+        out,
+        "<text class=\"tick\" x=\"140\" y=\"461\" text-anchor=\"end\">{}</text>\
+         <text class=\"tick\" x=\"353\" y=\"461\">{}, median</text>",
+        time(low),
+        time(high)
+    );
+}
+
+/// Ranks of a variant such as `0-3`; None for other texts and for ranks no job here has.
+fn pair_of(variant: &str) -> Option<(usize, usize)> {
+    let (a, b) = variant.split_once('-')?;
+    let pair = (a.trim().parse().ok()?, b.trim().parse().ok()?);
+    (pair.0 < 512 && pair.1 < 512).then_some(pair)
+}
+
+/// 0 at the smallest, 1 at the largest. What differs by less than a quarter stays in the light
+/// half: noise must not look like structure.
+fn shade_of(value: f64, low: f64, high: f64) -> f64 {
+    let span = (high / low).max(1.25 * 1.25).ln();
+    ((value / low).ln() / span).clamp(0.0, 1.0)
+}
+
+fn color_of(shade: f64) -> String {
+    let place = shade * (COLORS.len() - 1) as f64;
+    let index = (place.floor() as usize).min(COLORS.len() - 2);
+    let part = place - index as f64;
+    let mix = |c: usize| COLORS[index][c] + (COLORS[index + 1][c] - COLORS[index][c]) * part;
+    format!(
+        "#{:02x}{:02x}{:02x}",
+        mix(0) as u8,
+        mix(1) as u8,
+        mix(2) as u8
+    )
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs__are_read_and_bounded() {
+        assert_eq!(pair_of("0-3"), Some((0, 3)));
+        for wrong in ["", "3", "a-b", "1-99999999999999999999", "1-1000"] {
+            assert_eq!(pair_of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn small_differences__stay_light() {
+        assert!(shade_of(110.0, 100.0, 110.0) < 0.5);
+        assert_eq!(shade_of(1000.0, 100.0, 1000.0), 1.0);
+    }
+}

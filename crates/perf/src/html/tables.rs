@@ -1,0 +1,308 @@
+//! The parts of the page that are tables: single values, ablation, instructions, what is missing.
+
+use std::fmt::Write as _;
+
+use super::charts::{say_level, say_of};
+use super::svg::{escape, shorten, size, three_digits, time};
+use crate::record::{Breakdown, Case, Report};
+
+/// Cases of a test that were measured at one size and one number of ranks: no curve.
+pub fn write_singles(reports: &[Report], out: &mut String) {
+    let mut rows: Vec<(&Report, &Case)> = Vec::new();
+    for report in reports {
+        for case in report
+            .cases
+            .iter()
+            .filter(|c| c.samples.count() > 0 && c.test != "matrix")
+        {
+            let alone = reports.iter().flat_map(|r| &r.cases).all(|o| {
+                let same = (&o.test, o.of, &o.unit, o.window)
+                    == (&case.test, case.of, &case.unit, case.window);
+                !same || (o.bytes, o.ranks) == (case.bytes, case.ranks)
+            });
+            if alone {
+                rows.push((report, case));
+            }
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    rows.sort_by_key(|(_, c)| c.test.clone());
+    out.push_str(
+        "<section><h2>Single values</h2><div class=\"card wide\"><table><thead><tr><th scope=\"col\" class=\"text\">test</th>\
+         <th scope=\"col\" class=\"text\">MPI</th><th scope=\"col\" class=\"text\">of</th>",
+    );
+    for name in ["min", "median", "mean", "p99", "max", "floor, median"] {
+        let _ = write!(out, "<th scope=\"col\">{name}</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
+    for (report, case) in rows {
+        write_single(report, case, out);
+    }
+    out.push_str("</tbody></table></div></section>\n");
+}
+
+fn write_single(report: &Report, case: &Case, out: &mut String) {
+    let Some(s) = case.samples.summarize() else {
+        return;
+    };
+    let show = |v: f64| show_value(v, &case.unit);
+    let level = match say_level(case.level) {
+        "mpi" => String::new(),
+        level => format!(", {level}"),
+    };
+    let _ = write!(
+        out,
+        "<tr><th scope=\"row\" class=\"text\">{} {}</th><td class=\"text\">{}{level}</td><td class=\"text\">{}, {}, {} ranks</td>",
+        escape(&case.test),
+        escape(&case.variant),
+        escape(&report.run.mpi.name),
+        say_of(case.of),
+        size(case.bytes),
+        case.ranks
+    );
+    for v in [s.min, s.median, s.mean, s.p99, s.max] {
+        let _ = write!(out, "<td>{}</td>", escape(&show(v)));
+    }
+    let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5));
+    let _ = write!(
+        out,
+        "<td>{}</td></tr>",
+        floor.map_or("\u{2013}".to_owned(), |v| escape(&show(v)))
+    );
+}
+
+fn show_value(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => time(value),
+        "B" => size(value as u64),
+        unit => format!("{} {unit}", three_digits(value)),
+    }
+}
+
+/// What each optimisation gives: everything off, then one after the other on.
+pub fn write_ablation(reports: &[Report], out: &mut String) {
+    for report in reports.iter().filter(|r| !r.ablation.is_empty()) {
+        let first = &report.ablation[0];
+        out.push_str(
+            "<section><h2>Ablation</h2><p>Everything off that can be switched off, then one optimisation after the other on. \
+             Times are medians; the bar is the share of the first row.</p><div class=\"card wide\"><table><thead><tr>\
+             <th scope=\"col\" class=\"text\">step</th>",
+        );
+        for case in &first.cases {
+            let of = say_of(case.of);
+            let _ = write!(
+                out,
+                "<th scope=\"col\">{} {}<br/><small>{}, {of}</small></th>",
+                escape(&case.test),
+                escape(&case.variant),
+                size(case.bytes)
+            );
+        }
+        for b in &first.instructions {
+            let _ = write!(
+                out,
+                "<th scope=\"col\">{}<br/><small>{}, instructions</small></th>",
+                escape(&b.operation),
+                size(b.bytes)
+            );
+        }
+        out.push_str("</tr></thead><tbody>");
+        for step in &report.ablation {
+            let name = if step.added.is_empty() {
+                "all off".to_owned()
+            } else {
+                format!("+ {}", step.added)
+            };
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\" class=\"text\">{}</th>",
+                escape(&name)
+            );
+            for case in &first.cases {
+                let same = step.cases.iter().find(|c| c.key() == case.key());
+                let value = same.and_then(|c| c.samples.quantile(0.5));
+                write_bar_cell(value, case.samples.quantile(0.5), time, out);
+            }
+            for b in &first.instructions {
+                let same = step
+                    .instructions
+                    .iter()
+                    .find(|o| (&o.operation, o.bytes) == (&b.operation, b.bytes));
+                write_bar_cell(
+                    same.map(|o| o.total),
+                    Some(b.total),
+                    |v| format!("{v:.1}"),
+                    out,
+                );
+            }
+            out.push_str("</tr>");
+        }
+        out.push_str("</tbody></table></div></section>\n");
+    }
+}
+
+fn write_bar_cell(
+    value: Option<f64>,
+    whole: Option<f64>,
+    show: fn(f64) -> String,
+    out: &mut String,
+) {
+    let (Some(value), Some(whole)) = (value, whole) else {
+        out.push_str("<td>\u{2013}</td>");
+        return;
+    };
+    let share = if whole > 0.0 {
+        (value / whole * 100.0).clamp(0.0, 100.0)
+    } else {
+        0.0
+    };
+    let _ = write!(
+        out,
+        "<td class=\"bar\"><span style=\"width:{share:.1}%\"></span>{}</td>",
+        escape(&show(value))
+    );
+}
+
+/// The order of levels from the program down to the bytes, with the index of their colour.
+const LEVELS: [(&str, usize); 6] = [
+    ("abi", 3),
+    ("mpi", 0),
+    ("protocol", 1),
+    ("transport", 2),
+    ("base", 6),
+    ("other", 7),
+];
+
+fn color_of(level: &str) -> usize {
+    LEVELS
+        .iter()
+        .find(|(name, _)| *name == level)
+        .map_or(7, |(_, color)| *color)
+}
+
+/// Functions of one operation that are listed.
+const FUNCTIONS_MAX: usize = 14;
+
+/// Where the instructions of each operation go.
+pub fn write_breakdowns(reports: &[Report], out: &mut String) {
+    let all: Vec<&Breakdown> = reports.iter().flat_map(|r| &r.breakdowns).collect();
+    let most = all.iter().map(|b| b.total).fold(0.0, f64::max);
+    if all.is_empty() {
+        return;
+    }
+    out.push_str(
+        "<section><h2>Instructions</h2><p>Instructions per call, counted by callgrind: exact, and the same on every run of one build. \
+         An inlined function counts where its source stands.</p><div class=\"card\"><ul class=\"key\">",
+    );
+    for (level, color) in LEVELS {
+        let _ = write!(
+            out,
+            "<li><span class=\"swatch c{color}\"></span>{level}</li>"
+        );
+    }
+    out.push_str("</ul>");
+    for b in &all {
+        write_breakdown(b, most, out);
+    }
+    out.push_str("</div></section>\n");
+}
+
+fn write_breakdown(b: &Breakdown, most: f64, out: &mut String) {
+    let share = |v: f64| if most > 0.0 { v / most * 100.0 } else { 0.0 };
+    let _ = write!(
+        out,
+        "<div class=\"stack\"><p><b>{}</b> {}, {} <b class=\"count\">{:.1}</b></p><div class=\"row\">",
+        escape(&b.operation),
+        size(b.bytes),
+        escape(&b.mpi),
+        b.total
+    );
+    let mut rest = b.total;
+    for (level, color) in LEVELS {
+        let sum: f64 = b
+            .parts
+            .iter()
+            .filter(|p| p.level == level)
+            .map(|p| p.instructions)
+            .sum();
+        rest -= sum;
+        if sum > 0.0 {
+            let _ = write!(
+                out,
+                "<span class=\"c{color}\" style=\"width:{:.2}%\" title=\"{level}: {sum:.1}\"><i>{}</i></span>",
+                share(sum),
+                if share(sum) > 5.0 {
+                    format!("{sum:.0}")
+                } else {
+                    String::new()
+                }
+            );
+        }
+    }
+    if rest > 0.05 {
+        let _ = write!(
+            out,
+            "<span class=\"c7\" style=\"width:{:.2}%\" title=\"not broken down\"></span>",
+            share(rest)
+        );
+    }
+    out.push_str("</div>");
+    if !b.parts.is_empty() {
+        write_functions(b, out);
+    }
+    out.push_str("</div>");
+}
+
+fn write_functions(b: &Breakdown, out: &mut String) {
+    out.push_str(
+        "<details><summary>By function</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\" class=\"text\">level</th>\
+         <th scope=\"col\" class=\"text\">function</th><th scope=\"col\">instructions</th></tr></thead><tbody>",
+    );
+    for part in b.parts.iter().take(FUNCTIONS_MAX) {
+        let _ = write!(
+            out,
+            "<tr><td class=\"text\"><span class=\"swatch c{}\"></span>{}</td><td class=\"text\"><code>{}</code></td><td>{:.1}</td></tr>",
+            color_of(&part.level),
+            escape(&part.level),
+            escape(&shorten(&part.function, 70)),
+            part.instructions
+        );
+    }
+    let left: f64 = b
+        .parts
+        .iter()
+        .skip(FUNCTIONS_MAX)
+        .map(|p| p.instructions)
+        .sum();
+    if left > 0.0 {
+        let count = b.parts.len() - FUNCTIONS_MAX;
+        let _ = write!(
+            out,
+            "<tr><td class=\"text\"></td><td class=\"text\">{count} others</td><td>{left:.1}</td></tr>"
+        );
+    }
+    out.push_str("</tbody></table></div></details>");
+}
+
+/// What was asked for and is not there.
+pub fn write_missing(reports: &[Report], out: &mut String) {
+    if reports.iter().all(|r| r.missing.is_empty()) {
+        return;
+    }
+    out.push_str("<section><h2>Not measured</h2><ul class=\"card\">");
+    for report in reports {
+        for m in &report.missing {
+            let _ = write!(
+                out,
+                "<li><b>{}</b> ({}, {}): {}</li>",
+                escape(&m.test),
+                escape(&report.run.mpi.name),
+                say_level(m.level),
+                escape(&m.reason)
+            );
+        }
+    }
+    out.push_str("</ul></section>\n");
+}

@@ -1,0 +1,52 @@
+//! Results beside cases: where the instructions of an operation go, and what each optimisation
+//! gives.
+
+use serde::{Deserialize, Serialize};
+
+use super::Case;
+
+/// The instructions of one operation, counted by callgrind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Breakdown {
+    /// The MPI that was counted, by the name that tables use.
+    pub mpi: String,
+    /// The operation (`MPI_Send`, `put`).
+    pub operation: String,
+    /// Payload in bytes.
+    pub bytes: u64,
+    /// Calls over which the counts are means.
+    pub calls: u64,
+    /// Instructions per call.
+    pub total: f64,
+    /// The same by level and function, most first; empty where only the total is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+/// A function's share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Part {
+    /// `abi`, `mpi`, `protocol`, `transport`, `base`, or `other`.
+    pub level: String,
+    /// The function, or the source file where the compiler left no name.
+    pub function: String,
+    /// Instructions per call in the function itself.
+    pub instructions: f64,
+}
+
+/// A step of an ablation: everything that can be switched off is, but for what earlier steps and
+/// this one switched on again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct AblationStep {
+    /// The optimisation that this step adds; empty in the first step, where all are off.
+    pub added: String,
+    /// `FASTPATH_DISABLE` as it was set.
+    pub disabled: Vec<String>,
+    /// What was timed.
+    pub cases: Vec<Case>,
+    /// What was counted.
+    pub instructions: Vec<Breakdown>,
+}
