@@ -15,7 +15,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3 };
+enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4 };
 
 /* ---- clock.c ---- */
 
@@ -56,6 +56,9 @@ struct histogram {
 void reset_histogram(struct histogram *h);
 void record_value(struct histogram *h, double value); /* in the case's unit; kept in thousandths */
 double find_quantile(const struct histogram *h, double share);
+/* Pairs of a value in a bucket, in thousandths, and a count; returns how many, and only counts them for NULL. */
+size_t pack_histogram(const struct histogram *h, uint64_t *pairs);
+void unpack_histogram(struct histogram *h, const uint64_t *pairs, size_t count, const double *sum_min_max);
 void print_histogram(const struct histogram *h); /* sum, min, max, buckets: the inside of a JSON object */
 
 /* ---- options.c ---- */
@@ -97,6 +100,7 @@ struct test {
     int window;                  /* messages of one operation; 0: not a test of windows */
     double per_operation;        /* what an operation's time is divided by, besides the window */
     bool by_rank;                /* buffers for a message from each rank */
+    bool fixed_size;             /* its size is not for choice */
     size_t multiple;             /* sizes are multiples of it (elements of a reduction); 0: any */
     bool line_floor;             /* the floor is at least a cache line one way */
     long batch_min;              /* operations of a sample, at least */
@@ -110,7 +114,7 @@ struct test {
 /* One case as the ranks that take part see it. */
 struct bench_case {
     const struct test *test;
-    const char *variant, *operation;
+    const char *variant, *operation, *of;
     int variant_index;
     size_t bytes;
     int window;
@@ -132,9 +136,9 @@ struct bench_case {
 
 extern int world_rank, world_ranks;
 extern bool any_wrong; /* a check failed */
-extern const struct test *const all_tests[];
 const struct test *find_test(const char *name);
-extern const struct test pairwise_tests[], collective_tests[], rma_tests[], special_tests[];
+extern const struct test pairwise_tests[], collective_tests[], rma_tests[], hpcc_tests[], scaling_tests[],
+    resource_tests[];
 
 /* ---- events.c ---- */
 
@@ -167,6 +171,9 @@ double overhead_of(long operations); /* ns that timing adds to an operation at s
 void run_test(const struct test *t);
 void step_progress(const char *test, size_t bytes);
 void expect_steps(long steps);
+void expect_test(const struct test *t); /* its steps, where it does not count them itself */
+struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes);
+/* Sizes that were asked for, or these; whole elements, each once. */
 size_t list_sizes(const char *own, size_t multiple, size_t *sizes);
 /* Whether all members could get what they asked for. */
 bool agree(MPI_Comm members, bool own);
@@ -180,6 +187,11 @@ struct pair {
 
 /* One case of a pair of ranks with the others resting; everyone calls it. */
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns);
+
+/* ---- deliver.c ---- */
+
+void send_case(const struct figures *f, bool measured);
+void receive_case(const struct test *t, int from);
 
 /* ---- rest.c: what ranks do that take no part ---- */
 

@@ -195,7 +195,8 @@ static const char *const roots[] = {"root in turn", NULL};
 static const char *const directions[] = {"up and down", NULL};
 
 const struct test collective_tests[] = {
-    {.name = "barrier", .text = "MPI_Barrier", OF_ALL, .operation = "MPI_Barrier", .sizes = "0", .run = run_barrier},
+    {.name = "barrier", .text = "MPI_Barrier", OF_ALL, .operation = "MPI_Barrier", .sizes = "0", .fixed_size = true,
+     .run = run_barrier},
     {.name = "bcast", .text = "MPI_Bcast, the root passing from rank to rank", OF_ALL, ROOTS, .operation = "MPI_Bcast",
      .sizes = SIZES, .run = run_bcast, .verify = verify_bcast},
     {.name = "gather", .text = "MPI_Gather, the root passing from rank to rank", OF_ALL, ROOTS,

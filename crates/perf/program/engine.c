@@ -14,6 +14,7 @@ enum order { END, TURN, LINES, CHECK, PLACES };
 static uint64_t stamps[TURN_SAMPLES + 1];
 static double overheads[OVERHEADS];
 static long steps_done, steps_total;
+static struct figures result; /* of the last case that this rank led */
 
 /* ---- what measuring costs ---- */
 
@@ -189,7 +190,7 @@ static void lead(struct bench_case *c, double duration_ns) {
     reset_histogram(&copy);
     const struct test *t = c->test;
     struct pace p = {.divisor = (t->per_operation > 0 ? t->per_operation : 1) * (c->window > 0 ? c->window : 1)};
-    struct figures f = {.test = t->name, .variant = c->variant, .operation = c->operation, .of = t->of, .unit = "ns",
+    struct figures f = {.test = t->name, .variant = c->variant, .operation = c->operation, .of = c->of, .unit = "ns",
                         .bytes = c->bytes, .window = c->window, .checked = -1};
     bool right = true, checks = options.check && t->verify;
     if (checks) order(c, CHECK, 0, 0), right = check_once(c);
@@ -213,7 +214,8 @@ static void lead(struct bench_case *c, double duration_ns) {
     bool copies = copy.count > 0 && (line.count == 0 || find_quantile(&copy, 0.5) > find_quantile(&line, 0.5));
     f.floor = copies ? &copy : &line;
     f.floor_of = copies ? "memory copy" : "cache line one way";
-    print_case(&f);
+    if (world_rank == 0) print_case(&f);
+    result = f;
     if (!right) fprintf(stderr, "%s, %zu bytes: contents arrived wrong\n", t->name, c->bytes);
     any_wrong |= !right;
 }
@@ -290,7 +292,6 @@ static bool prepare_case(struct bench_case *c) {
 /* Whether it could be measured. */
 static bool run_case(struct bench_case *c, double duration_ns) {
     c->leads = c->member == 0;
-    if (c->leads) step_progress(c->test->name, c->bytes);
     bool ready = prepare_case(c);
     if (ready && c->leads) lead(c, duration_ns);
     else if (ready) follow(c);
@@ -301,8 +302,8 @@ static bool run_case(struct bench_case *c, double duration_ns) {
     return ready;
 }
 
-static struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes) {
-    struct bench_case c = {.test = t, .variant = "", .operation = t->operation, .bytes = bytes, .members = members,
+struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes) {
+    struct bench_case c = {.test = t, .variant = "", .operation = t->operation, .of = t->of, .bytes = bytes, .members = members,
                            .rank = world_rank, .ranks = world_ranks, .win = MPI_WIN_NULL, .reversed = MPI_COMM_NULL};
     c.window = t->window == 0 ? 0 : options.window ? options.window : t->window;
     MPI_Comm_rank(members, &c.member);
@@ -312,7 +313,6 @@ static struct bench_case make_case(const struct test *t, MPI_Comm members, size_
     return c;
 }
 
-/* Sizes that were asked for, or the test's own; whole elements, each once. */
 size_t list_sizes(const char *own, size_t multiple, size_t *sizes) {
     int count = options.size_count;
     if (count > 0) memcpy(sizes, options.sizes, (size_t)count * sizeof *sizes);
@@ -327,6 +327,21 @@ size_t list_sizes(const char *own, size_t multiple, size_t *sizes) {
     return kept;
 }
 
+static size_t count_sizes(const struct test *t, size_t *sizes) {
+    int count;
+    if (!t->fixed_size) return list_sizes(t->sizes, t->multiple, sizes);
+    parse_sizes(t->sizes, sizes, &count);
+    return (size_t)count;
+}
+
+void expect_test(const struct test *t) {
+    size_t sizes[SIZES_MAX];
+    long variants = 0;
+    while (t->variants && t->variants[variants]) variants++;
+    /* Those with a way of their own count as they go. */
+    if (!t->drive) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
+}
+
 void step_progress(const char *test, size_t bytes) {
     if (world_rank == 0) print_progress(test, bytes, steps_done, steps_total > steps_done ? steps_total : steps_done + 1);
     steps_done++;
@@ -338,22 +353,27 @@ void run_pair(const struct test *t, const struct pair *pair, size_t bytes, doubl
     int first = pair->first, second = pair->second;
     bool member = world_rank == first || world_rank == second;
     MPI_Comm members;
+    bool measured = false;
+    step_progress(t->name, bytes);
     MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank == first ? 0 : 1, &members);
     if (member) {
         struct bench_case c = make_case(t, members, bytes);
         c.variant = pair->variant;
         c.variant_index = pair->variant_index;
         c.peer = world_rank == first ? second : first;
-        run_case(&c, duration_ns);
+        measured = run_case(&c, duration_ns);
         if (world_ranks > 2) end_rest(pair->idle);
         MPI_Comm_free(&members);
     } else {
         rest(pair->idle);
     }
+    if (first != 0 && world_rank == first) send_case(&result, measured);
+    if (first != 0 && world_rank == 0) receive_case(t, first);
 }
 
 static void run_everyone(const struct test *t, const char *variant, int index, size_t bytes) {
     MPI_Comm members;
+    step_progress(t->name, bytes);
     MPI_Comm_dup(MPI_COMM_WORLD, &members);
     struct bench_case c = make_case(t, members, bytes);
     c.variant = variant;
@@ -373,7 +393,7 @@ void run_test(const struct test *t) {
         print_missing(t->name, "needs two ranks");
         return;
     }
-    size_t count = list_sizes(t->sizes, t->multiple, sizes);
+    size_t count = count_sizes(t, sizes);
     const char *const *variants = t->variants ? t->variants : unnamed;
     for (int v = 0; variants[v]; v++)
         for (size_t i = 0; i < count; i++) {

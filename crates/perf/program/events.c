@@ -74,6 +74,12 @@ void print_missing(const char *test, const char *format, ...) {
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     if (world_rank != 0) return;
+    /* Each size of a test may lack the same. */
+    static char said[1280];
+    char now[1280];
+    snprintf(now, sizeof now, "%s: %s", test, reason);
+    if (!strcmp(now, said)) return;
+    strcpy(said, now);
     printf("{\"event\":\"missing\",");
     print_member("test", test);
     printf("\"reason\":");

@@ -51,6 +51,25 @@ double find_quantile(const struct histogram *h, double share) {
     return h->max;
 }
 
+size_t pack_histogram(const struct histogram *h, uint64_t *pairs) {
+    size_t count = 0;
+    for (size_t i = 0; h->count > 0 && i < BUCKETS; i++) {
+        if (!h->counts[i]) continue;
+        if (pairs) pairs[2 * count] = bound_of(i), pairs[2 * count + 1] = h->counts[i];
+        count++;
+    }
+    return count;
+}
+
+void unpack_histogram(struct histogram *h, const uint64_t *pairs, size_t count, const double *sum_min_max) {
+    reset_histogram(h);
+    for (size_t i = 0; i < count; i++) {
+        h->counts[bucket_of(pairs[2 * i])] += pairs[2 * i + 1];
+        h->count += pairs[2 * i + 1];
+    }
+    h->sum = sum_min_max[0], h->min = sum_min_max[1], h->max = sum_min_max[2];
+}
+
 void print_histogram(const struct histogram *h) {
     printf("\"sum\":%.17g,\"min\":%.17g,\"max\":%.17g,\"buckets\":[", h->sum, h->min, h->max);
     const char *comma = "";

@@ -162,11 +162,19 @@ impl Session {
         options: &BenchOptions,
         ranks: u32,
     ) -> Result<(), RunError> {
-        let (whole, inside): (Vec<_>, Vec<_>) = tests.iter().partition(|t| t.class == Class::Job);
-        if !inside.is_empty() {
-            self.run_program(&options.measure.settings(&inside), ranks)?;
+        let of = |class: Class| tests.iter().copied().filter(move |t| t.class == class);
+        let together: Vec<_> = tests
+            .iter()
+            .copied()
+            .filter(|t| matches!(t.class, Class::Pair | Class::Everyone))
+            .collect();
+        if !together.is_empty() {
+            self.run_program(&options.measure.settings(&together), ranks)?;
         }
-        for test in whole {
+        for test in of(Class::Alone) {
+            self.run_program(&options.measure.settings(&[test]), ranks)?;
+        }
+        for test in of(Class::Job) {
             let case = startup::measure(self, test, &options.measure, ranks)?;
             self.add(case);
         }
@@ -218,7 +226,11 @@ impl Session {
             let name = start.library.split([' ', ',']).next().unwrap_or("");
             run.mpi = Mpi {
                 name: name.to_lowercase(),
-                version: start.library,
+                version: start
+                    .library
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" "),
                 path: std::mem::take(&mut run.mpi.path),
             };
         }
@@ -236,13 +248,9 @@ impl Session {
         let reason = failure.to_string();
         let reason = reason.lines().next().unwrap_or("").to_owned();
         // The last one that has cases may lack some of them.
-        let last = report
-            .cases
-            .iter()
-            .rev()
-            .find(|c| c.ranks == ranks)
-            .map(|c| c.test.clone());
-        let at = last.and_then(|test| settings.tests.iter().position(|t| *t == test));
+        let is_of_job = |c: &&Case| c.ranks == ranks && settings.tests.contains(&c.test);
+        let last = report.cases.iter().rev().find(is_of_job);
+        let at = last.and_then(|case| settings.tests.iter().position(|t| *t == case.test));
         for test in &settings.tests[at.unwrap_or(0)..] {
             report.missing.push(Missing {
                 test: test.clone(),

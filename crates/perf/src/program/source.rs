@@ -18,7 +18,7 @@ macro_rules! sources {
 pub(super) const SOURCES: &[(&str, &str)] = sources!(
     "bench.h" "share.h"
     "main.c" "options.c" "events.c" "engine.c" "clock.c" "histogram.c" "buffers.c" "share.c" "floor.c" "rest.c"
-    "pairwise.c" "collectives.c"
+    "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c"
 );
 
 const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];
@@ -145,6 +145,7 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), Compile
         }
     }
     let output = command
+        .arg("-lm")
         .stdin(Stdio::null())
         .output()
         .map_err(|e| CompileError::Start(mpicc.to_owned(), e))?;

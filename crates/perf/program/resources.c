@@ -1,0 +1,154 @@
+/* What a transfer leaves of the processor, what a rank takes of memory, and what a job's start takes. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- overlap ---- */
+
+enum { OVERLAP_SAMPLES = 1000, OVERLAP_LEAST = 20 };
+
+static uint64_t exchange(struct bench_case *c, uint64_t compute_ticks) {
+    int bytes = (int)c->bytes;
+    uint64_t start = read_ticks();
+    MPI_Irecv(c->receive, bytes, MPI_BYTE, c->peer, TAG_DATA, MPI_COMM_WORLD, &c->requests[0]);
+    MPI_Isend(c->send, bytes, MPI_BYTE, c->peer, TAG_DATA, MPI_COMM_WORLD, &c->requests[1]);
+    if (compute_ticks > 0)
+        for (uint64_t begun = read_ticks(); read_ticks() - begun < compute_ticks;) continue;
+    MPI_Waitall(2, c->requests, MPI_STATUSES_IGNORE);
+    return read_ticks() - start;
+}
+
+static int compare_ticks(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Both sides exchange a message; in half of the exchanges both compute as long as a bare exchange takes, between the
+ * start and the wait. What of that time does not show in the whole was overlapped. */
+static void measure_overlap(const struct test *t, struct bench_case *c) {
+    static uint64_t bare[OVERLAP_SAMPLES];
+    static struct histogram samples;
+    long calls = OVERLAP_LEAST;
+    for (int i = 0; i < OVERLAP_LEAST; i++) bare[i] = exchange(c, 0);
+    qsort(bare, OVERLAP_LEAST, sizeof *bare, compare_ticks);
+    double each = ns_of(bare[OVERLAP_LEAST / 2]);
+    if (options.duration_ns / (3 * each + 1) > OVERLAP_LEAST) calls = (long)(options.duration_ns / (3 * each + 1));
+    if (options.iterations) calls = options.iterations;
+    if (calls > OVERLAP_SAMPLES) calls = OVERLAP_SAMPLES;
+    MPI_Bcast(&calls, 1, MPI_LONG, 0, c->members);
+    for (long i = 0; i < calls; i++) bare[i] = exchange(c, 0);
+    qsort(bare, (size_t)calls, sizeof *bare, compare_ticks);
+    uint64_t transfer = bare[calls / 2] > 0 ? bare[calls / 2] : 1;
+    MPI_Bcast(&transfer, 1, MPI_UINT64_T, 0, c->members);
+    reset_histogram(&samples);
+    for (long i = 0; i < calls; i++) {
+        double hidden = 2.0 * (double)transfer - (double)exchange(c, transfer);
+        double share = 100 * hidden / (double)transfer;
+        record_value(&samples, share < 0 ? 0 : share > 100 ? 100 : share);
+    }
+    struct figures f = {.test = t->name, .operation = t->operation, .of = t->of, .unit = "%", .bytes = c->bytes,
+                        .operations_per_sample = 1, .warmup_operations = (uint64_t)(OVERLAP_LEAST + calls),
+                        .checked = -1, .samples = &samples};
+    if (options.check) {
+        fill_pattern(c->send, c->bytes, (unsigned)world_rank);
+        memset(c->receive, 0xee, c->bytes);
+        exchange(c, 0);
+        f.checked = agree(c->members, has_pattern(c->receive, c->bytes, (unsigned)c->peer));
+        any_wrong |= !f.checked;
+    }
+    runs_on_one_processor(c->members, f.processors);
+    if (c->leads) print_case(&f);
+}
+
+static void drive_overlap(const struct test *t) {
+    size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, 0, sizes);
+    if (world_ranks < 2) {
+        print_missing(t->name, "needs two ranks");
+        return;
+    }
+    bool member = world_rank == 0 || world_rank == world_ranks - 1;
+    MPI_Comm members;
+    MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank, &members);
+    expect_steps((long)count);
+    for (size_t i = 0; member && i < count; i++) {
+        MPI_Request requests[2];
+        struct bench_case c = make_case(t, members, sizes[i]);
+        c.leads = c.member == 0;
+        c.peer = world_ranks - 1 - world_rank;
+        c.requests = requests;
+        c.send = get_memory(sizes[i]);
+        c.receive = get_memory(sizes[i]);
+        step_progress(t->name, sizes[i]);
+        if (agree(members, c.send && c.receive)) measure_overlap(t, &c);
+        else print_missing(t->name, "%zu bytes: no memory for the buffers", sizes[i]);
+        free(c.send);
+        free(c.receive);
+    }
+    if (member) MPI_Comm_free(&members);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* ---- memory ---- */
+
+/* A field of the kernel's summary for this process, in bytes; below 0 where it is missing. */
+static double read_memory(const char *field) {
+    char line[256];
+    double value = -1;
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, field, strlen(field))) value = strtod(line + strlen(field), NULL) * 1024;
+    if (f) fclose(f);
+    return value;
+}
+
+static void print_memory(const struct test *t, const char *field, const char *variant) {
+    static struct histogram samples;
+    double own = read_memory(field), *all = world_rank == 0 ? calloc((size_t)world_ranks, sizeof *all) : NULL;
+    if (!agree(MPI_COMM_WORLD, own >= 0 && (all || world_rank))) {
+        print_missing(t->name, "%s: /proc/self/smaps_rollup does not say", variant);
+    } else {
+        MPI_Gather(&own, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        reset_histogram(&samples);
+        for (int i = 0; all && i < world_ranks; i++) record_value(&samples, all[i]);
+        struct figures f = {.test = t->name, .variant = variant, .operation = t->operation, .of = t->of, .unit = "B",
+                            .operations_per_sample = 1, .checked = -1, .processors = {-1, -1}, .samples = &samples};
+        if (world_rank == 0) print_case(&f);
+    }
+    free(all);
+}
+
+/* One message each way with the rank at each of these distances. */
+static void talk(int distances) {
+    int own = world_rank, other;
+    for (int d = 1; d <= distances; d++)
+        MPI_Sendrecv(&own, 1, MPI_INT, (world_rank + d) % world_ranks, TAG_DATA, &other, 1, MPI_INT,
+                     (world_rank + world_ranks - d) % world_ranks, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void drive_memory(const struct test *t) {
+    step_progress(t->name, 0);
+    if (world_ranks > 1) talk(1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    print_memory(t, "Pss:", "pss, neighbours");
+    print_memory(t, "Rss:", "rss, neighbours");
+    talk(world_ranks - 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    print_memory(t, "Pss:", "pss, all pairs");
+    print_memory(t, "Rss:", "rss, all pairs");
+}
+
+/* The tool times the job; the ranks do nothing (main.c). */
+static void drive_startup(const struct test *t) { step_progress(t->name, 0); }
+
+const struct test resource_tests[] = {
+    {.name = "startup", .text = "a job from its start to its end; its ranks call MPI_Init and MPI_Finalize",
+     .operation = "MPI_Init/MPI_Finalize", .of = "process", .sizes = "0", .drive = drive_startup},
+    {.name = "overlap", .text = "share of a transfer during which both sides could compute",
+     .operation = "MPI_Isend/MPI_Irecv/MPI_Waitall", .of = "overlap", .sizes = "1K,16K,256K,1M",
+     .drive = drive_overlap},
+    {.name = "memory", .text = "memory of each rank after talking to its neighbours, then to all; a sample is a rank",
+     .operation = "MPI_Sendrecv", .of = "memory", .sizes = "0", .drive = drive_memory},
+    {.name = NULL},
+};

@@ -1,0 +1,134 @@
+/* One-sided operations of the first rank on memory of the last. The target makes no call of its own: it waits for the
+ * next order, so that libraries whose targets have to help find it in MPI. */
+#include "bench.h"
+
+#include <string.h>
+
+enum { EACH_FLUSHED, WINDOWS };
+static const char *const flushes[] = {"each flushed", "windows", NULL};
+
+enum { FETCH_AND_OP, COMPARE_AND_SWAP, ACCUMULATE };
+static const char *const atomics[] = {"fetch_and_op", "compare_and_swap", "accumulate", NULL};
+static const char *const atomic_names[] = {"MPI_Fetch_and_op", "MPI_Compare_and_swap", "MPI_Accumulate"};
+
+static int target_of(const struct bench_case *c) { return 1 - c->member; }
+
+static int prepare_window(struct bench_case *c) {
+    c->failed = "MPI_Win_create";
+    int code = MPI_Win_create(c->receive, (MPI_Aint)(c->bytes + 8), 1, MPI_INFO_NULL, c->members, &c->win);
+    if (code != MPI_SUCCESS) return code;
+    c->failed = "MPI_Win_lock_all";
+    return MPI_Win_lock_all(MPI_MODE_NOCHECK, c->win);
+}
+
+static int prepare_transfer(struct bench_case *c) {
+    if (c->variant_index == EACH_FLUSHED) c->window = 0;
+    else c->of = "message";
+    return prepare_window(c);
+}
+
+static int prepare_atomic(struct bench_case *c) {
+    c->operation = atomic_names[c->variant_index];
+    return prepare_window(c);
+}
+
+static void finish_window(struct bench_case *c) {
+    MPI_Win_unlock_all(c->win);
+    MPI_Win_free(&c->win);
+}
+
+static void run_put(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, target = target_of(c), window = c->window > 0 ? c->window : 1;
+    if (!c->leads) return;
+    for (long i = 0; i < n; i++) {
+        for (int w = 0; w < window; w++) MPI_Put(c->send, bytes, MPI_BYTE, target, 0, bytes, MPI_BYTE, c->win);
+        MPI_Win_flush(target, c->win);
+    }
+}
+
+static void run_get(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, target = target_of(c), window = c->window > 0 ? c->window : 1;
+    if (!c->leads) return;
+    for (long i = 0; i < n; i++) {
+        for (int w = 0; w < window; w++) MPI_Get(c->send, bytes, MPI_BYTE, target, 0, bytes, MPI_BYTE, c->win);
+        MPI_Win_flush(target, c->win);
+    }
+}
+
+static void run_flush(struct bench_case *c, long n) {
+    int target = target_of(c);
+    if (!c->leads) return;
+    for (long i = 0; i < n; i++) MPI_Win_flush(target, c->win);
+}
+
+/* send[0] is what is added or swapped in, send[1] what is expected, send[2] what came back. */
+static void run_atomic(struct bench_case *c, long n) {
+    int64_t *words = (int64_t *)c->send;
+    int target = target_of(c);
+    if (!c->leads) return;
+    for (long i = 0; i < n; i++) {
+        if (c->variant_index == FETCH_AND_OP)
+            MPI_Fetch_and_op(&words[0], &words[2], MPI_INT64_T, target, 0, MPI_SUM, c->win);
+        else if (c->variant_index == COMPARE_AND_SWAP)
+            MPI_Compare_and_swap(&words[0], &words[1], &words[2], MPI_INT64_T, target, 0, c->win);
+        else
+            MPI_Accumulate(&words[0], 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, c->win);
+        MPI_Win_flush(target, c->win);
+    }
+}
+
+/* The target's memory is ready for the leader, or the leader's work is there for the target. */
+static void meet(struct bench_case *c) {
+    MPI_Win_sync(c->win);
+    MPI_Barrier(c->members);
+    MPI_Win_sync(c->win);
+}
+
+static bool verify_put(struct bench_case *c) {
+    fill_pattern(c->send, c->bytes, 7);
+    if (!c->leads) memset(c->receive, 0xee, c->bytes);
+    meet(c);
+    run_put(c, 1);
+    meet(c);
+    return c->leads || has_pattern(c->receive, c->bytes, 7);
+}
+
+static bool verify_get(struct bench_case *c) {
+    if (c->leads) memset(c->send, 0xee, c->bytes);
+    else fill_pattern(c->receive, c->bytes, 9);
+    meet(c);
+    run_get(c, 1);
+    meet(c);
+    return !c->leads || has_pattern(c->send, c->bytes, 9);
+}
+
+static bool verify_atomic(struct bench_case *c) {
+    int64_t *words = (int64_t *)c->send, *there = (int64_t *)c->receive;
+    if (!c->leads) *there = 40;
+    words[0] = 2;
+    words[1] = 40;
+    words[2] = -1;
+    meet(c);
+    run_atomic(c, 1);
+    meet(c);
+    if (c->leads) return c->variant_index == ACCUMULATE || words[2] == 40;
+    return *there == (c->variant_index == COMPARE_AND_SWAP ? 2 : 42);
+}
+
+#define SIZES "8,64,1K,8K,64K,1M"
+
+const struct test rma_tests[] = {
+    {.name = "put", .text = "MPI_Put, flushed one by one and in windows", .who = PAIR,
+     .operation = "MPI_Put/MPI_Win_flush", .of = "round-trip", .sizes = SIZES, .variants = flushes, .window = 256,
+     .prepare = prepare_transfer, .run = run_put, .verify = verify_put, .finish = finish_window},
+    {.name = "get", .text = "MPI_Get, flushed one by one and in windows", .who = PAIR,
+     .operation = "MPI_Get/MPI_Win_flush", .of = "round-trip", .sizes = SIZES, .variants = flushes, .window = 256,
+     .prepare = prepare_transfer, .run = run_get, .verify = verify_get, .finish = finish_window},
+    {.name = "atomics", .text = "one 64-bit word: MPI_Fetch_and_op, MPI_Compare_and_swap, MPI_Accumulate, each flushed",
+     .who = PAIR, .operation = "", .of = "round-trip", .sizes = "8", .fixed_size = true, .variants = atomics,
+     .prepare = prepare_atomic, .run = run_atomic, .verify = verify_atomic, .finish = finish_window},
+    {.name = "flush", .text = "MPI_Win_flush with nothing outstanding", .who = PAIR, .operation = "MPI_Win_flush",
+     .of = "call", .sizes = "0", .fixed_size = true, .prepare = prepare_window, .run = run_flush,
+     .finish = finish_window},
+    {.name = NULL},
+};
