@@ -106,6 +106,44 @@ static void send_from_bottom(void)
     MPI_Type_free(&u);
 }
 
+/* Absolute addresses of contiguous data: the layout is one piece of memory, as it would be at an address. */
+static void move_from_bottom(void)
+{
+    enum { N = 3000 };
+    static int out[N], in[N];
+    static const int lengths[] = {1, 16, N};
+    int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        MPI_Datatype t, u;
+        MPI_Aint at, in_at;
+        MPI_Request request;
+        int length = lengths[k], size, position = 0, i;
+        char packed[N * sizeof(int)];
+        for (i = 0; i < N; i++) {
+            out[i] = value_of(rank, i);
+            in[i] = -1;
+        }
+        MPI_Get_address(out, &at);
+        MPI_Get_address(in, &in_at);
+        MPI_Type_create_hindexed(1, &length, &at, MPI_INT, &t);
+        MPI_Type_create_hindexed(1, &length, &in_at, MPI_INT, &u);
+        MPI_Type_commit(&t);
+        MPI_Type_commit(&u);
+        MPI_Irecv(MPI_BOTTOM, 1, u, from, 3, MPI_COMM_WORLD, &request);
+        MPI_Send(MPI_BOTTOM, 1, t, to, 3, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(in[0] == value_of(from, 0) && in[length - 1] == value_of(from, length - 1));
+        CHECK(length == N || in[length] == -1);
+        MPI_Bcast(MPI_BOTTOM, 1, rank == 0 ? t : u, 0, MPI_COMM_WORLD);
+        CHECK(rank == 0 || (in[0] == value_of(0, 0) && in[length - 1] == value_of(0, length - 1)));
+            MPI_Pack_size(1, t, MPI_COMM_WORLD, &size);
+        MPI_Pack(MPI_BOTTOM, 1, t, packed, size, &position, MPI_COMM_WORLD);
+        CHECK(position == length * (int)sizeof(int) && memcmp(packed, out, (size_t)position) == 0);
+        MPI_Type_free(&t);
+        MPI_Type_free(&u);
+    }
+}
+
 /* A column of a matrix becomes a row, in one collective call. */
 static void broadcast_column(void)
 {
@@ -138,6 +176,7 @@ int main(int argc, char **argv)
     }
     receive_part();
     send_from_bottom();
+    move_from_bottom();
     broadcast_column();
     return finish();
 }

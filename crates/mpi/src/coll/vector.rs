@@ -27,7 +27,7 @@ impl<'a> Vector<'a> {
         let fits = count >= 0 && layout.total_bytes(count as u64).is_some();
         let usable = datatype.is_committed() && datatype.is_supported();
         let there = buf as usize > MPI_IN_PLACE
-            || (buf.is_null() && (count == 0 || !layout.is_contiguous()));
+            || (buf.is_null() && (count == 0 || layout.true_lb() != 0 || layout.size() == 0));
         if !(fits && usable && there) {
             return Err(refuse_buffer(buf, count, datatype));
         }
@@ -294,8 +294,15 @@ impl<'a> Arrays<'a> {
             displacements,
             datatypes,
         } = *self;
-        for (&count, datatype) in counts.iter().zip(datatypes) {
-            Vector::new(buf, count, datatype)?;
+        let blocks = counts.iter().zip(displacements).zip(datatypes);
+        for ((&count, &at), datatype) in blocks {
+            // From MPI_BOTTOM the displacements are addresses.
+            let from = if buf.is_null() {
+                buf.wrapping_offset(at as isize)
+            } else {
+                buf
+            };
+            Vector::new(from, count, datatype)?;
         }
         Ok(move |rank: u32| {
             let at = displacements[rank as usize] as isize;
