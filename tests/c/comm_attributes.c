@@ -35,6 +35,29 @@ static int note(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+/* Frees its own key, as libraries do that hang their state on a communicator. */
+static int delete_with_key(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm, (void)value;
+    ++*(int *)extra;
+    return MPI_Comm_free_keyval(&key);
+}
+
+static void free_key_in_delete(void)
+{
+    static int calls;
+    MPI_Comm dups[2];
+    int key;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_with_key, &key, &calls);
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_dup(MPI_COMM_SELF, &dups[i]);
+        MPI_Comm_set_attr(dups[i], key, &calls);
+    }
+    MPI_Comm_free(&dups[0]);
+    MPI_Comm_free(&dups[1]);
+    CHECK(calls == 2);
+}
+
 static int refuse(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
@@ -50,6 +73,7 @@ int main(int argc, char **argv)
     MPI_Comm dup;
     start(&argc, &argv);
 
+    free_key_in_delete();
     MPI_Comm_create_keyval(copy, delete, &key, &copies);
     MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &shared, NULL);
     MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &flag);

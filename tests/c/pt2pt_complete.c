@@ -169,6 +169,36 @@ static void look_without_freeing(void)
     STATUS(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
 }
 
+/* Persistent requests outlive the handles that they were made of. */
+static void start_after_free(void)
+{
+    MPI_Comm comm;
+    MPI_Datatype pair;
+    MPI_Request requests[2];
+    int sent[4], values[4];
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Type_vector(2, 1, 2, MPI_INT, &pair));
+    OK(MPI_Type_commit(&pair));
+    OK(MPI_Recv_init(values, 1, pair, from, 700, comm, &requests[0]));
+    OK(MPI_Send_init(sent, 1, pair, to, 700, comm, &requests[1]));
+    OK(MPI_Type_free(&pair));
+    OK(MPI_Comm_free(&comm));
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 4; i++) {
+            sent[i] = 10 * round + 4 * rank + i;
+            values[i] = -1;
+        }
+        OK(MPI_Startall(2, requests));
+        OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        SAME(values[0], 10 * round + 4 * from);
+        SAME(values[1], -1);
+        SAME(values[2], 10 * round + 4 * from + 2);
+        SAME(values[3], -1);
+    }
+    OK(MPI_Request_free(&requests[0]));
+    OK(MPI_Request_free(&requests[1]));
+}
+
 /* Persistent requests: inactive ones count as null ones, started ones come out and stay. */
 static void complete_persistent(void)
 {
@@ -278,6 +308,7 @@ int main(int argc, char **argv)
     test_all_or_nothing();
     look_without_freeing();
     complete_persistent();
+    start_after_free();
     free_active();
     complete_with_errors();
     return finish();

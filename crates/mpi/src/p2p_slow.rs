@@ -507,14 +507,29 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
 
 /// As [`isend`], inside MPI; returns the request's handle.
 pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Result<usize> {
-    let Some(checked) = check_send(p, args)? else {
+    let checked = check_send(p, args)?;
+    // SAFETY: the caller's.
+    unsafe { start_isend(p, checked.as_ref(), args, mode) }
+}
+
+/// Starts what [`check_send`] has returned; returns the request's handle.
+///
+/// # Safety
+/// As for [`isend`].
+pub(crate) unsafe fn start_isend(
+    p: &Process,
+    checked: Option<&Checked>,
+    args: &Args,
+    mode: Mode,
+) -> Result<usize> {
+    let Some(checked) = checked else {
         return Ok(request::DONE_HANDLE);
     };
     // SAFETY: the caller's.
     unsafe {
         let started = match mode {
-            Mode::Buffered => crate::buffered::send(p, &checked, args)?,
-            _ => start_send(p, &checked, args, mode)?,
+            Mode::Buffered => crate::buffered::send(p, checked, args)?,
+            _ => start_send(p, checked, args, mode)?,
         };
         match started {
             Started::Done => Ok(request::DONE_HANDLE),
@@ -545,12 +560,26 @@ pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Resu
 
 /// As [`irecv`], inside MPI; returns the request's handle.
 pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
-    let Some(checked) = check_recv(p, args)? else {
+    let checked = check_recv(p, args)?;
+    // SAFETY: the caller's.
+    unsafe { start_irecv(p, checked.as_ref(), args) }
+}
+
+/// Starts what [`check_recv`] has returned; returns the request's handle.
+///
+/// # Safety
+/// As for [`irecv`].
+pub(crate) unsafe fn start_irecv(
+    p: &Process,
+    checked: Option<&Checked>,
+    args: &Args,
+) -> Result<usize> {
+    let Some(checked) = checked else {
         return request::make_proc_null(p);
     };
     // SAFETY: the caller's.
     unsafe {
-        let id = start_recv(p, &checked, args)?;
+        let id = start_recv(p, checked, args)?;
         Ok((*p.worker()?).requests.get(id).handle as usize)
     }
 }

@@ -5,15 +5,18 @@ use super::{Extra, find, make_foreign, pool};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
-use crate::p2p_slow as slow;
+use crate::p2p_slow::{self as slow, Checked};
 use crate::process::Process;
 use fastpath_protocol::request::Kind;
+use std::rc::Rc;
 
 /// A persistent send or receive.
 pub(crate) struct Persistent {
     pub(super) call: &'static str,
     pub(super) args: Args,
     pub(super) mode: Option<Mode>,
+    /// Communicator and buffer; none for `MPI_PROC_NULL`. The handles in `args` may have been freed since.
+    checked: Option<Rc<Checked>>,
     /// The started request, if one is active.
     pub(super) active: Option<usize>,
 }
@@ -25,14 +28,15 @@ pub fn make_persistent(
     args: Args,
     mode: Option<Mode>,
 ) -> Result<usize> {
-    match mode {
-        Some(_) => drop(slow::check_send(p, &args)?),
-        None => drop(slow::check_recv(p, &args)?),
-    }
+    let checked = match mode {
+        Some(_) => slow::check_send(p, &args)?,
+        None => slow::check_recv(p, &args)?,
+    };
     let index = p.extras.insert(Extra::Persistent(Persistent {
         call,
         args,
         mode,
+        checked: checked.map(Rc::new),
         active: None,
     }));
     make_foreign(p, index)
@@ -44,13 +48,14 @@ pub fn start(p: &Process, handle: usize) -> Result {
     let request = pool(p)?.get(id);
     let index = request.user;
     let foreign = request.kind == Kind::Foreign;
-    let (args, mode) = match p.extras.slots().get(index) {
+    let (args, mode, checked) = match p.extras.slots().get(index) {
         Some(Some(Extra::Persistent(Persistent {
             active: None,
             args,
             mode,
+            checked,
             ..
-        }))) if foreign => (*args, *mode),
+        }))) if foreign => (*args, *mode, checked.clone()),
         Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
             return Err(Error::new(
                 MPI_ERR_REQUEST,
@@ -59,11 +64,12 @@ pub fn start(p: &Process, handle: usize) -> Result {
         }
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
     };
+    let checked = checked.as_deref();
     // SAFETY: the program promises the buffer between start and completion.
     let inner = unsafe {
         match mode {
-            Some(mode) => slow::isend_checked(p, &args, mode)?,
-            None => slow::irecv_checked(p, &args)?,
+            Some(mode) => slow::start_isend(p, checked, &args, mode)?,
+            None => slow::start_irecv(p, checked, &args)?,
         }
     };
     if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
