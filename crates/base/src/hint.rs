@@ -1,5 +1,5 @@
-//! Hints to the cache about lines that another processor reads or has read. They change no content, and do nothing
-//! on processors that do not know them.
+//! Hints to the cache about lines that another processor reads or has read, which change no content and do nothing
+//! on processors that do not know them; and one to the compiler.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
@@ -37,10 +37,30 @@ pub fn demote(at: *const u8, len: usize) {
     let _ = (at, len);
 }
 
+/// The same value, of which the compiler knows nothing any more: `core::hint::black_box` without its way over memory.
+#[inline]
+pub fn hide(mut value: i32) -> i32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: no instruction.
+    unsafe {
+        std::arch::asm!("/* {0:e} */", inout(reg) value, options(nostack, nomem, preserves_flags, pure));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        value = std::hint::black_box(value);
+    }
+    value
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hide__keeps_the_value() {
+        assert_eq!([0, 1, -1, i32::MIN].map(hide), [0, 1, -1, i32::MIN]);
+    }
 
     #[test]
     fn hints__change_nothing_and_take_any_address() {

@@ -19,9 +19,9 @@ use fastpath_protocol::{Fault, SendArgs, Started, State};
 use fastpath_transport::Post;
 
 /// Looks at the named peer's ring before a receive is posted in full.
-const SPIN_LOOKS: u32 = 4096;
+pub(crate) const SPIN_LOOKS: u32 = 4096;
 /// Looks between two checks whether something else needs this process.
-const LOOKS_PER_CHECK: u32 = 64;
+pub(crate) const LOOKS_PER_CHECK: u32 = 64;
 
 /// A started send or receive. Must be waited for.
 #[must_use]

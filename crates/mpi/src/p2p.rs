@@ -155,13 +155,31 @@ pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, byt
     }
 }
 
-/// Posts a receive from a named source, or completes it if its message is there; `None` where that
-/// takes more than the hot tables. Returns the request's handle.
+/// What became of an immediate nonblocking receive.
+pub enum Irecv {
+    /// The message was there, and its request has completed.
+    Done,
+    /// It must be posted, by [`post_irecv`].
+    Post(Posting),
+    /// Nothing has happened.
+    Declined,
+}
+
+/// A receive that nothing stands against but that its message is not there.
+#[derive(Clone, Copy)]
+pub struct Posting {
+    /// Match key.
+    pub key: u64,
+    /// Bytes of the buffer.
+    pub room: u64,
+}
+
+/// Completes a receive from a named source if its message is there.
 ///
 /// # Safety
-/// As [`try_recv`], until the request completes.
+/// As [`try_recv`], until the request completes; `request` is null or a variable.
 #[inline(always)] // `bench/instructions` counts MPI_Irecv
-pub unsafe fn try_irecv(args: Args) -> Option<usize> {
+pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let plain = comm.recv_key == args.comm as u64
@@ -169,21 +187,55 @@ pub unsafe fn try_irecv(args: Args) -> Option<usize> {
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
         && (args.tag >= ANY_TAG && args.tag != -1)
-        && !args.buf.is_null();
+        // Not `&&`: what declines must pass on the pointer itself, not a null that the compiler has learnt of, or the
+        // jump to it would be a call.
+        && (!args.buf.is_null() & !request.is_null());
     if !plain {
-        return None;
+        return Irecv::Declined;
     }
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
-        let worker = &mut *hot::worker();
-        let want = Want {
-            peer: *comm.world.add(rank),
-            tag: args.tag,
-            key: comm.from_key + rank as u64,
+        let Some(look) = (*hot::worker()).may_recv(*comm.world.add(rank)) else {
+            return Irecv::Declined;
         };
-        let room = args.count as u64 * datatype.size;
-        let endpoint = &mut **comm.endpoints.add(rank);
-        worker.recv_or_post(want, args.buf, room, endpoint, args.comm)
+        let posting = Posting {
+            key: comm.from_key + rank as u64,
+            room: args.count as u64 * datatype.size,
+        };
+        if look {
+            let endpoint = *comm.endpoints.add(rank);
+            let taken =
+                (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
+            if let Some(taken) = taken {
+                *request = (*hot::worker()).finished_recv(args.peer, taken);
+                (*endpoint).take_short();
+                return Irecv::Done;
+            }
+        }
+        Irecv::Post(posting)
+    }
+}
+
+/// Posts what [`try_irecv`] has found to be posted, and returns the request's handle.
+///
+/// # Safety
+/// As [`try_irecv`], which has just been called with the same arguments.
+#[inline(always)] // `bench/instructions` counts MPI_Irecv
+pub unsafe fn post_irecv(
+    posting: Posting,
+    buf: *mut u8,
+    source: i32,
+    tag: i32,
+    comm: usize,
+) -> usize {
+    // SAFETY: as in `find_source`.
+    unsafe {
+        let want = Want {
+            peer: *hot::comm(comm).world.add(source as usize),
+            tag,
+            key: posting.key,
+        };
+        (*hot::worker()).post_recv(want, buf, posting.room, comm)
     }
 }

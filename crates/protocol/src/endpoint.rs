@@ -147,6 +147,27 @@ impl Endpoint {
         to: *mut u8,
         room: usize,
     ) -> Option<Taken> {
+        // SAFETY: the caller's; taken is what was just copied.
+        unsafe {
+            let taken = self.copy_short(key, tag, to, room)?;
+            self.take_short();
+            Some(taken)
+        }
+    }
+
+    /// As [`Endpoint::recv_short`], but for the end: [`Endpoint::take_short`] must follow. What it may call then finds
+    /// nothing in registers that would have to be saved for it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    pub unsafe fn copy_short(
+        &mut self,
+        key: u64,
+        tag: i32,
+        to: *mut u8,
+        room: usize,
+    ) -> Option<Taken> {
         let arrival = self.lane.look_short()?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
@@ -157,11 +178,20 @@ impl Endpoint {
         }
         // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.
         unsafe { copy_small(to, from, len) };
-        self.lane.take_short();
         Some(Taken {
             tag: header.imm as i32,
             len,
         })
+    }
+
+    /// Takes what [`Endpoint::copy_short`] has copied.
+    ///
+    /// # Safety
+    /// It has just copied something.
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    pub unsafe fn take_short(&mut self) {
+        // SAFETY: the caller's.
+        unsafe { self.lane.take_short() }
     }
 
     /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes in parts that follow each other at

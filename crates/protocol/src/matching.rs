@@ -1,13 +1,16 @@
 //! Tag matching (MPI-5.0 section 3.5): receives that wait, and messages nobody has asked for yet.
 //!
-//! Pure: no clock, no transport, no memory of a message; a request or a stored message is a `token`
-//! here. Each peer has a list of posted receives and one of unexpected messages, so that a receive
-//! that names its source looks at that source alone; receives from any source have a list of their
-//! own, and an order number decides between the two. Nothing here is global to the process.
+//! Pure: no clock, no transport, no memory of a message. Each peer has a list of posted receives and one
+//! of unexpected messages, so that a receive that names its source looks at that source alone; receives
+//! from any source have a list of their own, and an order number decides between the two. Posted
+//! requests are linked where they lie, so that posting writes nothing twice; a stored message is a
+//! `token` here. Nothing is global to the process.
 
 #![allow(unsafe_code)]
 
+use crate::request::{Request, RequestId};
 use crate::tag::{key_context, tag_matches};
+use std::ptr;
 
 /// Source of a receive that takes a message of any.
 pub const ANY_PEER: u32 = u32::MAX;
@@ -36,7 +39,7 @@ impl Want {
     }
 }
 
-/// Names an entry of the matcher until it is removed.
+/// Names an unexpected message until it is removed.
 pub type NodeId = u32;
 
 /// No entry.
@@ -49,7 +52,6 @@ struct Node {
     all_next: NodeId,
     all_prev: NodeId,
     key: u64,
-    order: u64,
     tag: i32,
     peer: u32,
     token: u32,
@@ -61,18 +63,30 @@ struct List {
     last: NodeId,
 }
 
-#[derive(Clone, Copy, Default)]
+/// Posted receives in the order of their posting.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PostedList {
+    first: *mut Request,
+    /// The `next` of the last one, or `first` of this list: posting needs no case for an empty list.
+    end: *mut *mut Request,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 struct PeerLists {
-    posted: List,
+    posted: PostedList,
     unexpected: List,
     /// Entries in both lists: 0 says that the peer's next message can be looked at directly.
     busy: u32,
 }
 
+const _: () = assert!(size_of::<PeerLists>() == 32);
+
 /// The matching engine of one worker.
 pub struct Matcher {
+    /// One for each peer, then one for receives from any source.
     peers: Vec<PeerLists>,
-    any_source: List,
     any_source_count: u32,
     all_unexpected: List,
     nodes: Vec<Node>,
@@ -83,9 +97,23 @@ pub struct Matcher {
 impl Matcher {
     /// An engine for messages of `peers` ranks.
     pub fn new(peers: u32) -> Self {
+        let empty = PeerLists {
+            posted: PostedList {
+                first: ptr::null_mut(),
+                end: ptr::null_mut(),
+            },
+            unexpected: List::default(),
+            busy: 0,
+        };
+        // The lists point into this memory, which stays where it is when the matcher moves.
+        let mut all = vec![empty; peers as usize + 1];
+        let base = all.as_mut_ptr();
+        for index in 0..all.len() {
+            // SAFETY: inside the vector.
+            unsafe { (*base.add(index)).posted.end = &raw mut (*base.add(index)).posted.first };
+        }
         Matcher {
-            peers: vec![PeerLists::default(); peers as usize],
-            any_source: List::default(),
+            peers: all,
             any_source_count: 0,
             all_unexpected: List::default(),
             nodes: vec![Node::default()],
@@ -116,91 +144,103 @@ impl Matcher {
 
     /// Whether any receive is posted.
     pub fn has_posted(&self) -> bool {
-        self.any_source_count != 0 || self.peers.iter().any(|p| p.posted.first != NIL)
+        self.peers.iter().any(|p| !p.posted.first.is_null())
     }
 
-    /// Posts a receive. The caller has looked for an unexpected message first.
+    /// Posts a receive: its `peer`, `key` and `tag` say what it wants. The caller has looked for an
+    /// unexpected message first.
+    ///
+    /// # Safety
+    /// The request is valid and not posted, and stays where it is until it is matched or taken back.
     #[inline]
-    pub fn post(&mut self, want: Want, token: u32) -> NodeId {
-        if want.peer == ANY_PEER {
+    pub unsafe fn post(&mut self, request: *mut Request) {
+        // SAFETY: the caller's.
+        unsafe {
+            (*request).posted = true;
+            if (*request).peer != ANY_PEER {
+                return self.post_named(request);
+            }
             // Named receives of before have a smaller order than this, those of later one as large.
             self.order += 1;
-            let id = self.allocate(want.peer, want.key, want.tag, token);
-            push_back(&mut self.nodes, &mut self.any_source, id);
             self.any_source_count += 1;
-            return id;
+            let list = self.peers.len() - 1;
+            self.append(list, request);
         }
-        self.post_named(want, token)
     }
 
     /// Posts a receive that names its source.
+    ///
+    /// # Safety
+    /// As [`Matcher::post`], but that the request says already that it is posted.
     #[inline(always)] // `bench/instructions` counts MPI_Irecv
-    pub fn post_named(&mut self, want: Want, token: u32) -> NodeId {
-        let id = self.allocate(want.peer, want.key, want.tag, token);
-        // The two tables are read once: the stores below cannot move them, but the compiler cannot know.
-        let lists = std::ptr::from_mut(peer_lists(&mut self.peers, want.peer));
-        let nodes = self.nodes.as_mut_ptr();
-        // SAFETY: `lists` and every id of a list lie in their tables, and no other reference is alive.
+    pub unsafe fn post_named(&mut self, request: *mut Request) {
+        // SAFETY: the caller's.
+        unsafe { self.append((*request).peer as usize, request) }
+    }
+
+    /// # Safety
+    /// As [`Matcher::post`]; `list` is an index of `peers`.
+    #[inline(always)] // see `post_named`
+    unsafe fn append(&mut self, list: usize, request: *mut Request) {
+        debug_assert!(list < self.peers.len());
+        // SAFETY: the caller's; `end` is the place that names the next one.
         unsafe {
+            let lists = self.peers.as_mut_ptr().add(list);
+            let end = (*lists).posted.end;
+            (*request).next = ptr::null_mut();
+            (*request).link = end;
+            (*request).order = self.order;
+            *end = request;
+            (*lists).posted.end = &raw mut (*request).next;
             (*lists).busy += 1;
-            let last = (*lists).posted.last;
-            (*lists).posted.last = id;
-            (*nodes.add(id as usize)).prev = last;
-            match last {
-                NIL => (*lists).posted.first = id,
-                _ => (*nodes.add(last as usize)).next = id,
+        }
+    }
+
+    /// Takes back a posted receive.
+    ///
+    /// # Safety
+    /// The request is posted here.
+    #[inline]
+    pub unsafe fn unpost(&mut self, request: *mut Request) {
+        // SAFETY: a posted request's links are valid, and its peer is an index.
+        unsafe {
+            let list = match (*request).peer {
+                ANY_PEER => {
+                    self.any_source_count -= 1;
+                    self.peers.len() - 1
+                }
+                peer => peer as usize,
+            };
+            let lists = self.peers.as_mut_ptr().add(list);
+            let (next, link) = ((*request).next, (*request).link);
+            *link = next;
+            match next.is_null() {
+                true => (*lists).posted.end = link,
+                false => (*next).link = link,
             }
+            (*lists).busy -= 1;
+            (*request).posted = false;
         }
-        id
     }
 
-    /// Takes back a posted receive and returns its token.
-    pub fn unpost(&mut self, id: NodeId) -> u32 {
-        let peer = node(&mut self.nodes, id).peer;
-        if peer == ANY_PEER {
-            unlink(&mut self.nodes, &mut self.any_source, id);
-            self.any_source_count -= 1;
-        } else {
-            let lists = peer_lists(&mut self.peers, peer);
-            lists.busy -= 1;
-            unlink(&mut self.nodes, &mut lists.posted, id);
-        }
-        self.release(id)
-    }
-
-    /// The earliest posted receive that a message satisfies is removed and its token returned.
-    pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<u32> {
-        let named = self.find_posted(self.lists(peer).posted, key, tag);
-        let any = match self.any_source_count {
-            0 => NIL,
-            _ => self.find_posted(self.any_source, key, tag),
-        };
-        let id = match (named, any) {
-            (NIL, NIL) => return None,
-            (id, NIL) | (NIL, id) => id,
-            (a, b) if self.nodes[a as usize].order < self.nodes[b as usize].order => a,
-            (_, b) => b,
-        };
-        Some(self.unpost(id))
-    }
-
-    fn find_posted(&self, list: List, key: u64, tag: i32) -> NodeId {
-        let mut id = list.first;
-        while id != NIL {
-            // SAFETY: as in `node`.
-            let node = unsafe { self.nodes.get_unchecked(id as usize) };
-            if (Want {
-                peer: node.peer,
-                tag: node.tag,
-                key: node.key,
-            })
-            .accepts(key, tag)
-            {
-                return id;
+    /// The earliest posted receive that a message satisfies is removed and returned.
+    #[inline]
+    pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<RequestId> {
+        // SAFETY: what lies in the lists is valid, by the contract of `post`.
+        unsafe {
+            let mut found = find_posted(self.lists(peer).posted, key, tag);
+            if self.any_source_count != 0 {
+                let any = find_posted(self.peers[self.peers.len() - 1].posted, key, tag);
+                if found.is_null() || (!any.is_null() && (*any).order <= (*found).order) {
+                    found = any;
+                }
             }
-            id = node.next;
+            if found.is_null() {
+                return None;
+            }
+            self.unpost(found);
+            Some((*found).id())
         }
-        NIL
     }
 
     /// Stores a message that nobody has asked for.
@@ -266,12 +306,10 @@ impl Matcher {
             self.grow();
         }
         let id = self.free;
-        let order = self.order;
         let node = node(&mut self.nodes, id);
         self.free = node.next;
         node.next = NIL;
         node.key = key;
-        node.order = order;
         node.tag = tag;
         node.peer = peer;
         node.token = token;
@@ -301,11 +339,26 @@ fn node(nodes: &mut [Node], id: NodeId) -> &mut Node {
     unsafe { nodes.get_unchecked_mut(id as usize) }
 }
 
+/// The first receive of a list that a message satisfies, or null.
+///
+/// # Safety
+/// The list's requests are valid.
 #[inline]
-fn peer_lists(peers: &mut [PeerLists], peer: u32) -> &mut PeerLists {
-    debug_assert!((peer as usize) < peers.len());
-    // SAFETY: as in `Matcher::lists`.
-    unsafe { peers.get_unchecked_mut(peer as usize) }
+unsafe fn find_posted(list: PostedList, key: u64, tag: i32) -> *mut Request {
+    let mut at = list.first;
+    // SAFETY: the caller's.
+    while let Some(request) = unsafe { at.as_ref() } {
+        let want = Want {
+            peer: request.peer,
+            tag: request.tag,
+            key: request.key,
+        };
+        if want.accepts(key, tag) {
+            break;
+        }
+        at = request.next;
+    }
+    at
 }
 
 #[inline]
@@ -329,5 +382,114 @@ fn unlink(nodes: &mut [Node], list: &mut List, id: NodeId) {
     match next {
         NIL => list.last = prev,
         _ => node(nodes, next).prev = prev,
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::request::{Kind, RequestPool};
+    use crate::tag::{ANY_TAG, Context};
+    use proptest::prelude::*;
+
+    const PEERS: u32 = 3;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        /// From a peer, or from any where it is `PEERS`; any tag where it is 2.
+        Post {
+            from: u32,
+            context: u32,
+            tag: i32,
+        },
+        /// Takes back one of those that wait.
+        Unpost(usize),
+        Arrive {
+            peer: u32,
+            context: u32,
+            tag: i32,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            5 => (0..=PEERS, 0_u32..2, 0_i32..3).prop_map(|(from, context, tag)| Step::Post { from, context, tag }),
+            1 => any::<usize>().prop_map(Step::Unpost),
+            4 => (0..PEERS, 0_u32..2, 0_i32..2).prop_map(|(peer, context, tag)| Step::Arrive { peer, context, tag }),
+        ]
+    }
+
+    fn key(context: u32, source: u32) -> u64 {
+        Context::from_leader(0, 4 + context).key(source)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Posted receives in one list in the order of their posting, searched from its start.
+        #[test]
+        fn posted__match_as_in_one_list(steps in prop::collection::vec(step(), 0..120)) {
+            let mut matcher = Matcher::new(PEERS);
+            let mut pool = RequestPool::new().expect("address space");
+            let mut waiting: Vec<(RequestId, Want)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Post { from, context, tag } => {
+                        let any = from == PEERS;
+                        let want = Want {
+                            peer: if any { ANY_PEER } else { from },
+                            tag: if tag == 2 { ANY_TAG } else { tag },
+                            key: key(context, if any { 0 } else { from }),
+                        };
+                        let id = pool.allocate(Kind::Recv).expect("a request");
+                        let request = pool.get(id);
+                        (request.peer, request.tag, request.key) = (want.peer, want.tag, want.key);
+                        // SAFETY: it stays in its pool.
+                        unsafe { matcher.post(pool.address(id)) };
+                        waiting.push((id, want));
+                    }
+                    Step::Unpost(index) if !waiting.is_empty() => {
+                        let (id, _) = waiting.remove(index % waiting.len());
+                        // SAFETY: it waits.
+                        unsafe { matcher.unpost(pool.address(id)) };
+                        pool.free(id);
+                    }
+                    Step::Unpost(_) => {}
+                    Step::Arrive { peer, context, tag } => {
+                        let key = key(context, peer);
+                        let expected = waiting
+                            .iter()
+                            .position(|(_, want)| (want.peer == ANY_PEER || want.peer == peer) && want.accepts(key, tag));
+                        let expected = expected.map(|index| waiting.remove(index).0);
+                        prop_assert_eq!(matcher.match_arrival(peer, key, tag), expected);
+                        if let Some(id) = expected {
+                            prop_assert!(!pool.get(id).posted);
+                            pool.free(id);
+                        }
+                    }
+                }
+                for peer in 0..PEERS {
+                    let quiet = !waiting.iter().any(|(_, want)| want.peer == peer || want.peer == ANY_PEER);
+                    prop_assert_eq!(matcher.is_quiet(peer), quiet);
+                }
+                prop_assert_eq!(matcher.has_posted(), !waiting.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn handles__of_freed_requests_name_nothing_until_they_come_round() {
+        let mut pool = RequestPool::new().expect("address space");
+        let first = pool.allocate(Kind::Send).expect("a request");
+        let handle = pool.get(first).handle as u64;
+        for round in 1..=256 {
+            pool.free(first);
+            assert_eq!(pool.find(handle), None);
+            assert_eq!(pool.allocate(Kind::Recv), Some(first));
+            assert_eq!(pool.find(handle).is_some(), round == 256);
+            assert_eq!(pool.get(first).handle >> 30, 1);
+        }
+        assert_eq!(pool.alive(), 1);
     }
 }

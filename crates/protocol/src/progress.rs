@@ -202,7 +202,7 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        if request.node != 0 || request.announced || self.awaits_early(peer, id) {
+        if request.posted || request.announced || self.awaits_early(peer, id) {
             return self.violation();
         }
         request.moved = request.limit;
@@ -243,7 +243,7 @@ impl Worker {
         };
         let request = self.requests.get(id);
         let fits = len as u64 <= request.limit - request.moved;
-        if request.node != 0 || request.announced || !fits || self.awaits_early(peer, id) {
+        if request.posted || request.announced || !fits || self.awaits_early(peer, id) {
             return self.violation();
         }
         self.add_bytes(id, data, len);

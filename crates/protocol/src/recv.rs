@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::Early;
+use crate::endpoint::{Early, Taken};
 use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
@@ -64,7 +64,8 @@ impl Worker {
                 let token = self.matcher.remove_unexpected(node);
                 self.consume_unexpected(id, token);
             }
-            None => self.requests.get(id).node = self.matcher.post(want, id),
+            // SAFETY: a request never moves, and is unposted before it is freed.
+            None => unsafe { self.matcher.post(self.requests.address(id)) },
         }
         Ok(id)
     }
@@ -101,10 +102,10 @@ impl Worker {
         }
         if request.state == State::Active {
             request.fault = Fault::PeerGone;
-            if request.node != 0 {
-                self.matcher.unpost(request.node);
+            if request.posted {
+                // SAFETY: as it says itself.
+                unsafe { self.matcher.unpost(self.requests.address(id)) };
             }
-            self.requests.get(id).node = 0;
             self.complete(id);
         }
         true
@@ -113,12 +114,12 @@ impl Worker {
     /// Takes back a receive that no message has matched; false where one has.
     pub fn cancel_recv(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        if request.kind != Kind::Recv || request.node == 0 {
+        if request.kind != Kind::Recv || !request.posted {
             return false;
         }
-        self.matcher.unpost(request.node);
-        request.node = 0;
-        request.cancelled = true;
+        // SAFETY: as just seen.
+        unsafe { self.matcher.unpost(self.requests.address(id)) };
+        self.requests.get(id).cancelled = true;
         self.complete(id);
         true
     }
@@ -193,7 +194,6 @@ impl Worker {
         len: usize,
     ) {
         let request = self.requests.get(id);
-        request.node = 0;
         request.source = key_source(key) as i32;
         request.received_tag = tag;
         let fits = (len as u64).min(request.bytes);
@@ -227,7 +227,6 @@ impl Worker {
         first_len: usize,
     ) {
         let request = self.requests.get(id);
-        request.node = 0;
         request.source = key_source(key) as i32;
         request.received_tag = tag;
         request.peer = peer;
@@ -368,45 +367,57 @@ impl Worker {
     }
 }
 
+/// The short way of [`Worker::start_recv`] for a contiguous buffer and a named source, in three steps of which each is
+/// straight code: whether it can be gone at all, and what follows where the message was there and where it was not.
 impl Worker {
-    /// The short way of [`Worker::start_recv`] for a contiguous buffer and a named source: takes a
-    /// short message if it is the peer's next arrival, else posts the receive. Returns the request's
-    /// handle; `None` where the ordinary way must be gone, and then nothing has happened.
+    /// Whether a receive from `peer` may look at its next arrival (`Some(true)`) or must be posted behind others
+    /// (`Some(false)`); `None` where the ordinary way must be gone.
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    pub fn may_recv(&self, peer: u32) -> Option<bool> {
+        if !self.requests.has_free() {
+            None
+        } else if self.matcher.is_quiet(peer) {
+            Some(true)
+        } else if self.matcher.has_unexpected(peer) {
+            None
+        } else {
+            Some(false)
+        }
+    }
+
+    /// A request that has completed with what was taken from `source`, a rank of the communicator. Returns its handle.
     ///
     /// # Safety
-    /// As [`Worker::start_recv`]; `endpoint` is the one of `want.peer`.
+    /// [`Worker::may_recv`] has found a free request, and none was taken since.
     #[inline(always)] // `bench/instructions` counts MPI_Irecv
-    pub unsafe fn recv_or_post(
-        &mut self,
-        want: Want,
-        ptr: *mut u8,
-        bytes: u64,
-        endpoint: &mut crate::endpoint::Endpoint,
-        user: usize,
-    ) -> Option<usize> {
-        // Filled in at once, so that nothing need be kept while the message is looked for.
-        let (id, request) = self.requests.take_free(Kind::Recv)?;
-        request.user = user;
-        request.peer = want.peer;
-        request.key = want.key;
-        request.tag = want.tag;
-        request.ptr = ptr;
-        request.bytes = bytes;
-        if self.matcher.is_quiet(want.peer) {
-            // SAFETY: the buffer has room for its bytes.
-            let taken = unsafe { endpoint.recv_short(want.key, want.tag, ptr, bytes as usize) };
-            if let Some(taken) = taken {
-                request.source = key_source(want.key) as i32;
-                request.received_tag = taken.tag;
-                request.received = taken.len as u64;
-                request.state = State::Complete;
-                return Some(request.handle as usize);
-            }
-        } else if self.matcher.has_unexpected(want.peer) {
-            self.requests.free(id);
-            return None;
+    pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
+        // SAFETY: the caller's; just taken, and nobody else's.
+        unsafe {
+            let request = self.requests.take_free(Kind::Recv, State::Complete, false);
+            (*request).source = source;
+            (*request).received_tag = taken.tag;
+            (*request).received = taken.len as u64;
+            (*request).handle as usize
         }
-        request.node = self.matcher.post_named(want, id);
-        Some(request.handle as usize)
+    }
+
+    /// Posts a receive and returns its handle.
+    ///
+    /// # Safety
+    /// As [`Worker::finished_recv`]; `ptr` is writable for `bytes` bytes until the request completes.
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    pub unsafe fn post_recv(&mut self, want: Want, ptr: *mut u8, bytes: u64, user: usize) -> usize {
+        // SAFETY: the caller's; a request never moves, and is unposted before it is freed.
+        unsafe {
+            let request = self.requests.take_free(Kind::Recv, State::Active, true);
+            (*request).user = user;
+            (*request).peer = want.peer;
+            (*request).key = want.key;
+            (*request).tag = want.tag;
+            (*request).ptr = ptr;
+            (*request).bytes = bytes;
+            self.matcher.post_named(request);
+            (*request).handle as usize
+        }
     }
 }

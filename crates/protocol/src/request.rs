@@ -7,7 +7,6 @@
 
 use crate::buffer::Buffer;
 use crate::layout::Layout;
-use crate::matching::NodeId;
 use std::sync::Arc;
 
 /// Index of a request in its pool; 0 is none.
@@ -29,7 +28,7 @@ pub enum Kind {
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Not in use.
+    /// Not in use. Zero, as untouched memory is.
     Free,
     /// Under way.
     Active,
@@ -56,10 +55,14 @@ pub enum Fault {
 /// One operation.
 #[repr(C, align(64))]
 pub struct Request {
-    /// The handle that names it in the layer above; while free, the next one, with `FREE_BIT`.
+    /// While posted the next one of its list, while free the next free one.
+    pub next: *mut Request,
+    /// While posted: the place that points here.
+    pub link: *mut *mut Request,
+    /// The handle that names it in the layer above; while free, the next one.
     pub handle: u32,
-    /// Next free request while free.
-    pub next: RequestId,
+    /// World rank of the other side, or `ANY_PEER`.
+    pub peer: u32,
     /// Kind of operation.
     pub kind: Kind,
     /// Where it is in its life.
@@ -68,29 +71,33 @@ pub struct Request {
     pub fault: Fault,
     /// Receives: cancelled before a message matched.
     pub cancelled: bool,
-    /// Sends: completes only when the receive has matched.
-    pub synchronous: bool,
+    /// Receives: it waits in the matcher.
+    pub posted: bool,
     /// Sends: the receiver has matched.
     pub matched: bool,
     /// Sends: the announcement has left. Receives: the message is a joint copy's.
     pub announced: bool,
     /// Sends: the receiver has said that it needs no more.
     pub finished: bool,
-    /// The buffer belongs to the library (buffered mode).
-    pub owned: bool,
-    /// The request's owner has let it go: freed as soon as it completes.
-    pub detached: bool,
-    /// World rank of the other side, or `ANY_PEER`.
-    pub peer: u32,
-    /// Tag asked for or sent.
-    pub tag: i32,
     /// Match key.
     pub key: u64,
     /// First byte or origin of the buffer.
     pub ptr: *mut u8,
     /// Bytes of the buffer.
     pub bytes: u64,
+    /// Tag asked for or sent.
+    pub tag: i32,
+    /// Sends: completes only when the receive has matched.
+    pub synchronous: bool,
+    /// The buffer belongs to the library (buffered mode).
+    pub owned: bool,
+    /// The request's owner has let it go: freed as soon as it completes.
+    pub detached: bool,
     // Second line: results, and what only long or typed messages need.
+    /// Order of posting, against receives from any source.
+    pub order: u64,
+    /// A word for the layer above.
+    pub user: usize,
     /// Source rank in the communicator, once received.
     pub source: i32,
     /// Tag, once received.
@@ -105,13 +112,9 @@ pub struct Request {
     layout: *const Layout,
     /// Elements of the layout.
     count: u64,
+    // Third line: long messages alone.
     /// The peer's request.
     pub remote: u32,
-    /// Entry in the matcher while posted.
-    pub node: NodeId,
-    /// A word for the layer above.
-    pub user: usize,
-    // Third line: long messages alone.
     /// Sends: bytes that go without being asked for.
     pub early: u64,
     /// Receives: length of the whole message as announced.
@@ -123,6 +126,9 @@ pub struct Request {
 }
 
 const _: () = assert!(size_of::<Request>() == 192);
+const _: () = assert!(
+    std::mem::offset_of!(Request, order) == 64 && std::mem::offset_of!(Request, remote) == 128
+);
 
 impl Request {
     /// The request's buffer.
@@ -200,12 +206,24 @@ impl Request {
         }
     }
 
-    /// The state of a request that has just been taken from the free list.
-    #[inline(always)] // see `RequestPool::take_free`
-    fn begin(&mut self, kind: Kind) {
-        self.handle &= !FREE_BIT;
-        self.kind = kind;
-        self.state = State::Active;
+    /// Its index in its pool.
+    #[inline]
+    pub fn id(&self) -> RequestId {
+        self.handle & (CAPACITY - 1)
+    }
+
+    /// Sets kind and state, and what lies beside them to nothing: one store, which the compiler does not make of eight.
+    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    fn begin(&mut self, kind: Kind, state: State, posted: bool) {
+        const _: () = assert!(cfg!(target_endian = "little"));
+        let word = kind as u64 | (state as u64) << 8 | (posted as u64) << 32;
+        // SAFETY: eight fields of one byte each, in this order (see the assertion); each value is one of its type.
+        unsafe {
+            (&raw mut *self)
+                .byte_add(std::mem::offset_of!(Request, kind))
+                .cast::<u64>()
+                .write(word);
+        }
     }
 
     /// As a request is while it is free; a fresh one is so by its zeros.
@@ -213,15 +231,9 @@ impl Request {
     fn end(&mut self) {
         self.drop_layout();
         self.state = State::Free;
-        self.fault = Fault::None;
-        self.cancelled = false;
         self.synchronous = false;
-        self.matched = false;
         self.detached = false;
         self.owned = false;
-        self.announced = false;
-        self.finished = false;
-        self.node = 0;
     }
 
     #[inline]
@@ -238,19 +250,21 @@ impl Request {
 const INDEX_BITS: u32 = 22;
 /// Largest number of requests.
 const CAPACITY: u32 = 1 << INDEX_BITS;
-/// Bit of a free request's `handle`: what the layer above holds never has it.
-const FREE_BIT: u32 = 1 << 31;
-/// Bits of a handle that hold the generation.
-const GENERATION_MASK: u32 = 0xff << INDEX_BITS;
-/// Bit that marks a handle made at run time (the layer above uses the same for all its objects).
+/// Bit that marks a handle made at run time (the layer above uses the same for all its objects). Between it and the
+/// index lies the generation, which counts how often the request was freed.
 const USER_BIT: u32 = 1 << 30;
+/// The handle after this one of the same request: the generation wraps below the bits above it.
+#[inline]
+fn next_handle(handle: u32) -> u32 {
+    handle.wrapping_add(1 << INDEX_BITS) & (USER_BIT - 1) | USER_BIT
+}
 /// The first index in use; indices below would collide with predefined handles.
 const FIRST: u32 = 4096;
 
 /// All requests of a worker.
 pub struct RequestPool {
     base: *mut Request,
-    free: RequestId,
+    free: *mut Request,
     fresh: u32,
 }
 
@@ -276,7 +290,7 @@ impl RequestPool {
         let base = fastpath_base::memory::reserve(bytes)?;
         Ok(RequestPool {
             base: base.cast(),
-            free: 0,
+            free: std::ptr::null_mut(),
             fresh: FIRST,
         })
     }
@@ -284,50 +298,49 @@ impl RequestPool {
     /// A request in state `Active` with its handle set, or `None` when all are in use.
     #[inline]
     pub fn allocate(&mut self, kind: Kind) -> Option<RequestId> {
-        let id = match self.free {
-            0 => self.allocate_fresh()?,
-            id => id,
-        };
-        // SAFETY: an id from the free list or fresh, both inside the reservation.
-        let request = unsafe { &mut *self.base.add(id as usize) };
-        self.free = request.next;
-        request.begin(kind);
-        Some(id)
+        if self.free.is_null() {
+            self.allocate_fresh()?;
+        }
+        // SAFETY: there is one, as just seen to.
+        unsafe {
+            let request = self.take_free(kind, State::Active, false);
+            Some((*request).id())
+        }
     }
 
-    /// As [`RequestPool::allocate`], from those used before, with its id.
+    /// As [`RequestPool::allocate`], from those used before, by address.
+    ///
+    /// # Safety
+    /// There is one ([`RequestPool::has_free`]). A `posted` one must be posted next.
     #[inline(always)] // `bench/instructions` counts MPI_Irecv
-    pub fn take_free(&mut self, kind: Kind) -> Option<(RequestId, &mut Request)> {
-        let id = self.free;
-        if id == 0 {
-            return None;
+    pub unsafe fn take_free(&mut self, kind: Kind, state: State, posted: bool) -> *mut Request {
+        let request = self.free;
+        // SAFETY: what the free list names lies in the pool, and nobody else uses it.
+        unsafe {
+            self.free = (*request).next;
+            (*request).begin(kind, state, posted);
         }
-        // SAFETY: an id from the free list lies inside the reservation.
-        let request = unsafe { &mut *self.base.add(id as usize) };
-        self.free = request.next;
-        request.begin(kind);
-        Some((id, request))
+        request
     }
 
     /// Whether a request is free that has been used before.
     #[inline]
     pub fn has_free(&self) -> bool {
-        self.free != 0
+        !self.free.is_null()
     }
 
     #[cold]
     #[inline(never)]
-    fn allocate_fresh(&mut self) -> Option<RequestId> {
+    fn allocate_fresh(&mut self) -> Option<()> {
         if self.fresh == CAPACITY {
             return None;
         }
-        let id = self.fresh;
+        let request = self.address(self.fresh);
+        // SAFETY: inside the reservation, which reads as zeros.
+        unsafe { (*request).handle = USER_BIT | self.fresh };
         self.fresh += 1;
-        // SAFETY: inside the reservation.
-        let request = unsafe { &mut *self.base.add(id as usize) };
-        request.handle = FREE_BIT | USER_BIT | id;
-        request.next = 0;
-        Some(id)
+        self.free = request;
+        Some(())
     }
 
     /// Frees a request.
@@ -336,10 +349,16 @@ impl RequestPool {
         let free = self.free;
         let request = self.get(id);
         request.end();
-        let generation = request.handle.wrapping_add(1 << INDEX_BITS) & GENERATION_MASK;
-        request.handle = request.handle & !GENERATION_MASK | generation | FREE_BIT;
+        request.handle = next_handle(request.handle);
         request.next = free;
-        self.free = id;
+        self.free = request;
+    }
+
+    /// Where the request of an id lies.
+    #[inline]
+    pub fn address(&self, id: RequestId) -> *mut Request {
+        // SAFETY: inside the reservation.
+        unsafe { self.base.add((id & (CAPACITY - 1)) as usize) }
     }
 
     /// The request of an id that this pool gave out.
@@ -357,8 +376,8 @@ impl RequestPool {
     pub fn find(&self, handle: u64) -> Option<RequestId> {
         let id = handle as u32 & (CAPACITY - 1);
         // SAFETY: every index lies inside the reservation, whose untouched pages read as zero.
-        let found = unsafe { (*self.base.add(id as usize)).handle };
-        (found as u64 == handle && found != 0).then_some(id)
+        let found = unsafe { &*self.base.add(id as usize) };
+        (found.handle as u64 == handle && found.state != State::Free).then_some(id)
     }
 
     /// All requests that are under way. Slow: for the end of a job.

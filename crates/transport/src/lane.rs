@@ -92,10 +92,15 @@ impl Lane {
     }
 
     /// Consumes what [`Lane::look_short`] showed.
+    ///
+    /// # Safety
+    /// It has just shown something.
     #[inline(always)] // see `look_short`
-    pub fn take_short(&mut self) {
-        if let Lane::Shm(endpoint) = self {
-            endpoint.rx.take_short();
+    pub unsafe fn take_short(&mut self) {
+        match self {
+            Lane::Shm(endpoint) => endpoint.rx.take_short(),
+            // SAFETY: the others never show anything there.
+            _ => unsafe { std::hint::unreachable_unchecked() },
         }
     }
 

@@ -3,9 +3,10 @@
 
 use super::store;
 use core::ffi::{c_int, c_void};
+use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::p2p::{self, Args, Immediate, Mode};
+use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Mode, Posting};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
 
@@ -336,17 +337,34 @@ pub unsafe fn irecv(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        if request.is_null() {
-            return irecv_slow(buf, count, datatype, source, tag, comm, request);
-        }
-        match p2p::try_irecv(args(buf, count, datatype, source, tag, comm)) {
-            Some(handle) => {
-                *request = handle;
-                MPI_SUCCESS
+        match p2p::try_irecv(args(buf, count, datatype, source, tag, comm), request) {
+            Irecv::Done => MPI_SUCCESS,
+            Irecv::Post(Posting { key, room }) => {
+                irecv_post(buf, room, key, source, tag, comm, request)
             }
-            None => irecv_slow(buf, count, datatype, source, tag, comm, request),
+            Irecv::Declined => irecv_slow(buf, count, datatype, source, tag, comm, request),
         }
     }
+}
+
+/// Posts a receive whose message is not there. As many arguments in the same registers, so that it is a jump and
+/// neither half saves registers for the other.
+#[inline(never)]
+unsafe fn irecv_post(
+    buf: *mut c_void,
+    room: u64,
+    key: u64,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        *request = p2p::post_irecv(Posting { key, room }, buf.cast(), source, tag, comm);
+    }
+    // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
+    hide(MPI_SUCCESS)
 }
 
 /// What the immediate path declined; the same arguments, so that it is a jump and not a call.

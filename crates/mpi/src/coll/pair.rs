@@ -2,7 +2,7 @@
 //! allocation. Whatever does not fit takes the ordinary path, which checks and explains.
 #![allow(unsafe_code)]
 
-use crate::channel::Channel;
+use crate::channel::{Channel, LOOKS_PER_CHECK, SPIN_LOOKS};
 use crate::consts::MPI_IN_PLACE;
 use crate::error::Result;
 use crate::hot::{self, HotComm};
@@ -107,6 +107,10 @@ impl Missing {
         into: *mut u8,
         bytes: usize,
     ) -> Result {
+        // SAFETY: the caller's.
+        if unsafe { self.spin(handle, into, bytes) } {
+            return Ok(());
+        }
         let p = process::enter(name, false)?;
         let comm = p.comm(handle)?;
         // SAFETY: the caller's.
@@ -114,6 +118,35 @@ impl Missing {
             Channel::tagged(&p, &comm, self.tag)
                 .recv(self.from, Buffer::contiguous(into, bytes as u64))
         }
+    }
+}
+
+impl Missing {
+    /// Looks for the message for a while with nothing but the hot tables; false leaves everything as it was.
+    ///
+    /// # Safety
+    /// As [`Missing::receive`], while the communicator is in the table.
+    unsafe fn spin(&self, handle: usize, into: *mut u8, bytes: usize) -> bool {
+        let comm = hot::comm(handle);
+        let worker = hot::worker();
+        let from = self.from as usize;
+        let key = tag::collective_key(comm.from_key + from as u64);
+        // SAFETY: as in `find_pair`; no reference to the worker outlives a statement.
+        unsafe {
+            let (endpoint, peer) = (*comm.endpoints.add(from), *comm.world.add(from));
+            if !(*worker).wait.directed || !(*worker).may_watch(peer) {
+                return false;
+            }
+            for look in 1..SPIN_LOOKS {
+                if (*endpoint).recv_short(key, self.tag, into, bytes).is_some() {
+                    return true;
+                }
+                if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
+                    return false;
+                }
+            }
+        }
+        false
     }
 }
 
