@@ -57,12 +57,13 @@ pub enum Immediate {
     Declined,
 }
 
-/// Sends a message that fits a slot, or does nothing. Straight code without a call.
+/// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE` others are expected to
+/// follow at once, as nonblocking sends do.
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `bench/instructions` counts MPI_Send
-pub unsafe fn try_send(args: Args) -> Immediate {
+pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
@@ -78,7 +79,11 @@ pub unsafe fn try_send(args: Args) -> Immediate {
         // only thread inside MPI.
         let post = unsafe {
             let endpoint = &mut **comm.endpoints.add(args.peer as usize);
-            endpoint.send_immediate(comm.own_key, args.tag, args.buf, bytes as usize)
+            let post = endpoint.send_immediate(comm.own_key, args.tag, args.buf, bytes as usize);
+            if MORE && post == Post::Done {
+                endpoint.expect_more();
+            }
+            post
         };
         return match post {
             Post::Done => Immediate::Done,

@@ -234,6 +234,12 @@ impl Endpoint {
         self.lane.has_arrival()
     }
 
+    /// See [`Lane::expect_more`].
+    #[inline]
+    pub fn expect_more(&mut self) {
+        self.lane.expect_more();
+    }
+
     /// See [`Lane::begin_wait`].
     #[inline]
     pub fn begin_wait(&mut self) -> bool {

@@ -3,6 +3,7 @@
 pub mod buffer;
 mod connecting;
 mod direct;
+mod drain;
 pub mod endpoint;
 pub mod layout;
 pub mod matching;

@@ -223,6 +223,35 @@ impl Matcher {
         }
     }
 
+    /// The earliest receive posted to `peer`, unless receives from any source wait as well.
+    #[inline(always)] // see `drain`
+    pub fn first_posted(&self, peer: u32) -> Option<*mut Request> {
+        let first = self.lists(peer).posted.first;
+        (self.any_source_count == 0 && !first.is_null()).then_some(first)
+    }
+
+    /// Removes what [`Matcher::first_posted`] has shown.
+    ///
+    /// # Safety
+    /// It has just shown it.
+    #[inline(always)] // see `drain`
+    pub unsafe fn unpost_first(&mut self, peer: u32) {
+        // SAFETY: the caller's: the list of `peer` is not empty.
+        unsafe {
+            let lists = self.peers.as_mut_ptr().add(peer as usize);
+            let first = (*lists).posted.first;
+            let next = (*first).next;
+            let link = &raw mut (*lists).posted.first;
+            *link = next;
+            match next.is_null() {
+                true => (*lists).posted.end = link,
+                false => (*next).link = link,
+            }
+            (*lists).busy -= 1;
+            (*first).posted = false;
+        }
+    }
+
     /// The earliest posted receive that a message satisfies is removed and returned.
     #[inline]
     pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<RequestId> {

@@ -56,7 +56,13 @@ impl Worker {
     #[inline]
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
+        // Threads of this process that sleep must be woken when a request completes: the long way does that.
+        let alone = self.wait.sleepers == 0;
         while rounds < ROUND {
+            if alone && self.drain_one(peer) {
+                rounds += 1;
+                continue;
+            }
             let Some(arrival) = self.endpoint(peer).lane.look() else {
                 break;
             };

@@ -88,10 +88,14 @@ impl Worker {
 
     /// Whether an operation with `peer` can never end because the peer has left the job. It is completed
     /// with [`Fault::PeerGone`] then, unless its message was there after all.
+    #[inline]
     pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
-        if !self.endpoint(peer).lane.peer_has_left() {
-            return false;
-        }
+        self.endpoint(peer).lane.peer_has_left() && self.give_up_slow(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_up_slow(&mut self, id: RequestId) -> bool {
         // What the peer sent before it left is there by now, perhaps in a ring not yet seen.
         while self.progress() {}
         let request = self.requests.get(id);

@@ -202,6 +202,7 @@ impl Lane {
     }
 
     /// Whether the peer has left the job.
+    #[inline]
     pub fn peer_has_left(&self) -> bool {
         match self {
             Lane::Shm(endpoint) => endpoint.peer_has_left(),

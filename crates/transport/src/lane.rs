@@ -123,15 +123,20 @@ impl Lane {
         }
     }
 
+    /// To be called after a short message that others will follow at once.
+    #[inline]
+    pub fn expect_more(&mut self) {
+        if let Lane::Shm(endpoint) = self {
+            endpoint.tx.expect_more();
+        }
+    }
+
     /// To be called when the owner begins to wait for this peer: does what the next messages would wait for. Says
     /// whether there is more to do, at each look that finds nothing, by [`Lane::warm`].
     #[inline]
     pub fn begin_wait(&mut self) -> bool {
         match self {
-            Lane::Shm(endpoint) => {
-                endpoint.rx.tell_taken();
-                endpoint.tx.is_cold()
-            }
+            Lane::Shm(endpoint) => endpoint.begin_wait(),
             _ => false,
         }
     }

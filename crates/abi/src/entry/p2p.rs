@@ -50,7 +50,7 @@ pub unsafe fn send(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        match p2p::try_send(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
             Immediate::Rouse => send_rouse(buf, count, datatype, dest, tag, comm),
@@ -219,7 +219,7 @@ pub unsafe fn isend(
         if request.is_null() {
             return isend_slow(buf, count, datatype, dest, tag, comm, request);
         }
-        match p2p::try_send(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<true>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
                 MPI_SUCCESS

@@ -4,8 +4,6 @@
 use super::{DONE_HANDLE, empty_status, status_of};
 use crate::consts::*;
 use crate::status::Status;
-use fastpath_protocol::request::Kind;
-use fastpath_protocol::{Fault, State};
 
 /// Completes a send or receive that has ended without fault, with nothing but the hot worker, or
 /// does nothing and returns false. With `ENTRY` the status is one of several and gets its error.
@@ -35,8 +33,7 @@ pub unsafe fn try_collect<const ENTRY: bool>(request: *mut usize, status: *mut S
             return false;
         };
         let found = pool.get(id);
-        let plain = found.kind != Kind::Foreign && found.fault == Fault::None && !found.cancelled;
-        if found.state != State::Complete || !plain {
+        if !found.ended_well() {
             return false;
         }
         if !status.is_null() {

@@ -7,13 +7,16 @@
 use super::wire::*;
 use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
-use fastpath_base::hint::demote;
+use fastpath_base::hint::{demote, prefetch_for_write};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Payloads up to this size in the data area are pushed towards the reader; above, it costs more than it gives.
+/// Payloads up to this size in the data area are pushed towards a reader that waits; above, and in a stream of them, it
+/// costs more than it gives.
 const DEMOTED_MAX: usize = 1024;
+/// How many slots ahead the producer asks for lines.
+const SLOTS_AHEAD: u32 = 3;
 /// How many bytes of them.
 const DEMOTED_BYTES: usize = 512;
 /// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them.
@@ -54,6 +57,8 @@ pub struct Tx {
 pub(super) struct DataQueue {
     pub first: u32,
     pub next: u32,
+    /// Positions of both rings when a wait last began after something had been sent; see `idle`.
+    pub mark: (u32, u32),
     pub entries: [(u32, u32); SLOTS as usize],
 }
 
@@ -128,12 +133,14 @@ impl Tx {
                 pack(slot.payload.get().cast());
                 return self.publish(slot, header, len as u8);
             }
+            // The first one since this side waited: its reader waits for it.
+            let is_first = self.warmed != 0 || self.recent == 0;
             let Some(offset) = self.allot_data(len as u32) else {
                 return Post::NoResource;
             };
             let at = (*self.pair).data.get().cast::<u8>().add(offset as usize);
             pack(at);
-            if len <= DEMOTED_MAX {
+            if len <= DEMOTED_MAX && is_first {
                 demote(at, len.min(DEMOTED_BYTES));
             }
             slot.payload.get().cast::<DataRef>().write(DataRef {
@@ -163,6 +170,15 @@ impl Tx {
             return Post::Rouse;
         }
         Post::Done
+    }
+
+    /// Asks for the line of a slot that a stream of messages will come to soon. A message alone is better without: it
+    /// would share the way with it.
+    #[inline]
+    pub fn expect_more(&self) {
+        let slot = self.tail.wrapping_add(SLOTS_AHEAD) & SLOT_MASK;
+        // SAFETY: an address inside the pair, which is not read.
+        prefetch_for_write(unsafe { &raw const (*self.pair).slots[slot as usize] }.cast());
     }
 
     /// Whether `messages` messages of up to `bytes` bytes in the data area would all find room now.

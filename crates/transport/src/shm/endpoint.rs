@@ -76,6 +76,7 @@ impl ShmEndpoint {
         self.tx.in_data = Box::into_raw(Box::new(DataQueue {
             first: 0,
             next: 0,
+            mark: (0, 0),
             entries: [(0, 0); SLOTS as usize],
         }));
         self.tx.data_size = DATA_BYTES_FIRST;
@@ -167,8 +168,10 @@ impl ShmEndpoint {
     }
 
     /// Whether the peer has finished or died.
+    #[inline]
     pub fn peer_has_left(&self) -> bool {
-        let state = self.domain.state_word(self.tx.peer).load(Ordering::Relaxed);
+        // SAFETY: the word lies in the node segment, mapped for the life of the process.
+        let state = unsafe { (*self.tx.peer_state).load(Ordering::Relaxed) };
         matches!(state, STATE_FINALIZED | STATE_DEAD)
     }
 }

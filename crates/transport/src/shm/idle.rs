@@ -3,15 +3,23 @@
 //!
 //! The lines of the data area that the next message goes to were last read by the peer, and a store to them must
 //! first take them away from it. Who waits has the time to ask for them before: as many bytes as were sent since the
-//! last wait, a few lines at each look.
+//! last wait, a few lines at each look. Who has sent a stream of messages does not: it would disturb their reader.
 #![allow(unsafe_code)]
 
+use super::ShmEndpoint;
 use super::datapath::{Rx, Tx};
 use super::wire::DATA_MESSAGE_MAX;
 use fastpath_base::hint::{LINE, prefetch_for_write};
+use fastpath_base::sync::spin_loop;
 
 /// Lines asked for at one look: no more than a processor has under way at once, so that the look is not held up.
 const LINES: u32 = 8;
+/// Messages sent since the last wait that make a stream, in which nothing is asked for ahead.
+const STREAM: u32 = 16;
+/// Messages taken, while nothing was sent back, that make a burst.
+const BURST: u32 = 8;
+/// How long a consumer that has caught up with a burst looks away: some hundred cycles.
+const PAUSES: u32 = 2;
 /// Bytes taken from the data area that are worth telling the producer of.
 const WORTH_TELLING: u32 = 8 * 1024;
 
@@ -42,6 +50,32 @@ impl Tx {
             prefetch_for_write(at);
             self.warmed += LINE as u32;
         }
+    }
+}
+
+impl ShmEndpoint {
+    /// See [`crate::Lane::begin_wait`].
+    pub(crate) fn begin_wait(&mut self) -> bool {
+        self.rx.tell_taken();
+        // SAFETY: made when the ring was connected, or null.
+        let Some(queue) = (unsafe { self.tx.in_data.as_mut() }) else {
+            return false;
+        };
+        let sent = self.tx.tail.wrapping_sub(queue.mark.0);
+        if sent != 0 {
+            queue.mark = (self.tx.tail, self.rx.head);
+            if sent > STREAM {
+                // The lines of the last messages are still being read, and the next ones are far.
+                (self.tx.recent, self.tx.warmed) = (0, 0);
+            }
+        } else if self.rx.head.wrapping_sub(queue.mark.1) >= BURST {
+            // The producer is about to fill the slot that would be looked at, and each look takes its line away: it
+            // does better ahead. Once, so that a trickle is not slowed down.
+            for _ in 0..PAUSES {
+                spin_loop();
+            }
+        }
+        self.tx.is_cold()
     }
 }
 
