@@ -103,14 +103,14 @@ static double read_memory(const char *field) {
     return value;
 }
 
-static void print_memory(const struct test *t, const char *field, const char *variant) {
+static void print_memory(const struct test *t, const char *variant, double own) {
     static struct histogram samples;
-    double own = read_memory(field), *all = world_rank == 0 ? calloc((size_t)world_ranks, sizeof *all) : NULL;
+    double *all = world_rank == 0 ? calloc((size_t)world_ranks, sizeof *all) : NULL;
     if (!agree(MPI_COMM_WORLD, own >= 0 && (all || world_rank))) {
         print_missing(t->name, "%s: /proc/self/smaps_rollup does not say", variant);
     } else {
         MPI_Gather(&own, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-        reset_histogram(&samples);
+        if (world_rank == 0) reset_histogram(&samples);
         for (int i = 0; all && i < world_ranks; i++) record_value(&samples, all[i]);
         struct figures f = {.test = t->name, .variant = variant, .operation = t->operation, .of = t->of, .unit = "B",
                             .operations_per_sample = 1, .checked = -1, .processors = {-1, -1}, .samples = &samples};
@@ -127,16 +127,19 @@ static void talk(int distances) {
                      (world_rank + world_ranks - d) % world_ranks, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+/* Everything is read before anything is gathered or counted, which takes memory too. */
 static void drive_memory(const struct test *t) {
+    static const char *const variants[] = {"pss, neighbours", "rss, neighbours", "pss, all pairs", "rss, all pairs"};
+    double own[4];
     step_progress(t->name, 0);
-    if (world_ranks > 1) talk(1);
-    MPI_Barrier(MPI_COMM_WORLD);
-    print_memory(t, "Pss:", "pss, neighbours");
-    print_memory(t, "Rss:", "rss, neighbours");
-    talk(world_ranks - 1);
-    MPI_Barrier(MPI_COMM_WORLD);
-    print_memory(t, "Pss:", "pss, all pairs");
-    print_memory(t, "Rss:", "rss, all pairs");
+    for (int i = 0; i < 4; i += 2) {
+        talk(i == 0 ? (world_ranks > 1 ? 1 : 0) : world_ranks - 1);
+        MPI_Barrier(MPI_COMM_WORLD);
+        own[i] = read_memory("Pss:");
+        own[i + 1] = read_memory("Rss:");
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < 4; i++) print_memory(t, variants[i], own[i]);
 }
 
 /* The tool times the job; the ranks do nothing (main.c). */

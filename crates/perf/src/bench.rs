@@ -14,6 +14,7 @@ pub mod table;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -188,7 +189,7 @@ impl Session {
             environment: Vec::new(),
             ranks,
             arguments: settings.arguments(),
-            stall: STALL,
+            stall: STALL + Duration::from_secs_f64(settings.duration_ms.unwrap_or(0.0) / 500.0),
         }
     }
 
@@ -283,6 +284,7 @@ impl Session {
         }
         if !self.report.cases.is_empty() {
             print_line(&format!("\n{}", table::LEGEND));
+            print_line(&table::describe_overhead(&self.report.cases));
         }
     }
 }

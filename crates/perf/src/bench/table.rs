@@ -154,6 +154,17 @@ fn row(case: &Case) -> String {
     )
 }
 
+/// What timing added to an operation where it added most.
+pub fn describe_overhead(cases: &[Case]) -> String {
+    let most = cases
+        .iter()
+        .map(|c| c.timing.overhead_ns)
+        .fold(0.0, f64::max);
+    format!(
+        "Timing added at most {most:.2} ns to an operation (median; the loop with its clock readings less the bare loop)."
+    )
+}
+
 /// What the columns mean, once, below the tables.
 pub const LEGEND: &str = "each: operations of one sample, which is their mean; warm-up is not counted, every other sample is.
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians; the floor is the median of

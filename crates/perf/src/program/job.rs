@@ -213,3 +213,70 @@ fn end(child: &mut Child) -> io::Result<()> {
     child.kill()?;
     child.wait().map(drop)
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// A job whose launcher is a shell that does this.
+    fn run_script(script: &str, stall: Duration) -> (Result<(), RunError>, Vec<Event>) {
+        let job = Job {
+            mpiexec: "/bin/sh".into(),
+            mpiexec_arguments: vec!["-c".into(), script.into()],
+            environment: vec![("WORD".into(), "from outside".into())],
+            ranks: 2,
+            arguments: Vec::new(),
+            stall,
+        };
+        let mut events = Vec::new();
+        let result = run(Path::new("/bin/true"), &job, |event| events.push(event));
+        (result, events)
+    }
+
+    #[test]
+    fn job__that_falls_silent_is_ended_and_what_it_said_is_kept() {
+        let script = "echo before; exec sleep 1000";
+        let (result, events) = run_script(script, Duration::from_millis(300));
+        let Err(RunError::Stalled(_, said)) = result else {
+            panic!("{result:?}");
+        };
+        assert_eq!(said, ["before"]);
+        assert_eq!(events, [Event::Text("before".into())]);
+    }
+
+    #[test]
+    fn job__that_ignores_the_polite_signal_is_ended_all_the_same() {
+        let script = "trap '' TERM; while :; do read -r x < /dev/zero; done";
+        let (result, _) = run_script(script, Duration::from_millis(300));
+        assert!(matches!(result, Err(RunError::Stalled(..))), "{result:?}");
+    }
+
+    #[test]
+    fn job__that_fails_says_its_status_and_last_words() {
+        let (result, _) = run_script("echo $WORD >&2; exit 7", STALL);
+        let text = result.unwrap_err().to_string();
+        assert!(
+            text.contains("7") && text.contains("from outside"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn output__that_is_not_text_does_no_harm() {
+        let (result, events) = run_script("printf 'a\\377\\nb'", STALL);
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(events.len(), 2);
+    }
+
+    #[test]
+    fn process__that_keeps_the_output_open_does_not_keep_the_reader() {
+        let (result, events) = run_script("sleep 1000 & echo $!", STALL);
+        assert!(result.is_ok(), "{result:?}");
+        let Event::Text(pid) = &events[0] else {
+            panic!("{events:?}");
+        };
+        let ended = Command::new("kill").arg(pid).status().unwrap();
+        assert!(ended.success());
+    }
+}

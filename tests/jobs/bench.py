@@ -1,0 +1,231 @@
+"""`fastpath bench` with this library: every test at several numbers of ranks with contents verified, the list, a rank that dies."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import job
+
+# Tests that this library cannot run yet, and what it has to say about them.
+MISSING = {"put", "get", "atomics", "flush"}
+REASON = "not implemented"
+
+# Tests whose contents cannot be wrong: they carry none, or it is not theirs to look.
+UNCHECKED = {"barrier", "exit-skew", "memory", "startup", "flush"}
+
+
+def _start(session, folder, arguments, timeout=120):
+    words = [os.path.join(session.prefix, "bin", "fastpath"), "bench", *arguments]
+    return job.Running(words, env={"XDG_CACHE_HOME": os.path.join(session.build, "cache")}, timeout=timeout, cwd=folder)
+
+
+def _report(outcome):
+    return json.loads(outcome.out)
+
+
+def _list(session):
+    """Name and text of each test, as the tool lists them."""
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _start(session, folder, ["--list"]).finish()
+    return dict(re.findall(r"^  (\S+) +(.*)$", outcome.out, re.MULTILINE))
+
+
+def _check(outcome, ranks, names):
+    """What is wrong with a run of all tests."""
+    problem = outcome.problem(0, quiet=True)
+    if problem:
+        return problem
+    report = _report(outcome)
+    missing = {entry["test"]: entry["reason"] for entry in report["missing"]}
+    if set(missing) - MISSING or any(REASON not in reason for reason in missing.values()):
+        return f"missing: {missing}"
+    lacking = names - {case["test"] for case in report["cases"]} - set(missing)
+    if lacking:
+        return f"not a case of: {sorted(lacking)}"
+    for case in report["cases"]:
+        name = f"{case['test']} {case['variant']} {case['bytes']}"
+        if case["ranks"] != ranks:
+            return f"{name}: {case['ranks']} ranks"
+        if case["checked"] is not True and case["test"] not in UNCHECKED:
+            return f"{name}: checked is {case['checked']}"
+        if case["samples"]["count"] < 1:
+            return f"{name}: no samples"
+    return None
+
+
+def _make_all(ranks):
+    def case(session):
+        names = set(_list(session)) - {"floor"}
+        arguments = ["all", "-n", str(ranks), "--check", "--duration", "1ms", "--rounds", "2", "--sizes", "8,5000", "--json", "-"]
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = _start(session, folder, arguments).finish()
+        return _check(outcome, ranks, names), outcome.text()
+
+    return case
+
+
+for _ranks in (2, 3, 4):
+    globals()[f"case_all_tests_n{_ranks}"] = _make_all(_ranks)
+
+
+# Stands between the program and the library, and damages the first byte of what arrives in messages of 5000 bytes.
+CORRUPT = r"""
+#include <mpi.h>
+static void damage(void *at) { ((char *)at)[0] ^= 1; }
+static int is_one(int count, MPI_Datatype type) { int size; PMPI_Type_size(type, &size); return count * size == 5000; }
+int MPI_Recv(void *b, int n, MPI_Datatype t, int s, int g, MPI_Comm c, MPI_Status *x) {
+    int code = PMPI_Recv(b, n, t, s, g, c, x);
+    if (is_one(n, t)) damage(b);
+    return code;
+}
+int MPI_Sendrecv(const void *a, int m, MPI_Datatype u, int d, int h, void *b, int n, MPI_Datatype t, int s, int g,
+                 MPI_Comm c, MPI_Status *x) {
+    int code = PMPI_Sendrecv(a, m, u, d, h, b, n, t, s, g, c, x);
+    if (is_one(n, t)) damage(b);
+    return code;
+}
+static void *pending;
+int MPI_Irecv(void *b, int n, MPI_Datatype t, int s, int g, MPI_Comm c, MPI_Request *r) {
+    if (is_one(n, t)) pending = b;
+    return PMPI_Irecv(b, n, t, s, g, c, r);
+}
+int MPI_Waitall(int n, MPI_Request *r, MPI_Status *x) {
+    int code = PMPI_Waitall(n, r, x);
+    if (pending) damage(pending);
+    pending = 0;
+    return code;
+}
+#define AFTER(name, parameters, arguments, buffer, n, t) \
+    int MPI_##name parameters { int code = PMPI_##name arguments; if (is_one(n, t)) damage(buffer); return code; }
+AFTER(Bcast, (void *b, int n, MPI_Datatype t, int r, MPI_Comm c), (b, n, t, r, c), b, n, t)
+AFTER(Gather, (const void *a, int m, MPI_Datatype u, void *b, int n, MPI_Datatype t, int r, MPI_Comm c),
+      (a, m, u, b, n, t, r, c), b, n, t)
+AFTER(Gatherv, (const void *a, int m, MPI_Datatype u, void *b, const int *n, const int *o, MPI_Datatype t, int r,
+      MPI_Comm c), (a, m, u, b, n, o, t, r, c), b, m, u)
+AFTER(Scatter, (const void *a, int m, MPI_Datatype u, void *b, int n, MPI_Datatype t, int r, MPI_Comm c),
+      (a, m, u, b, n, t, r, c), b, n, t)
+AFTER(Scatterv, (const void *a, const int *m, const int *o, MPI_Datatype u, void *b, int n, MPI_Datatype t, int r,
+      MPI_Comm c), (a, m, o, u, b, n, t, r, c), b, n, t)
+AFTER(Allgather, (const void *a, int m, MPI_Datatype u, void *b, int n, MPI_Datatype t, MPI_Comm c),
+      (a, m, u, b, n, t, c), b, n, t)
+AFTER(Allgatherv, (const void *a, int m, MPI_Datatype u, void *b, const int *n, const int *o, MPI_Datatype t,
+      MPI_Comm c), (a, m, u, b, n, o, t, c), b, m, u)
+AFTER(Alltoall, (const void *a, int m, MPI_Datatype u, void *b, int n, MPI_Datatype t, MPI_Comm c),
+      (a, m, u, b, n, t, c), b, n, t)
+AFTER(Alltoallv, (const void *a, const int *m, const int *p, MPI_Datatype u, void *b, const int *n, const int *o,
+      MPI_Datatype t, MPI_Comm c), (a, m, p, u, b, n, o, t, c), b, n[0], t)
+AFTER(Alltoallw, (const void *a, const int *m, const int *p, const MPI_Datatype *u, void *b, const int *n,
+      const int *o, const MPI_Datatype *t, MPI_Comm c), (a, m, p, u, b, n, o, t, c), b, n[0], t[0])
+AFTER(Reduce, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, int r, MPI_Comm c), (a, b, n, t, o, r, c), b, n, t)
+AFTER(Allreduce, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (a, b, n, t, o, c), b, n, t)
+AFTER(Reduce_scatter, (const void *a, void *b, const int *n, MPI_Datatype t, MPI_Op o, MPI_Comm c),
+      (a, b, n, t, o, c), b, n[0], t)
+AFTER(Reduce_scatter_block, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c),
+      (a, b, n, t, o, c), b, n, t)
+AFTER(Scan, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (a, b, n, t, o, c), b, n, t)
+AFTER(Exscan, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (a, b, n, t, o, c), b, n, t)
+"""
+
+
+def case_damaged_contents_are_found(session):
+    """Every test that verifies contents finds a byte that arrived wrong, says so, and the exit code too."""
+    names = sorted(set(_list(session)) - {"floor"} - UNCHECKED - MISSING)
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = os.path.join(folder, "corrupt.c"), os.path.join(session.build, "corrupt.so")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(CORRUPT)
+        made = subprocess.run([session.mpicc, "-shared", "-fPIC", "-o", library, source], capture_output=True, text=True)
+        if made.returncode:
+            return made.stderr
+        preload = ["--mpiexec-arg=-x", f"--mpiexec-arg=LD_PRELOAD={library}"]
+        arguments = [*names, "--check", "--iterations", "20", "--rounds", "1", "--sizes", "5000", "--json", "-", *preload]
+        outcome = _start(session, folder, arguments).finish()
+    if outcome.code != 1 or "wrong contents" not in outcome.err:
+        return f"exit code {outcome.code}", outcome.text()
+    unseen = {case["test"] for case in _report(outcome)["cases"] if case["checked"] is not False}
+    return (f"not found by {sorted(unseen)}" if unseen else None), outcome.text()
+
+
+def case_list_is_the_programs(session):
+    """The tool's table and the program's own list name the same tests in the same words."""
+    sources = os.path.join(os.path.dirname(__file__), "..", "..", "crates", "perf", "program")
+    binary = os.path.join(session.build, "bench-program")
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+    command = [session.mpicc, *flags, "-o", binary, *sorted(glob.glob(os.path.join(sources, "*.c"))), "-lm"]
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode:
+        return made.stderr
+    outcome = session.mpirun(1, [binary, "--list"]).finish()
+    own = {entry["test"]: entry["text"] for entry in map(json.loads, outcome.out.splitlines())}
+    listed = {name: text for name, text in _list(session).items() if name != "floor"}
+    return outcome.problem() or (None if own == listed else f"{own} is not {listed}")
+
+
+def case_program_refuses_bad_arguments(session):
+    """The program itself says what is wrong, once, and every rank ends."""
+    binary = os.path.join(session.build, "bench-program")
+    if not os.path.exists(binary):
+        case_list_is_the_programs(session)
+    for arguments in (["latency", "--sizes", "2G"], ["latency", "--iterations", "0"], ["nonsense"], ["latency", "--sizes"], []):
+        outcome = session.mpirun(2, [binary, *arguments]).finish()
+        if outcome.code != 2 or outcome.err.count("bench: ") != 1:
+            return f"{arguments}: {outcome.text()}"
+    return None
+
+
+def case_size_beyond_memory(session):
+    """Buffers that no memory has room for: the case is missing with its reason, the others are measured."""
+    arguments = ["alltoall", "barrier", "-n", "64", "--sizes", "512M", "--duration", "1ms", "--json", "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _start(session, folder, arguments).finish()
+    problem = outcome.problem(0)
+    if problem:
+        return problem
+    report = _report(outcome)
+    reasons = [entry["reason"] for entry in report["missing"]]
+    right = len(reasons) == 1 and "memory available" in reasons[0] and report["cases"][0]["test"] == "barrier"
+    return None if right else f"missing {reasons}"
+
+
+def _wait_for(condition, seconds, what):
+    """Waits until it holds; a safety net ends it."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{what} did not come")
+        time.sleep(0.01)
+
+
+def case_rank_that_dies(session):
+    """A rank is killed in the middle: what was measured is kept, its end is named, the exit code says so."""
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "result.json")
+    running = _start(session, folder, ["latency", "rate", "--sizes", "8,64", "--duration", "2s", "--json", path])
+
+    def output():
+        return os.pread(running.out.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    try:
+        # One case is there, the next is being measured.
+        _wait_for(lambda: re.search(r"^ +8 ", output(), re.MULTILINE), 60, "a first case")
+        ranks = [pid for pid, command in running.processes() if re.match(r"\S*/bench-[0-9a-f]+ ", command)]
+        if len(ranks) != 2:
+            return f"ranks are {ranks}: {running.processes()}"
+        os.kill(ranks[-1], signal.SIGKILL)
+        outcome = running.finish()
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    finally:
+        running.kill_all()
+        shutil.rmtree(folder)
+    if outcome.code != 1 or "signal 9" not in outcome.err:
+        return f"exit code {outcome.code}: {outcome.err}"
+    kept = [(case["test"], case["bytes"]) for case in report["cases"]]
+    unmeasured = {entry["test"] for entry in report["missing"]}
+    return None if ("latency", 8) in kept and "rate" in unmeasured else f"kept {kept}, missing {unmeasured}"
