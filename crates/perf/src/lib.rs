@@ -5,6 +5,7 @@ pub mod bench;
 pub mod catalogue;
 pub mod cli;
 pub mod cliffs;
+pub mod compare;
 pub mod html;
 pub mod info;
 pub mod library;

@@ -241,7 +241,8 @@ pub struct Missing {
 }
 
 /// What must agree for two cases to stand in one ratio.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Key {
     /// See [`Case`].
     pub test: String,

@@ -1,0 +1,233 @@
+//! Other MPIs: where their compiler and launcher are, and what these need to be told.
+
+use std::path::{Path, PathBuf};
+
+/// One MPI, ours or another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// How tables call it.
+    pub name: String,
+    /// Its compiler wrapper.
+    pub mpicc: PathBuf,
+    /// Its launcher.
+    pub mpiexec: PathBuf,
+    /// Variables for compiler, launcher and ranks.
+    pub environment: Vec<(String, String)>,
+    /// Arguments of the launcher, always.
+    pub arguments: Vec<String>,
+    /// Further ones where each rank can have a processor for itself.
+    pub arguments_fit: Vec<String>,
+    /// Further ones where there are more ranks than processors.
+    pub arguments_crowded: Vec<String>,
+}
+
+impl Peer {
+    /// One whose launcher lies beside its compiler wrapper, unless it is named.
+    pub fn new(name: &str, mpicc: &Path, mpiexec: Option<&Path>) -> Peer {
+        let beside = || mpicc.with_file_name("mpiexec");
+        Peer {
+            name: name.to_owned(),
+            mpicc: mpicc.to_owned(),
+            mpiexec: mpiexec.map_or_else(beside, Path::to_owned),
+            ..Peer::default()
+        }
+    }
+
+    /// The launcher's arguments for so many ranks on so many processors.
+    pub fn list_arguments(&self, ranks: u32, processors: usize) -> Vec<String> {
+        let fits = ranks as usize <= processors;
+        let further = if fits {
+            &self.arguments_fit
+        } else {
+            &self.arguments_crowded
+        };
+        [self.arguments.as_slice(), further].concat()
+    }
+}
+
+/// What the command line says about peers, each word as it was given.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// `NAME=MPICC[,MPIEXEC]`
+    pub peers: Vec<String>,
+    /// `NAME:VAR=VALUE`
+    pub environment: Vec<String>,
+    /// `NAME:ARGUMENT[,ARGUMENT]...`
+    pub arguments: Vec<String>,
+    /// See `arguments`.
+    pub arguments_fit: Vec<String>,
+    /// See `arguments`.
+    pub arguments_crowded: Vec<String>,
+}
+
+impl Words {
+    /// Adds those of a file: one option a line, as on the command line; empty lines and those that
+    /// begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// A line that is no such option; it is named by its number.
+    pub fn add_file(&mut self, text: &str) -> Result<(), String> {
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (option, value) = line
+                .split_once(['=', ' '])
+                .ok_or_else(|| format!("line {}: `{line}` has no value", number + 1))?;
+            let list = match option {
+                "--peer" => &mut self.peers,
+                "--peer-env" => &mut self.environment,
+                "--peer-arg" => &mut self.arguments,
+                "--peer-arg-fit" => &mut self.arguments_fit,
+                "--peer-arg-crowded" => &mut self.arguments_crowded,
+                _ => {
+                    let number = number + 1;
+                    return Err(format!("line {number}: `{option}` is no option of a peer"));
+                }
+            };
+            list.push(value.trim().to_owned());
+        }
+        Ok(())
+    }
+
+    /// The peers that the words describe.
+    ///
+    /// # Errors
+    /// A word of another shape; a name that no `--peer` gives, or two give.
+    pub fn parse(&self) -> Result<Vec<Peer>, String> {
+        let mut peers: Vec<Peer> = Vec::new();
+        for word in &self.peers {
+            let peer = parse_peer(word)?;
+            if peers.iter().any(|p| p.name == peer.name) {
+                return Err(format!("two peers are called `{}`", peer.name));
+            }
+            peers.push(peer);
+        }
+        for word in &self.environment {
+            let (peer, rest) = find_peer(&mut peers, "--peer-env", word)?;
+            match rest.split_once('=') {
+                Some((variable, value)) if !variable.is_empty() => {
+                    peer.environment
+                        .push((variable.to_owned(), value.to_owned()));
+                }
+                _ => return Err(format!("--peer-env {word}: expected NAME:VAR=VALUE")),
+            }
+        }
+        type Pick = fn(&mut Peer) -> &mut Vec<String>;
+        let lists: [(&str, &[String], Pick); 3] = [
+            ("--peer-arg", &self.arguments, |p| &mut p.arguments),
+            ("--peer-arg-fit", &self.arguments_fit, |p| {
+                &mut p.arguments_fit
+            }),
+            ("--peer-arg-crowded", &self.arguments_crowded, |p| {
+                &mut p.arguments_crowded
+            }),
+        ];
+        for (option, words, pick) in lists {
+            for word in words {
+                let (peer, rest) = find_peer(&mut peers, option, word)?;
+                pick(peer).extend(rest.split(',').map(str::to_owned));
+            }
+        }
+        Ok(peers)
+    }
+}
+
+fn parse_peer(word: &str) -> Result<Peer, String> {
+    let wrong = || format!("--peer {word}: expected NAME=MPICC[,MPIEXEC]");
+    let (name, rest) = word.split_once('=').ok_or_else(wrong)?;
+    let (mpicc, mpiexec) = match rest.split_once(',') {
+        Some((mpicc, mpiexec)) => (mpicc, Some(mpiexec)),
+        None => (rest, None),
+    };
+    if name.is_empty() || name.contains(':') || mpicc.is_empty() || mpiexec == Some("") {
+        return Err(wrong());
+    }
+    Ok(Peer::new(name, Path::new(mpicc), mpiexec.map(Path::new)))
+}
+
+fn find_peer<'a, 'b>(
+    peers: &'a mut [Peer],
+    option: &str,
+    word: &'b str,
+) -> Result<(&'a mut Peer, &'b str), String> {
+    let (name, rest) = word
+        .split_once(':')
+        .ok_or_else(|| format!("{option} {word}: expected the name of a peer before `:`"))?;
+    let peer = peers.iter_mut().find(|p| p.name == name);
+    let peer = peer.ok_or_else(|| format!("{option} {word}: no --peer is called `{name}`"))?;
+    Ok((peer, rest))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(|w| (*w).to_owned()).collect()
+    }
+
+    #[test]
+    fn launcher__lies_beside_the_compiler_unless_named() {
+        let words = Words {
+            peers: strings(&["a=/opt/a/bin/mpicc", "b=/opt/b/bin/mpicc,/opt/c/mpirun"]),
+            ..Words::default()
+        };
+        let peers = words.parse().unwrap();
+        assert_eq!(peers[0].mpiexec, Path::new("/opt/a/bin/mpiexec"));
+        assert_eq!(peers[1].mpiexec, Path::new("/opt/c/mpirun"));
+    }
+
+    #[test]
+    fn file__is_read_like_the_command_line() {
+        let mut words = Words::default();
+        let text = "# installed by hand\n\n--peer=x=/opt/x/mpicc\n--peer-env=x:LD_LIBRARY_PATH=/a:/b\n\
+                    --peer-arg-fit=x:--bind-to,core\n--peer-arg-crowded x:--map-by,:OVERSUBSCRIBE\n--peer-arg=x:-q\n";
+        words.add_file(text).unwrap();
+        let peers = words.parse().unwrap();
+        let peer = &peers[0];
+        assert_eq!(
+            peer.environment,
+            [("LD_LIBRARY_PATH".to_owned(), "/a:/b".to_owned())]
+        );
+        assert_eq!(peer.list_arguments(2, 2), ["-q", "--bind-to", "core"]);
+        assert_eq!(
+            peer.list_arguments(3, 2),
+            ["-q", "--map-by", ":OVERSUBSCRIBE"]
+        );
+    }
+
+    #[test]
+    fn words__of_another_shape_are_refused_and_named() {
+        for (peer, environment, part) in [
+            ("mpicc", None, "NAME=MPICC"),
+            ("=mpicc", None, "NAME=MPICC"),
+            ("a=", None, "NAME=MPICC"),
+            ("a=x,", None, "NAME=MPICC"),
+            ("a=x", Some("b:V=1"), "no --peer is called `b`"),
+            ("a=x", Some("a:V"), "VAR=VALUE"),
+            ("a=x", Some("aV=1"), "before `:`"),
+        ] {
+            let words = Words {
+                peers: strings(&[peer]),
+                environment: environment.map(str::to_owned).into_iter().collect(),
+                ..Words::default()
+            };
+            let error = words.parse().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        let mut words = Words::default();
+        let error = words.add_file("--peer=a=x\n--pear=b=y").unwrap_err();
+        assert!(
+            error.contains("line 2") && error.contains("--pear"),
+            "{error}"
+        );
+        let words = Words {
+            peers: strings(&["a=x", "a=y"]),
+            ..Words::default()
+        };
+        assert!(words.parse().unwrap_err().contains("two peers"));
+    }
+}

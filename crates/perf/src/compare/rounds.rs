@@ -1,0 +1,336 @@
+//! The rounds of a comparison: in each, this MPI and a peer run one after the other, and which of
+//! them begins changes from round to round, so that a machine that drifts favours nobody.
+
+use std::collections::BTreeMap;
+
+use super::Statistic;
+use super::comparison::{NotCompared, Row};
+use crate::program::{Outcome, Settings};
+use crate::record::{Case, Key, Report};
+
+/// One start of the benchmark program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Tests, sizes, durations.
+    pub settings: Settings,
+}
+
+/// What the rounds gave so far.
+#[derive(Debug)]
+pub struct Rounds {
+    names: Vec<String>,
+    statistic: Statistic,
+    /// By peer and case, in the order in which they came.
+    pairs: Vec<(usize, Key, Vec<(f64, f64)>)>,
+    index: BTreeMap<(usize, Key), usize>,
+    missing: Vec<NotCompared>,
+    /// The results of each MPI, merged over the rounds.
+    pub reports: Vec<Report>,
+    /// Peers and plans that failed and are not tried again.
+    failed: Vec<(usize, usize)>,
+}
+
+impl Rounds {
+    /// Before the first round; the first report is ours.
+    pub fn new(reports: Vec<Report>, statistic: Statistic) -> Rounds {
+        Rounds {
+            names: reports.iter().map(|r| r.run.mpi.name.clone()).collect(),
+            statistic,
+            pairs: Vec::new(),
+            index: BTreeMap::new(),
+            missing: Vec::new(),
+            reports,
+            failed: Vec::new(),
+        }
+    }
+
+    /// Runs them; `measure` runs a plan on the MPI of a number (0: ours).
+    pub fn run(
+        &mut self,
+        plans: &[Plan],
+        rounds: u32,
+        mut measure: impl FnMut(usize, &Plan) -> Outcome,
+    ) {
+        for round in 0..rounds as usize {
+            for peer in 1..self.names.len() {
+                for (number, plan) in plans.iter().enumerate() {
+                    if self.failed.contains(&(peer, number)) {
+                        continue;
+                    }
+                    // Within a round peers differ in it too.
+                    let ours_first = (round + peer + number).is_multiple_of(2);
+                    let order = if ours_first { [0, peer] } else { [peer, 0] };
+                    let [first, second] = order.map(|mpi| measure(mpi, plan));
+                    let (ours, theirs) = if ours_first {
+                        (first, second)
+                    } else {
+                        (second, first)
+                    };
+                    self.take(peer, number, plan, ours, theirs);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, peer: usize, number: usize, plan: &Plan, ours: Outcome, theirs: Outcome) {
+        for (mpi, outcome) in [(0, &ours), (peer, &theirs)] {
+            self.note_failures(mpi, plan, outcome);
+        }
+        if ours.failure.is_some() || theirs.failure.is_some() {
+            self.failed.push((peer, number));
+        }
+        let by_key = |cases: &[Case]| -> BTreeMap<Key, Case> {
+            cases.iter().map(|c| (c.key(), c.clone())).collect()
+        };
+        let their_cases = by_key(&theirs.cases);
+        for case in &ours.cases {
+            let key = case.key();
+            match their_cases.get(&key) {
+                Some(other) => self.take_pair(peer, key, case, other),
+                None if theirs.failure.is_none() => {
+                    let name = self.names[peer].clone();
+                    self.note(
+                        &name,
+                        super::stored::describe_key(&key),
+                        "it gave no such case",
+                    );
+                }
+                None => {}
+            }
+        }
+        for (mpi, outcome) in [(0, ours), (peer, theirs)] {
+            self.merge(mpi, outcome);
+        }
+    }
+
+    fn take_pair(&mut self, peer: usize, key: Key, ours: &Case, theirs: &Case) {
+        let batches = [ours, theirs].map(|c| c.timing.operations_per_sample);
+        let name = self.names[peer].clone();
+        if self.statistic != Statistic::Mean && batches[0] != batches[1] {
+            let reason = format!(
+                "different statistic: the {} over means of {} operations against that over means of {}",
+                self.statistic.name(),
+                batches[0],
+                batches[1]
+            );
+            return self.note(&name, super::stored::describe_key(&key), &reason);
+        }
+        let values = [ours, theirs].map(|c| self.statistic.take(&c.samples));
+        let [Some(a), Some(b)] = values else {
+            return self.note(&name, super::stored::describe_key(&key), "no samples");
+        };
+        let next = self.pairs.len();
+        let at = *self.index.entry((peer, key.clone())).or_insert(next);
+        if at == next {
+            self.pairs.push((peer, key, Vec::new()));
+        }
+        self.pairs[at].2.push((a, b));
+    }
+
+    fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Outcome) {
+        let name = self.names[mpi].clone();
+        for missing in &outcome.missing {
+            self.note(&name, missing.test.clone(), &missing.reason);
+        }
+        if let Some(failure) = &outcome.failure {
+            let what = format!("{}, {} ranks", plan.settings.tests.join(","), plan.ranks);
+            self.note(&name, what, &failure.to_string());
+        }
+    }
+
+    /// Notes once what was not compared.
+    pub fn note(&mut self, mpi: &str, what: String, reason: &str) {
+        let noted = NotCompared {
+            mpi: mpi.to_owned(),
+            what,
+            reason: reason.to_owned(),
+        };
+        if !self.missing.contains(&noted) {
+            self.missing.push(noted);
+        }
+    }
+
+    fn merge(&mut self, mpi: usize, outcome: Outcome) {
+        let report = &mut self.reports[mpi];
+        if let Some(start) = &outcome.start {
+            report.run.mpi.version.clone_from(&start.library);
+        }
+        if !outcome.clock.source.is_empty() {
+            report.run.clock = outcome.clock;
+        }
+        for case in outcome.cases {
+            let key = case.key();
+            let same = report.cases.iter_mut().find(|c| {
+                c.key() == key
+                    && c.timing.operations_per_sample == case.timing.operations_per_sample
+            });
+            match same {
+                Some(earlier) => {
+                    earlier.samples.merge(&case.samples);
+                    if let (Some(a), Some(b)) = (&mut earlier.floor, &case.floor) {
+                        a.merge(b);
+                    }
+                }
+                None => report.cases.push(case),
+            }
+        }
+        for missing in outcome.missing {
+            if !report.missing.contains(&missing) {
+                report.missing.push(missing);
+            }
+        }
+    }
+
+    /// The ratios so far, by peer.
+    pub fn list_rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for peer in 1..self.names.len() {
+            let own = self.pairs.iter().filter(|(p, ..)| *p == peer);
+            rows.extend(
+                own.filter_map(|(_, key, pairs)| Row::new(&self.names[peer], key, pairs.clone())),
+            );
+        }
+        rows
+    }
+
+    /// What was not compared so far.
+    pub fn list_missing(&self) -> &[NotCompared] {
+        &self.missing
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::program::RunError;
+    use crate::record::samples::make_case;
+    use crate::record::{Missing, Run};
+
+    fn make_rounds(peers: usize) -> Rounds {
+        let reports = (0..=peers).map(|i| {
+            let mut run = Run::default();
+            run.mpi.name = ["fastpath", "alpha", "beta"][i].into();
+            Report::new(run)
+        });
+        Rounds::new(reports.collect(), Statistic::Median)
+    }
+
+    fn make_plans(ranks: &[u32]) -> Vec<Plan> {
+        let settings = Settings {
+            tests: vec!["latency".into()],
+            ..Settings::default()
+        };
+        let plan = |&ranks: &u32| Plan {
+            ranks,
+            settings: settings.clone(),
+        };
+        ranks.iter().map(plan).collect()
+    }
+
+    fn make_outcome(ns: f64) -> Outcome {
+        Outcome {
+            cases: vec![make_case(8, &[ns, ns, ns])],
+            ..Outcome::default()
+        }
+    }
+
+    #[test]
+    fn who_begins__changes_from_round_to_round() {
+        let mut order = Vec::new();
+        make_rounds(1).run(&make_plans(&[2]), 4, |mpi, _| {
+            order.push(mpi);
+            make_outcome(100.0)
+        });
+        assert_eq!(order, [1, 0, 0, 1, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn pairs__are_of_runs_that_followed_each_other() {
+        // The machine gets slower with every run; theirs takes twice as long.
+        let mut rounds = make_rounds(2);
+        let mut time = 100.0;
+        rounds.run(&make_plans(&[2, 8]), 3, |mpi, _| {
+            time *= 1.01;
+            make_outcome(if mpi == 0 { time } else { 2.0 * time })
+        });
+        let rows = rounds.list_rows();
+        assert_eq!(rows.len(), 2, "two peers; both plans gave the same case");
+        assert_eq!(rows[0].pairs.len(), 6);
+        for row in rows {
+            assert!((row.ratio.ratio - 0.5).abs() < 0.01, "{row:?}");
+            assert_eq!(row.says, "faster");
+        }
+    }
+
+    #[test]
+    fn peer__that_fails_keeps_what_it_had_and_is_not_asked_again() {
+        let mut rounds = make_rounds(2);
+        let mut asked = 0;
+        rounds.run(&make_plans(&[2]), 4, |mpi, _| {
+            asked += usize::from(mpi == 1);
+            let mut outcome = make_outcome(100.0);
+            if mpi == 1 && asked == 2 {
+                outcome = Outcome {
+                    failure: Some(RunError::Empty),
+                    ..Outcome::default()
+                };
+            }
+            outcome
+        });
+        assert_eq!(asked, 2);
+        let rows = rounds.list_rows();
+        assert_eq!((rows[0].peer.as_str(), rows[0].pairs.len()), ("alpha", 1));
+        assert_eq!((rows[1].peer.as_str(), rows[1].pairs.len()), ("beta", 4));
+        let missing = &rounds.list_missing()[0];
+        assert_eq!(missing.mpi, "alpha");
+        assert!(missing.what.contains("latency"), "{missing:?}");
+    }
+
+    #[test]
+    fn batches__that_differ_are_refused() {
+        let mut rounds = make_rounds(1);
+        rounds.run(&make_plans(&[2]), 2, |mpi, _| {
+            let mut outcome = make_outcome(100.0);
+            outcome.cases[0].timing.operations_per_sample = 16 << mpi;
+            outcome
+        });
+        assert!(rounds.list_rows().is_empty());
+        assert_eq!(rounds.list_missing().len(), 1, "said once");
+        assert!(
+            rounds.list_missing()[0]
+                .reason
+                .contains("different statistic")
+        );
+    }
+
+    #[test]
+    fn case_or_test__that_a_peer_lacks_is_said() {
+        let mut rounds = make_rounds(1);
+        rounds.run(&make_plans(&[2]), 2, |mpi, _| {
+            let mut outcome = make_outcome(100.0);
+            if mpi == 1 {
+                outcome.cases[0].bytes = 16;
+                outcome.missing.push(Missing {
+                    test: "put".into(),
+                    level: Default::default(),
+                    reason: "unsupported".into(),
+                });
+            }
+            outcome
+        });
+        let missing = rounds.list_missing();
+        assert_eq!(missing.len(), 2, "{missing:?}");
+        assert!(missing.iter().any(|m| m.reason == "it gave no such case"));
+    }
+
+    #[test]
+    fn reports__hold_the_samples_of_all_rounds() {
+        let mut rounds = make_rounds(1);
+        rounds.run(&make_plans(&[2]), 3, |_, _| make_outcome(100.0));
+        assert_eq!(rounds.reports[0].cases[0].samples.count(), 9);
+        assert_eq!(rounds.reports[1].cases[0].samples.count(), 9);
+    }
+}
