@@ -9,7 +9,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 .PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
-	test-interchange test-budgets test-suites lint format demo bench
+	test-interchange test-budgets test-suites lint format demo bench results
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -23,7 +23,8 @@ help:
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
 	@echo 'make test-suites            mpi4py, NetPIPE and HPCC, built with our mpicc (SUITES=--quick: shorter)'
-	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (installs their wheels)'
+	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in target/peers)'
+	@echo 'make results                the full comparison: docs/results.md and the table in README.md'
 	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
 	@echo 'make format                 formats the sources'
 
@@ -93,8 +94,14 @@ demo: build
 	@echo; echo 'fastpath bench pingpong'
 	@build/prefix/bin/fastpath bench pingpong --sizes 0,8,64,256,1K,4K,16K,64K,256K,1M
 
-# Everything about it: bench/README.md. BENCH holds further arguments of bench/compare.
+# Everything about it: docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
 bench: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
-	'$(TARGET_DIR)/bench/bin/fastpath' bench pingpong
-	bench/compare --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/peers' $(BENCH)
+	'$(TARGET_DIR)/bench/bin/fastpath' bench latency
+	bench/peers --ours '$(abspath $(TARGET_DIR))/bench/bin/mpicc' --work '$(TARGET_DIR)/peers' $(PEERS) > '$(TARGET_DIR)/bench/peers'
+	'$(TARGET_DIR)/bench/bin/fastpath' compare --peers '$(TARGET_DIR)/bench/peers' $(BENCH)
+
+# docs/results.md and the table in README.md. Needs the machine for itself; bench/results says how long.
+results: build
+	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
+	bench/results --prefix '$(TARGET_DIR)/bench' --work '$(TARGET_DIR)/peers' $(RESULTS)

@@ -6,7 +6,7 @@
 
 pub mod floor;
 pub mod options;
-mod startup;
+pub(crate) mod startup;
 mod store;
 pub mod surroundings;
 pub mod table;
@@ -176,10 +176,36 @@ impl Session {
             self.run_program(&options.measure.settings(&[test]), ranks)?;
         }
         for test in of(Class::Job) {
-            let case = startup::measure(self, test, &options.measure, ranks)?;
+            let case = self.measure_job(test, options, ranks)?;
             self.add(case);
         }
         Ok(())
+    }
+
+    fn measure_job(
+        &self,
+        test: &'static Test,
+        options: &BenchOptions,
+        ranks: u32,
+    ) -> Result<Case, RunError> {
+        let settings = Settings {
+            tests: vec![test.name.to_owned()],
+            ..Settings::default()
+        };
+        let job = self.job(&settings, ranks);
+        let jobs = [
+            options.measure.warmup.unwrap_or(startup::JOBS[0]),
+            options.measure.iterations.unwrap_or(startup::JOBS[1]),
+        ];
+        self.bar.set_length(jobs.iter().sum());
+        self.bar.set_position(0);
+        self.bar
+            .set_message(format!("{}, {ranks} ranks", test.name));
+        startup::measure(test, ranks, jobs, || {
+            let failure = self.program.run(&job, |_| ()).failure;
+            self.bar.inc(1);
+            failure
+        })
     }
 
     fn job(&self, settings: &Settings, ranks: u32) -> Job {

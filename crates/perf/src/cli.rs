@@ -6,6 +6,7 @@ use crate::audit::AuditOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::bench::{self, BenchError};
+use crate::compare::options::CompareOptions;
 use crate::html::PageOptions;
 use crate::info;
 
@@ -27,6 +28,8 @@ pub enum Command {
     Audit(AuditOptions),
     /// Make a page of stored results, to look at in a browser
     Page(PageOptions),
+    /// This MPI against others in one run, or a stored result against an earlier one
+    Compare(Box<CompareOptions>),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
 }

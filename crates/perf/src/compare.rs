@@ -3,8 +3,10 @@
 pub mod comparison;
 pub mod interval;
 pub mod markdown;
+pub mod options;
 pub mod peers;
 pub mod rounds;
+pub mod run;
 pub mod show;
 pub mod stored;
 

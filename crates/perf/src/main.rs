@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fastpath_perf::cli;
+use fastpath_perf::{cli, compare};
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -11,6 +11,15 @@ fn main() -> ExitCode {
         cli::Command::Audit(options) => pipe(fastpath_perf::audit::run(&options)),
         cli::Command::Page(options) => pipe(fastpath_perf::html::run(&options)),
         cli::Command::Info(options) => pipe(cli::run_info(&options)),
+        cli::Command::Compare(options) => {
+            return match compare::run::run(&options) {
+                Ok(code) => ExitCode::from(code),
+                Err(e) => {
+                    eprintln!("fastpath: {e}");
+                    ExitCode::from(2)
+                }
+            };
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -27,13 +27,11 @@ const STANDARD_OUTPUT: &str = "-";
 /// In which form, and where to.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OutputOptions {
-    /// Print JSON instead of the table; with =FILE, write it there besides the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
-          default_missing_value = STANDARD_OUTPUT)]
+    /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Print comma-separated values instead of the table; with =FILE, write them there
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
-          default_missing_value = STANDARD_OUTPUT)]
+    /// Write the statistics as comma-separated values to this file; `-`: in place of the table
+    #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Print the columns of another tool, with the statistic named
     #[arg(long, value_enum, default_value_t)]

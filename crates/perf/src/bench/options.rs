@@ -86,35 +86,35 @@ pub struct MpiOptions {
 /// The largest message: counts are passed as a C int.
 const SIZE_MAX: u64 = 1 << 30;
 
-pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         bytes if bytes <= SIZE_MAX => Ok(bytes),
         _ => Err("the largest size is 1G".to_owned()),
     }
 }
 
-fn parse_time(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_time(text: &str) -> Result<f64, String> {
     match parse_duration_ns(text)? {
         0..1000 => Err("must be at least 1us".to_owned()),
         ns => Ok(ns as f64 / 1e6),
     }
 }
 
-fn parse_count(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(n @ 1..=1_000_000_000_000) => Ok(n),
         _ => Err("expected a whole number from 1 to 10^12".to_owned()),
     }
 }
 
-fn parse_count_or_none(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count_or_none(text: &str) -> Result<u64, String> {
     if text == "0" {
         return Ok(0);
     }
     parse_count(text)
 }
 
-fn parse_ranks(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_ranks(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(n @ 1..=1_048_576) => Ok(n),
         _ => Err("expected a whole number from 1 to 1048576".to_owned()),

@@ -2,40 +2,27 @@
 
 use std::time::Instant;
 
-use super::Session;
-use super::options::MeasureOptions;
 use crate::catalogue::Test;
-use crate::program::{RunError, Settings};
+use crate::program::RunError;
 use crate::record::{Case, Histogram, Level, Timing};
 
-/// Jobs that count when no number is asked for.
-const JOBS: u64 = 10;
+/// Jobs that are not counted, and those that are, when no number is asked for.
+pub(crate) const JOBS: [u64; 2] = [1, 10];
 
-/// Start and end of a job whose ranks call `MPI_Init` and `MPI_Finalize`.
-pub(super) fn measure(
-    session: &Session,
+/// Start and end of a job whose ranks call `MPI_Init` and `MPI_Finalize`; `start` runs one and says
+/// what went wrong. The first of `jobs` is how many are not counted, the second how many are.
+pub(crate) fn measure(
     test: &'static Test,
-    options: &MeasureOptions,
     ranks: u32,
+    [warmup, jobs]: [u64; 2],
+    mut start: impl FnMut() -> Option<RunError>,
 ) -> Result<Case, RunError> {
-    let settings = Settings {
-        tests: vec![test.name.to_owned()],
-        ..Settings::default()
-    };
-    let job = session.job(&settings, ranks);
-    let warmup = options.warmup.unwrap_or(1);
-    let jobs = options.iterations.unwrap_or(JOBS);
-    session.bar.set_length(warmup + jobs);
     let mut samples = Histogram::default();
     for turn in 0..warmup + jobs {
-        session.bar.set_position(turn);
-        session
-            .bar
-            .set_message(format!("{}, {ranks} ranks", test.name));
-        let start = Instant::now();
-        let outcome = session.program.run(&job, |_| ());
-        let elapsed = start.elapsed();
-        match outcome.failure {
+        let begin = Instant::now();
+        let failure = start();
+        let elapsed = begin.elapsed();
+        match failure {
             // It has nothing to print.
             None | Some(RunError::Empty) => {}
             Some(failure) => return Err(failure),

@@ -167,9 +167,8 @@ impl Comparison {
 }
 
 #[cfg(test)]
-#[allow(non_snake_case)]
+#[allow(non_snake_case, missing_docs)]
 pub mod tests {
-    #![allow(missing_docs)]
     use super::*;
     use crate::output::json::tests::{check_schema_file, make_validator, pin_constant};
     use crate::record::samples::{make_case, make_report};

@@ -17,13 +17,21 @@ pub struct Plan {
     pub settings: Settings,
 }
 
+/// The statistic of ours and of a peer in each round of one case.
+#[derive(Debug)]
+struct Pairs {
+    peer: usize,
+    key: Key,
+    values: Vec<(f64, f64)>,
+}
+
 /// What the rounds gave so far.
 #[derive(Debug)]
 pub struct Rounds {
     names: Vec<String>,
     statistic: Statistic,
     /// By peer and case, in the order in which they came.
-    pairs: Vec<(usize, Key, Vec<(f64, f64)>)>,
+    pairs: Vec<Pairs>,
     index: BTreeMap<(usize, Key), usize>,
     missing: Vec<NotCompared>,
     /// The results of each MPI, merged over the rounds.
@@ -124,9 +132,13 @@ impl Rounds {
         let next = self.pairs.len();
         let at = *self.index.entry((peer, key.clone())).or_insert(next);
         if at == next {
-            self.pairs.push((peer, key, Vec::new()));
+            self.pairs.push(Pairs {
+                peer,
+                key,
+                values: Vec::new(),
+            });
         }
-        self.pairs[at].2.push((a, b));
+        self.pairs[at].values.push((a, b));
     }
 
     fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Outcome) {
@@ -187,10 +199,8 @@ impl Rounds {
     pub fn list_rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for peer in 1..self.names.len() {
-            let own = self.pairs.iter().filter(|(p, ..)| *p == peer);
-            rows.extend(
-                own.filter_map(|(_, key, pairs)| Row::new(&self.names[peer], key, pairs.clone())),
-            );
+            let own = self.pairs.iter().filter(|p| p.peer == peer);
+            rows.extend(own.filter_map(|p| Row::new(&self.names[peer], &p.key, p.values.clone())));
         }
         rows
     }

@@ -1,0 +1,262 @@
+//! The command line of `fastpath compare`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Statistic;
+use super::peers::{Peer, Words};
+use super::rounds::Plan;
+use crate::bench::options::{
+    MpiOptions, parse_bytes, parse_count, parse_count_or_none, parse_ranks, parse_time,
+};
+use crate::catalogue::{self, Class, Group};
+use crate::program::Settings;
+
+/// Options of the comparison.
+#[derive(Args, Clone, Debug)]
+pub struct CompareOptions {
+    /// Two stored results, the earlier first; several runs of a side separated by commas. Or one
+    /// stored comparison, to show it again
+    #[arg(value_name = "RESULT")]
+    pub results: Vec<String>,
+    /// The other MPIs
+    #[command(flatten)]
+    pub peers: PeerOptions,
+    /// Our MPI
+    #[command(flatten)]
+    pub mpi: MpiOptions,
+    /// What is measured
+    #[command(flatten)]
+    pub measure: MeasureOptions,
+    /// The figure of a run that is compared
+    #[arg(long, value_enum, default_value_t)]
+    pub statistic: Statistic,
+    /// Stored results: a change counts beyond so many percent, if the interval agrees
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse_percent)]
+    pub threshold: f64,
+    /// Stored results: pass over what one side lacks
+    #[arg(long)]
+    pub common: bool,
+    /// Write the comparison to this file as JSON; `-`: to the standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the comparison as a page of Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Renew the table in this file between `<!-- comparison: ... -->` and `<!-- end of comparison -->`
+    #[arg(long, value_name = "FILE")]
+    pub readme: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// The other MPIs.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PeerOptions {
+    /// Another MPI: a name, its compiler wrapper, its launcher [default: mpiexec beside the wrapper]
+    #[arg(long, value_name = "NAME=MPICC[,MPIEXEC]")]
+    pub peer: Vec<String>,
+    /// A variable for a peer's launcher and ranks
+    #[arg(long, value_name = "NAME:VAR=VALUE")]
+    pub peer_env: Vec<String>,
+    /// Arguments for a peer's launcher
+    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
+    pub peer_arg: Vec<String>,
+    /// Further ones where each rank can have a processor for itself
+    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
+    pub peer_arg_fit: Vec<String>,
+    /// Further ones where there are more ranks than processors
+    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
+    pub peer_arg_crowded: Vec<String>,
+    /// A file with options of peers, one a line, as bench/peers prints them
+    #[arg(long, value_name = "FILE")]
+    pub peers: Vec<PathBuf>,
+}
+
+/// What is measured, the same for every MPI.
+#[derive(Args, Clone, Debug)]
+pub struct MeasureOptions {
+    /// Tests or groups of tests, separated by commas; `fastpath bench --list` names them
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "latency,rate,bandwidth,barrier,allreduce"
+    )]
+    pub tests: Vec<String>,
+    /// Numbers of ranks for tests of all ranks; those of a pair run on their own number
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
+    pub ranks: Vec<u32>,
+    /// How often each pair of runs is made
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
+    pub sizes: Vec<u64>,
+    /// Operations of each case in a run, in place of a duration
+    #[arg(long, value_parser = parse_count, conflicts_with = "duration")]
+    pub iterations: Option<u64>,
+    /// Time for the samples of each case in a run
+    #[arg(long, default_value = "50ms", value_parser = parse_time)]
+    pub duration: f64,
+    /// Operations before those that count [default: 1000, or a tenth of the duration]
+    #[arg(long, value_parser = parse_count_or_none)]
+    pub warmup: Option<u64>,
+    /// Messages in flight at once [default: each test's own]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: Option<u32>,
+    /// Operations of one sample; the same for all, since it is part of the statistic
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub batch: u32,
+    /// Verify contents, outside the timed loop
+    #[arg(long)]
+    pub check: bool,
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err("expected a percentage from 0 to 1000".to_owned()),
+    }
+}
+
+impl PeerOptions {
+    /// The peers, those of files after those of the command line.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a word of another shape.
+    pub fn list(&self) -> Result<Vec<Peer>, String> {
+        let mut words = Words {
+            peers: self.peer.clone(),
+            environment: self.peer_env.clone(),
+            arguments: self.peer_arg.clone(),
+            arguments_fit: self.peer_arg_fit.clone(),
+            arguments_crowded: self.peer_arg_crowded.clone(),
+        };
+        for path in &self.peers {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
+            let added = words.add_file(&text);
+            added.map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        words.parse()
+    }
+}
+
+impl MeasureOptions {
+    /// A plan for each test and number of ranks, so that the two runs of a pair are near each other.
+    ///
+    /// # Errors
+    /// A word that means no test.
+    pub fn list_plans(&self) -> Result<Vec<Plan>, String> {
+        let mut plans: Vec<Plan> = Vec::new();
+        for word in &self.tests {
+            let tests = catalogue::select(word);
+            if tests.is_empty() {
+                return Err(format!(
+                    "no test is called `{word}`; `fastpath bench --list` names them"
+                ));
+            }
+            for test in tests {
+                let own = [test.ranks];
+                // A pair does not depend on the number, unless that is what the test is about.
+                let pair = test.class == Class::Pair && test.group != Group::Scaling;
+                for &ranks in if pair { &own } else { self.ranks.as_slice() } {
+                    let plan = Plan {
+                        ranks,
+                        settings: self.settings(test.name),
+                    };
+                    if !plans.contains(&plan) {
+                        plans.push(plan);
+                    }
+                }
+            }
+        }
+        Ok(plans)
+    }
+
+    fn settings(&self, test: &str) -> Settings {
+        Settings {
+            tests: vec![test.to_owned()],
+            sizes: self.sizes.clone(),
+            iterations: self.iterations,
+            duration_ms: self.iterations.is_none().then_some(self.duration),
+            warmup: self.warmup,
+            window: self.window,
+            timing: Some(format!("batch={}", self.batch)),
+            check: self.check,
+            ..Settings::default()
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: CompareOptions,
+    }
+
+    fn parse(words: &[&str]) -> Result<CompareOptions, clap::Error> {
+        Line::try_parse_from([&["compare"], words].concat()).map(|l| l.options)
+    }
+
+    #[test]
+    fn tests_of_a_pair__run_on_two_ranks_and_the_others_on_those_named() {
+        let options = parse(&["--tests", "latency,sendrecv,idle", "-n", "2,8"]).unwrap();
+        let plans = options.measure.list_plans().unwrap();
+        let said: Vec<(u32, &str)> = plans
+            .iter()
+            .map(|p| (p.ranks, p.settings.tests[0].as_str()))
+            .collect();
+        let wanted = [
+            (2, "latency"),
+            (2, "sendrecv"),
+            (8, "sendrecv"),
+            (2, "idle"),
+            (8, "idle"),
+        ];
+        assert_eq!(said, wanted);
+        assert_eq!(plans[0].settings.timing.as_deref(), Some("batch=16"));
+    }
+
+    #[test]
+    fn test__that_is_not_known_is_named() {
+        let options = parse(&["--tests", "latncy"]).unwrap();
+        assert!(options.measure.list_plans().unwrap_err().contains("latncy"));
+    }
+
+    #[test]
+    fn launcher_arguments__may_begin_with_a_dash_behind_the_name() {
+        let options = parse(&[
+            "--peer=a=/x/mpicc",
+            "--peer-arg",
+            "a:--bind-to,core",
+            "--peer-env",
+            "a:X=1,2",
+        ]);
+        let peers = options.unwrap().peers.list().unwrap();
+        assert_eq!(peers[0].arguments, ["--bind-to", "core"]);
+        assert_eq!(peers[0].environment, [("X".to_owned(), "1,2".to_owned())]);
+    }
+
+    #[test]
+    fn impossible_values__are_refused() {
+        for wrong in [
+            "--rounds=0",
+            "--batch=0",
+            "--threshold=-1",
+            "--statistic=mode",
+            "--sizes=x",
+        ] {
+            assert!(parse(&[wrong]).is_err(), "{wrong}");
+        }
+        assert_eq!(parse(&["--threshold=10%"]).unwrap().threshold, 10.0);
+    }
+}

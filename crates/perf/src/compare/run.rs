@@ -1,0 +1,278 @@
+//! What `fastpath compare` does: with peers, with two stored results, with a stored comparison.
+
+use std::fs;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::comparison::{self, Comparison};
+use super::options::CompareOptions;
+use super::peers::Peer;
+use super::rounds::{Plan, Rounds};
+use super::stored::{self, Rule};
+use super::{markdown, show};
+use crate::bench::{self, startup, surroundings};
+use crate::catalogue::{self, Class};
+use crate::output::file::Target;
+use crate::output::{self, OutputError};
+use crate::program::{Job, Outcome, Program, STALL};
+use crate::record::{ReadError, Report};
+
+/// Exit code where something was refused or could not be compared.
+const REFUSED: u8 = 2;
+
+/// Does it; the exit code is 0, 1 where a stored result is worse than the other, 2 where something
+/// could not be compared.
+///
+/// # Errors
+/// The reason why nothing could be compared, or where it could not be written; the exit code is 2.
+pub fn run(options: &CompareOptions) -> Result<u8, String> {
+    let peers = options.peers.list()?;
+    match options.results.as_slice() {
+        [] if peers.is_empty() => Err(
+            "compare what? two stored results, or this MPI with others by --peer NAME=MPICC or --peers FILE"
+                .to_owned(),
+        ),
+        [] => run_peers(options, peers),
+        _ if !peers.is_empty() => Err("either stored results or peers".to_owned()),
+        [one] => show_stored(options, one),
+        [before, now] => compare_stored(options, before, now),
+        _ => Err("two results are compared; several runs of a side are separated by commas".to_owned()),
+    }
+}
+
+fn read(path: &str) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
+}
+
+fn read_side(paths: &str) -> Result<Vec<Report>, String> {
+    let read_one = |path: &str| {
+        let found = Report::from_json(&read(path)?);
+        found.map_err(|e: ReadError| format!("{path}: {e}"))
+    };
+    paths.split(',').map(read_one).collect()
+}
+
+fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u8, String> {
+    let rule = Rule {
+        statistic: options.statistic,
+        threshold: 1.0 + options.threshold / 100.0,
+        common_only: options.common,
+    };
+    let changes = stored::compare(&read_side(before)?, &read_side(now)?, rule);
+    say(&show::format_changes(&changes, rule))?;
+    Ok(changes.exit_code())
+}
+
+fn show_stored(options: &CompareOptions, path: &str) -> Result<u8, String> {
+    let comparison = Comparison::from_json(&read(path)?).map_err(|e| format!("{path}: {e}"))?;
+    let files = Files::open(options)?;
+    say(&show::format_comparison(&comparison))?;
+    files.write(&comparison)?;
+    Ok(0)
+}
+
+/// Prints; a reader that has seen enough is no failure.
+fn say(text: &str) -> Result<(), String> {
+    match output::print(text) {
+        Err(e) if !e.is_closed_pipe() => Err(e.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// The files of a comparison, opened before anything is measured.
+struct Files {
+    json: Option<Target>,
+    markdown: Option<Target>,
+    readme: Option<(Target, String)>,
+}
+
+impl Files {
+    fn open(options: &CompareOptions) -> Result<Files, String> {
+        let open = |path: Option<&Path>| {
+            let target = path.map(Target::open).transpose();
+            target.map_err(|e: OutputError| e.to_string())
+        };
+        let readme = match options.readme.as_deref() {
+            Some(path) => {
+                let text = read(&path.to_string_lossy())?;
+                open(Some(path))?.map(|target| (target, text))
+            }
+            None => None,
+        };
+        let is_file = |path: &&Path| *path != Path::new("-");
+        Ok(Files {
+            json: open(options.json.as_deref().filter(is_file))?,
+            markdown: open(options.markdown.as_deref())?,
+            readme,
+        })
+    }
+
+    /// Writes all that can be written; the first failure is told.
+    fn write(self, comparison: &Comparison) -> Result<(), String> {
+        let finish = |target: Option<Target>, text: &dyn Fn() -> String| {
+            let done = target.map_or(Ok(()), |t| t.finish(&text()));
+            done.map_err(|e| e.to_string())
+        };
+        let json = finish(self.json, &|| comparison.format_json());
+        let page = finish(self.markdown, &|| markdown::format_page(comparison));
+        let readme = self.readme.map_or(Ok(()), |(target, text)| {
+            let text = markdown::replace_table(&text, comparison)?;
+            target.finish(&text).map_err(|e| e.to_string())
+        });
+        json.and(page).and(readme)
+    }
+}
+
+/// One that can be measured.
+struct Contestant {
+    peer: Peer,
+    program: Program,
+}
+
+/// Compiles the program for each; those that fail, with the reason.
+fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Vec<(String, String)>) {
+    let (mut ready, mut failed) = (Vec::new(), Vec::new());
+    for peer in peers {
+        match Program::compile(&peer.mpicc) {
+            Ok(program) => ready.push(Contestant { peer, program }),
+            Err(e) => failed.push((peer.name, e.to_string())),
+        }
+    }
+    (ready, failed)
+}
+
+fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
+    let plans = options.measure.list_plans()?;
+    let files = Files::open(options)?;
+    let (mpicc, mpiexec) = bench::choose_mpi(&options.mpi).map_err(|e| e.to_string())?;
+    let mut ours = Peer::new("fastpath", &mpicc, Some(&mpiexec));
+    ours.arguments.clone_from(&options.mpi.mpiexec_arg);
+    let program = Program::compile(&mpicc).map_err(|e| e.to_string())?;
+    let (others, failed) = compile(peers);
+    let mut contestants = vec![Contestant {
+        peer: ours,
+        program,
+    }];
+    contestants.extend(others);
+
+    let reports = contestants.iter().map(make_report).collect();
+    let mut rounds = Rounds::new(reports, options.statistic);
+    for (name, reason) in &failed {
+        eprintln!("fastpath: {name}: {reason}");
+        rounds.note(name, String::new(), reason);
+    }
+    let pairs = (contestants.len() - 1) * plans.len() * options.measure.rounds as usize;
+    let bar = make_bar(2 * pairs as u64, !options.no_progress);
+    rounds.run(&plans, options.measure.rounds, |number, plan| {
+        let contestant = &contestants[number];
+        let test = plan.settings.tests.join(",");
+        bar.set_message(format!("{} {test}", contestant.peer.name));
+        let outcome = measure(contestant, plan);
+        bar.inc(1);
+        if let Some(failure) = &outcome.failure {
+            let name = &contestant.peer.name;
+            bar.suspend(|| eprintln!("fastpath: {name}, {test}: {failure}"));
+        }
+        outcome
+    });
+    bar.finish_and_clear();
+    note_same_library(&mut rounds);
+
+    let comparison = Comparison {
+        schema: comparison::SCHEMA.to_owned(),
+        version: comparison::VERSION,
+        statistic: options.statistic,
+        rounds: options.measure.rounds,
+        rows: rounds.list_rows(),
+        missing: rounds.list_missing().to_vec(),
+        reports: rounds.reports,
+    };
+    let to_standard = options.json.as_deref() == Some(Path::new("-"));
+    let text = if to_standard {
+        comparison.format_json()
+    } else {
+        show::format_comparison(&comparison)
+    };
+    let said = say(&text);
+    if said.is_err() {
+        // The last place where it can be seen.
+        eprint!("{}", show::format_comparison(&comparison));
+    }
+    files.write(&comparison)?;
+    said?;
+    let complete = failed.is_empty() && !comparison.rows.is_empty();
+    Ok(if complete { 0 } else { REFUSED })
+}
+
+fn make_report(contestant: &Contestant) -> Report {
+    let peer = &contestant.peer;
+    let mut run = surroundings::describe_run();
+    run.mpi.name.clone_from(&peer.name);
+    run.mpi.path = format!("{}, {}", peer.mpicc.display(), peer.mpiexec.display());
+    run.environment.extend(peer.environment.iter().cloned());
+    Report::new(run)
+}
+
+fn measure(contestant: &Contestant, plan: &Plan) -> Outcome {
+    let (peer, program) = (&contestant.peer, &contestant.program);
+    let processors = fastpath_base::topology::usable_processors();
+    let job = Job {
+        mpiexec: peer.mpiexec.clone(),
+        mpiexec_arguments: peer.list_arguments(plan.ranks, processors),
+        environment: peer.environment.clone(),
+        ranks: plan.ranks,
+        arguments: plan.settings.arguments(),
+        stall: STALL,
+    };
+    let whole_job = plan
+        .settings
+        .tests
+        .iter()
+        .filter_map(|name| catalogue::find(name))
+        .find(|test| test.class == Class::Job);
+    match whole_job {
+        None => program.run(&job, |_| ()),
+        Some(test) => {
+            let start = || program.run(&job, |_| ()).failure;
+            let timed = startup::measure(test, plan.ranks, STARTS, start);
+            let mut outcome = Outcome::default();
+            match timed {
+                Ok(case) => outcome.cases.push(case),
+                Err(failure) => outcome.failure = Some(failure),
+            }
+            outcome
+        }
+    }
+}
+
+/// Starts of whole jobs in a run: those that are not counted, and those that are.
+const STARTS: [u64; 2] = [1, 3];
+
+/// A peer that runs on our library is no comparison: a path of libraries was forgotten.
+fn note_same_library(rounds: &mut Rounds) {
+    let ours = rounds.reports[0].run.mpi.version.clone();
+    let same: Vec<String> = rounds.reports[1..]
+        .iter()
+        .map(|r| &r.run.mpi)
+        .filter(|mpi| !ours.is_empty() && mpi.version == ours)
+        .map(|mpi| mpi.name.clone())
+        .collect();
+    for name in same {
+        let reason =
+            "it runs on the same library as ours: is its LD_LIBRARY_PATH set (--peer-env)?";
+        rounds.note(&name, String::new(), reason);
+    }
+}
+
+fn make_bar(length: u64, wanted: bool) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if !wanted {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = "{bar:30} {pos}/{len} {msg} {elapsed}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,270 @@
+//! `fastpath compare` with stored results, and with compilers and launchers that stand in for those
+//! of MPIs. Real ones: `make bench`.
+
+#![allow(non_snake_case)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Events of a run whose every sample takes so many nanoseconds.
+fn make_events(library: &str, ns: u64) -> String {
+    let bound = ns * 1000;
+    [
+        format!(r#"{{"event":"start","program":1,"library":"{library}","ranks":2,"processors":[0,1],"host":"h","clock":{{"source":"tsc","frequency_hz":2e9,"frequency_error_ppm":1,"resolution_ns":1,"read_ns":20}},"overhead_ns_each":20}}"#),
+        format!(r#"{{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"sum":{},"min":{ns},"max":{ns},"buckets":[[{bound},100]],"floor":null}}"#, ns * 100),
+        r#"{"event":"end","clock":{"source":"tsc","frequency_hz":2e9,"frequency_error_ppm":1,"resolution_ns":1,"read_ns":20}}"#.to_owned(),
+    ]
+    .join("\n")
+}
+
+/// A folder for one test, removed at the end.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("fastpath-compare-{}-{name}", std::process::id()));
+        fs::create_dir_all(path.join("cache")).unwrap();
+        Folder(path)
+    }
+
+    /// An MPI whose `mpicc` makes a program that does nothing and whose `mpiexec` is this script.
+    fn add_mpi(&self, name: &str, mpiexec: &str) -> PathBuf {
+        let folder = self.0.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let compile = r#"while [ $# -gt 0 ]; do [ "$1" = -o ] && cp /bin/true "$2"; shift; done"#;
+        for (file, text) in [("mpicc", compile), ("mpiexec", mpiexec)] {
+            // Moved into place, so that it is never open for writing when it is started.
+            let (path, aside) = (folder.join(file), folder.join("new"));
+            fs::write(&aside, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(&aside, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::rename(&aside, &path).unwrap();
+        }
+        folder.join("mpicc")
+    }
+
+    fn add_steady(&self, name: &str, ns: u64) -> PathBuf {
+        let events = make_events(&format!("{name} 1.0"), ns);
+        self.add_mpi(name, &format!("cat <<'END'\n{events}\nEND"))
+    }
+
+    fn compare(&self, ours: &Path, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_fastpath"))
+            .args(["compare", "--tests", "latency", "--rounds", "3"])
+            .arg("--mpicc")
+            .arg(ours)
+            .args(arguments)
+            .env("XDG_CACHE_HOME", self.0.join("cache"))
+            .output()
+            .expect("the command starts")
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn is_valid(value: &Value, schema: &str) {
+    let path = format!("{}/../../docs/schema/{schema}", env!("CARGO_MANIFEST_DIR"));
+    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    if let Err(e) = validator.validate(value) {
+        panic!("{e}");
+    }
+}
+
+#[test]
+fn peers__that_are_slower_and_faster_are_told_apart_and_stored() {
+    let folder = Folder::new("verdicts");
+    let ours = folder.add_steady("ours", 100);
+    let slow = format!("--peer=slow={}", folder.add_steady("slow", 200).display());
+    let fast = format!("--peer=fast={}", folder.add_steady("fast", 80).display());
+    let file = folder.0.join("result.json");
+    let json = format!("--json={}", file.display());
+    let output = folder.compare(&ours, &[&slow, &fast, &json]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("0.500 [0.500, 0.500]     faster"), "{text}");
+    assert!(text.contains("1.250 [1.250, 1.250]     slower"), "{text}");
+    assert!(text.contains("against slow (slow 1.0)"), "{text}");
+    let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    is_valid(&value, "compare-1.json");
+    assert_eq!(value["rows"][0]["pairs"].as_array().unwrap().len(), 3);
+    // Each result in it is one of the benchmark, too; and the comparison can be shown again.
+    for report in value["reports"].as_array().unwrap() {
+        is_valid(report, "bench-1.json");
+    }
+    let page = folder.0.join("page.md");
+    let again = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .args(["compare", file.to_str().unwrap(), "--markdown"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&again), text);
+    assert!(
+        fs::read_to_string(page)
+            .unwrap()
+            .contains("80.00 (**1.25**)")
+    );
+}
+
+#[test]
+fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
+    let folder = Folder::new("failures");
+    let ours = folder.add_steady("ours", 100);
+    let good = format!("--peer=good={}", folder.add_steady("good", 200).display());
+    let dying = folder.add_mpi("dying", "echo 'rank 1 is gone' >&2; exit 9");
+    let dying = format!("--peer=dying={}", dying.display());
+    let none = "--peer=none=/nonexistent/mpicc";
+    let output = folder.compare(&ours, &[&dying, none, &good]);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    let (text, said) = (stdout(&output), stderr(&output));
+    assert!(text.contains("faster"), "{text}");
+    assert!(
+        text.contains("none: not compared: cannot run /nonexistent/mpicc"),
+        "{text}"
+    );
+    assert!(
+        text.contains("dying, latency, 2 ranks: not compared"),
+        "{text}"
+    );
+    assert!(said.contains("rank 1 is gone"), "{said}");
+}
+
+#[test]
+fn variables_and_arguments__reach_the_launcher() {
+    let folder = Folder::new("arguments");
+    let ours = folder.add_steady("ours", 100);
+    let events = make_events("theirs 1.0", 200);
+    let script = format!(
+        "echo \"$GREETING $*\" > '{}'\ncat <<'END'\n{events}\nEND",
+        folder.0.join("seen").display()
+    );
+    let mpicc = folder.add_mpi("theirs", &script);
+    let file = folder.0.join("peers");
+    let words = format!(
+        "--peer=theirs={}\n--peer-env=theirs:GREETING=hello\n--peer-arg=theirs:--bind-to,core\n",
+        mpicc.display()
+    );
+    fs::write(&file, words).unwrap();
+    let output = folder.compare(&ours, &["--peers", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let seen = fs::read_to_string(folder.0.join("seen")).unwrap();
+    assert!(seen.starts_with("hello --bind-to core -n 2 "), "{seen}");
+    assert!(
+        seen.contains("latency") && seen.contains("--timing batch=16"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn peer__that_runs_on_our_library_is_found_out() {
+    let folder = Folder::new("same");
+    let ours = folder.add_steady("ours", 100);
+    let events = make_events("ours 1.0", 100);
+    let twin = folder.add_mpi("twin", &format!("cat <<'END'\n{events}\nEND"));
+    let twin = format!("--peer=twin={}", twin.display());
+    let output = folder.compare(&ours, &[&twin]);
+    assert!(
+        stdout(&output).contains("same library"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn full_disk__is_told_and_the_comparison_still_printed() {
+    let folder = Folder::new("full");
+    let ours = folder.add_steady("ours", 100);
+    let slow = format!("--peer=slow={}", folder.add_steady("slow", 200).display());
+    let output = folder.compare(&ours, &[&slow, "--json=/dev/full"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("faster"), "{}", stdout(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("/dev/full") && said.contains("No space left"),
+        "{said}"
+    );
+}
+
+/// A stored result whose every sample takes so many nanoseconds, from the tool itself.
+fn store(folder: &Folder, name: &str, ns: u64) -> String {
+    let mpicc = folder.add_steady(name, ns);
+    let file = folder.0.join(format!("{name}.json"));
+    let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .args(["bench", "latency", "--mpicc"])
+        .arg(mpicc)
+        .arg(format!("--json={}", file.display()))
+        .env("XDG_CACHE_HOME", folder.0.join("cache"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let value: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    is_valid(&value, "bench-1.json");
+    file.to_str().unwrap().to_owned()
+}
+
+fn compare_stored(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .arg("compare")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn stored_results__set_the_exit_code() {
+    let folder = Folder::new("stored");
+    let (before, now) = (store(&folder, "before", 100), store(&folder, "now", 120));
+    let code = |arguments: &[&str]| compare_stored(arguments).status.code();
+    assert_eq!(code(&[&before, &before]), Some(0));
+    assert_eq!(code(&[&before, &now]), Some(1));
+    assert_eq!(code(&[&now, &before]), Some(0));
+    assert_eq!(code(&[&before, &now, "--threshold", "25"]), Some(0));
+    let text = stdout(&compare_stored(&[&before, &now]));
+    assert!(text.contains("1.200") && text.contains("slower"), "{text}");
+    let text = fs::read_to_string(&now).unwrap();
+    fs::write(&now, text.replace("\"bytes\":8,", "\"bytes\":16,")).unwrap();
+    let refused = compare_stored(&[&before, &now]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stdout(&refused).contains("lacks this size"),
+        "{}",
+        stdout(&refused)
+    );
+}
+
+#[test]
+fn stored_results__that_are_none_are_refused() {
+    let folder = Folder::new("none");
+    let before = store(&folder, "before", 100);
+    let wrong = folder.0.join("wrong.json");
+    fs::write(&wrong, "{\"schema\":\"something\",\"version\":1}").unwrap();
+    for (arguments, part) in [
+        (
+            vec![before.as_str(), "/nonexistent.json"],
+            "/nonexistent.json",
+        ),
+        (vec![before.as_str(), wrong.to_str().unwrap()], "something"),
+        (vec![], "compare what?"),
+        (vec![&before, &before, &before], "two results"),
+    ] {
+        let output = compare_stored(&arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+}
