@@ -19,9 +19,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::catalogue::{self, Class, Group, Test};
+use crate::html;
+use crate::levels::{self, LevelPlan, SharedBoard};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
-use options::{BenchOptions, MpiOptions};
+use options::{BenchOptions, LevelName, MpiOptions};
 use store::Store;
 use table::{Table, print_line};
 
@@ -129,7 +131,15 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
     let mut store = Store::open(options.json.as_deref())?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let mut session = Session {
-        program: Program::compile(&mpicc)?,
+        program: if options.levels.contains(&LevelName::Mpi) {
+            Program::compile(&mpicc)?
+        } else {
+            // Nobody runs it.
+            Program {
+                path: PathBuf::new(),
+                mpicc: mpicc.clone(),
+            }
+        },
         mpiexec,
         mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
         report: Report::new(surroundings::describe_run()),
@@ -148,6 +158,10 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
     }
     session.finish();
     store.finish(&session.report)?;
+    if let Some(page) = &options.html {
+        let text = html::write_page(std::slice::from_ref(&session.report), None);
+        std::fs::write(page, text).map_err(|e| BenchError::Write(page.clone(), e))?;
+    }
     match failure {
         Some(e) => Err(BenchError::Run(e)),
         None if session.report.cases.is_empty() => Err(BenchError::Empty),
@@ -170,10 +184,10 @@ impl Session {
             .filter(|t| matches!(t.class, Class::Pair | Class::Everyone))
             .collect();
         if !together.is_empty() {
-            self.run_program(&options.measure.settings(&together), ranks)?;
+            self.run_levels(&together, options, ranks)?;
         }
         for test in of(Class::Alone) {
-            self.run_program(&options.measure.settings(&[test]), ranks)?;
+            self.run_levels(&[test], options, ranks)?;
         }
         for test in of(Class::Job) {
             let case = self.measure_job(test, options, ranks)?;
@@ -219,15 +233,75 @@ impl Session {
         }
     }
 
-    fn run_program(&mut self, settings: &Settings, ranks: u32) -> Result<(), RunError> {
-        let job = self.job(settings, ranks);
+    /// The tests that have a level, at each that was asked for, the lowest first.
+    fn run_levels(
+        &mut self,
+        tests: &[&'static Test],
+        options: &BenchOptions,
+        ranks: u32,
+    ) -> Result<(), RunError> {
+        for level in [Level::Transport, Level::Protocol, Level::Mpi] {
+            if !options.levels.iter().any(|&l| Level::from(l) == level) {
+                continue;
+            }
+            let (there, not): (Vec<&'static Test>, Vec<_>) =
+                tests.iter().partition(|t| t.levels.contains(&level));
+            for test in not {
+                self.report.missing.push(Missing {
+                    test: test.name.to_owned(),
+                    level,
+                    reason: "the test does not exist at this level".to_owned(),
+                });
+            }
+            if there.is_empty() {
+                continue;
+            }
+            let settings = options.measure.settings(&there);
+            let job = self.job(&settings, ranks);
+            if level == Level::Mpi {
+                let program = self.program.clone();
+                self.run_program(&program, &job, &settings)?;
+            } else {
+                self.run_below(level, job, &settings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same tests on a lower level: this program is the ranks' program.
+    fn run_below(&mut self, level: Level, job: Job, settings: &Settings) -> Result<(), RunError> {
+        let failed = |e| RunError::Start(PathBuf::from("fastpath"), e);
+        let board = SharedBoard::create().map_err(failed)?;
+        let plan = LevelPlan {
+            level,
+            settings: settings.clone(),
+            board: board.path(),
+        };
+        let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
+        let own = Program {
+            path: std::env::current_exe().map_err(failed)?,
+            mpicc: PathBuf::new(),
+        };
+        let job = Job {
+            arguments: vec!["bench".to_owned(), "rank".to_owned(), plan],
+            ..job
+        };
+        self.run_program(&own, &job, settings)
+    }
+
+    fn run_program(
+        &mut self,
+        program: &Program,
+        job: &Job,
+        settings: &Settings,
+    ) -> Result<(), RunError> {
         let Session {
             bar,
             table,
             shows_table,
             ..
         } = self;
-        let outcome = self.program.run(&job, |event| {
+        let outcome = program.run(job, |event| {
             let lines = match event {
                 Event::Start(start) => vec![table::describe_start(start)],
                 Event::Case(case) => table.add(case),
@@ -249,7 +323,7 @@ impl Session {
         });
         let run = &mut self.report.run;
         run.clock = outcome.clock;
-        if let Some(start) = outcome.start {
+        if let Some(start) = outcome.start.filter(|_| run.mpi.name.is_empty()) {
             let name = start.library.split([' ', ',']).next().unwrap_or("");
             run.mpi = Mpi {
                 name: name.to_lowercase(),
@@ -264,7 +338,7 @@ impl Session {
         self.report.cases.extend(outcome.cases);
         self.report.missing.extend(outcome.missing);
         if let Some(failure) = &outcome.failure {
-            self.note_unmeasured(settings, ranks, failure);
+            self.note_unmeasured(settings, job.ranks, failure);
         }
         outcome.failure.map_or(Ok(()), Err)
     }
@@ -307,6 +381,9 @@ impl Session {
                 "\n{} is missing: {}",
                 missing.test, missing.reason
             ));
+        }
+        for line in levels::print_columns(&self.report) {
+            print_line(&line);
         }
         if !self.report.cases.is_empty() {
             print_line(&format!("\n{}", table::LEGEND));

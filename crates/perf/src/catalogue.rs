@@ -73,6 +73,14 @@ pub struct Test {
 }
 
 const MPI: &[Level] = &[Level::Mpi];
+const ALL: &[Level] = &[Level::Transport, Level::Protocol, Level::Mpi];
+
+const fn at_all_levels(test: Test) -> Test {
+    Test {
+        levels: ALL,
+        ..test
+    }
+}
 
 const fn pair(name: &'static str, of: Of, text: &'static str) -> Test {
     Test {
@@ -104,26 +112,26 @@ const fn collective(name: &'static str, text: &'static str) -> Test {
 
 /// Every test.
 pub const TESTS: &[Test] = &[
-    pair(
+    at_all_levels(pair(
         "latency",
         Of::HalfRoundTrip,
         "half a round trip between the first and the last rank",
-    ),
-    pair(
+    )),
+    at_all_levels(pair(
         "bandwidth",
         Of::Message,
         "large messages in windows, each window acknowledged",
-    ),
+    )),
     pair(
         "bibandwidth",
         Of::Message,
         "large messages in windows in both directions at once",
     ),
-    pair(
+    at_all_levels(pair(
         "rate",
         Of::Message,
         "small messages in windows, each window acknowledged",
-    ),
+    )),
     everyone(
         "multirate",
         Group::Messages,
@@ -162,7 +170,7 @@ pub const TESTS: &[Test] = &[
         class: Class::Pair,
         of: Of::RoundTrip,
         ranks: 2,
-        levels: MPI,
+        levels: ALL,
     },
     Test {
         name: "get",
@@ -171,7 +179,7 @@ pub const TESTS: &[Test] = &[
         class: Class::Pair,
         of: Of::RoundTrip,
         ranks: 2,
-        levels: MPI,
+        levels: ALL,
     },
     Test {
         name: "atomics",

@@ -9,6 +9,7 @@ use crate::bench::{self, BenchError};
 use crate::compare::options::CompareOptions;
 use crate::html::PageOptions;
 use crate::info;
+use crate::levels;
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -62,6 +63,12 @@ pub struct Bench {
 pub enum OtherBench {
     /// What the hardware takes: the cache line between two processors, the copy of memory
     Floor(FloorOptions),
+    /// One rank of a test below MPI (started by the launcher)
+    #[command(hide = true)]
+    Rank {
+        /// What is measured, as JSON
+        plan: String,
+    },
 }
 
 /// Does what `fastpath bench` was asked for.
@@ -71,6 +78,8 @@ pub enum OtherBench {
 pub fn run_bench(command: Bench) -> Result<(), BenchError> {
     match command.other {
         Some(OtherBench::Floor(options)) => bench::floor::run(&options),
+        Some(OtherBench::Rank { plan }) => levels::run_rank(&plan)
+            .map_err(|e| BenchError::Usage(format!("this rank cannot be measured: {e}"))),
         None => bench::run(&command.options),
     }
 }

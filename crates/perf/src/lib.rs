@@ -8,6 +8,7 @@ pub mod cliffs;
 pub mod compare;
 pub mod html;
 pub mod info;
+pub mod levels;
 pub mod library;
 pub mod measure;
 pub mod output;

@@ -11,6 +11,8 @@ mod source;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::record::{Case, Clock, Missing};
 
 pub use event::{Event, EventError, Progress, Start, parse_event};
@@ -48,7 +50,7 @@ pub struct Job {
 pub const STALL: Duration = Duration::from_secs(120);
 
 /// What the program is asked to do.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Names of tests.
     pub tests: Vec<String>,

@@ -7,6 +7,7 @@ use fastpath_base::config::{parse_duration_ns, parse_size};
 
 use crate::catalogue::{self, Test};
 use crate::program::Settings;
+use crate::record::Level;
 
 /// Options of the tests.
 #[derive(Args, Clone, Debug)]
@@ -20,6 +21,9 @@ pub struct BenchOptions {
     /// Number of ranks; several, separated by commas, are a job each
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
+    /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks)
+    #[arg(long = "level", value_delimiter = ',', default_value = "mpi")]
+    pub levels: Vec<LevelName>,
     /// How long, how often, what
     #[command(flatten)]
     pub measure: MeasureOptions,
@@ -29,9 +33,33 @@ pub struct BenchOptions {
     /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page with curves to this file, to look at in a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// No progress bar
     #[arg(long)]
     pub no_progress: bool,
+}
+
+/// A level, as the command line calls it.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelName {
+    /// The C functions of the MPI standard
+    Mpi,
+    /// Workers, endpoints, matching
+    Protocol,
+    /// Active messages, put and get
+    Transport,
+}
+
+impl From<LevelName> for Level {
+    fn from(name: LevelName) -> Level {
+        match name {
+            LevelName::Mpi => Level::Mpi,
+            LevelName::Protocol => Level::Protocol,
+            LevelName::Transport => Level::Transport,
+        }
+    }
 }
 
 /// How long, how often, what.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::catalogue::{describe_of, find};
 use crate::program::Start;
-use crate::record::{Case, Clock, Of};
+use crate::record::{Case, Clock, Level, Of};
 
 /// Prints a line on the standard output. A reader that closed it wants no more: the program ends.
 pub fn print_line(line: &str) {
@@ -18,7 +18,7 @@ pub fn print_line(line: &str) {
 #[derive(Debug, Default)]
 pub struct Table {
     /// What the rows so far are of.
-    group: Option<(String, u32)>,
+    group: Option<(String, u32, Level)>,
 }
 
 /// Who is measured, by which clock.
@@ -81,7 +81,7 @@ impl Table {
     /// The lines for one more case.
     pub fn add(&mut self, case: &Case) -> Vec<String> {
         let mut lines = Vec::new();
-        let group = (case.test.clone(), case.ranks);
+        let group = (case.test.clone(), case.ranks, case.level);
         if self.group.as_ref() != Some(&group) {
             self.group = Some(group);
             lines.push(String::new());
@@ -100,8 +100,13 @@ fn head(case: &Case) -> Vec<String> {
     let window = case
         .window
         .map_or(String::new(), |w| format!(", windows of {w}"));
+    let level = match case.level {
+        Level::Mpi => "",
+        Level::Protocol => " at the level of the protocol",
+        Level::Transport => " at the level of the transport",
+    };
     let what = format!(
-        "{}: {text}; {} ranks; {}{window}; {} of {}",
+        "{}{level}: {text}; {} ranks; {}{window}; {} of {}",
         case.test,
         case.ranks,
         case.operation,

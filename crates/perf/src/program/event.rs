@@ -110,6 +110,12 @@ struct CaseLine {
     checked: Option<bool>,
     processors: Vec<i32>,
     #[serde(default)]
+    level: Level,
+    #[serde(default)]
+    transport: Option<String>,
+    #[serde(default)]
+    protocol: Option<String>,
+    #[serde(default)]
     defined: std::collections::BTreeMap<String, f64>,
     #[serde(flatten)]
     samples: Samples,
@@ -122,8 +128,15 @@ enum Line {
     Start(Start),
     Progress(Progress),
     Case(Box<CaseLine>),
-    Missing { test: String, reason: String },
-    End { clock: Clock },
+    Missing {
+        test: String,
+        #[serde(default)]
+        level: Level,
+        reason: String,
+    },
+    End {
+        clock: Clock,
+    },
 }
 
 /// A bucket is at most this share of its value wide.
@@ -180,7 +193,7 @@ impl CaseLine {
             test: self.test,
             variant: self.variant,
             operation: self.operation,
-            level: Level::Mpi,
+            level: self.level,
             of: self.of,
             unit: self.unit,
             bytes: self.bytes,
@@ -192,8 +205,8 @@ impl CaseLine {
                 warmup_operations: self.warmup_operations,
                 overhead_ns: self.overhead_ns,
             },
-            transport: None,
-            protocol: None,
+            transport: self.transport,
+            protocol: self.protocol,
             floor,
             floor_of,
             checked: self.checked,
@@ -223,9 +236,13 @@ pub fn parse_event(line: &str) -> Result<Event, EventError> {
         }
         Line::Progress(progress) => Event::Progress(progress),
         Line::Case(case) => Event::Case(Box::new(case.into_case().map_err(refuse)?)),
-        Line::Missing { test, reason } => Event::Missing(Missing {
+        Line::Missing {
             test,
-            level: Level::Mpi,
+            level,
+            reason,
+        } => Event::Missing(Missing {
+            test,
+            level,
             reason,
         }),
         Line::End { clock } => Event::End(clock),

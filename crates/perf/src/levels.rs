@@ -1,0 +1,308 @@
+//! `fastpath bench TEST --level protocol|transport`: tests of the benchmark program, written
+//! directly on the protocol layer and on a transport.
+//!
+//! The command starts itself as the two ranks of a job under our launcher ([`run_rank`]). Rank 0
+//! prints the same lines as the benchmark program, so that everything behind them is shared. A size
+//! is served at every level by the protocol that the library selects for it, so that the levels
+//! differ by their own cost alone; where a level has no such way, the case is missing with the
+//! reason.
+
+mod board;
+mod engine;
+mod events;
+mod protocol;
+mod remote;
+mod table;
+mod transport;
+
+use std::io;
+
+use fastpath_bootstrap::Job;
+use fastpath_bootstrap::segment::Phase;
+use serde::{Deserialize, Serialize};
+
+use crate::program::Settings;
+use crate::record::Level;
+pub use board::SharedBoard;
+pub use table::print_columns;
+
+/// Tests that exist at these levels.
+pub const TESTS: [&str; 5] = ["latency", "rate", "bandwidth", "put", "get"];
+
+/// What the ranks are told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LevelPlan {
+    /// Which level.
+    pub level: Level,
+    /// What is measured.
+    pub settings: Settings,
+    /// The page by which the ranks agree ([`SharedBoard::path`]).
+    pub board: String,
+}
+
+/// Two ranks that can pass messages, at some level.
+trait Link {
+    /// Sends a message; returns when its buffer may be used again.
+    fn send(&mut self, data: &[u8]);
+    /// Receives a message of this length.
+    fn recv(&mut self, into: &mut [u8]);
+    /// Sends so many messages, all in flight at once.
+    fn send_window(&mut self, window: u32, data: &[u8]);
+    /// Receives them.
+    fn recv_window(&mut self, window: u32, into: &mut [u8]);
+    /// The way in which a message of this length goes; an error where this level has none.
+    fn way(&self, bytes: usize) -> Result<&'static str, String>;
+}
+
+/// What a test runs as.
+struct LevelTest {
+    name: &'static str,
+    operation: &'static str,
+    of: &'static str,
+    /// Operations by which the time of one run is divided, besides the window.
+    divisor: f64,
+    window: u32,
+    sizes: &'static [u64],
+}
+
+const SIZES: &[u64] = &[
+    0,
+    8,
+    64,
+    256,
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+];
+const LARGE: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// A window of puts or gets, as in the study of UCX over InfiniBand (CCGRID 2017).
+const REMOTE_WINDOW: u32 = 256;
+
+const KNOWN: [LevelTest; 5] = [
+    LevelTest {
+        name: "latency",
+        operation: "send/receive",
+        of: "half-round-trip",
+        divisor: 2.0,
+        window: 0,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "rate",
+        operation: "send/receive",
+        of: "message",
+        divisor: 1.0,
+        window: 64,
+        sizes: &[8],
+    },
+    LevelTest {
+        name: "bandwidth",
+        operation: "send/receive",
+        of: "message",
+        divisor: 1.0,
+        window: 64,
+        sizes: LARGE,
+    },
+    LevelTest {
+        name: "put",
+        operation: "put, flush after each window",
+        of: "message",
+        divisor: 1.0,
+        window: REMOTE_WINDOW,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "get",
+        operation: "get, flush after each window",
+        of: "message",
+        divisor: 1.0,
+        window: REMOTE_WINDOW,
+        sizes: SIZES,
+    },
+];
+
+/// Runs as one rank of the job.
+///
+/// # Errors
+/// The job cannot be joined, does not have two ranks, or the plan is damaged.
+pub fn run_rank(plan: &str) -> io::Result<()> {
+    let plan: LevelPlan = serde_json::from_str(plan)?;
+    let board = SharedBoard::open(&plan.board)?;
+    let job: &'static Job = Box::leak(Box::new(Job::attach().map_err(io::Error::other)?));
+    if job.size() != 2 {
+        let why = "the levels below MPI are measured between two ranks: give -n 2";
+        return Err(io::Error::other(why));
+    }
+    job.set_phase(Phase::Initialized);
+    run_level(&plan, &board, job, Box::new(|line| events::print(&line)))
+}
+
+/// All tests of a plan, as one of the two ranks.
+fn run_level(
+    plan: &LevelPlan,
+    board: &SharedBoard,
+    job: &'static Job,
+    sink: engine::Sink,
+) -> io::Result<()> {
+    let mut rank = engine::Rank::new(plan, board, job, sink);
+    match plan.level {
+        Level::Protocol => {
+            let mut link = protocol::ProtocolLink::open(job)?;
+            run_tests(plan, &mut rank, &mut link);
+            link.close();
+        }
+        Level::Transport => {
+            let mut link = transport::TransportLink::open(job)?;
+            run_tests(plan, &mut rank, &mut link);
+            job.set_phase(Phase::Finalized);
+        }
+        Level::Mpi => {
+            let why = "the level of MPI is measured by the benchmark program";
+            return Err(io::Error::other(why));
+        }
+    }
+    Ok(())
+}
+
+/// A link of a level whose memory a peer may reach.
+trait LevelLink: Link {
+    /// The transport's ways to put and get, if this level has them.
+    fn remote(&mut self) -> Result<&mut transport::TransportLink, String>;
+}
+
+impl LevelLink for protocol::ProtocolLink {
+    fn remote(&mut self) -> Result<&mut transport::TransportLink, String> {
+        Err("the protocol layer has no put and get of its own".to_owned())
+    }
+}
+
+impl LevelLink for transport::TransportLink {
+    fn remote(&mut self) -> Result<&mut transport::TransportLink, String> {
+        Ok(self)
+    }
+}
+
+fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLink) {
+    rank.start();
+    for name in &plan.settings.tests {
+        let Some(test) = KNOWN.iter().find(|t| t.name == name) else {
+            rank.missing(name, "this level has no such test");
+            continue;
+        };
+        let sizes = match plan.settings.sizes.as_slice() {
+            [] => test.sizes,
+            asked => asked,
+        };
+        for &bytes in sizes {
+            run_size(rank, link, test, bytes as usize);
+        }
+    }
+    rank.end();
+}
+
+fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest, bytes: usize) {
+    match test.name {
+        "put" | "get" => match link.remote() {
+            Ok(transport) => remote::run(rank, transport, test, bytes),
+            Err(why) => rank.missing(test.name, &why),
+        },
+        _ => match link.way(bytes) {
+            Ok(way) => run_messages(rank, link, test, bytes, way),
+            Err(why) => rank.missing(test.name, &format!("{bytes} B: {why}")),
+        },
+    }
+}
+
+fn run_messages(
+    rank: &mut engine::Rank,
+    link: &mut impl Link,
+    test: &LevelTest,
+    bytes: usize,
+    way: &'static str,
+) {
+    let window = match (test.window, rank.window()) {
+        (0, _) => 0,
+        (own, asked) => asked.unwrap_or(own),
+    };
+    let mut send = vec![1; bytes];
+    let mut receive = vec![2; bytes];
+    let leads = rank.leads();
+    let checked = rank.check(|| exchange_patterns(link, leads, &mut send, &mut receive));
+    let case = engine::Figures {
+        test: test.name,
+        variant: "",
+        operation: test.operation,
+        of: test.of,
+        bytes,
+        window,
+        divisor: test.divisor * f64::from(window.max(1)),
+        protocol: way,
+        checked,
+        line_floor: window == 0,
+    };
+    rank.measure(&case, |operations| {
+        for _ in 0..operations {
+            match (window, leads) {
+                (0, true) => {
+                    link.send(&send);
+                    link.recv(&mut receive);
+                }
+                (0, false) => {
+                    link.recv(&mut receive);
+                    link.send(&send);
+                }
+                (_, true) => {
+                    link.send_window(window, &send);
+                    link.recv(&mut []);
+                }
+                (_, false) => {
+                    link.recv_window(window, &mut receive);
+                    link.send(&[]);
+                }
+            }
+        }
+    });
+}
+
+/// Each side sends bytes that only it sends; says whether this side got the other's.
+fn exchange_patterns(
+    link: &mut impl Link,
+    leads: bool,
+    send: &mut [u8],
+    receive: &mut [u8],
+) -> bool {
+    fill_pattern(send, leads);
+    receive.fill(0xee);
+    if leads {
+        link.send(send);
+        link.recv(receive);
+    } else {
+        link.recv(receive);
+        link.send(send);
+    }
+    has_pattern(receive, !leads)
+}
+
+fn pattern_byte(index: usize, of_leader: bool) -> u8 {
+    (index % 251) as u8 ^ if of_leader { 0x5a } else { 0xa5 }
+}
+
+fn fill_pattern(bytes: &mut [u8], of_leader: bool) {
+    let fill = |(i, b): (usize, &mut u8)| *b = pattern_byte(i, of_leader);
+    bytes.iter_mut().enumerate().for_each(fill);
+}
+
+fn has_pattern(bytes: &[u8], of_leader: bool) -> bool {
+    bytes
+        .iter()
+        .enumerate()
+        .all(|(i, &b)| b == pattern_byte(i, of_leader))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

@@ -1,0 +1,182 @@
+//! A page that the two ranks share, apart from what is measured: orders, addresses, the lines of
+//! the floor.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::{self, NonNull};
+
+use fastpath_base::sync::{AtomicU64, Ordering};
+
+use crate::measure::floor::Lines;
+
+const BYTES: usize = 4096;
+
+/// Words of an order or an answer.
+pub const WORDS: usize = 4;
+
+#[repr(C)]
+struct Page {
+    lines: Lines,
+    asked: AtomicU64,
+    answered: AtomicU64,
+    order: [AtomicU64; WORDS],
+    answer: [AtomicU64; WORDS],
+}
+
+const _: () = assert!(size_of::<Page>() <= BYTES);
+
+/// The page, mapped. All zero is its initial state.
+pub struct SharedBoard {
+    page: NonNull<Page>,
+    file: File,
+}
+
+impl SharedBoard {
+    /// A new page, for the command that starts the ranks.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn create() -> io::Result<SharedBoard> {
+        // SAFETY: the name is a string with its end; the kernel gives a descriptor or -1.
+        let fd = unsafe { libc::memfd_create(c"fastpath-levels".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else's.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(BYTES as u64)?;
+        SharedBoard::map(file)
+    }
+
+    /// The page that another process of this user made.
+    ///
+    /// # Errors
+    /// It is not there (any more), or is no such page.
+    pub fn open(path: &str) -> io::Result<SharedBoard> {
+        let file = File::options().read(true).write(true).open(path)?;
+        if file.metadata()?.len() < BYTES as u64 {
+            return Err(io::Error::other(format!("{path} is no board")));
+        }
+        SharedBoard::map(file)
+    }
+
+    fn map(file: File) -> io::Result<SharedBoard> {
+        // SAFETY: a new mapping of a file that is long enough.
+        let at = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(at.cast::<Page>()) {
+            Some(page) if at != libc::MAP_FAILED => Ok(SharedBoard { page, file }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Where another process of this user can open it, as long as this one holds it.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: mapped as long as the board lives; all that lies there is atomic.
+        unsafe { self.page.as_ref() }
+    }
+
+    /// The lines of the floor.
+    pub fn lines(&self) -> &Lines {
+        &self.page().lines
+    }
+
+    /// Gives an order; the one before must have been answered.
+    pub fn order(&self, words: [u64; WORDS]) {
+        let page = self.page();
+        for (slot, word) in page.order.iter().zip(words) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        let next = page.asked.load(Ordering::Relaxed) + 1;
+        // ORDERING: pairs with the acquire load in `take_order`: the words are there.
+        page.asked.store(next, Ordering::Release);
+    }
+
+    /// Waits for the next order.
+    pub fn take_order(&self) -> [u64; WORDS] {
+        let page = self.page();
+        let last = page.answered.load(Ordering::Relaxed);
+        // ORDERING: pairs with the release store in `order`.
+        while page.asked.load(Ordering::Acquire) == last {
+            std::thread::yield_now();
+        }
+        std::array::from_fn(|i| page.order[i].load(Ordering::Relaxed))
+    }
+
+    /// Says that the order has been done, and what came of it.
+    pub fn answer(&self, words: [u64; WORDS]) {
+        let page = self.page();
+        for (slot, word) in page.answer.iter().zip(words) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        let last = page.answered.load(Ordering::Relaxed) + 1;
+        // ORDERING: pairs with the acquire load in `await_answer`.
+        page.answered.store(last, Ordering::Release);
+    }
+
+    /// Waits until the last order has been answered.
+    pub fn await_answer(&self) -> [u64; WORDS] {
+        let page = self.page();
+        let asked = page.asked.load(Ordering::Relaxed);
+        // ORDERING: pairs with the release store in `answer`.
+        while page.answered.load(Ordering::Acquire) != asked {
+            std::thread::yield_now();
+        }
+        std::array::from_fn(|i| page.answer[i].load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for SharedBoard {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `map`; nothing borrows from a board that is dropped.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), BYTES) };
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders__are_taken_and_answered_once_each_through_two_mappings() {
+        let board = SharedBoard::create().unwrap();
+        let other = SharedBoard::open(&board.path()).unwrap();
+        std::thread::scope(|scope| {
+            // The mapping is moved into the thread whole.
+            let other = Other(other);
+            scope.spawn(move || {
+                let other = other;
+                for _ in 0..100 {
+                    let [a, b, ..] = other.0.take_order();
+                    other.0.answer([a + b, 0, 0, 0]);
+                }
+            });
+            for n in 0..100 {
+                board.order([n, 1, 0, 0]);
+                assert_eq!(board.await_answer()[0], n + 1);
+            }
+        });
+        assert!(SharedBoard::open("/proc/self/fd/9999").is_err());
+        assert!(SharedBoard::open("/dev/null").is_err());
+    }
+
+    struct Other(SharedBoard);
+
+    // SAFETY: the page is shared memory of atomics, made to be used from several processes.
+    unsafe impl Send for Other {}
+}

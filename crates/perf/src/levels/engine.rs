@@ -1,0 +1,481 @@
+//! How a case is measured: warm-up, operations of a sample, rounds in turn with the floor. The same
+//! rules as the benchmark program's (`program/engine.c`), with the kernel's clock.
+
+use fastpath_base::clock;
+use fastpath_bootstrap::Job;
+
+use super::board::{SharedBoard, WORDS};
+use super::{LevelPlan, events};
+use crate::measure::floor::CopyFloor;
+use crate::measure::placement::current_processor;
+use crate::record::{Histogram, Level};
+
+const TURN: u64 = 1;
+const LINES: u64 = 2;
+const WORDS_WANTED: u64 = 3;
+const VOTE: u64 = 4;
+const END_OF_CASE: u64 = 5;
+
+const SAMPLES_PER_TURN: usize = 4096;
+const SAMPLES_MIN: u64 = 20;
+const BATCH_MAX: u64 = 1 << 20;
+
+/// What a case is, before it is measured.
+pub struct Figures<'a> {
+    /// See `record::Case`.
+    pub test: &'a str,
+    /// See there.
+    pub variant: &'a str,
+    /// See there.
+    pub operation: &'a str,
+    /// See there.
+    pub of: &'a str,
+    /// See there.
+    pub bytes: usize,
+    /// 0: not a test of windows.
+    pub window: u32,
+    /// By what the time of one run is divided.
+    pub divisor: f64,
+    /// How the bytes move.
+    pub protocol: &'a str,
+    /// Whether the contents were right, if that was asked for.
+    pub checked: Option<bool>,
+    /// Whether the floor is at least a cache line one way.
+    pub line_floor: bool,
+}
+
+/// The clock behind the times.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockFacts {
+    /// Smallest step seen, in nanoseconds.
+    pub resolution_ns: f64,
+    /// One reading, in nanoseconds (median).
+    pub read_ns: f64,
+}
+
+/// What is known of a case's pace.
+struct Pace {
+    /// Nanoseconds of one run of the operation, windows whole.
+    run_ns: f64,
+    warmed: u64,
+}
+
+/// One of the two ranks.
+pub struct Rank<'a> {
+    plan: &'a LevelPlan,
+    board: &'a SharedBoard,
+    leads: bool,
+    clock: ClockFacts,
+    /// What measuring adds to a run timed alone, in nanoseconds.
+    overhead_ns: f64,
+    processors: [i32; 2],
+    done: u64,
+    sink: Sink,
+}
+
+/// Where the leader's lines go.
+pub type Sink = Box<dyn FnMut(String)>;
+
+impl<'a> Rank<'a> {
+    /// The rank of this process.
+    pub fn new(plan: &'a LevelPlan, board: &'a SharedBoard, job: &Job, sink: Sink) -> Rank<'a> {
+        let clock = observe_clock();
+        Rank {
+            plan,
+            board,
+            leads: job.rank() == 0,
+            clock,
+            overhead_ns: observe_overhead(),
+            processors: [-1; 2],
+            done: 0,
+            sink,
+        }
+    }
+
+    fn emit(&mut self, line: serde_json::Value) {
+        (self.sink)(events::make_line(line));
+    }
+
+    /// Whether this rank orders and measures.
+    pub fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// The window that was asked for.
+    pub fn window(&self) -> Option<u32> {
+        self.plan.settings.window
+    }
+
+    /// Whether contents are to be verified.
+    pub fn checks(&self) -> bool {
+        self.plan.settings.check
+    }
+
+    /// Says who is measured.
+    pub fn start(&mut self) {
+        let [other, ..] = self.learn([here() as u64, 0, 0, 0]);
+        self.processors = [here(), other as i32];
+        if self.leads {
+            let start = events::make_start(
+                self.plan.level,
+                self.processors,
+                &self.clock,
+                self.overhead_ns,
+            );
+            self.emit(start);
+        }
+    }
+
+    /// Says that all is done.
+    pub fn end(&mut self) {
+        if self.leads {
+            let end = events::make_end(&self.clock);
+            self.emit(end);
+        }
+    }
+
+    /// Says what is not measured.
+    pub fn missing(&mut self, test: &str, why: &str) {
+        if self.leads {
+            self.emit(events::make_missing(self.plan.level, test, why));
+        }
+    }
+
+    /// Tells the leader these words of the other rank. Called by both; the leader learns them.
+    pub fn learn(&mut self, words: [u64; WORDS]) -> [u64; WORDS] {
+        if self.leads {
+            self.board.order([WORDS_WANTED, 0, 0, 0]);
+            return self.board.await_answer();
+        }
+        self.board.take_order();
+        self.board.answer(words);
+        // The follower uses what it said itself; only whether there is anything matters to it.
+        words
+    }
+
+    /// Whether both agree. Called by both.
+    pub fn agree(&mut self, own: bool) -> bool {
+        if self.leads {
+            self.board.order([VOTE, u64::from(own), 0, 0]);
+            return self.board.await_answer()[0] == 1 && own;
+        }
+        let [_, leader, ..] = self.board.take_order();
+        let all = own && leader == 1;
+        self.board.answer([u64::from(all), 0, 0, 0]);
+        all
+    }
+
+    /// Verifies contents, if that was asked for; `exchange` says whether this side got them right.
+    pub fn check(&mut self, exchange: impl FnOnce() -> bool) -> Option<bool> {
+        if !self.plan.settings.check {
+            return None;
+        }
+        let right = exchange();
+        Some(self.agree(right))
+    }
+
+    /// Measures a case: `run` does so many operations, on either rank.
+    pub fn measure(&mut self, figures: &Figures, mut run: impl FnMut(u64)) {
+        if self.leads {
+            let progress = events::make_progress(figures.test, figures.bytes, self.done);
+            self.emit(progress);
+            self.lead(figures, &mut run);
+        } else {
+            self.follow(&mut run);
+        }
+        self.done += 1;
+    }
+
+    fn follow(&mut self, run: &mut impl FnMut(u64)) {
+        loop {
+            let [what, samples, operations, _] = self.board.take_order();
+            match what {
+                TURN => {
+                    run(operations.min(16));
+                    (0..samples).for_each(|_| run(operations));
+                }
+                LINES => {
+                    self.board.answer([0; WORDS]);
+                    self.board.lines().answer();
+                    continue;
+                }
+                WORDS_WANTED => {
+                    self.board.answer([here() as u64, 0, 0, 0]);
+                    continue;
+                }
+                END_OF_CASE => return self.board.answer([0; WORDS]),
+                _ => {}
+            }
+            self.board.answer([0; WORDS]);
+        }
+    }
+
+    /// A turn of samples after some settling; returns the sum of their times.
+    fn turn(
+        &self,
+        run: &mut impl FnMut(u64),
+        operations: u64,
+        stamps: &mut [u64],
+        pace: &mut Pace,
+    ) -> f64 {
+        let samples = stamps.len() as u64 - 1;
+        self.board.order([TURN, samples, operations, 0]);
+        let settle = operations.min(16);
+        run(settle);
+        pace.warmed += settle;
+        stamps[0] = clock::now_ns();
+        for stamp in &mut stamps[1..] {
+            run(operations);
+            *stamp = clock::now_ns();
+        }
+        let elapsed = (stamps[samples as usize] - stamps[0]) as f64;
+        self.board.await_answer();
+        pace.run_ns = elapsed.max(0.1) / (samples * operations) as f64;
+        elapsed
+    }
+
+    fn duration_ns(&self) -> f64 {
+        self.plan.settings.duration_ms.unwrap_or(200.0) * 1e6
+    }
+
+    fn warm_up(&self, run: &mut impl FnMut(u64)) -> Pace {
+        let mut pace = Pace {
+            run_ns: 1.0,
+            warmed: 0,
+        };
+        let wanted = self.plan.settings.warmup.unwrap_or(1000);
+        let limit = match self.plan.settings.warmup {
+            Some(_) => f64::INFINITY,
+            None => self.duration_ns() / 10.0,
+        };
+        let (mut done, mut spent, mut next) = (0, 0.0, 1);
+        while done < wanted && spent < limit {
+            let operations = next.min(wanted - done);
+            spent += self.turn(run, operations, &mut [0; 2], &mut pace);
+            done += operations;
+            next = (2 * next).min(64);
+        }
+        pace.warmed += done;
+        // The pace, from the shortest of a few.
+        let operations = ((20_000.0 / pace.run_ns) as u64).max(1);
+        let mut best = f64::INFINITY;
+        for _ in 0..3 {
+            self.turn(run, operations, &mut [0; 2], &mut pace);
+            pace.warmed += operations;
+            best = best.min(pace.run_ns);
+        }
+        pace.run_ns = best;
+        pace
+    }
+
+    /// The smallest power of two at which reading the clock is lost in a sample.
+    fn choose_batch(&self, figures: &Figures, pace: &Pace) -> u64 {
+        let timing = self.plan.settings.timing.as_deref().unwrap_or("auto");
+        let fixed = match timing.strip_prefix("batch=") {
+            Some(number) => number.parse().ok(),
+            None => (timing == "each").then_some(1),
+        };
+        let most = (0.0001 * pace.run_ns / figures.divisor).clamp(1.0, 4.0);
+        let lost = |batch: u64| {
+            let each = self.clock.read_ns / batch as f64;
+            each / figures.divisor < most
+                && each < 0.01 * pace.run_ns
+                && self.clock.resolution_ns < 0.01 * pace.run_ns * batch as f64
+        };
+        let batch = fixed.unwrap_or_else(|| {
+            let mut batch = 1;
+            while batch < BATCH_MAX && !lost(batch) {
+                batch *= 2;
+            }
+            batch
+        });
+        batch
+            .min(self.plan.settings.iterations.unwrap_or(u64::MAX))
+            .max(1)
+    }
+
+    fn lead(&mut self, figures: &Figures, run: &mut impl FnMut(u64)) {
+        let rounds = u64::from(self.plan.settings.rounds.unwrap_or(5)).max(1);
+        let mut pace = self.warm_up(run);
+        let batch = self.choose_batch(figures, &pace);
+        // The kernel may have moved the two since.
+        self.board.order([WORDS_WANTED, 0, 0, 0]);
+        self.processors = [here(), self.board.await_answer()[0] as i32];
+        let mut floor = Floor::new(figures, !self.plan.settings.no_floor && self.apart());
+        let mut samples = Histogram::default();
+        for round in 0..rounds {
+            if round % 2 == 0 {
+                floor.measure(self.board);
+            }
+            self.measure_round(figures, run, batch, rounds, &mut pace, &mut samples);
+            if round % 2 == 1 {
+                floor.measure(self.board);
+            }
+        }
+        self.board.order([END_OF_CASE, 0, 0, 0]);
+        self.board.await_answer();
+        let case = events::make_case(&events::CaseFacts {
+            figures,
+            level: self.plan.level,
+            operations_per_sample: batch,
+            warmup_operations: pace.warmed,
+            overhead_ns: self.overhead_ns / (batch as f64 * figures.divisor),
+            processors: self.processors,
+            samples: &samples,
+            floor: floor.result(),
+        });
+        self.emit(case);
+    }
+
+    /// Whether the two ranks were seen on different processors.
+    fn apart(&self) -> bool {
+        self.processors[0] != self.processors[1]
+    }
+
+    fn measure_round(
+        &self,
+        figures: &Figures,
+        run: &mut impl FnMut(u64),
+        batch: u64,
+        rounds: u64,
+        pace: &mut Pace,
+        into: &mut Histogram,
+    ) {
+        let budget = self.duration_ns() / rounds as f64;
+        let wanted = self
+            .plan
+            .settings
+            .iterations
+            .map(|n| n.div_ceil(batch * rounds).max(1));
+        let least = (SAMPLES_MIN / rounds).max(1);
+        let (mut spent, mut done) = (0.0, 0);
+        loop {
+            let left = ((budget - spent) / (pace.run_ns * batch as f64)).max(0.0) as u64;
+            let mut samples = wanted.map_or(left, |w| w - done.min(w));
+            if wanted.is_none() && done + samples < least && spent < 20.0 * budget {
+                samples = least - done;
+            }
+            if samples == 0 && done > 0 {
+                return;
+            }
+            let samples = samples.clamp(1, SAMPLES_PER_TURN as u64);
+            let mut stamps = vec![0; samples as usize + 1];
+            spent += self.turn(run, batch, &mut stamps, pace);
+            for pair in stamps.windows(2) {
+                into.record((pair[1] - pair[0]) as f64 / (batch as f64 * figures.divisor));
+            }
+            done += samples;
+        }
+    }
+}
+
+/// The floor beside a case.
+struct Floor {
+    wanted: bool,
+    line: Option<Histogram>,
+    copy: Option<(CopyFloor, Histogram)>,
+    bytes: usize,
+}
+
+impl Floor {
+    fn new(figures: &Figures, wanted: bool) -> Floor {
+        let copies = figures.bytes >= 64;
+        Floor {
+            wanted,
+            line: figures.line_floor.then(Histogram::default),
+            copy: copies.then(|| (CopyFloor::new(figures.bytes), Histogram::default())),
+            bytes: figures.bytes,
+        }
+    }
+
+    fn measure(&mut self, board: &SharedBoard) {
+        const SAMPLES: usize = 20;
+        const BATCH_NS: u64 = 5000;
+        if !self.wanted {
+            return;
+        }
+        if let Some(line) = &mut self.line {
+            board.order([LINES, 0, 0, 0]);
+            board.await_answer();
+            let taken = board.lines().sample_one_way(SAMPLES, BATCH_NS, 20_000_000);
+            board.lines().stop();
+            taken.into_iter().for_each(|v| line.record(v));
+        }
+        if let Some((floor, copy)) = &mut self.copy {
+            let taken = floor.sample(self.bytes, SAMPLES, BATCH_NS);
+            taken.into_iter().for_each(|v| copy.record(v));
+        }
+    }
+
+    /// The higher of the two, and what it is.
+    fn result(&self) -> Option<(&'static str, &Histogram)> {
+        let some = |h: &Histogram| h.count() > 0;
+        let line = self.line.as_ref().filter(|h| some(h));
+        let copy = self.copy.as_ref().map(|c| &c.1).filter(|h| some(h));
+        match (line, copy) {
+            (Some(l), Some(c)) if c.quantile(0.5) <= l.quantile(0.5) => {
+                Some(("cache line one way", l))
+            }
+            (_, Some(c)) => Some(("memory copy", c)),
+            (Some(l), None) => Some(("cache line one way", l)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The processor of this thread; -1 where the kernel does not say.
+fn here() -> i32 {
+    current_processor().map_or(-1, |p| p as i32)
+}
+
+fn observe_clock() -> ClockFacts {
+    const READS: u64 = 1000;
+    let mut costs: Vec<f64> = (0..15)
+        .map(|_| {
+            let start = clock::now_ns();
+            (0..READS).for_each(|_| {
+                std::hint::black_box(clock::now_ns());
+            });
+            (clock::now_ns() - start) as f64 / READS as f64
+        })
+        .collect();
+    costs.sort_by(f64::total_cmp);
+    ClockFacts {
+        resolution_ns: crate::measure::observe_clock_step_ns() as f64,
+        read_ns: costs[costs.len() / 2],
+    }
+}
+
+/// The loop with a clock reading for each run less the bare loop, over a run that does nothing.
+fn observe_overhead() -> f64 {
+    const RUNS: usize = 1024;
+    let mut run: Box<dyn FnMut(u64)> = Box::new(|n| {
+        std::hint::black_box(n);
+    });
+    let mut stamps = vec![0; RUNS + 1];
+    let mut taken: Vec<f64> = (0..15)
+        .map(|_| {
+            stamps[0] = clock::now_ns();
+            for stamp in &mut stamps[1..] {
+                run(1);
+                *stamp = clock::now_ns();
+            }
+            let with = stamps[RUNS] - stamps[0];
+            let start = clock::now_ns();
+            (0..RUNS).for_each(|_| run(1));
+            let bare = clock::now_ns() - start;
+            with.saturating_sub(bare) as f64 / RUNS as f64
+        })
+        .collect();
+    taken.sort_by(f64::total_cmp);
+    taken[taken.len() / 2]
+}
+
+/// The level as the library's first line calls it.
+pub fn name_level(level: Level) -> &'static str {
+    match level {
+        Level::Mpi => "MPI",
+        Level::Protocol => "protocol layer",
+        Level::Transport => "transport",
+    }
+}

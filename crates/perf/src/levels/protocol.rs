@@ -1,0 +1,308 @@
+//! Messages at the level of the protocol: worker, endpoint, matching; the same steps as
+//! `MPI_Send` and `MPI_Recv` take, without communicators, datatypes, handles and checks.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use fastpath_base::config::{Config, Key};
+use fastpath_base::wait;
+use fastpath_bootstrap::Job;
+use fastpath_bootstrap::segment::Phase;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::matching::Want;
+use fastpath_protocol::recv::Parts;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::{Note, WaitPolicy};
+use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
+use fastpath_transport::Post;
+
+use super::{Link, transport};
+
+const TAG: i32 = 1;
+
+/// Looks at the peer alone before a receive becomes a request, as the layer above does.
+const SPIN_LOOKS: u32 = 4096;
+const LOOKS_PER_CHECK: u32 = 64;
+
+const NOTE: Note = Note {
+    call: "fastpath bench --level protocol",
+    peer: -1,
+    tag: TAG,
+    context: 0,
+    bytes: 0,
+};
+
+/// A worker and its one peer.
+pub struct ProtocolLink {
+    worker: *mut Worker,
+    endpoint: *mut Endpoint,
+    peer: u32,
+    own_key: u64,
+    from_key: u64,
+    requests: Vec<RequestId>,
+}
+
+/// The worker of a rank as `MPI_Init` makes it for one thread.
+pub fn open_worker(job: &'static Job) -> io::Result<Worker> {
+    let config = Config::from_env().map_err(|e| io::Error::other(e.to_string()))?;
+    wait::register_membarrier();
+    let policy = WaitPolicy {
+        mode: config.wait_mode(),
+        processors: job.processors() as u32,
+        spin_ns: config.number(Key::Spin),
+        directed: !config.is_disabled("directed"),
+        breathe: None,
+        sleepers: 0,
+        led: false,
+        moved_ns: 0,
+    };
+    let mut worker = Worker::new(job, policy)?;
+    worker.configure(&config).map_err(io::Error::other)?;
+    Ok(worker)
+}
+
+impl ProtocolLink {
+    /// The link to the other rank of a job of two.
+    ///
+    /// # Errors
+    /// The variables are wrong, or there is no memory.
+    pub fn open(job: &'static Job) -> io::Result<ProtocolLink> {
+        let worker = Box::into_raw(Box::new(open_worker(job)?));
+        let (own, peer) = (job.rank() as u32, 1 - job.rank() as u32);
+        Ok(ProtocolLink {
+            worker,
+            // SAFETY: just made.
+            endpoint: unsafe { (*worker).endpoint_address(peer) },
+            peer,
+            own_key: Context::WORLD.key(own),
+            from_key: Context::WORLD.key(peer),
+            requests: Vec::new(),
+        })
+    }
+
+    /// Leaves the job.
+    pub fn close(&mut self) {
+        // SAFETY: the worker lives as long as the process.
+        unsafe {
+            (*self.worker).leave();
+            (*self.worker).job.set_phase(Phase::Finalized);
+            (*self.worker).announce_exit();
+        }
+    }
+
+    /// Sends without a request, if that can be done.
+    #[inline]
+    fn try_send(&mut self, data: &[u8]) -> bool {
+        // SAFETY: worker and endpoint live as long as the process, in one thread; the slice is readable.
+        let post = unsafe {
+            let mut post = Post::NoResource;
+            if data.len() <= SHORT_LIMIT {
+                let endpoint = &mut *self.endpoint;
+                post = endpoint.send_immediate(self.own_key, TAG, data.as_ptr(), data.len());
+            }
+            if post == Post::NoResource {
+                let (ptr, len) = (data.as_ptr(), data.len() as u64);
+                post = (*self.worker).send_now(self.peer, self.own_key, TAG, ptr, len);
+            }
+            if post == Post::Rouse {
+                post = (*self.endpoint).rouse();
+            }
+            post
+        };
+        match post {
+            Post::PeerGone => end_without_peer(),
+            post => post == Post::Done,
+        }
+    }
+
+    fn start_send(&mut self, data: &[u8]) -> Started {
+        let send = SendArgs {
+            peer: self.peer,
+            key: self.own_key,
+            tag: TAG,
+            buffer: Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64),
+            synchronous: false,
+        };
+        // SAFETY: every caller waits for the request before it gives the slice back.
+        match unsafe { (*self.worker).start_send(send) } {
+            Ok(started) => started,
+            Err(_) => end_without_peer(),
+        }
+    }
+
+    fn finish(&mut self, id: RequestId) {
+        // SAFETY: the worker lives as long as the process; no reference to it is held here.
+        unsafe {
+            if (*self.worker).requests.get(id).state != State::Complete {
+                let peer = self.peer;
+                Worker::wait_until(self.worker, Some(peer), &NOTE, |w| {
+                    w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+                });
+            }
+            let fault = (*self.worker).requests.get(id).fault;
+            (*self.worker).requests.free(id);
+            if fault != fastpath_protocol::Fault::None {
+                end_without_peer();
+            }
+        }
+    }
+
+    fn want(&self) -> Want {
+        Want {
+            peer: self.peer,
+            tag: TAG,
+            key: self.from_key,
+        }
+    }
+
+    /// Looks at the peer alone for a while, as `MPI_Recv` does.
+    fn spin_recv(&mut self, into: &mut [u8]) -> bool {
+        let (ptr, room) = (into.as_mut_ptr(), into.len());
+        // SAFETY: as in `try_send`; no reference to the worker outlives a statement.
+        unsafe {
+            if !(*self.worker).wait.directed || !(*self.worker).may_watch(self.peer) {
+                return false;
+            }
+            let mut cold = false;
+            for look in 1..SPIN_LOOKS {
+                if (*self.endpoint).has_arrival() {
+                    return self.recv_arrival(ptr, room);
+                }
+                if look == 1 {
+                    cold = (*self.endpoint).begin_wait();
+                } else if cold {
+                    cold = (*self.endpoint).warm();
+                }
+                if look % LOOKS_PER_CHECK == 0 && (*self.worker).wants_attention(self.peer) {
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// # Safety
+    /// `ptr` is writable for `room` bytes.
+    unsafe fn recv_arrival(&mut self, ptr: *mut u8, room: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe {
+            let taken = (*self.endpoint).recv_immediate(self.from_key, TAG, ptr, room);
+            if taken.is_some() {
+                return true;
+            }
+            match (*self.worker).recv_parts(self.want(), ptr, room as u64, 0) {
+                None => false,
+                Some(Parts::Done { .. }) => true,
+                Some(Parts::Request(id)) => {
+                    self.finish(id);
+                    true
+                }
+            }
+        }
+    }
+
+    fn start_recv(&mut self, into: &mut [u8]) -> RequestId {
+        let buffer = Buffer::contiguous(into.as_mut_ptr(), into.len() as u64);
+        // SAFETY: every caller waits for the request before it gives the slice back.
+        match unsafe { (*self.worker).start_recv(self.want(), buffer) } {
+            Ok(id) => id,
+            Err(_) => end_without_peer(),
+        }
+    }
+
+    /// Posts a receive, or completes it if its message is there, as `MPI_Irecv` does.
+    fn post_recv(&mut self, into: &mut [u8]) -> RequestId {
+        let (ptr, room, want) = (into.as_mut_ptr(), into.len(), self.want());
+        // SAFETY: as in `start_recv`; what is taken was copied just before.
+        let handle = unsafe {
+            let worker = &mut *self.worker;
+            let endpoint = &mut *self.endpoint;
+            let Some(look) = worker.may_recv(self.peer) else {
+                return self.start_recv(into);
+            };
+            let short = match look {
+                true => endpoint.copy_short(want.key, TAG, ptr, room),
+                false => None,
+            };
+            match short {
+                Some(taken) => {
+                    let handle = worker.finished_recv(self.peer as i32, taken);
+                    endpoint.take_short();
+                    handle
+                }
+                None => worker.post_recv(want, ptr, room as u64, 0),
+            }
+        };
+        // SAFETY: the worker lives as long as the process.
+        let found = unsafe { (*self.worker).requests.find(handle as u64) };
+        found.unwrap_or_else(|| end_without_peer())
+    }
+
+    fn finish_all(&mut self) {
+        let requests = std::mem::take(&mut self.requests);
+        requests.iter().for_each(|&id| self.finish(id));
+        self.requests = requests;
+        self.requests.clear();
+    }
+}
+
+impl Link for ProtocolLink {
+    #[inline]
+    fn send(&mut self, data: &[u8]) {
+        if self.try_send(data) {
+            return;
+        }
+        if let Started::Request(id) = self.start_send(data) {
+            self.finish(id);
+        }
+    }
+
+    #[inline]
+    fn recv(&mut self, into: &mut [u8]) {
+        let (ptr, room) = (into.as_mut_ptr(), into.len());
+        // SAFETY: as in `try_send`.
+        let there = unsafe {
+            (*self.worker).matcher.is_quiet(self.peer)
+                && (*self.endpoint)
+                    .recv_short(self.from_key, TAG, ptr, room)
+                    .is_some()
+        };
+        if there || self.spin_recv(into) {
+            return;
+        }
+        let id = self.start_recv(into);
+        self.finish(id);
+    }
+
+    fn send_window(&mut self, window: u32, data: &[u8]) {
+        for _ in 0..window {
+            if !self.try_send(data)
+                && let Started::Request(id) = self.start_send(data)
+            {
+                self.requests.push(id);
+            }
+        }
+        self.finish_all();
+    }
+
+    fn recv_window(&mut self, window: u32, into: &mut [u8]) {
+        for _ in 0..window {
+            let id = self.post_recv(into);
+            self.requests.push(id);
+        }
+        self.finish_all();
+    }
+
+    fn way(&self, bytes: usize) -> Result<&'static str, String> {
+        // SAFETY: the worker lives as long as the process.
+        let thresholds = unsafe { (*self.worker).thresholds };
+        Ok(transport::name_way(&thresholds, bytes as u64))
+    }
+}
+
+/// The other rank has left in the middle: the launcher says why.
+pub fn end_without_peer() -> ! {
+    eprintln!("fastpath: the other rank has left the job");
+    std::process::exit(1)
+}

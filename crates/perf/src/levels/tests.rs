@@ -1,0 +1,117 @@
+//! Both ranks of a job as threads of this process: every line that the leader prints is read as the
+//! benchmark program's are.
+
+use std::sync::mpsc::channel;
+
+use super::*;
+use crate::program::{Event, parse_event};
+use crate::record::{Case, Missing};
+
+fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Missing>) {
+    let board = SharedBoard::create().unwrap();
+    let settings = Settings {
+        tests: tests.iter().map(|&t| t.to_owned()).collect(),
+        sizes: sizes.to_vec(),
+        iterations: Some(64),
+        warmup: Some(10),
+        rounds: Some(2),
+        window: Some(16),
+        check: true,
+        no_floor: true,
+        ..Settings::default()
+    };
+    let plan = LevelPlan {
+        level,
+        settings,
+        board: board.path(),
+    };
+    let (to, from) = channel();
+    let jobs = Job::in_process(2).unwrap();
+    std::thread::scope(|scope| {
+        for job in jobs {
+            let (plan, to) = (&plan, to.clone());
+            scope.spawn(move || {
+                let board = SharedBoard::open(&plan.board).unwrap();
+                let job: &'static Job = Box::leak(Box::new(job));
+                let sink = move |line: String| to.send(line).unwrap();
+                run_level(plan, &board, job, Box::new(sink)).unwrap();
+            });
+        }
+    });
+    drop(to);
+    let (mut cases, mut missing) = (Vec::new(), Vec::new());
+    for line in from {
+        match parse_event(&line) {
+            Ok(Event::Case(case)) => cases.push(*case),
+            Ok(Event::Missing(m)) => missing.push(m),
+            Ok(Event::Start(_) | Event::Progress(_) | Event::End(_)) => {}
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    (cases, missing)
+}
+
+#[test]
+fn protocol__carries_every_size_and_says_how() {
+    let sizes = [0, 8, 48, 49, 4096, 5000, 32768, 100_000, 1 << 20];
+    let (cases, missing) = run_plan(Level::Protocol, &["latency", "rate"], &sizes);
+    assert_eq!(
+        (cases.len(), missing.len()),
+        (2 * sizes.len(), 0),
+        "{missing:?}"
+    );
+    for case in &cases {
+        assert_eq!(
+            (case.level, case.checked),
+            (Level::Protocol, Some(true)),
+            "{case:?}"
+        );
+        assert!(case.samples.count() > 0 && case.protocol.is_some());
+    }
+    assert_eq!(cases[1].protocol.as_deref(), Some("short"));
+}
+
+#[test]
+fn transport__carries_what_goes_without_asking() {
+    let sizes = [0, 8, 48, 49, 4096, 5000, 1 << 20];
+    let (cases, missing) = run_plan(Level::Transport, &["latency", "bandwidth"], &sizes);
+    assert_eq!(cases.len(), 2 * (sizes.len() - 1));
+    assert!(
+        cases
+            .iter()
+            .all(|c| c.checked == Some(true) && c.level == Level::Transport)
+    );
+    assert_eq!(missing.len(), 2);
+    assert!(missing[0].reason.contains("rendezvous"), "{missing:?}");
+}
+
+#[test]
+fn transport__puts_and_gets_by_load_and_store() {
+    let (cases, missing) = run_plan(Level::Transport, &["put", "get"], &[8, 10_000]);
+    let of = |test: &str| {
+        let direct = cases
+            .iter()
+            .filter(|c| c.test == test && c.variant == "load-store");
+        direct
+            .map(|c| (c.bytes, c.window, c.checked))
+            .collect::<Vec<_>>()
+    };
+    let wanted = [(8, Some(16), Some(true)), (10_000, Some(16), Some(true))];
+    assert_eq!((of("put"), of("get")), (wanted.to_vec(), wanted.to_vec()));
+    // The kernel may refuse the other way; then that is said for each size.
+    let kernel = cases.iter().filter(|c| c.variant == "kernel").count();
+    let refused = missing
+        .iter()
+        .filter(|m| m.reason.starts_with("kernel"))
+        .count();
+    assert_eq!(kernel + refused, 4, "{missing:?}");
+}
+
+#[test]
+fn protocol__has_no_put() {
+    let (cases, missing) = run_plan(Level::Protocol, &["put"], &[8]);
+    assert!(
+        cases.is_empty() && missing[0].level == Level::Protocol,
+        "{missing:?}"
+    );
+}

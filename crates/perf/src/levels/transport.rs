@@ -1,0 +1,201 @@
+//! Messages at the level of the transport: one lane, active messages without matching.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use fastpath_base::copy::{copy, copy_small};
+use fastpath_bootstrap::Job;
+use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
+use fastpath_transport::{Arrival, Header, Interfaces, Lane, Post};
+
+use super::Link;
+use super::protocol::{end_without_peer, open_worker};
+
+/// Id of every message; transports do not read it.
+const ID: u8 = 1;
+
+/// Looks in vain, after which the processor is offered to others: the two ranks may share one.
+const LOOKS: u32 = 4096;
+
+/// A lane to the other rank, and what a put or get needs.
+pub struct TransportLink {
+    /// Interfaces of this rank; they own the memory that peers can reach.
+    pub interfaces: Interfaces,
+    /// The lane.
+    pub lane: Lane,
+    thresholds: Thresholds,
+}
+
+/// The name of the way in which the library sends a message of this many bytes.
+pub fn name_way(t: &Thresholds, bytes: u64) -> &'static str {
+    if bytes <= SHORT_LIMIT as u64 {
+        "short"
+    } else if bytes <= t.eager {
+        "bcopy"
+    } else if bytes <= t.first && bytes < t.single_copy {
+        "bcopy in parts"
+    } else if bytes >= t.single_copy {
+        "rendezvous, single copy"
+    } else {
+        "rendezvous, fragments"
+    }
+}
+
+impl TransportLink {
+    /// The lane to the other rank of a job of two, open in both directions.
+    ///
+    /// # Errors
+    /// The variables are wrong, or there is no memory.
+    pub fn open(job: &'static Job) -> io::Result<TransportLink> {
+        // The library's own choice of protocols; the worker that made it is not used.
+        let thresholds = open_worker(job)?.thresholds;
+        let mut interfaces = Interfaces::open(job);
+        let peer = 1 - job.rank() as u32;
+        let mut lane = interfaces.make_lane(peer);
+        interfaces
+            .connect(&mut lane)
+            .map_err(|e| io::Error::other(format!("no memory for the connection: {e}")))?;
+        let mut open = false;
+        while !open {
+            interfaces.accept(|from| open |= from == peer);
+            if !open && job.has_failed() {
+                end_without_peer();
+            }
+            std::thread::yield_now();
+        }
+        lane.open_receive();
+        Ok(TransportLink {
+            interfaces,
+            lane,
+            thresholds,
+        })
+    }
+
+    /// Repeats a post until there is room.
+    #[inline]
+    fn post(&mut self, mut attempt: impl FnMut(&mut Lane) -> Post) {
+        let mut looks = 0u32;
+        loop {
+            match attempt(&mut self.lane) {
+                Post::Done | Post::InProgress => return,
+                Post::Rouse => {
+                    if self.lane.rouse() == Post::PeerGone {
+                        end_without_peer();
+                    }
+                    return;
+                }
+                Post::PeerGone => end_without_peer(),
+                Post::NoResource => self.pause(&mut looks),
+            }
+        }
+    }
+
+    #[inline]
+    fn pause(&mut self, looks: &mut u32) {
+        *looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(LOOKS) {
+            if self.lane.peer_has_left() {
+                end_without_peer();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[inline]
+    fn send_one(&mut self, data: &[u8]) {
+        let header = Header::new(ID, 0, 0);
+        if data.len() <= SHORT_LIMIT {
+            // SAFETY: the slice is readable.
+            self.post(|lane| unsafe { lane.am_short(header, data.as_ptr(), data.len()) });
+            return;
+        }
+        let whole = self.thresholds.eager as usize;
+        let part = if data.len() <= whole {
+            data.len()
+        } else {
+            self.thresholds.part as usize
+        };
+        for piece in data.chunks(part) {
+            self.post(|lane| {
+                // SAFETY: `to` has room for the piece.
+                lane.am_bcopy(header, piece.len(), |to| unsafe {
+                    copy(to, piece.as_ptr(), piece.len());
+                })
+            });
+        }
+    }
+
+    /// Takes arrivals until the message is there.
+    #[inline]
+    fn recv_one(&mut self, into: &mut [u8]) {
+        if let Some(arrival) = self.lane.look_short() {
+            copy_arrival(&arrival, into);
+            // SAFETY: it was shown just now.
+            unsafe { self.lane.take_short() };
+            return;
+        }
+        let (mut done, mut looks, mut cold) = (0, 0u32, false);
+        loop {
+            if let Some(arrival) = self.lane.look() {
+                done += copy_arrival(&arrival, &mut into[done..]);
+                self.lane.take();
+                if done >= into.len() {
+                    return;
+                }
+                looks = 0;
+                continue;
+            }
+            match looks {
+                0 => cold = self.lane.begin_wait(),
+                _ if cold => cold = self.lane.warm(),
+                _ => {}
+            }
+            self.pause(&mut looks);
+        }
+    }
+}
+
+/// Copies what has arrived; never more than there is room for. Returns the bytes copied.
+#[inline]
+fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8]) -> usize {
+    let len = arrival.len().min(into.len());
+    // SAFETY: both have `len` bytes; the arrival is valid until it is taken.
+    unsafe {
+        if len <= SHORT_LIMIT {
+            copy_small(into.as_mut_ptr(), arrival.data(), len);
+        } else {
+            copy(into.as_mut_ptr(), arrival.data(), len);
+        }
+    }
+    len
+}
+
+impl Link for TransportLink {
+    #[inline]
+    fn send(&mut self, data: &[u8]) {
+        self.send_one(data);
+    }
+
+    #[inline]
+    fn recv(&mut self, into: &mut [u8]) {
+        self.recv_one(into);
+    }
+
+    fn send_window(&mut self, window: u32, data: &[u8]) {
+        (0..window).for_each(|_| self.send_one(data));
+    }
+
+    fn recv_window(&mut self, window: u32, into: &mut [u8]) {
+        (0..window).for_each(|_| self.recv_one(into));
+    }
+
+    fn way(&self, bytes: usize) -> Result<&'static str, String> {
+        let way = name_way(&self.thresholds, bytes as u64);
+        if way.starts_with("rendezvous") {
+            return Err(format!(
+                "the library sends it by {way}, which a transport alone has not; see put and get"
+            ));
+        }
+        Ok(way)
+    }
+}
