@@ -10,7 +10,7 @@ use fastpath_base::copy::copy_small;
 
 impl Worker {
     /// Takes the next arrival of `peer` if it can go the short way, or does nothing.
-    #[inline(always)] // `mpibench rate`: messages a second in windows of nonblocking receives
+    #[inline(always)] // `fastpath bench rate`: windows of nonblocking receives
     pub(crate) fn drain_one(&mut self, peer: u32) -> bool {
         let endpoint = self.endpoint(peer);
         let Some(arrival) = endpoint.lane.look_short() else {
