@@ -162,6 +162,7 @@ pub fn init(required: i32) -> Result<i32> {
     describe_job(p, job, level)?;
     make_world(p, job);
     crate::buffered::install(p);
+    crate::crash::install();
     job.set_phase(RankPhase::Initialized);
     p.set_phase(Phase::Running);
     Ok(level)

@@ -9,6 +9,7 @@ pub mod channel;
 pub mod coll;
 pub mod comm;
 pub mod consts;
+pub mod crash;
 pub mod datatype;
 pub mod engine;
 pub mod environment;
