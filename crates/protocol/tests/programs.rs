@@ -464,9 +464,9 @@ impl Run {
     }
 }
 
-fn run(ranks: u32, conditions: Conditions, thresholds: Thresholds, ops: &[Op]) {
+fn run(world: World, thresholds: Thresholds, ops: &[Op]) {
     let mut run = Run {
-        world: World::new(ranks, conditions),
+        world,
         messages: Vec::new(),
         receives: Vec::new(),
     };
@@ -569,6 +569,22 @@ proptest! {
         thresholds in thresholds(),
         ops in prop::collection::vec(op(), 1..150),
     ) {
-        run(ranks, conditions, thresholds, &ops);
+        run(World::new(ranks, conditions), thresholds, &ops);
+    }
+}
+
+proptest! {
+    // Each case has memory of its own.
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn program__over_shared_memory_is_matched_as_mpi_says(
+        ranks in 1_u32..5,
+        single_copy in any::<bool>(),
+        loopback in any::<bool>(),
+        thresholds in thresholds(),
+        ops in prop::collection::vec(op(), 1..400),
+    ) {
+        run(World::shared_with(ranks, single_copy, loopback), thresholds, &ops);
     }
 }

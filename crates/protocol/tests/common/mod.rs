@@ -73,8 +73,19 @@ impl World {
 
     /// Ranks over the shared memory of a new job. The network is there for its clock alone.
     pub fn shared(ranks: u32) -> Self {
+        Self::shared_with(ranks, true, true)
+    }
+
+    /// As [`World::shared`]: with single copies by the kernel or without, to oneself through the process's own queue
+    /// or through a ring.
+    pub fn shared_with(ranks: u32, single_copy: bool, loopback: bool) -> Self {
         let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
-        let worker = |job| Worker::new(job, policy()).unwrap();
+        let worker = |job| {
+            let mut interfaces = Interfaces::open(job);
+            interfaces.allowed.cma = single_copy;
+            interfaces.allowed.loopback = loopback;
+            Worker::with_interfaces(job, policy(), interfaces).unwrap()
+        };
         let network = Network::new(0, Conditions::default());
         World {
             network,
