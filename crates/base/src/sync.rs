@@ -27,6 +27,27 @@ pub use core::sync::atomic::AtomicU32 as StaticU32;
 #[cfg(loom)]
 pub use loom::sync::atomic::fence as compiler_fence;
 
+/// Stands beside plain memory that is handed from thread to thread, so that the model checker finds
+/// accesses that nothing orders. Otherwise it is nothing.
+#[derive(Debug, Default)]
+pub struct Watch(#[cfg(loom)] loom::cell::UnsafeCell<()>);
+
+impl Watch {
+    /// The memory is written.
+    #[inline(always)] // as the plain access it stands for: see the bench of `am_short_known`
+    pub fn note_write(&self) {
+        #[cfg(loom)]
+        self.0.with_mut(|_| ());
+    }
+
+    /// The memory is read.
+    #[inline(always)] // as `note_write`, see the bench there
+    pub fn note_read(&self) {
+        #[cfg(loom)]
+        self.0.with(|_| ());
+    }
+}
+
 /// A value on a cache line of its own, so that writing it disturbs no neighbour.
 ///
 /// 64 bytes is the line of every processor this library runs on; the adjacent-line prefetcher

@@ -17,10 +17,7 @@
 //! either the sleeper sees the message or the sender sees `SLEEPING`. Where
 //! [`fence_others`] returns false the sender must run a full fence between its two steps.
 
-#[cfg(not(loom))]
-use crate::sync::AtomicU32;
-use crate::sync::{Ordering, StaticU32};
-#[cfg(not(loom))]
+use crate::sync::{AtomicU32, Ordering, StaticU32};
 use std::time::Duration;
 
 /// How a [`futex_wait`] ended. None of them says that the condition holds: look again.
@@ -77,6 +74,40 @@ pub fn futex_wake(word: &AtomicU32, count: u32) -> usize {
     usize::try_from(rc).unwrap_or(0)
 }
 
+#[cfg(loom)]
+pub use model::{futex_wait, futex_wake};
+
+/// The kernel's sleepers, for the model checker: one queue for all words. A nap has no end but a wake-up,
+/// so that one that is missing shows as a deadlock.
+#[cfg(loom)]
+mod model {
+    use super::{AtomicU32, Duration, Ordering, Wake};
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    /// As the kernel's: what the word holds is looked at under the lock that a waker takes.
+    pub fn futex_wait(word: &AtomicU32, expected: u32, _: Option<Duration>) -> Wake {
+        let queue = SLEEPERS.0.lock().unwrap();
+        // ORDERING: the kernel reads the word itself, not an old value of it; partner is any store.
+        if word.fetch_or(0, Ordering::AcqRel) != expected {
+            return Wake::Changed;
+        }
+        drop(SLEEPERS.1.wait(queue));
+        Wake::Woken
+    }
+
+    /// Wakes all; who sleeps on another word takes it for a spurious one.
+    pub fn futex_wake(_: &AtomicU32, _: u32) -> usize {
+        let queue = SLEEPERS.0.lock().unwrap();
+        SLEEPERS.1.notify_all();
+        drop(queue);
+        1
+    }
+}
+
 /// Gives the processor to whoever is ready to run on it.
 #[inline]
 pub fn yield_now() {
@@ -119,13 +150,17 @@ fn register_once() -> bool {
 /// thread.
 #[inline]
 pub fn fence_others() -> bool {
-    if register_membarrier() && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 {
+    if !cfg!(loom)
+        && register_membarrier()
+        && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0
+    {
         return true;
     }
     // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence
     // between publishing and reading the state word.
     crate::sync::fence(Ordering::SeqCst);
-    false
+    // The model's senders fence by themselves (`sync::compiler_fence`).
+    cfg!(loom)
 }
 
 fn membarrier(command: libc::c_int) -> i64 {

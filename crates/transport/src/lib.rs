@@ -5,7 +5,7 @@
 //! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
 //! set that the protocol layer matches on.
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod conformance;
 pub mod contract;
 pub mod interfaces;

@@ -159,3 +159,72 @@ impl AbortRecord {
         Some((rank, self.code.load(Ordering::Relaxed), self.message.load()))
     }
 }
+
+#[cfg(all(test, loom))]
+#[allow(non_snake_case)]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        if builder.preemption_bound.is_none() {
+            builder.preemption_bound = Some(preemptions);
+        }
+        builder.check(model);
+    }
+
+    #[test]
+    fn failure__is_read_whole_or_not_at_all() {
+        explore(4, || {
+            let record = Arc::new(FailureRecord {
+                kind: AtomicU32::new(0),
+                rank: AtomicU32::new(0),
+                code: AtomicI32::new(0),
+            });
+            let launcher = {
+                let record = record.clone();
+                thread::spawn(move || {
+                    assert!(record.record(FailureKind::Signal, 3, 11));
+                    assert!(!record.record(FailureKind::Exit, 4, 1));
+                })
+            };
+            if let Some(seen) = record.load() {
+                assert_eq!(seen, (FailureKind::Signal, 3, 11));
+            }
+            launcher.join().unwrap();
+            assert_eq!(record.load(), Some((FailureKind::Signal, 3, 11)));
+        });
+    }
+
+    #[test]
+    fn abort__of_several_ranks_is_one_of_them_and_whole() {
+        explore(2, || {
+            let record = Arc::new(AbortRecord {
+                stage: AtomicU32::new(0),
+                rank: AtomicU32::new(0),
+                code: AtomicI32::new(0),
+                _reserved: AtomicU32::new(0),
+                message: SharedText::new(),
+            });
+            let texts = ["zero, and more than a word", "one"];
+            let ranks = [0, 1].map(|rank| {
+                let record = record.clone();
+                thread::spawn(move || record.record(rank, rank as i32 + 7, texts[rank]))
+            });
+            let whole = |seen: (usize, i32, String)| {
+                assert_eq!(
+                    (seen.1, seen.2.as_str()),
+                    (seen.0 as i32 + 7, texts[seen.0])
+                );
+                seen.0
+            };
+            let early = record.load().map(whole);
+            let won = ranks.map(|rank| rank.join().unwrap());
+            assert_eq!(won.iter().filter(|&&won| won).count(), 1);
+            let last = whole(record.load().expect("somebody has won"));
+            assert!(won[last] && early.is_none_or(|early| early == last));
+        });
+    }
+}

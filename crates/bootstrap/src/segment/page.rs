@@ -113,6 +113,41 @@ pub struct WaitNote {
 }
 
 impl RankPage {
+    /// A page as it is when the ranks start, for the model checker.
+    #[cfg(all(test, loom))]
+    fn fresh() -> Self {
+        let word = || AtomicU32::new(0);
+        let line = || CacheLine(AtomicU32::new(0));
+        let long = || AtomicU64::new(0);
+        RankPage {
+            state: line(),
+            incoming_generation: line(),
+            doorbell: line(),
+            phase: word(),
+            launched_pid: word(),
+            owner_pid: word(),
+            app: word(),
+            app_ranks: word(),
+            bound: word(),
+            processor: word(),
+            bell: word(),
+            witness_address: long(),
+            witness: [long(), long()],
+            wait: Status {
+                sequence: word(),
+                waiting: word(),
+                peer: AtomicI32::new(0),
+                tag: AtomicI32::new(0),
+                context: word(),
+                _reserved: word(),
+                bytes: long(),
+                since_ns: long(),
+                call: SharedText::new(),
+            },
+            message: SharedText::new(),
+        }
+    }
+
     /// How far the rank has come. What no rank can have written counts as the start.
     pub fn phase(&self) -> Phase {
         // ORDERING: partner is the release store in `set_phase`.
@@ -212,4 +247,57 @@ pub struct WaitNoteRef<'a> {
     pub bytes: u64,
     /// See [`WaitNote::since_ns`].
     pub since_ns: u64,
+}
+
+#[cfg(all(test, loom))]
+#[allow(non_snake_case)]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn note(number: i32, call: &'static str) -> WaitNoteRef<'static> {
+        WaitNoteRef {
+            call,
+            peer: number,
+            tag: number,
+            context: number as u32,
+            bytes: number as u64,
+            since_ns: number as u64,
+        }
+    }
+
+    #[test]
+    fn note__is_read_whole_or_not_at_all() {
+        let mut builder = loom::model::Builder::new();
+        if builder.preemption_bound.is_none() {
+            builder.preemption_bound = Some(1);
+        }
+        builder.check(|| {
+            let page = Arc::new(RankPage::fresh());
+            page.note_waiting(note(1, "MPI_Recv"));
+            let rank = {
+                let page = page.clone();
+                thread::spawn(move || page.note_waiting(note(2, "MPI_Barrier")))
+            };
+            let check = |seen: WaitNote| {
+                let call = if seen.peer == 1 {
+                    "MPI_Recv"
+                } else {
+                    "MPI_Barrier"
+                };
+                let expected = note(seen.peer, call);
+                assert_eq!(seen.call, call);
+                assert_eq!((seen.tag, seen.context), (expected.tag, expected.context));
+                assert_eq!(
+                    (seen.bytes, seen.since_ns),
+                    (expected.bytes, expected.since_ns)
+                );
+                seen.peer
+            };
+            page.wait_note().map(check);
+            rank.join().unwrap();
+            assert_eq!(page.wait_note().map(check), Some(2));
+        });
+    }
 }

@@ -19,6 +19,16 @@ impl<const W: usize> SharedText<W> {
     /// Most bytes that fit.
     pub const CAPACITY: usize = 8 * W;
 
+    /// The empty text, where no zeroed memory can be had: the model checker's.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        SharedText {
+            length: AtomicU32::new(0),
+            _reserved: AtomicU32::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
     /// Replaces the text; what does not fit is cut off, at a character's border.
     pub fn store(&self, text: &str) {
         let mut end = text.len().min(Self::CAPACITY);

@@ -8,7 +8,7 @@ use super::wire::*;
 use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
 use fastpath_base::hint::{demote, prefetch_for_write};
-use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_base::sync::{AtomicU32, Ordering, compiler_fence};
 use std::cell::UnsafeCell;
 use std::ptr;
 
@@ -114,6 +114,7 @@ impl Tx {
         // slot at `tail` until it publishes; the caller vouches for `data`.
         unsafe {
             let slot = &(*self.pair).slots[(self.tail & SLOT_MASK) as usize];
+            slot.watch.note_write();
             copy_small(slot.payload.get().cast(), data, len);
             self.publish(slot, header, len as u8)
         }
@@ -129,6 +130,7 @@ impl Tx {
         // unread message occupies.
         unsafe {
             let slot = &(*self.pair).slots[(self.tail & SLOT_MASK) as usize];
+            slot.watch.note_write();
             if len <= SLOT_PAYLOAD {
                 pack(slot.payload.get().cast());
                 return self.publish(slot, header, len as u8);
@@ -163,6 +165,8 @@ impl Tx {
         // ORDERING: release pairs with the acquire in `Rx::look`: who sees the lap sees key and payload.
         slot.word0.store(word0, Ordering::Release);
         self.tail = self.tail.wrapping_add(1);
+        // ORDERING: the load stays behind the store; partner is the fence that a sleeper runs for everyone.
+        compiler_fence(Ordering::SeqCst);
         // SAFETY: the state word lies in the mapped node segment.
         // A plain load suffices: a peer runs an expedited membarrier between announcing its sleep
         // and its last look (see `fastpath_base::wait`).
@@ -309,6 +313,7 @@ impl Rx {
     /// Consumes what `look_short` showed.
     #[inline(always)] // see `look_short`
     pub fn take_short(&mut self) {
+        self.note_taken();
         self.head = self.head.wrapping_add(1);
         if self.head.wrapping_sub(self.published) >= SLOTS / 4 {
             self.publish_head();
@@ -383,12 +388,24 @@ impl Rx {
     /// Consumes what `look` showed.
     #[inline]
     pub fn take(&mut self) {
+        self.note_taken();
         self.head = self.head.wrapping_add(1);
         self.data_taken += self.shown;
         let due = self.head.wrapping_sub(self.published) >= SLOTS / 4;
         if due || self.data_taken >= DATA_OWED_MAX {
             self.publish_head();
         }
+    }
+
+    /// The payload of the slot at `head` is read no more.
+    #[inline(always)] // it is nothing but for the model checker; see `look_short`
+    fn note_taken(&self) {
+        // SAFETY: as in `look`.
+        unsafe {
+            (*self.pair).slots[(self.head & SLOT_MASK) as usize]
+                .watch
+                .note_read()
+        };
     }
 
     /// Tells the producer what has been taken.
@@ -401,6 +418,8 @@ impl Rx {
         let control = unsafe { &(*self.pair).control };
         // ORDERING: release pairs with the acquire in `Tx::refresh_credits`.
         control.head.store(self.head, Ordering::Release);
+        // ORDERING: the load stays behind the store; partner is the fence of a producer that is about to sleep.
+        compiler_fence(Ordering::SeqCst);
         if control.producer_waits.load(Ordering::Relaxed) != 0 {
             // SAFETY: the producer's state word, mapped for the life of the job.
             super::iface::wake_producer(control, unsafe { &*self.producer_state });

@@ -308,7 +308,7 @@ impl Endpoint for ShmEndpoint {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

@@ -13,7 +13,11 @@ pub use arena::Arena;
 pub use domain::Domain;
 pub use endpoint::ShmEndpoint;
 pub use iface::Iface;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod hostile;
+#[cfg(all(test, loom))]
+mod loom;
 #[cfg(test)]
+mod ring;
+#[cfg(all(test, not(loom)))]
 pub(crate) mod testing;

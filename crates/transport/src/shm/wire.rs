@@ -19,11 +19,11 @@
 //! the slot; a longer one lies in the data area, and the slot says where.
 #![allow(unsafe_code)]
 
-use fastpath_base::sync::{AtomicU32, AtomicU64};
+use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
 use std::cell::UnsafeCell;
 
-/// Slots of a ring.
-pub const SLOTS: u32 = 256;
+/// Slots of a ring; the model checker goes round one of two.
+pub const SLOTS: u32 = if cfg!(loom) { 2 } else { 256 };
 /// Index mask of a ring.
 pub const SLOT_MASK: u32 = SLOTS - 1;
 /// Payload bytes that fit a slot.
@@ -46,6 +46,8 @@ pub struct Slot {
     pub word1: AtomicU64,
     /// Payload, or a [`DataRef`].
     pub payload: UnsafeCell<[u8; SLOT_PAYLOAD]>,
+    /// Of the payload.
+    pub watch: Watch,
 }
 
 /// Where a longer payload lies in the data area.
@@ -96,6 +98,7 @@ pub struct Pair {
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }
 
+#[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Control>() == 64);

@@ -1,0 +1,129 @@
+//! The ring and the handshake of sleepers under the model checker: every order of two threads' steps that
+//! the memory model allows, up to a number of preemptions. `make test-loom` runs it.
+#![allow(unsafe_code, non_snake_case)]
+
+use super::datapath::{Rx, Tx};
+use super::ring::{Shared, close, post, take};
+use super::wire::SLOTS;
+use ::loom::sync::Arc;
+use ::loom::thread;
+use fastpath_base::sync::Ordering;
+use fastpath_base::wait;
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+
+/// Explores everything with at most `preemptions` switches from a thread that could go on.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(preemptions);
+    }
+    builder.check(model);
+}
+
+/// The consumer's wait: looks, announces its sleep, looks once more, sleeps.
+fn wait_for(shared: &Shared, rx: &mut Rx, number: u32) {
+    while !take(rx, number) {
+        if rx.owes_credits() {
+            rx.publish_head();
+        }
+        shared
+            .receiver_state
+            .store(STATE_SLEEPING, Ordering::Relaxed);
+        wait::fence_others();
+        if !rx.has_arrival() {
+            wait::futex_wait(&shared.receiver_state, STATE_SLEEPING, None);
+        }
+        shared.receiver_state.store(STATE_AWAKE, Ordering::Relaxed);
+    }
+}
+
+/// The producer's wait for room, as `ShmEndpoint::await_room` and the sleep of a worker make it.
+fn post_surely(shared: &Shared, tx: &mut Tx, number: u32) {
+    while !post(tx, number) {
+        // SAFETY: the ring lives.
+        let control = unsafe { &(*shared.pair).control };
+        control.producer_waits.store(1, Ordering::Relaxed);
+        shared.sender_state.store(STATE_SLEEPING, Ordering::Relaxed);
+        wait::fence_others();
+        if !tx.refresh_credits() {
+            wait::futex_wait(&shared.sender_state, STATE_SLEEPING, None);
+        }
+        shared.sender_state.store(STATE_AWAKE, Ordering::Relaxed);
+    }
+}
+
+/// A consumer that sleeps until each message is there, and a producer that never waits.
+fn sleeper(start: u32, messages: u32) {
+    let shared = Arc::new(Shared::new(start));
+    let other = shared.clone();
+    let producer = thread::spawn(move || {
+        let mut tx = other.tx(start);
+        (0..messages).for_each(|number| assert!(post(&mut tx, number)));
+        close(tx);
+    });
+    let mut rx = shared.rx(start);
+    (0..messages).for_each(|number| wait_for(&shared, &mut rx, number));
+    assert!(rx.look().is_none());
+    producer.join().unwrap();
+}
+
+#[test]
+fn sleeper__misses_no_message() {
+    explore(3, || sleeper(0, SLOTS));
+}
+
+#[test]
+fn sleeper__misses_no_message_where_positions_wrap() {
+    explore(2, || sleeper(u32::MAX - 1, SLOTS));
+}
+
+#[test]
+fn full_ring__is_written_again_only_after_it_was_read() {
+    explore(3, || {
+        let shared = Arc::new(Shared::new(0));
+        let other = shared.clone();
+        let messages = SLOTS + 1;
+        let producer = thread::spawn(move || {
+            let mut tx = other.tx(0);
+            let mut sent = 0;
+            // Two rounds of attempts: with or without room, nothing may go wrong.
+            for _ in 0..messages + 1 {
+                if sent < messages && post(&mut tx, sent) {
+                    sent += 1;
+                }
+            }
+            close(tx);
+            sent
+        });
+        let mut rx = shared.rx(0);
+        let mut taken = 0;
+        for _ in 0..messages {
+            if take(&mut rx, taken) {
+                taken += 1;
+            }
+        }
+        let sent = producer.join().unwrap();
+        while taken < sent {
+            assert!(take(&mut rx, taken), "message {taken} of {sent} is lost");
+            taken += 1;
+        }
+        assert!(rx.look().is_none());
+    });
+}
+
+#[test]
+fn producer__that_sleeps_for_room_is_woken() {
+    explore(3, || {
+        let shared = Arc::new(Shared::new(0));
+        let other = shared.clone();
+        let messages = SLOTS + 1;
+        let producer = thread::spawn(move || {
+            let mut tx = other.tx(0);
+            (0..messages).for_each(|number| post_surely(&other, &mut tx, number));
+            close(tx);
+        });
+        let mut rx = shared.rx(0);
+        (0..messages).for_each(|number| wait_for(&shared, &mut rx, number));
+        producer.join().unwrap();
+    });
+}

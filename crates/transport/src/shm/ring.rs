@@ -1,0 +1,228 @@
+//! One ring in plain memory, between two threads: for the model checker (`loom.rs`) and for miri, which see
+//! accesses that nothing orders.
+#![allow(unsafe_code, non_snake_case)]
+
+use super::datapath::{DataQueue, Rx, Tx};
+use super::iface::rouse;
+use super::wire::*;
+use crate::contract::{Header, Post};
+use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
+use fastpath_bootstrap::segment::STATE_AWAKE;
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::UnsafeCell;
+use std::ptr;
+
+/// A ring, and the state words of its two ranks.
+pub(super) struct Shared {
+    pub pair: *mut Pair,
+    pub sender_state: AtomicU32,
+    pub receiver_state: AtomicU32,
+}
+
+// SAFETY: the pair is made to be shared; producer and consumer are one thread each.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// A fresh ring whose positions start at `start`.
+    pub fn new(start: u32) -> Shared {
+        // SAFETY: zeros are a valid data area; what the checker follows is written before anybody looks. The
+        // memory is given up in `drop`.
+        let pair = unsafe {
+            let pair = alloc_zeroed(Layout::new::<Pair>()).cast::<Pair>();
+            let control = &raw mut (*pair).control;
+            (&raw mut (*control).head).write(AtomicU32::new(start));
+            (&raw mut (*control).producer_waits).write(AtomicU32::new(0));
+            for position in (0..SLOTS).map(|index| start.wrapping_sub(SLOTS).wrapping_add(index)) {
+                // What lay there a lap ago.
+                let old = match start {
+                    0 => 0,
+                    _ => encode_word0(position, 0, 0, 0),
+                };
+                let slots = (&raw mut (*pair).slots).cast::<Slot>();
+                slots.add((position & SLOT_MASK) as usize).write(Slot {
+                    word0: AtomicU64::new(old),
+                    word1: AtomicU64::new(0),
+                    payload: UnsafeCell::new([0; SLOT_PAYLOAD]),
+                    watch: Watch::default(),
+                });
+            }
+            pair
+        };
+        Shared {
+            pair,
+            sender_state: AtomicU32::new(STATE_AWAKE),
+            receiver_state: AtomicU32::new(STATE_AWAKE),
+        }
+    }
+
+    pub fn tx(&self, start: u32) -> Tx {
+        Tx {
+            pair: self.pair,
+            tail: start,
+            limit: start.wrapping_add(SLOTS),
+            peer_state: &self.receiver_state,
+            data_tail: 0,
+            data_head: 0,
+            data_size: DATA_BYTES,
+            peer: 1,
+            in_data: Box::into_raw(Box::new(DataQueue {
+                first: 0,
+                next: 0,
+                entries: [(0, 0); SLOTS as usize],
+            })),
+            domain: ptr::null(),
+            recent: 0,
+            warmed: 0,
+        }
+    }
+
+    pub fn rx(&self, start: u32) -> Rx {
+        Rx {
+            pair: self.pair,
+            head: start,
+            published: start,
+            data_taken: 0,
+            shown: 0,
+            producer_state: &self.sender_state,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`; both threads have ended.
+        unsafe {
+            for slot in &mut (*self.pair).slots {
+                ptr::drop_in_place(slot);
+            }
+            ptr::drop_in_place(&raw mut (*self.pair).control);
+            std::alloc::dealloc(self.pair.cast(), Layout::new::<Pair>());
+        }
+    }
+}
+
+fn header(number: u32) -> Header {
+    Header::new(1, number, u64::from(number) | 0xabcd << 32)
+}
+
+/// Posts without waiting; whether it left.
+pub(super) fn post(tx: &mut Tx, number: u32) -> bool {
+    let data = number.to_le_bytes();
+    // SAFETY: the data has four bytes.
+    match unsafe { tx.am_short(header(number), data.as_ptr(), data.len()) } {
+        Post::Done => true,
+        Post::Rouse => {
+            // SAFETY: the word lives as long as the ring.
+            rouse(unsafe { &*tx.peer_state });
+            true
+        }
+        Post::NoResource => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Takes the next message if it is there, and checks that it is message `number`, wholly.
+pub(super) fn take(rx: &mut Rx, number: u32) -> bool {
+    let Some(arrival) = rx.look() else {
+        return false;
+    };
+    assert_eq!((arrival.header, arrival.len()), (header(number), 4));
+    // SAFETY: valid until it is taken.
+    let data = unsafe { ptr::read_unaligned(arrival.data().cast::<[u8; 4]>()) };
+    assert_eq!(data, number.to_le_bytes());
+    rx.take();
+    true
+}
+
+/// Frees the queue that the endpoint would free.
+pub(super) fn close(tx: Tx) {
+    // SAFETY: made in `Shared::tx`.
+    drop(unsafe { Box::from_raw(tx.in_data) });
+}
+
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// Some in the slot, some in the data area, so that both go round.
+    fn data_of(number: u32) -> Vec<u8> {
+        let len = if number.is_multiple_of(3) {
+            number % 900
+        } else {
+            number % 49
+        };
+        (0..len)
+            .map(|i| (number.wrapping_mul(31) + i) as u8)
+            .collect()
+    }
+
+    fn exchange(start: u32, messages: u32) {
+        let shared = Arc::new(Shared::new(start));
+        let other = shared.clone();
+        let producer = std::thread::spawn(move || {
+            let mut tx = other.tx(start);
+            for number in 0..messages {
+                let data = data_of(number);
+                let header = Header::new(7, number, !u64::from(number));
+                loop {
+                    // SAFETY: `to` has room for the data.
+                    let posted = tx.am_bcopy(header, data.len(), |to| unsafe {
+                        ptr::copy_nonoverlapping(data.as_ptr(), to, data.len())
+                    });
+                    match posted {
+                        Post::Done => break,
+                        Post::NoResource => std::thread::yield_now(),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            close(tx);
+        });
+        let mut rx = shared.rx(start);
+        for number in 0..messages {
+            let arrival = loop {
+                if rx.has_arrival()
+                    && let Some(arrival) = rx.look()
+                {
+                    break arrival;
+                }
+                std::thread::yield_now();
+            };
+            let expected = data_of(number);
+            assert_eq!(
+                (arrival.header.imm, arrival.len()),
+                (number, expected.len())
+            );
+            // SAFETY: valid until it is taken.
+            let seen = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
+            assert!(seen == expected, "message {number}");
+            rx.take();
+        }
+        producer.join().unwrap();
+        assert!(rx.look().is_none());
+    }
+
+    #[test]
+    fn threads__hand_over_every_message_whole() {
+        let messages = if cfg!(miri) { 700 } else { 20_000 };
+        exchange(0, messages);
+        exchange(u32::MAX - 100, messages);
+    }
+
+    #[test]
+    fn short_messages__are_read_before_they_are_written_again() {
+        let shared = Shared::new(0);
+        let (mut tx, mut rx) = (shared.tx(0), shared.rx(0));
+        for number in 0..3 * SLOTS {
+            assert!(post(&mut tx, number));
+            assert!(take(&mut rx, number));
+        }
+        (0..SLOTS).for_each(|number| assert!(post(&mut tx, number)));
+        assert!(!post(&mut tx, 0), "the ring is full");
+        (0..SLOTS).for_each(|number| assert!(take(&mut rx, number)));
+        close(tx);
+    }
+}
