@@ -9,7 +9,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 .PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
-	test-interchange test-budgets test-suites lint format demo bench results
+	test-interchange test-budgets test-suites test-loom test-miri fuzz lint format demo bench results
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -22,6 +22,9 @@ help:
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
+	@echo 'make test-loom              ring, sleep handshake and records of the segment under the model checker'
+	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
+	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
 	@echo 'make test-suites            mpi4py, NetPIPE and HPCC, built with our mpicc (SUITES=--quick: shorter)'
 	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in target/peers)'
 	@echo 'make results                the full comparison: docs/results.md and the table in README.md'
@@ -40,16 +43,31 @@ prefix: build
 
 # One after the other: the tests use all processors themselves.
 test: setup
-	$(MAKE) -j1 test-crates test-programs test-install test-interchange test-budgets
+	$(MAKE) -j1 test-crates test-loom test-programs test-install test-interchange test-budgets
 
 test-all: setup
-	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets
+	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets fuzz
+	$(MAKE) -j1 test-loom PREEMPTIONS=5
+	scripts/miri --if-there
 
 setup:
 	@tests/setup
 
 test-crates:
 	$(CARGO) test --workspace
+
+# The model checker stands in for the processor: a build of its own. PREEMPTIONS bounds how often a thread that could
+# go on is stopped; without it each test has its own bound, and all take seconds.
+test-loom:
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET_DIR)/loom' CARGO_PROFILE_DEV_OPT_LEVEL=2 \
+	    $(if $(PREEMPTIONS),LOOM_MAX_PREEMPTIONS=$(PREEMPTIONS)) \
+	    $(CARGO) test -p fastpath-bootstrap -p fastpath-transport --lib -- model:: loom::
+
+test-miri:
+	scripts/miri
+
+fuzz:
+	scripts/fuzz $(SECONDS)
 
 test-programs: prefix
 	tests/run --prefix build/prefix

@@ -346,4 +346,44 @@ mod tests {
         assert!(Config::from_pairs([(name, odd.clone())]).is_ok());
         assert!(Config::from_pairs([("FASTPATH_REPORT".into(), odd)]).is_err());
     }
+
+    #[test]
+    fn fuzz__environment_is_understood_or_refused() {
+        let corpus: &[&[u8]] = &[
+            b"FASTPATH_WAIT=spin",
+            b"FASTPATH_DISABLE=sendi,recvi",
+            b"FASTPATH_EAGER_MAX=64K",
+            b"FASTPATH_PIPELINE_CHUNK=1.5 MiB",
+            b"FASTPATH_SPIN=10us",
+            b"FASTPATH_REPORT=yes",
+            b"FASTPATH_TRANSPORTS=shm,loopback",
+            b"FASTPATH_WIAT=spin",
+            b"PATH=/bin",
+        ];
+        crate::mutate::run(corpus, |input| {
+            use std::os::unix::ffi::OsStringExt;
+            let pair = |line: &[u8]| {
+                let at = line.iter().position(|&b| b == b'=').unwrap_or(line.len());
+                let (name, text) = line.split_at(at);
+                let text = text.get(1..).unwrap_or_default();
+                (
+                    OsString::from_vec(name.to_vec()),
+                    OsString::from_vec(text.to_vec()),
+                )
+            };
+            match Config::from_pairs(input.split(|&b| b == b'\n').map(pair)) {
+                Ok(config) => assert_eq!(config.settings.len(), VARIABLES.len()),
+                Err(error) => assert!(error.name.starts_with(PREFIX) && !error.reason.is_empty()),
+            }
+            let text = String::from_utf8_lossy(input);
+            if let Ok(bytes) = parse_size(&text) {
+                assert!(bytes <= 1 << 63, "{text}");
+            }
+            let _ = (
+                parse_duration_ns(&text),
+                parse_count(&text),
+                parse_flag(&text),
+            );
+        });
+    }
 }

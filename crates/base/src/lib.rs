@@ -14,6 +14,10 @@ pub mod config;
 pub mod copy;
 pub mod hint;
 pub mod memory;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 pub mod sync;
 pub mod topology;
 pub mod wait;

@@ -6,6 +6,10 @@
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
 
 pub mod job;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 pub mod segment;
 
 pub use job::{BootstrapError, Job};

@@ -581,4 +581,30 @@ mod tests {
             let _ = parse_args((0..4).map(word), "h");
         }
     }
+
+    #[test]
+    fn fuzz__command_lines_are_understood_or_refused() {
+        let corpus: &[&[u8]] = &[
+            b"-n 4 prog a b",
+            b"-np 2 --timeout 1.5 prog : -n 3 other -x",
+            b"--bind-to core -l -n 2 prog",
+            b"-H node7,node7:4 prog",
+            b"-env A B -genv C=D -n 1 prog",
+            b"-x A=B -wdir /tmp -n 1 prog",
+            b"--report-bindings --oversubscribe prog",
+        ];
+        crate::mutate::run(corpus, |input| {
+            let words = input.split(|&b| b == b' ');
+            let words = words.map(|word| OsString::from_vec(word.to_vec()));
+            match parse_args(words, "node7.example") {
+                Ok(Request::Run(spec)) => {
+                    assert!(!spec.apps.is_empty() && spec.apps.iter().all(|a| !a.argv.is_empty()));
+                    let ranks: usize = spec.apps.iter().map(|a| a.ranks).sum();
+                    assert!((1..=MAX_RANKS).contains(&ranks));
+                }
+                Ok(_) => {}
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        });
+    }
 }

@@ -6,6 +6,10 @@ mod guard;
 mod help;
 mod input;
 mod launch;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 mod output;
 mod poll;
 mod program;

@@ -6,11 +6,17 @@ pub mod catalogue;
 pub mod cli;
 pub mod cliffs;
 pub mod compare;
+#[cfg(test)]
+mod fuzz;
 pub mod html;
 pub mod info;
 pub mod levels;
 pub mod library;
 pub mod measure;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 pub mod output;
 pub mod program;
 pub mod record;

@@ -200,4 +200,32 @@ mod tests {
     fn memory__of_this_machine_is_something() {
         assert!(available_memory() > 1 << 20);
     }
+
+    #[test]
+    fn fuzz__files_of_the_kernel_give_a_number_or_nothing() {
+        let corpus: &[&[u8]] = &[
+            b"0::/user.slice/app",
+            b"4:cpu,cpuacct:/docker/1\n3:memory:/docker/1",
+            b"max 100000",
+            b"150000 100000",
+            b"MemAvailable:   1024 kB",
+            b"inactive_file 4096\nactive_file 12",
+            b"9223372036854771712",
+        ];
+        crate::mutate::run(corpus, |input| {
+            let text = String::from_utf8_lossy(input).into_owned();
+            // The same text in all files, and in all but the list of groups.
+            let anywhere = |_: &str| Some(text.clone());
+            let below = |path: &str| match path {
+                "/proc/self/cgroup" => Some("0::/a\n1:cpu:/a\n2:memory:/a".to_owned()),
+                _ => Some(text.clone()),
+            };
+            for read in [&anywhere as Reader, &below] {
+                if let Some(quota) = find_quota(read) {
+                    assert!(quota > 0.0 && !quota.is_nan(), "{quota}");
+                }
+                find_memory(read);
+            }
+        });
+    }
 }

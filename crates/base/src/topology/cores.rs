@@ -130,4 +130,22 @@ mod tests {
             .collect();
         assert_eq!(covered.to_string(), mask.to_string());
     }
+
+    #[test]
+    fn fuzz__lists_of_processors_are_understood_or_taken_to_be_flat() {
+        let corpus: &[&[u8]] = &[b"0-3", b"0,2,4-6", b"0-1,4-5\n", b"0", b"65535"];
+        let allowed = CpuSet::parse("0-3").unwrap();
+        crate::mutate::run(corpus, |input| {
+            let text = String::from_utf8_lossy(input).into_owned();
+            if let Some(set) = CpuSet::parse(&text) {
+                assert!(set.words().len() <= 1 << 10);
+                if set.len() > 100 {
+                    return; // as good as the others, and takes long
+                }
+            }
+            let cores = arrange(&allowed, &|_| Some(text.clone()));
+            let threads: usize = cores.iter().map(|core| core.threads.len()).sum();
+            assert_eq!(threads, allowed.len());
+        });
+    }
 }

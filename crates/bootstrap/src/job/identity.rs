@@ -213,4 +213,20 @@ mod tests {
     fn job_ids__differ() {
         assert_ne!(random_job_id(), random_job_id());
     }
+
+    #[test]
+    fn fuzz__identity_is_understood_or_refused() {
+        let corpus: &[&[u8]] = &[
+            b"1,57,3,1234,0000000000000abc",
+            b"1,0,0,1,0",
+            b"2,57,3,1234,abc",
+        ];
+        crate::mutate::run(corpus, |input| {
+            let Some(id) = Identity::parse(&String::from_utf8_lossy(input)) else {
+                return;
+            };
+            assert!(id.fd >= 0 && id.launcher > 0);
+            assert_eq!(Identity::parse(&id.to_string()), Some(id));
+        });
+    }
 }

@@ -673,4 +673,47 @@ mod tests {
         page.clear_waiting();
         assert_eq!(page.wait_note(), None);
     }
+
+    #[test]
+    fn fuzz__header_and_pages_may_hold_anything() {
+        let segment = Segment::create(2, 7).unwrap();
+        let front = segment.layout().front_bytes();
+        // SAFETY: the front is backed, and this test alone uses it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(segment.front.base.as_ptr(), front) };
+        segment.page(1).unwrap().note_waiting(WaitNoteRef {
+            call: "MPI_Recv",
+            peer: 1,
+            tag: 7,
+            context: 3,
+            bytes: 8,
+            since_ns: 9,
+        });
+        segment.header().abort.record(1, 7, "a text");
+        let good = bytes.to_vec();
+        let mut random = crate::mutate::Random::new(crate::mutate::seed());
+        for _ in 0..3000 {
+            bytes.copy_from_slice(&good);
+            for _ in 0..1 + random.below(20) {
+                // Mostly where something lies, somewhere in the first line of what the mapping has.
+                let page = random.below(front / PAGE_BYTES) * PAGE_BYTES;
+                let most = [512, PAGE_BYTES][random.below(2)];
+                let at = page + random.below(most);
+                bytes[at] = random.next() as u8;
+            }
+            if let Ok(other) = Segment::attach(again(&segment), 7) {
+                assert_eq!(other.layout().ranks(), 2);
+            }
+            let header = segment.header();
+            let _ = (header.failure.load(), header.abort.load());
+            for rank in 0..2 {
+                let page = segment.page(rank).unwrap();
+                let said = page.message.load();
+                assert!(!said.contains(|c: char| c.is_control() && c != '\n'));
+                if let Some(note) = page.wait_note() {
+                    assert!(!note.call.contains(|c: char| c.is_control() && c != '\n'));
+                }
+                page.phase();
+            }
+        }
+    }
 }
