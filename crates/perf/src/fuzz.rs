@@ -3,7 +3,7 @@
 
 use crate::audit::audit;
 use crate::output::json::format_report;
-use crate::program::event::parse_event;
+use crate::program::parse_event;
 use crate::record::{Report, samples};
 
 #[test]
