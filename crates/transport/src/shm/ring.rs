@@ -70,6 +70,7 @@ impl Shared {
             in_data: Box::into_raw(Box::new(DataQueue {
                 first: 0,
                 next: 0,
+                mark: (0, 0),
                 entries: [(0, 0); SLOTS as usize],
             })),
             domain: ptr::null(),
