@@ -9,7 +9,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 .PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
-	test-interchange test-budgets test-suites test-loom test-miri fuzz lint format demo bench results
+	test-interchange test-budgets test-suites test-suites-sample test-loom test-miri fuzz lint format demo bench results
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -43,10 +43,10 @@ prefix: build
 
 # One after the other: the tests use all processors themselves.
 test: setup
-	$(MAKE) -j1 test-crates test-loom test-programs test-install test-interchange test-budgets
+	$(MAKE) -j1 test-crates test-loom test-programs test-install test-interchange test-budgets test-suites-sample
 
 test-all: setup
-	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets fuzz
+	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets fuzz test-suites
 	$(MAKE) -j1 test-loom PREEMPTIONS=5
 	scripts/miri --if-there
 
@@ -90,6 +90,11 @@ test-suites: build
 	for suite in mpi4py netpipe hpcc; do \
 	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
 	done
+
+# A sample of them for every change: NetPIPE alone, which takes seconds to build.
+test-suites-sample: build
+	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
+	tests/suites/netpipe --prefix '$(TARGET_DIR)/suites/prefix' --quick
 
 # The files with entry points are declared as modules by the build, where cargo fmt does not look.
 lint:
