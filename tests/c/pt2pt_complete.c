@@ -169,6 +169,63 @@ static void look_without_freeing(void)
     STATUS(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
 }
 
+/* A request that ends with an error has ended: which one is said beside the error. */
+static void complete_with_error(void)
+{
+    enum { CALLS = 6 };
+    MPI_Comm comm;
+    MPI_Request requests[2];
+    MPI_Status statuses[2];
+    int small, large[4] = {0}, flag, index, count, indices[2];
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    for (int call = 0; call < CALLS; call++) {
+        int code = -1;
+        requests[0] = MPI_REQUEST_NULL;
+        OK(MPI_Irecv(&small, 1, MPI_INT, from, 710, comm, &requests[1]));
+        OK(MPI_Send(large, 4, MPI_INT, to, 710, comm));
+        flag = 0, index = count = indices[0] = -7;
+        statuses[0].MPI_ERROR = statuses[1].MPI_ERROR = -7;
+        switch (call) {
+        case 0:
+            while (!flag)
+                code = MPI_Test(&requests[1], &flag, &statuses[1]);
+            break;
+        case 1:
+            while (!flag)
+                code = MPI_Testall(2, requests, &flag, statuses);
+            SAME(statuses[0].MPI_ERROR, MPI_SUCCESS);
+            break;
+        case 2:
+            while (!flag)
+                code = MPI_Testany(2, requests, &index, &flag, &statuses[1]);
+            break;
+        case 3:
+            code = MPI_Waitany(2, requests, &index, &statuses[1]);
+            break;
+        case 4:
+            do
+                code = MPI_Testsome(2, requests, &count, indices, statuses);
+            while (count == 0);
+            break;
+        default:
+            code = MPI_Waitsome(2, requests, &count, indices, statuses);
+        }
+        CLASS(code, call == 1 || call > 3 ? MPI_ERR_IN_STATUS : MPI_ERR_TRUNCATE);
+        CHECK(requests[1] == MPI_REQUEST_NULL);
+        if (call == 1)
+            SAME(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE);
+        if (call == 2 || call == 3)
+            SAME(index, 1);
+        if (call > 3) {
+            SAME(count, 1);
+            SAME(indices[0], 1);
+            SAME(statuses[0].MPI_ERROR, MPI_ERR_TRUNCATE);
+        }
+    }
+    OK(MPI_Comm_free(&comm));
+}
+
 /* Persistent requests outlive the handles that they were made of. */
 static void start_after_free(void)
 {
@@ -309,6 +366,7 @@ int main(int argc, char **argv)
     look_without_freeing();
     complete_persistent();
     start_after_free();
+    complete_with_error();
     free_active();
     complete_with_errors();
     return finish();

@@ -13,7 +13,7 @@ pub use double::isendrecv;
 pub use immediate::try_collect;
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
-pub use several::{complete_some, join_errors, test_all, test_any, wait_any, wait_into};
+pub use several::{Outcome, complete_some, join_errors, test_all, test_any, wait_any, wait_into};
 
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -452,16 +452,16 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
 ///
 /// # Safety
 /// As [`wait`].
-pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Result<bool> {
+pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Outcome<bool> {
     // SAFETY: the caller's.
     unsafe {
         let named = resolve(p, *request)?;
         if !check_with_progress(p, &named)? {
-            return Ok(false);
+            return Ok((false, Ok(())));
         }
         let (result, error) = collect(p, request)?;
         write_status(status, result);
-        error.map_or(Ok(true), Err)
+        Ok((true, error.map_or(Ok(()), Err)))
     }
 }
 

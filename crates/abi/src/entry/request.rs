@@ -61,8 +61,9 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
             return Ok(());
         }
         let p = process::enter("MPI_Test", false)?;
-        let done = request::test(&p, present(request, "the request")?, status)?;
-        store(flag, done as c_int)
+        let (done, outcome) = request::test(&p, present(request, "the request")?, status)?;
+        store(flag, done as c_int)?;
+        outcome
     }
 }
 
@@ -112,8 +113,9 @@ pub unsafe fn testall(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let done = request::test_all(p, checked(count)?, requests, statuses)?;
-        store(flag, done as c_int)
+        let (done, outcome) = request::test_all(p, checked(count)?, requests, statuses)?;
+        store(flag, done as c_int)?;
+        outcome
     }
 }
 
@@ -128,8 +130,9 @@ pub unsafe fn waitany(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let found = request::wait_any(p, checked(count)?, requests, status)?;
-        store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))
+        let (found, outcome) = request::wait_any(p, checked(count)?, requests, status)?;
+        store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))?;
+        outcome
     }
 }
 
@@ -145,9 +148,10 @@ pub unsafe fn testany(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let (done, found) = request::test_any(p, checked(count)?, requests, status)?;
+        let ((done, found), outcome) = request::test_any(p, checked(count)?, requests, status)?;
         store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))?;
-        store(flag, done as c_int)
+        store(flag, done as c_int)?;
+        outcome
     }
 }
 
@@ -163,8 +167,10 @@ pub unsafe fn waitsome(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let done = request::complete_some(p, true, checked(incount)?, requests, indices, statuses)?;
-        store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))
+        let (done, outcome) =
+            request::complete_some(p, true, checked(incount)?, requests, indices, statuses)?;
+        store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))?;
+        outcome
     }
 }
 
@@ -180,9 +186,10 @@ pub unsafe fn testsome(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let done =
+        let (done, outcome) =
             request::complete_some(p, false, checked(incount)?, requests, indices, statuses)?;
-        store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))
+        store(outcount, done.map_or(MPI_UNDEFINED, |count| count as c_int))?;
+        outcome
     }
 }
 

@@ -10,6 +10,10 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
 
+/// What a call hands out, and the error of the operations that have ended. The first is stored even where there is the
+/// second: the requests are complete, and the program must learn which.
+pub type Outcome<T> = Result<(T, Result)>;
+
 /// Completes request `index` of an array and notes its error, for calls that complete several.
 unsafe fn collect_into(
     p: &Process,
@@ -81,7 +85,7 @@ pub unsafe fn test_all(
     count: usize,
     requests: *mut usize,
     statuses: *mut Status,
-) -> Result<bool> {
+) -> Outcome<bool> {
     // SAFETY: the caller's.
     unsafe {
         for round in 0..2 {
@@ -98,14 +102,14 @@ pub unsafe fn test_all(
                         status_at(statuses, index),
                     )?);
                 }
-                return join_errors(first, !statuses.is_null()).map(|()| true);
+                return Ok((true, join_errors(first, !statuses.is_null())));
             }
             if round == 0 {
                 progress(p)?;
             }
         }
     }
-    Ok(false)
+    Ok((false, Ok(())))
 }
 
 /// One look over an array: the first completed active entry, and whether any is active.
@@ -138,7 +142,7 @@ pub unsafe fn wait_any(
     count: usize,
     requests: *mut usize,
     status: *mut Status,
-) -> Result<Option<usize>> {
+) -> Outcome<Option<usize>> {
     // SAFETY: the caller's.
     unsafe {
         let mut found = (None, true);
@@ -155,16 +159,16 @@ unsafe fn finish_any(
     found: Option<usize>,
     requests: *mut usize,
     status: *mut Status,
-) -> Result<Option<usize>> {
+) -> Outcome<Option<usize>> {
     // SAFETY: the caller's.
     unsafe {
         let Some(index) = found else {
             write_empty_status(status);
-            return Ok(None);
+            return Ok((None, Ok(())));
         };
         let (result, error) = collect(p, requests.add(index))?;
         write_status(status, result);
-        error.map_or(Ok(Some(index)), Err)
+        Ok((Some(index), error.map_or(Ok(()), Err)))
     }
 }
 
@@ -177,7 +181,7 @@ pub unsafe fn test_any(
     count: usize,
     requests: *mut usize,
     status: *mut Status,
-) -> Result<(bool, Option<usize>)> {
+) -> Outcome<(bool, Option<usize>)> {
     // SAFETY: the caller's.
     unsafe {
         let mut found = find_complete(p, count, requests)?;
@@ -186,9 +190,10 @@ pub unsafe fn test_any(
             found = find_complete(p, count, requests)?;
         }
         if found == (None, true) {
-            return Ok((false, None));
+            return Ok(((false, None), Ok(())));
         }
-        Ok((true, finish_any(p, found.0, requests, status)?))
+        let (index, outcome) = finish_any(p, found.0, requests, status)?;
+        Ok(((true, index), outcome))
     }
 }
 
@@ -204,7 +209,7 @@ pub unsafe fn complete_some(
     requests: *mut usize,
     indices: *mut i32,
     statuses: *mut Status,
-) -> Result<Option<usize>> {
+) -> Outcome<Option<usize>> {
     // SAFETY: the caller's.
     unsafe {
         let mut found = find_complete(p, count, requests)?;
@@ -217,7 +222,7 @@ pub unsafe fn complete_some(
             })?;
         }
         if !found.1 {
-            return Ok(None);
+            return Ok((None, Ok(())));
         }
         let mut done = 0;
         let mut first = None;
@@ -234,6 +239,6 @@ pub unsafe fn complete_some(
             *indices.add(done) = index as i32;
             done += 1;
         }
-        join_errors(first, !statuses.is_null()).map(|()| Some(done))
+        Ok((Some(done), join_errors(first, !statuses.is_null())))
     }
 }
