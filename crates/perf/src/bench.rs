@@ -21,11 +21,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::catalogue::{self, Class, Group, Test};
 use crate::html;
 use crate::levels::{self, LevelPlan, SharedBoard};
+use crate::output::file::Target;
+use crate::output::{self, OutputError, Printer, csv, print_line};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
 use options::{BenchOptions, LevelName, MpiOptions};
 use store::Store;
-use table::{Table, print_line};
 
 /// Why a benchmark gave no result, or not all of it.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub enum BenchError {
     Floor(io::Error),
     /// The result cannot be written.
     Write(PathBuf, io::Error),
+    /// The same, with the reason.
+    Output(String),
 }
 
 impl fmt::Display for BenchError {
@@ -53,11 +56,18 @@ impl fmt::Display for BenchError {
             BenchError::Empty => f.write_str("nothing was measured"),
             BenchError::Floor(e) => write!(f, "cannot measure the floor: {e}"),
             BenchError::Write(path, e) => write!(f, "cannot write {}: {e}", path.display()),
+            BenchError::Output(why) => f.write_str(why),
         }
     }
 }
 
 impl std::error::Error for BenchError {}
+
+impl From<OutputError> for BenchError {
+    fn from(e: OutputError) -> Self {
+        BenchError::Output(e.to_string())
+    }
+}
 
 impl From<CompileError> for BenchError {
     fn from(e: CompileError) -> Self {
@@ -110,7 +120,7 @@ struct Session {
     mpiexec_arguments: Vec<String>,
     report: Report,
     bar: ProgressBar,
-    table: Table,
+    printer: Printer,
     shows_table: bool,
 }
 
@@ -129,6 +139,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         return Err(BenchError::Usage(why.to_owned()));
     }
     let mut store = Store::open(options.json.as_deref())?;
+    let csv = options.csv.as_deref().map(Target::open).transpose()?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let mut session = Session {
         program: if options.levels.contains(&LevelName::Mpi) {
@@ -144,29 +155,41 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
         report: Report::new(surroundings::describe_run()),
         bar: make_bar(!options.no_progress),
-        table: Table::default(),
+        printer: Printer::new(options.style),
         shows_table: !store.is_standard_output(),
     };
     session.report.run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
-    let mut failure = None;
+    let (mut failure, mut written) = (None, Ok(()));
     for &ranks in &options.ranks {
         failure = session.run_ranks(&tests, options, ranks).err();
-        store.save(&session.report)?;
-        if failure.is_some() {
+        written = store.save(&session.report);
+        if failure.is_some() || written.is_err() {
             break;
         }
     }
     session.finish();
-    store.finish(&session.report)?;
-    if let Some(page) = &options.html {
-        let text = html::write_page(std::slice::from_ref(&session.report), None);
-        std::fs::write(page, text).map_err(|e| BenchError::Write(page.clone(), e))?;
+    // Each is written whatever becomes of the others; the first that failed is told.
+    let report = &session.report;
+    written = written.and_then(|()| store.finish(report));
+    let csv = csv.map_or(Ok(()), |file| file.finish(&csv::format_report(report)));
+    let page = options
+        .html
+        .as_ref()
+        .map_or(Ok(()), |path| write_page(path, report));
+    written.and(csv.map_err(BenchError::from)).and(page)?;
+    if let Some(why) = output::find_failure() {
+        return Err(BenchError::Output(why.to_owned()));
     }
     match failure {
         Some(e) => Err(BenchError::Run(e)),
         None if session.report.cases.is_empty() => Err(BenchError::Empty),
         None => Ok(()),
     }
+}
+
+fn write_page(path: &Path, report: &Report) -> Result<(), BenchError> {
+    let text = html::write_page(std::slice::from_ref(report), None);
+    Ok(Target::open(path)?.finish(&text)?)
 }
 
 impl Session {
@@ -297,14 +320,14 @@ impl Session {
     ) -> Result<(), RunError> {
         let Session {
             bar,
-            table,
+            printer,
             shows_table,
             ..
         } = self;
         let outcome = program.run(job, |event| {
             let lines = match event {
-                Event::Start(start) => vec![table::describe_start(start)],
-                Event::Case(case) => table.add(case),
+                Event::Start(start) => printer.comment(&table::describe_start(start)),
+                Event::Case(case) => printer.add(case),
                 Event::Progress(progress) => {
                     bar.set_length(progress.total);
                     bar.set_position(progress.done);
@@ -363,7 +386,7 @@ impl Session {
 
     fn add(&mut self, case: Case) {
         if self.shows_table {
-            let lines = self.table.add(&case);
+            let lines = self.printer.add(&case);
             self.bar
                 .suspend(|| lines.iter().for_each(|line| print_line(line)));
         }
@@ -386,8 +409,7 @@ impl Session {
             print_line(&line);
         }
         if !self.report.cases.is_empty() {
-            print_line(&format!("\n{}", table::LEGEND));
-            print_line(&table::describe_overhead(&self.report.cases));
+            print_line(&self.printer.describe_end(&self.report));
         }
     }
 }

@@ -7,36 +7,21 @@
 pub mod csv;
 pub mod file;
 pub mod format;
+pub mod head;
 pub mod json;
 pub mod style;
-pub mod table;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 
-use crate::cliffs::{self, Boundary};
-use crate::record::{Case, Missing, Report, Run};
-use file::Target;
-
-/// Stands for the standard output where a file is expected.
-const STANDARD_OUTPUT: &str = "-";
-
-/// In which form, and where to.
-#[derive(Args, Clone, Debug, Default)]
-pub struct OutputOptions {
-    /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write the statistics as comma-separated values to this file; `-`: in place of the table
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Print the columns of another tool, with the statistic named
-    #[arg(long, value_enum, default_value_t)]
-    pub style: Style,
-}
+use crate::bench::table::{self, Table};
+use crate::cliffs;
+use crate::record::{Case, Report};
+use style::Styled;
 
 /// Whose columns a table has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -57,8 +42,6 @@ pub enum OutputError {
     File(PathBuf, io::Error),
     /// The standard output takes no more.
     Standard(io::Error),
-    /// Two forms at once on the standard output.
-    Twice,
 }
 
 impl fmt::Display for OutputError {
@@ -66,9 +49,6 @@ impl fmt::Display for OutputError {
         match self {
             OutputError::File(path, e) => write!(f, "cannot write {}: {e}", path.display()),
             OutputError::Standard(e) => write!(f, "cannot write to the standard output: {e}"),
-            OutputError::Twice => {
-                f.write_str("--json and --csv both on the standard output: give one of them a file")
-            }
         }
     }
 }
@@ -82,125 +62,59 @@ impl OutputError {
     }
 }
 
-/// What goes to the standard output.
-enum Form {
-    Table(table::Table),
-    Style(style::Styled),
-    Csv,
-    Json,
+/// A table that grows with each case.
+pub enum Printer {
+    /// Our own.
+    Table(Table),
+    /// In another tool's columns.
+    Styled(Styled),
 }
 
-/// Where a result goes.
-pub struct Output {
-    form: Form,
-    json: Option<Target>,
-    csv: Option<Target>,
-    boundaries: Vec<Boundary>,
-}
-
-impl Output {
-    /// Opens the files, so that one that cannot be written is found before anything is measured.
-    ///
-    /// # Errors
-    /// A file that cannot be made; two forms for the standard output.
-    pub fn open(options: &OutputOptions) -> Result<Output, OutputError> {
-        let is_standard =
-            |path: &Option<PathBuf>| path.as_deref() == Some(Path::new(STANDARD_OUTPUT));
-        let form = match (is_standard(&options.json), is_standard(&options.csv)) {
-            (true, true) => return Err(OutputError::Twice),
-            (true, false) => Form::Json,
-            (false, true) => Form::Csv,
-            (false, false) if options.style == Style::Fastpath => Form::Table(table::Table::new()),
-            (false, false) => Form::Style(style::Styled::new(options.style)),
-        };
-        let open = |path: &Option<PathBuf>| match path {
-            Some(path) if path.as_path() != Path::new(STANDARD_OUTPUT) => {
-                Target::open(path).map(Some)
-            }
-            _ => Ok(None),
-        };
-        Ok(Output {
-            form,
-            json: open(&options.json)?,
-            csv: open(&options.csv)?,
-            boundaries: Vec::new(),
-        })
-    }
-
-    /// Sizes at which something changes, to name beside the steps of a sweep.
-    pub fn set_boundaries(&mut self, boundaries: Vec<Boundary>) {
-        self.boundaries = boundaries;
-    }
-
-    /// The head of the run.
-    ///
-    /// # Errors
-    /// The standard output takes no more.
-    pub fn start(&mut self, run: &Run) -> Result<(), OutputError> {
-        let text = match &self.form {
-            Form::Table(_) => table::describe_run(run),
-            Form::Style(styled) => styled.describe_run(run),
-            Form::Csv => csv::HEAD.to_owned() + "\n",
-            Form::Json => String::new(),
-        };
-        print(&text)
-    }
-
-    /// A case, as soon as it is measured.
-    ///
-    /// # Errors
-    /// The standard output takes no more.
-    pub fn add(&mut self, run: &Run, case: &Case) -> Result<(), OutputError> {
-        let text = match &mut self.form {
-            Form::Table(table) => table.add(case),
-            Form::Style(styled) => styled.add(case),
-            Form::Csv => csv::format_case(run, case),
-            Form::Json => String::new(),
-        };
-        print(&text)
-    }
-
-    /// What was not measured.
-    ///
-    /// # Errors
-    /// The standard output takes no more.
-    pub fn add_missing(&mut self, missing: &Missing) -> Result<(), OutputError> {
-        match self.form {
-            Form::Table(_) | Form::Style(_) => print(&table::describe_missing(missing)),
-            // It is in the JSON; comma-separated values have no place for it.
-            Form::Json => Ok(()),
-            Form::Csv => {
-                eprint!("{}", table::describe_missing(missing));
-                Ok(())
-            }
+impl Printer {
+    /// An empty table.
+    pub fn new(style: Style) -> Printer {
+        match style {
+            Style::Fastpath => Printer::Table(Table::default()),
+            other => Printer::Styled(Styled::new(other)),
         }
     }
 
-    /// The end of a run: steps of the sweeps, and the files.
-    ///
-    /// # Errors
-    /// The first output that could not be written; the others are written all the same.
-    pub fn finish(self, report: &Report) -> Result<(), OutputError> {
-        let standard = match &self.form {
-            Form::Table(_) => {
-                let steps = cliffs::describe(&report.cases, &self.boundaries);
-                print(&format!("\n{}{steps}", table::LEGEND))
-            }
-            Form::Json => print(&json::format_report(report)),
-            Form::Style(_) | Form::Csv => Ok(()),
+    /// Lines about the run, as the table has them.
+    pub fn comment(&self, text: &str) -> Vec<String> {
+        let mark = match self {
+            Printer::Table(_) => "",
+            Printer::Styled(_) => "# ",
         };
-        if standard.as_ref().is_err_and(|e| !e.is_closed_pipe()) {
-            // The last place where the result can be seen.
-            eprint!("{}", table::format_report(report));
-        }
-        let json = self
-            .json
-            .map_or(Ok(()), |file| file.finish(&json::format_report(report)));
-        let csv = self
-            .csv
-            .map_or(Ok(()), |file| file.finish(&csv::format_report(report)));
-        standard.and(json).and(csv)
+        text.lines().map(|line| format!("{mark}{line}")).collect()
     }
+
+    /// The lines for one more case.
+    pub fn add(&mut self, case: &Case) -> Vec<String> {
+        match self {
+            Printer::Table(table) => table.add(case),
+            Printer::Styled(styled) => styled.add(case).lines().map(str::to_owned).collect(),
+        }
+    }
+
+    /// What stands below the last table: what its columns mean, and steps in the sweeps.
+    pub fn describe_end(&self, report: &Report) -> String {
+        let boundaries = cliffs::list_cache_boundaries();
+        let steps = cliffs::describe(&report.cases, &boundaries);
+        match self {
+            Printer::Table(_) => {
+                let overhead = table::describe_overhead(&report.cases);
+                format!("\n{}\n{overhead}\n{}", table::LEGEND, steps.trim_end())
+            }
+            Printer::Styled(_) => steps.lines().map(|l| format!("# {l}\n")).collect(),
+        }
+    }
+}
+
+/// Whole tables of a result, for where they were not printed as it grew.
+pub fn format_tables(report: &Report) -> String {
+    let mut table = Table::default();
+    let lines = report.cases.iter().flat_map(|case| table.add(case));
+    lines.map(|line| line + "\n").collect()
 }
 
 /// Writes to the standard output at once.
@@ -214,28 +128,48 @@ pub fn print(text: &str) -> Result<(), OutputError> {
         .map_err(OutputError::Standard)
 }
 
+/// Why the standard output was given up.
+static GIVEN_UP: OnceLock<String> = OnceLock::new();
+
+/// Prints a line on the standard output. A reader that closed it wants no more: the program ends.
+/// Where it cannot be written (a full disk), this line and those after it go to the standard error.
+pub fn print_line(line: &str) {
+    if GIVEN_UP.get().is_none() {
+        match print(&format!("{line}\n")) {
+            Ok(()) => return,
+            Err(e) if e.is_closed_pipe() => std::process::exit(0),
+            Err(e) => {
+                let why = GIVEN_UP.get_or_init(|| e.to_string());
+                eprintln!("fastpath: {why}");
+            }
+        }
+    }
+    eprintln!("{line}");
+}
+
+/// Why [`print_line`] gave up the standard output; None where it did not.
+pub fn find_failure() -> Option<&'static str> {
+    GIVEN_UP.get().map(String::as_str)
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::record::samples::make_report;
 
     #[test]
-    fn two_forms_on_the_standard_output__are_refused() {
-        let options = OutputOptions {
-            json: Some("-".into()),
-            csv: Some("-".into()),
-            style: Style::Fastpath,
-        };
-        assert!(matches!(Output::open(&options), Err(OutputError::Twice)));
-    }
-
-    #[test]
-    fn file_in_a_folder_that_is_not_there__is_refused_before_the_run() {
-        let options = OutputOptions {
-            json: Some("/nonexistent/folder/result.json".into()),
-            ..OutputOptions::default()
-        };
-        let error = Output::open(&options).err().unwrap().to_string();
-        assert!(error.contains("/nonexistent/folder/result.json"), "{error}");
+    fn printers__show_every_case_and_its_steps() {
+        let mut report = make_report();
+        report.cases[1].bytes = 1;
+        report.cases[1].samples = [1500.0; 3].into_iter().collect();
+        for style in [Style::Fastpath, Style::Osu, Style::Perftest] {
+            let mut printer = Printer::new(style);
+            let lines: Vec<String> = report.cases.iter().flat_map(|c| printer.add(c)).collect();
+            assert!(lines.len() > 2 * report.cases.len() - 1, "{lines:?}");
+            let end = printer.describe_end(&report);
+            assert!(end.contains("0 to 1 B"), "{end}");
+        }
+        assert!(format_tables(&report).contains("latency"));
     }
 }

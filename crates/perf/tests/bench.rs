@@ -225,3 +225,64 @@ fn list__names_the_tests_without_an_mpi() {
         assert!(text.contains(name), "{text}");
     }
 }
+
+#[test]
+fn styles__have_the_columns_of_other_tools_and_the_same_numbers() {
+    let mpi = Mpi::new("styles", &say(&[START, CASE]));
+    let osu = mpi.bench(&["latency", "--style", "osu"]);
+    let text = String::from_utf8_lossy(&osu.stdout).into_owned();
+    assert!(text.contains("# Size       Avg Latency(us)"), "{text}");
+    let numbers: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+    assert!(
+        numbers
+            .iter()
+            .any(|l| l.starts_with("8 ") && l.contains("0.200")),
+        "{text}"
+    );
+    let perftest = mpi.bench(&["latency", "--style", "perftest"]);
+    let text = String::from_utf8_lossy(&perftest.stdout).into_owned();
+    assert!(
+        text.contains("t_typical[usec]") && text.contains("is the median"),
+        "{text}"
+    );
+}
+
+#[test]
+fn comma_separated_values__are_written_beside_the_table() {
+    let mpi = Mpi::new("csv", &say(&[START, CASE]));
+    let file = mpi.0.join("result.csv");
+    let output = mpi.bench(&["latency", "--csv", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].starts_with("test,variant,operation,"), "{text}");
+    assert!(
+        lines[1].starts_with("latency,,MPI_Send/MPI_Recv,mpi,half-round-trip,ns,8,2,,3,100.000,"),
+        "{text}"
+    );
+}
+
+#[test]
+fn standard_output__that_is_full_is_told_and_the_table_still_seen() {
+    let mpi = Mpi::new("standard", &say(&[START, CASE]));
+    for json in [&[][..], &["--json", "-"]] {
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+            .args(["bench", "latency"])
+            .args(json)
+            .arg("--mpicc")
+            .arg(mpi.0.join("mpicc"))
+            .env("XDG_CACHE_HOME", mpi.0.join("cache"))
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("No space left"), "{said}");
+        assert!(said.contains("median") && said.contains("200.0"), "{said}");
+    }
+}

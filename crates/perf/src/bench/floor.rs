@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::BenchError;
 use super::options::parse_bytes;
-use super::table::print_line;
 use crate::measure::floor::{self, CopyFloor};
 use crate::measure::statistics::{Summary, summarize};
 use crate::measure::stream::measure_stream;
 use crate::measure::transfer::{Way, measure_transfer};
 use crate::measure::{observe_clock_step_ns, placement};
+use crate::output::print_line;
 
 /// Options of the floor.
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@ use clap::Args;
 use fastpath_base::config::{parse_duration_ns, parse_size};
 
 use crate::catalogue::{self, Test};
+use crate::output::Style;
 use crate::program::Settings;
 use crate::record::Level;
 
@@ -36,6 +37,12 @@ pub struct BenchOptions {
     /// Write a page with curves to this file, to look at in a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the statistics to this file as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Whose columns the table has, with the statistic named
+    #[arg(long, value_enum, default_value_t)]
+    pub style: Style,
     /// No progress bar
     #[arg(long)]
     pub no_progress: bool,

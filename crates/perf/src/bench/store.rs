@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::BenchError;
+use crate::output::{self, json};
 use crate::record::Report;
 
 /// The place for one result.
@@ -79,11 +80,11 @@ impl Store {
                 write(path, report).map_err(|e| BenchError::Write(path.clone(), e))
             }
             Store::StandardOutput => {
-                let text = serde_json::to_string(report).unwrap_or_default();
-                let mut out = io::stdout().lock();
-                match writeln!(out, "{text}").and_then(|()| out.flush()) {
-                    Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                        Err(BenchError::Write("the standard output".into(), e))
+                match output::print(&json::format_report(report)) {
+                    Err(e) if !e.is_closed_pipe() => {
+                        // The last place where it can be seen.
+                        eprint!("{}", output::format_tables(report));
+                        Err(BenchError::Output(e.to_string()))
                     }
                     _ => Ok(()),
                 }
@@ -101,9 +102,12 @@ fn aside(path: &Path) -> PathBuf {
 
 fn write(path: &Path, report: &Report) -> io::Result<()> {
     let mut file = File::create(path)?;
-    serde_json::to_writer(&mut file, report)?;
-    file.write_all(b"\n")?;
-    file.flush()
+    file.write_all(json::format_report(report).as_bytes())?;
+    // A full disk may say so only here; a device or a pipe knows nothing of it.
+    match file.sync_all() {
+        Err(e) if e.kind() != io::ErrorKind::InvalidInput => Err(e),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

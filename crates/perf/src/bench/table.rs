@@ -1,18 +1,8 @@
 //! Results as a table for people. The unit, and what a time is of, stand above each test's rows.
 
-use std::io::{self, Write};
-
 use crate::catalogue::{describe_of, find};
 use crate::program::Start;
 use crate::record::{Case, Clock, Level, Of};
-
-/// Prints a line on the standard output. A reader that closed it wants no more: the program ends.
-pub fn print_line(line: &str) {
-    let mut out = io::stdout().lock();
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
-    }
-}
 
 /// A table that grows with each case.
 #[derive(Debug, Default)]

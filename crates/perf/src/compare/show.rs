@@ -6,7 +6,7 @@ use super::stored::{Change, Changes, Rule};
 use super::{interval::Verdict, name_directions};
 use crate::output::csv::word;
 use crate::output::format::{describe_of, format_number};
-use crate::output::table;
+use crate::output::head;
 use crate::record::Level;
 
 /// A ratio with its interval.
@@ -21,7 +21,7 @@ pub fn format_ratio(ratio: &Ratio) -> String {
 pub fn format_comparison(comparison: &Comparison) -> String {
     let mut text = String::new();
     if let Some(ours) = comparison.reports.first() {
-        text += &table::describe_run(&ours.run);
+        text += &head::describe_run(&ours.run);
     }
     for peer in comparison.list_peers() {
         text += &format_peer(comparison, peer);

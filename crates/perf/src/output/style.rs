@@ -3,8 +3,7 @@
 
 use super::Style;
 use super::format::{describe_of, megabytes_per_s, million_per_s, standard_deviation};
-use super::table;
-use crate::record::{Case, Of, Run};
+use crate::record::{Case, Of};
 
 /// A table in another tool's columns.
 pub struct Styled {
@@ -20,12 +19,6 @@ impl Styled {
             style,
             current: None,
         }
-    }
-
-    /// How the run was made, as comments.
-    pub fn describe_run(&self, run: &Run) -> String {
-        let text = table::describe_run(run);
-        text.lines().map(|l| format!("# {l}\n")).collect()
     }
 
     /// The line of a case, below a head where it begins a new table.
