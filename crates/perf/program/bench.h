@@ -76,6 +76,7 @@ struct options {
     int window;      /* 0: the test's own */
     long batch;      /* operations of a sample; 0: found out */
     int rounds;
+    long intervals; /* cases in a row at each size; 0: one; below 0: without end */
     int runs; /* measurements of tests that have a number of their own; 0: theirs */
     bool check, floor, list;
     const char *idle;
@@ -118,6 +119,7 @@ struct bench_case {
     int variant_index;
     size_t bytes;
     int window;
+    double flows;     /* messages that go at once for each of the leader's; 1 but where a test says otherwise */
     MPI_Comm members; /* those who take part; its rank 0 leads */
     int rank, ranks;  /* in MPI_COMM_WORLD */
     int member, member_count;
@@ -156,7 +158,8 @@ struct figures {
     long operations_per_sample;
     uint64_t warmup_operations;
     double overhead_ns;
-    int checked; /* -1: not asked for */
+    double processor_percent; /* of the leader's time; 0: not known */
+    int checked;              /* -1: not asked for */
     int processors[2];
     const struct histogram *samples, *floor;
     const char *floor_of;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { TURN_SAMPLES = 4096, SAMPLES_MIN = 20, BATCH_MAX = 1 << 20, OVERHEADS = 24 };
 
@@ -194,13 +195,59 @@ static bool check_once(struct bench_case *c) {
     return agree(c->members, c->test->verify(c));
 }
 
+static double read_processor_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+struct parts {
+    struct histogram samples, line, copy;
+};
+
+/* All rounds of one interval. */
+static void measure_rounds(struct bench_case *c, struct pace *p, double duration_ns, bool floor, struct figures *f,
+                           struct parts *parts) {
+    double begun = (double)read_monotonic_ns(), used = read_processor_ns();
+    reset_histogram(&parts->samples);
+    reset_histogram(&parts->line);
+    reset_histogram(&parts->copy);
+    for (int round = 0; round < options.rounds; round++) {
+        if (round % 2 == 0 && floor) measure_floor(c, c->test->line_floor, &parts->line, &parts->copy);
+        measure_round(c, p, f->operations_per_sample, duration_ns, &parts->samples);
+        if (round % 2 == 1 && floor) measure_floor(c, c->test->line_floor, &parts->line, &parts->copy);
+    }
+    f->processor_percent = 100 * (read_processor_ns() - used) / ((double)read_monotonic_ns() - begun);
+    const struct histogram *line = &parts->line, *copy = &parts->copy;
+    bool copies = copy->count > 0 && (line->count == 0 || find_quantile(copy, 0.5) > find_quantile(line, 0.5));
+    f->samples = &parts->samples;
+    f->floor = copies ? copy : line;
+    f->floor_of = copies ? "memory copy" : "cache line one way";
+    f->warmup_operations = p->warmed;
+    f->overhead_ns = overhead_of(f->operations_per_sample) / p->divisor;
+}
+
+/* Cases without a pause between them, printed as they end; the last is left to the caller. */
+static void measure_intervals(struct bench_case *c, struct pace *p, double duration_ns, bool floor, struct figures *f,
+                              struct parts *parts) {
+    static char variant[96];
+    for (long i = 1;; i++) {
+        if (options.intervals) {
+            snprintf(variant, sizeof variant, "%s%sinterval %ld", c->variant, *c->variant ? ", " : "", i);
+            f->variant = variant;
+        }
+        measure_rounds(c, p, duration_ns, floor, f, parts);
+        if (options.intervals >= 0 && i >= options.intervals) return;
+        check_clock();
+        if (world_rank == 0) print_case(f);
+    }
+}
+
 static void lead(struct bench_case *c, double duration_ns) {
-    static struct histogram samples, line, copy;
-    reset_histogram(&samples);
-    reset_histogram(&line);
-    reset_histogram(&copy);
+    static struct parts parts;
     const struct test *t = c->test;
-    struct pace p = {.divisor = (t->per_operation > 0 ? t->per_operation : 1) * (c->window > 0 ? c->window : 1)};
+    struct pace p = {.divisor = c->flows * (t->per_operation > 0 ? t->per_operation : 1) *
+                                (c->window > 0 ? c->window : 1)};
     struct figures f = {.test = t->name, .variant = c->variant, .operation = c->operation, .of = c->of, .unit = "ns",
                         .bytes = c->bytes, .window = c->window, .checked = -1};
     bool right = true, checks = options.check && t->verify;
@@ -210,21 +257,11 @@ static void lead(struct bench_case *c, double duration_ns) {
     bool together = runs_on_one_processor(c->members, f.processors);
     bool floor = options.floor && world_ranks == 2 && !together && open_lines(c->members, c->member);
     f.operations_per_sample = choose_batch(c, &p);
-    for (int round = 0; round < options.rounds; round++) {
-        if (round % 2 == 0 && floor) measure_floor(c, t->line_floor, &line, &copy);
-        measure_round(c, &p, f.operations_per_sample, duration_ns, &samples);
-        if (round % 2 == 1 && floor) measure_floor(c, t->line_floor, &line, &copy);
-    }
+    measure_intervals(c, &p, duration_ns, floor, &f, &parts);
     if (checks) order(c, CHECK, 0, 0), right = check_once(c) && right;
     order(c, END, 0, 0);
     check_clock();
-    f.warmup_operations = p.warmed;
-    f.overhead_ns = overhead_of(f.operations_per_sample) / p.divisor;
     f.checked = checks ? right : -1;
-    f.samples = &samples;
-    bool copies = copy.count > 0 && (line.count == 0 || find_quantile(&copy, 0.5) > find_quantile(&line, 0.5));
-    f.floor = copies ? &copy : &line;
-    f.floor_of = copies ? "memory copy" : "cache line one way";
     if (world_rank == 0) print_case(&f);
     result = f;
     if (!right) fprintf(stderr, "%s, %zu bytes: contents arrived wrong\n", t->name, c->bytes);
@@ -279,7 +316,8 @@ static bool get_buffers(struct bench_case *c) {
     }
     c->send = get_memory(bytes + 64);
     c->receive = get_memory(bytes + 64);
-    c->requests = malloc((size_t)(2 * (c->window > 0 ? c->window : 1) + 4) * sizeof *c->requests);
+    size_t each = (size_t)(c->window > 0 ? c->window : 1), peers = (size_t)(c->member_count > 2 ? c->member_count : 2);
+    c->requests = malloc(each * peers * sizeof *c->requests);
     if (agree(c->members, c->send && c->receive && c->requests)) return true;
     if (c->leads) print_missing(c->test->name, "%zu bytes: no memory for the buffers", c->bytes);
     return false;
@@ -315,6 +353,7 @@ static bool run_case(struct bench_case *c, double duration_ns) {
 
 struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes) {
     struct bench_case c = {.test = t, .variant = "", .operation = t->operation, .of = t->of, .bytes = bytes, .members = members,
+                           .flows = 1,
                            .rank = world_rank, .ranks = world_ranks, .win = MPI_WIN_NULL, .reversed = MPI_COMM_NULL};
     c.window = t->window == 0 ? 0 : options.window ? options.window : t->window;
     MPI_Comm_rank(members, &c.member);
@@ -400,7 +439,7 @@ void run_test(const struct test *t) {
         t->drive(t);
         return;
     }
-    if (t->who == PAIR && world_ranks < 2) {
+    if ((t->who == PAIR || t->window > 0) && world_ranks < 2) {
         print_missing(t->name, "needs two ranks");
         return;
     }

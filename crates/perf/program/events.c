@@ -113,6 +113,7 @@ void print_case(const struct figures *f) {
            (unsigned long long)f->warmup_operations, f->overhead_ns);
     printf("\"checked\":%s,\"processors\":[%d,%d],", f->checked < 0 ? "null" : f->checked ? "true" : "false",
            f->processors[0], f->processors[1]);
+    if (f->processor_percent > 0) printf("\"processor_percent\":%.4g,", f->processor_percent);
     if (f->defined) printf("\"defined\":{%s},", f->defined);
     print_histogram(f->samples);
     if (f->floor && f->floor->count > 0) {

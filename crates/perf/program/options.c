@@ -71,6 +71,10 @@ static const char *set_option(const char *name, const char *text) {
     } else if (!strcmp(name, "--rounds")) {
         if (!parse_number(text, 1, 1e6, &value)) expected = "--rounds: expected a number above zero";
         options.rounds = (int)value;
+    } else if (!strcmp(name, "--intervals")) {
+        if (!strcmp(text, "endless")) value = -1;
+        else if (!parse_number(text, 1, 1e9, &value)) expected = "--intervals: expected a number above zero, or endless";
+        options.intervals = (long)value;
     } else if (!strcmp(name, "--runs")) {
         if (!parse_number(text, 1, 1e6, &value)) expected = "--runs: expected a number above zero";
         options.runs = (int)value;

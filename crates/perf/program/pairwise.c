@@ -94,6 +94,42 @@ static bool verify_multirate(struct bench_case *c) {
     return c->peer == MPI_PROC_NULL ? (run_multirate(c, 1), true) : verify_exchange(c);
 }
 
+/* All others to rank 0 at once. A time is of one message of all flows together. */
+static int prepare_incast(struct bench_case *c) {
+    c->flows = c->ranks > 1 ? c->ranks - 1 : 1;
+    return MPI_SUCCESS;
+}
+
+static void run_incast(struct bench_case *c, long n) {
+    int bytes = (int)c->bytes, window = c->window;
+    for (long i = 0; i < n; i++) {
+        int posted = 0;
+        for (int w = 0; w < window; w++) {
+            if (c->rank != 0) {
+                MPI_Isend(c->send, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, &c->requests[posted++]);
+                continue;
+            }
+            for (int from = 1; from < c->ranks; from++)
+                MPI_Irecv(c->receive + (size_t)from * c->bytes, bytes, MPI_BYTE, from, TAG_DATA, MPI_COMM_WORLD,
+                          &c->requests[posted++]);
+        }
+        MPI_Waitall(posted, c->requests, MPI_STATUSES_IGNORE);
+        if (c->rank != 0) MPI_Recv(NULL, 0, MPI_BYTE, 0, TAG_ACK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int to = 1; c->rank == 0 && to < c->ranks; to++)
+            MPI_Send(NULL, 0, MPI_BYTE, to, TAG_ACK, MPI_COMM_WORLD);
+    }
+}
+
+static bool verify_incast(struct bench_case *c) {
+    bool right = true;
+    fill_pattern(c->send, c->bytes, (unsigned)c->rank);
+    memset(c->receive, 0xee, c->bytes * (size_t)c->member_count);
+    run_incast(c, 1);
+    for (int from = 1; c->rank == 0 && from < c->ranks; from++)
+        right &= has_pattern(c->receive + (size_t)from * c->bytes, c->bytes, (unsigned)from);
+    return right;
+}
+
 /* The receiver takes the last message first, so that all others have come unexpected. */
 static void run_unexpected(struct bench_case *c, long n) {
     int bytes = (int)c->bytes, peer = c->peer, window = c->window;
@@ -145,6 +181,9 @@ const struct test pairwise_tests[] = {
     {.name = "multirate", .text = "small messages in windows, lower half of the ranks to the upper half", .who = EVERYONE,
      .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "8", .window = 64, .batch_min = 16,
      .prepare = prepare_multirate, .run = run_multirate, .verify = verify_multirate},
+    {.name = "incast", .text = "messages in windows from all other ranks to rank 0 at once", .who = EVERYONE,
+     .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "8,64K", .window = 64, .by_rank = true,
+     .prepare = prepare_incast, .run = run_incast, .verify = verify_incast},
     {.name = "sendrecv", .text = "MPI_Sendrecv to the right and from the left, all ranks", .who = EVERYONE,
      .operation = "MPI_Sendrecv", .of = "call", .sizes = SIZES, .line_floor = true, .run = run_sendrecv,
      .verify = verify_sendrecv},

@@ -139,6 +139,12 @@ pub const TESTS: &[Test] = &[
         "small messages in windows, lower half of the ranks to the upper half",
     ),
     everyone(
+        "incast",
+        Group::Messages,
+        Of::Message,
+        "messages in windows from all other ranks to rank 0 at once",
+    ),
+    everyone(
         "sendrecv",
         Group::Messages,
         Of::Call,

@@ -68,6 +68,8 @@ pub struct Settings {
     pub timing: Option<String>,
     /// Turns in which a case and its floor alternate.
     pub rounds: Option<u32>,
+    /// Cases in a row at each size: a number, or `endless`.
+    pub intervals: Option<String>,
     /// Whether payloads are verified outside the timed loop.
     pub check: bool,
     /// What ranks do that take no part: `spin`, `yield`, `sleep` or `barrier`.
@@ -93,6 +95,7 @@ impl Settings {
         add("--window", self.window.map(|n| n.to_string()));
         add("--timing", self.timing.clone());
         add("--rounds", self.rounds.map(|n| n.to_string()));
+        add("--intervals", self.intervals.clone());
         add("--idle", self.idle.clone());
         add("--floor", self.no_floor.then(|| "no".to_owned()));
         if self.check {

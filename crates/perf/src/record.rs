@@ -221,6 +221,9 @@ pub struct Case {
     /// Processors on which the leading rank and its partner were seen.
     #[serde(default)]
     pub processors: Vec<i32>,
+    /// Processor time that the leading rank used, in percent of the time that the samples took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_percent: Option<f64>,
     /// Figures that the definition of another tool makes of the same samples, by that tool's name
     /// for them (`HPCC RandomlyOrderedRingLatency`), in the case's unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -366,6 +369,7 @@ mod tests {
             floor_of: None,
             checked: None,
             processors: vec![0, 1],
+            processor_percent: None,
             defined: BTreeMap::new(),
         });
         report

@@ -93,6 +93,9 @@ pub struct MeasureOptions {
     /// Turns in which a case and its floor alternate
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rounds: Option<u32>,
+    /// Measure each size so often in a row, a line each, without a pause: a number, or `endless`
+    #[arg(long, value_parser = parse_intervals)]
+    pub intervals: Option<String>,
     /// Verify contents, outside the timed loop
     #[arg(long)]
     pub check: bool,
@@ -156,6 +159,14 @@ pub(crate) fn parse_ranks(text: &str) -> Result<u32, String> {
     }
 }
 
+fn parse_intervals(text: &str) -> Result<String, String> {
+    match text.parse() {
+        Ok(1..=1_000_000_000u64) => Ok(text.to_owned()),
+        _ if text == "endless" => Ok(text.to_owned()),
+        _ => Err("expected a number above zero, or endless".to_owned()),
+    }
+}
+
 fn parse_timing(text: &str) -> Result<String, String> {
     let batch = text
         .strip_prefix("batch=")
@@ -202,6 +213,7 @@ impl MeasureOptions {
             window: self.window,
             timing: self.timing.clone(),
             rounds: self.rounds,
+            intervals: self.intervals.clone(),
             check: self.check,
             idle: self.idle.clone(),
             no_floor: self.no_floor,
@@ -246,6 +258,7 @@ mod tests {
             "--rounds=0",
             "--timing=batch=0",
             "--timing=never",
+            "--intervals=0",
             "--idle=dance",
         ] {
             assert!(parse(&["latency", wrong]).is_err(), "{wrong}");

@@ -53,6 +53,7 @@ pub(crate) fn measure(
         floor_of: None,
         checked: None,
         processors: Vec::new(),
+        processor_percent: None,
         defined: std::collections::BTreeMap::new(),
     })
 }

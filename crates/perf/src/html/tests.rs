@@ -29,6 +29,7 @@ fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
         floor_of: None,
         checked: None,
         processors: Vec::new(),
+        processor_percent: None,
         defined: Default::default(),
     }
 }

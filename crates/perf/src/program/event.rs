@@ -116,6 +116,8 @@ struct CaseLine {
     #[serde(default)]
     protocol: Option<String>,
     #[serde(default)]
+    processor_percent: Option<f64>,
+    #[serde(default)]
     defined: std::collections::BTreeMap<String, f64>,
     #[serde(flatten)]
     samples: Samples,
@@ -211,6 +213,7 @@ impl CaseLine {
             floor_of,
             checked: self.checked,
             processors: self.processors,
+            processor_percent: self.processor_percent,
             defined: self.defined,
         })
     }

@@ -132,6 +132,17 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf, CompileError> {
     made.map(|()| program)
 }
 
+/// The beginning of what a compiler said; it may say the same of each file.
+fn shorten(text: &str) -> String {
+    const KEPT: usize = 12;
+    let lines: Vec<&str> = text.lines().collect();
+    let mut kept = lines[..lines.len().min(KEPT)].join("\n");
+    if lines.len() > KEPT {
+        kept += &format!("\n({} further lines)", lines.len() - KEPT);
+    }
+    kept
+}
+
 fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), CompileError> {
     let failed = |e| CompileError::Folder(folder.to_owned(), e);
     let aside = folder.join("bench");
@@ -154,7 +165,7 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), Compile
         said += &String::from_utf8_lossy(&output.stdout);
         let said = match said.trim_end() {
             "" => format!("it said nothing; {}", output.status),
-            text => text.to_owned(),
+            text => shorten(text),
         };
         return Err(CompileError::Failed(mpicc.to_owned(), said));
     }
@@ -184,6 +195,13 @@ mod tests {
     fn compile__with_a_wrapper_that_is_not_there_names_it() {
         let e = compile(Path::new("/nonexistent/mpicc")).unwrap_err();
         assert!(e.to_string().contains("/nonexistent/mpicc"), "{e}");
+    }
+
+    #[test]
+    fn long_messages__are_cut_and_say_so() {
+        let long = "error\n".repeat(100);
+        assert!(shorten(&long).ends_with("(88 further lines)"));
+        assert_eq!(shorten("one\ntwo"), "one\ntwo");
     }
 
     #[test]

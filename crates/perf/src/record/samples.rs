@@ -26,6 +26,7 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
         floor_of: Some("cache line one way".into()),
         checked: None,
         processors: vec![0, 1],
+        processor_percent: None,
         defined: Default::default(),
     }
 }
