@@ -82,7 +82,7 @@ test-interchange: build
 	tests/interchange/run.sh '$(BUILD)' $(MPICH)
 
 test-budgets: prefix
-	bench/instructions --budget build/prefix/bin/mpicc build/prefix/bin/mpiexec
+	build/prefix/bin/fastpath bench instructions --functions 0 --budget bench/budgets
 
 # Programs of others, built and run against a scratch installation. They install what they need.
 test-suites: build

@@ -9,7 +9,7 @@ pub const COPY_SMALL_MAX: usize = 48;
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, they do not overlap, and `len` is at most
 /// [`COPY_SMALL_MAX`].
-#[inline(always)] // `bench/instructions` counts MPI_Send and MPI_Recv
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send and MPI_Recv
 pub unsafe fn copy_small(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: every access lies inside the first `len` bytes.
     unsafe {

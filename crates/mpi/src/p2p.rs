@@ -62,7 +62,7 @@ pub enum Immediate {
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
-#[inline(always)] // `bench/instructions` counts MPI_Send
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send
 pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
@@ -99,7 +99,7 @@ pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
 ///
 /// # Safety
 /// The buffer is writable as count and datatype say; `status` is null or a status.
-#[inline(always)] // `bench/instructions` counts MPI_Recv
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
@@ -183,7 +183,7 @@ pub struct Posting {
 ///
 /// # Safety
 /// As [`try_recv`], until the request completes; `request` is null or a variable.
-#[inline(always)] // `bench/instructions` counts MPI_Irecv
+#[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
 pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
@@ -226,7 +226,7 @@ pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
 ///
 /// # Safety
 /// As [`try_irecv`], which has just been called with the same arguments.
-#[inline(always)] // `bench/instructions` counts MPI_Irecv
+#[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
 pub unsafe fn post_irecv(
     posting: Posting,
     buf: *mut u8,

@@ -102,7 +102,7 @@ pub fn choose_mpi(options: &MpiOptions) -> Result<(PathBuf, PathBuf), BenchError
 }
 
 /// A bare name is looked for where the shell looks.
-fn find_command(name: &Path) -> PathBuf {
+pub fn find_command(name: &Path) -> PathBuf {
     if name.components().count() > 1 {
         return name.to_owned();
     }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::ablation::{self, AblationOptions};
 use crate::audit::AuditOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
@@ -9,6 +10,7 @@ use crate::bench::{self, BenchError};
 use crate::compare::options::CompareOptions;
 use crate::html::PageOptions;
 use crate::info;
+use crate::instructions::{self, InstructionOptions};
 use crate::levels;
 
 /// Measures, explains and diagnoses message passing on this machine.
@@ -63,6 +65,10 @@ pub struct Bench {
 pub enum OtherBench {
     /// What the hardware takes: the cache line between two processors, the copy of memory
     Floor(FloorOptions),
+    /// How many instructions a call takes, and where they go (needs valgrind)
+    Instructions(InstructionOptions),
+    /// What each optimisation gives: all off, then one after the other on
+    Ablation(AblationOptions),
     /// One rank of a test below MPI (started by the launcher)
     #[command(hide = true)]
     Rank {
@@ -78,6 +84,8 @@ pub enum OtherBench {
 pub fn run_bench(command: Bench) -> Result<(), BenchError> {
     match command.other {
         Some(OtherBench::Floor(options)) => bench::floor::run(&options),
+        Some(OtherBench::Instructions(options)) => instructions::run(&options),
+        Some(OtherBench::Ablation(options)) => ablation::run(&options),
         Some(OtherBench::Rank { plan }) => levels::run_rank(&plan)
             .map_err(|e| BenchError::Usage(format!("this rank cannot be measured: {e}"))),
         None => bench::run(&command.options),

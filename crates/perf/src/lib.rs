@@ -1,5 +1,6 @@
 //! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
 
+pub mod ablation;
 pub mod audit;
 pub mod bench;
 pub mod catalogue;
@@ -10,6 +11,7 @@ pub mod compare;
 mod fuzz;
 pub mod html;
 pub mod info;
+pub mod instructions;
 pub mod levels;
 pub mod library;
 pub mod measure;

@@ -60,7 +60,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
-    #[inline(always)] // `bench/instructions` counts MPI_Send
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn send_immediate(
         &mut self,
         key: u64,
@@ -139,7 +139,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
-    #[inline(always)] // `bench/instructions` counts MPI_Recv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub unsafe fn recv_short(
         &mut self,
         key: u64,
@@ -160,7 +160,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// As there.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn copy_short(
         &mut self,
         key: u64,
@@ -188,7 +188,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// It has just copied something.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn take_short(&mut self) {
         // SAFETY: the caller's.
         unsafe { self.lane.take_short() }

@@ -172,7 +172,7 @@ impl Matcher {
     ///
     /// # Safety
     /// As [`Matcher::post`], but that the request says already that it is posted.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_named(&mut self, request: *mut Request) {
         // SAFETY: the caller's.
         unsafe { self.append((*request).peer as usize, request) }

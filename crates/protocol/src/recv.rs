@@ -376,7 +376,7 @@ impl Worker {
 impl Worker {
     /// Whether a receive from `peer` may look at its next arrival (`Some(true)`) or must be posted behind others
     /// (`Some(false)`); `None` where the ordinary way must be gone.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub fn may_recv(&self, peer: u32) -> Option<bool> {
         if !self.requests.has_free() {
             None
@@ -393,7 +393,7 @@ impl Worker {
     ///
     /// # Safety
     /// [`Worker::may_recv`] has found a free request, and none was taken since.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
         // SAFETY: the caller's; just taken, and nobody else's.
         unsafe {
@@ -409,7 +409,7 @@ impl Worker {
     ///
     /// # Safety
     /// As [`Worker::finished_recv`]; `ptr` is writable for `bytes` bytes until the request completes.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_recv(&mut self, want: Want, ptr: *mut u8, bytes: u64, user: usize) -> usize {
         // SAFETY: the caller's; a request never moves, and is unposted before it is freed.
         unsafe {

@@ -227,7 +227,7 @@ impl Request {
     }
 
     /// Sets kind and state, and what lies beside them to nothing: one store, which the compiler does not make of eight.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     fn begin(&mut self, kind: Kind, state: State, posted: bool) {
         const _: () = assert!(cfg!(target_endian = "little"));
         let word = kind as u64 | (state as u64) << 8 | (posted as u64) << 32;
@@ -326,7 +326,7 @@ impl RequestPool {
     ///
     /// # Safety
     /// There is one ([`RequestPool::has_free`]). A `posted` one must be posted next.
-    #[inline(always)] // `bench/instructions` counts MPI_Irecv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn take_free(&mut self, kind: Kind, state: State, posted: bool) -> *mut Request {
         let request = self.free;
         // SAFETY: what the free list names lies in the pool, and nobody else uses it.

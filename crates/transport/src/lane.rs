@@ -62,7 +62,7 @@ impl Lane {
     ///
     /// # Safety
     /// As there.
-    #[inline(always)] // `bench/instructions` counts MPI_Send
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn am_short_known(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
             // SAFETY: the caller's.
@@ -83,7 +83,7 @@ impl Lane {
     }
 
     /// The next arrival if it is short, for [`Lane::take_short`]; `None` does not say that there is none.
-    #[inline(always)] // `bench/instructions` counts MPI_Recv
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub fn look_short(&mut self) -> Option<Arrival<'_>> {
         match self {
             Lane::Shm(endpoint) => endpoint.rx.look_short(),

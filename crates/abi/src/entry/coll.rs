@@ -106,7 +106,7 @@ pub(crate) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_i
 }
 
 /// `MPI_Barrier`
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub fn barrier(comm: usize) -> c_int {
     match pair::barrier(comm) {
         Outcome::Done => MPI_SUCCESS,

@@ -42,7 +42,7 @@ pub unsafe fn reduce(
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn allreduce(
     sendbuf: *const c_void,
     recvbuf: *mut c_void,

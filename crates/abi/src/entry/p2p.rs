@@ -39,7 +39,7 @@ fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
 
 /// # Safety
 /// The standard's.
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn send(
     buf: *const c_void,
     count: i64,
@@ -160,7 +160,7 @@ pub unsafe fn rsend(
 
 /// # Safety
 /// The standard's.
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn recv(
     buf: *mut c_void,
     count: i64,
@@ -204,7 +204,7 @@ unsafe fn recv_slow(
 
 /// # Safety
 /// The standard's.
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn isend(
     buf: *const c_void,
     count: i64,
@@ -325,7 +325,7 @@ pub unsafe fn irsend(
 
 /// # Safety
 /// The standard's.
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn irecv(
     buf: *mut c_void,
     count: i64,

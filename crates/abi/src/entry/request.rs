@@ -26,7 +26,7 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
 
 /// # Safety
 /// The standard's.
-#[inline(always)] // `bench/instructions` counts it
+#[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: the caller's variables.
     unsafe {

@@ -41,7 +41,7 @@ struct Pair {
 }
 
 /// The pair behind a communicator's handle, if it has two ranks and nothing stands before their next messages.
-#[inline(always)] // `bench/instructions` counts MPI_Barrier
+#[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 fn find_pair(handle: usize) -> Option<Pair> {
     let comm = hot::comm(handle);
     let key = handle as u64;
@@ -66,7 +66,7 @@ fn find_pair(handle: usize) -> Option<Pair> {
 ///
 /// # Safety
 /// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
-#[inline(always)] // `bench/instructions` counts MPI_Barrier
+#[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> Outcome {
     let Pair {
         comm,
@@ -151,7 +151,7 @@ impl Missing {
 }
 
 /// `MPI_Barrier` of two ranks.
-#[inline(always)] // `bench/instructions` counts MPI_Barrier
+#[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 pub fn barrier(handle: usize) -> Outcome {
     match find_pair(handle) {
         // SAFETY: no memory is touched.
@@ -165,7 +165,7 @@ pub fn barrier(handle: usize) -> Outcome {
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
-#[inline(always)] // `bench/instructions` counts MPI_Allreduce
+#[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 pub unsafe fn allreduce(
     send: *const u8,
     recv: *mut u8,
@@ -201,7 +201,7 @@ pub unsafe fn allreduce(
 
 /// # Safety
 /// As [`allreduce`]; the kernel is for elements that are `bytes` bytes in all.
-#[inline(always)] // `bench/instructions` counts MPI_Allreduce
+#[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 unsafe fn combine(
     pair: &Pair,
     send: *const u8,

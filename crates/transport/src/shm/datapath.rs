@@ -100,7 +100,7 @@ impl Tx {
     }
 
     /// As [`Tx::am_short`], with the room that the producer knows of: no call, no second cache line.
-    /// Always inlined: `bench/instructions` counts MPI_Send.
+    /// Always inlined: `fastpath bench instructions` counts MPI_Send.
     ///
     /// # Safety
     /// As [`Tx::am_short`].
@@ -290,7 +290,7 @@ pub(super) fn empty_pair() -> *const Pair {
 
 impl Rx {
     /// The next arrival if its payload lies in the slot, left where it is: no call, one cache line.
-    /// Always inlined: `bench/instructions` counts MPI_Recv.
+    /// Always inlined: `fastpath bench instructions` counts MPI_Recv.
     #[inline(always)]
     pub fn look_short(&mut self) -> Option<Arrival<'_>> {
         // SAFETY: as in `look`.

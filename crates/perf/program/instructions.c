@@ -4,9 +4,10 @@
  *
  * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call alone. The two
  * agree through a page of a file in DIR, not through MPI, so that nothing but the named call touches the library and
- * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. The same call
- * of a function that only returns is counted as `empty`; a call's own count is total - empty + 1 (that one `ret`).
- * Each case ends with a dump named after it; the script bench/instructions reads the dumps.
+ * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. What this program itself
+ * executes while collection is on, to set up the call, is left out by whoever reads the dumps.
+ * Each case ends with a dump named after it, which crates/perf/src/instructions.rs reads. Puts need windows: a library
+ * without them has no dump of those.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,6 +34,7 @@ struct board {
 static struct board *board;
 static char buffer[64], second[64];
 static int peer;
+static MPI_Win window = MPI_WIN_NULL;
 
 static struct board *map_board(const char *dir) {
     char path[4096];
@@ -55,9 +57,15 @@ static void ask(enum job job, int wait) {
     while (wait && board->done != board->asked) sched_yield();
 }
 
-static void serve(void) {
-    for (int next = 1;; next++) {
-        while (board->asked != next) sched_yield();
+static void serve(int first) {
+    for (int next = first;; next++) {
+        while (board->asked != next) {
+            /* Some libraries need the target's help for a put. */
+            int found;
+            if (window != MPI_WIN_NULL)
+                MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+            sched_yield();
+        }
         if (board->job == RECEIVE) MPI_Recv(second, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (board->job == SEND) MPI_Send(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
         enum job job = board->job;
@@ -65,15 +73,6 @@ static void serve(void) {
         if (job == STOP) return;
     }
 }
-
-__attribute__((noinline, noclone)) static int empty_call(const void *b, int n, MPI_Datatype t, int p, int tag, MPI_Comm c,
-                                                         void *r) {
-    (void)b, (void)n, (void)t, (void)p, (void)tag, (void)c, (void)r;
-    return 0;
-}
-
-/* Kept in variables, so that the compiler cannot drop or clone the empty call. */
-static int (*volatile empty)(const void *, int, MPI_Datatype, int, int, MPI_Comm, void *) = empty_call;
 
 #define COUNTED(call) do { CALLGRIND_TOGGLE_COLLECT; call; CALLGRIND_TOGGLE_COLLECT; } while (0)
 
@@ -86,10 +85,7 @@ static void pull_arrivals(void) {
 /* One call of case `which`, with all that has to happen before and after it outside the count. */
 static void make_call(const char *which) {
     MPI_Request request;
-    if (!strcmp(which, "empty")) {
-        int (*call)(const void *, int, MPI_Datatype, int, int, MPI_Comm, void *) = empty;
-        COUNTED(call(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
-    } else if (!strcmp(which, "MPI_Send")) {
+    if (!strcmp(which, "MPI_Send")) {
         COUNTED(MPI_Send(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD));
         ask(RECEIVE, 1);
     } else if (!strcmp(which, "MPI_Recv")) {
@@ -122,6 +118,12 @@ static void make_call(const char *which) {
         MPI_Isend(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(RECEIVE, 1);
         COUNTED(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    } else if (!strcmp(which, "MPI_Put")) {
+        COUNTED(MPI_Put(buffer, BYTES, MPI_BYTE, peer, 0, BYTES, MPI_BYTE, window));
+        MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Win_flush")) {
+        MPI_Put(buffer, BYTES, MPI_BYTE, peer, 0, BYTES, MPI_BYTE, window);
+        COUNTED(MPI_Win_flush(peer, window));
     } else if (!strcmp(which, "MPI_Wait_irecv")) {
         MPI_Irecv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(SEND, 1);
@@ -130,9 +132,31 @@ static void make_call(const char *which) {
 }
 
 static const char *const cases[] = {
-    "empty",           "MPI_Send",            "MPI_Recv",             "MPI_Isend",      "MPI_Irecv",
-    "MPI_Irecv_there", "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
+    "MPI_Send",        "MPI_Recv",            "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
+    "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
+    "MPI_Put",         "MPI_Win_flush",
 };
+enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 2 };
+
+/* Whether the library has windows; called by both ranks. */
+static int open_window(void) {
+    void *base;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int code = MPI_Win_allocate(sizeof buffer, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+    if (code == MPI_SUCCESS) code = MPI_Win_lock_all(0, window);
+    else window = MPI_WIN_NULL;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    int mine = code == MPI_SUCCESS, all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all;
+}
+
+static void count_case(const char *which) {
+    for (int n = 0; n < WARM; n++) make_call(which);
+    CALLGRIND_ZERO_STATS;
+    for (int n = 0; n < CALLS; n++) make_call(which);
+    CALLGRIND_DUMP_STATS_AT(which);
+}
 
 int main(int argc, char **argv) {
     int rank, ranks;
@@ -146,15 +170,21 @@ int main(int argc, char **argv) {
     peer = 1 - rank;
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
-        serve();
+        serve(1);
     } else {
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            for (int n = 0; n < WARM; n++) make_call(cases[i]);
-            CALLGRIND_ZERO_STATS;
-            for (int n = 0; n < CALLS; n++) make_call(cases[i]);
-            CALLGRIND_DUMP_STATS_AT(cases[i]);
-        }
+        for (int i = 0; i < CASES - REMOTE_CASES; i++) count_case(cases[i]);
         ask(STOP, 1);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (open_window()) {
+        if (rank == 0) {
+            serve(board->done + 1);
+        } else {
+            for (int i = CASES - REMOTE_CASES; i < CASES; i++) count_case(cases[i]);
+            ask(STOP, 1);
+        }
+        MPI_Win_unlock_all(window);
+        MPI_Win_free(&window);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();

@@ -1,0 +1,114 @@
+//! How many instructions a call may take: a file of calls and limits.
+
+use std::fs;
+use std::path::Path;
+
+use crate::bench::BenchError;
+use crate::output::print_line;
+use crate::record::Breakdown;
+
+/// Reads the limits: a call and a number a line, `#` before a comment.
+///
+/// # Errors
+/// The file is not there, has no limit, or a line that is none.
+pub fn read(path: &Path) -> Result<Vec<(String, f64)>, BenchError> {
+    let wrong = |why: String| BenchError::Usage(format!("{}: {why}", path.display()));
+    let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let limits = parse(&text).map_err(wrong)?;
+    if limits.is_empty() {
+        return Err(wrong("no budget in it".to_owned()));
+    }
+    Ok(limits)
+}
+
+fn parse(text: &str) -> Result<Vec<(String, f64)>, String> {
+    let lines = text
+        .lines()
+        .map(|l| l.split('#').next().unwrap_or("").trim());
+    lines
+        .filter(|l| !l.is_empty())
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                [call, limit] => match limit.parse::<u32>() {
+                    Ok(limit) => Ok((call.to_string(), f64::from(limit))),
+                    Err(_) => Err(format!("`{line}`: the limit is no number")),
+                },
+                _ => Err(format!("`{line}`: expected a call and its limit")),
+            }
+        })
+        .collect()
+}
+
+/// Holds the counts against the limits.
+///
+/// # Errors
+/// A call takes more than it may, or was not counted.
+pub fn check(
+    limits: &[(String, f64)],
+    counted: &[Breakdown],
+    shows: bool,
+) -> Result<(), BenchError> {
+    let mut exceeded = Vec::new();
+    for (call, limit) in limits {
+        let Some(found) = counted.iter().find(|b| b.operation == *call) else {
+            return Err(BenchError::Usage(format!(
+                "{call} was not counted, but has a budget"
+            )));
+        };
+        let over = found.total > *limit;
+        if shows {
+            let mark = if over { "  EXCEEDED" } else { "" };
+            print_line(&format!(
+                "budget of {call:<22} {limit:>6}, takes {:.2}{mark}",
+                found.total
+            ));
+        }
+        if over {
+            exceeded.push(format!(
+                "{call} takes {:.2} instructions, {limit} are allowed",
+                found.total
+            ));
+        }
+    }
+    match exceeded.is_empty() {
+        true => Ok(()),
+        false => Err(BenchError::Usage(exceeded.join("; "))),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn counted(total: f64) -> Vec<Breakdown> {
+        vec![Breakdown {
+            mpi: "ours".into(),
+            operation: "MPI_Send".into(),
+            bytes: 8,
+            calls: 1000,
+            total,
+            parts: Vec::new(),
+        }]
+    }
+
+    #[test]
+    fn budget__is_kept_exceeded_or_not_counted() {
+        let limits = parse("# a comment\nMPI_Send 80\n").unwrap();
+        assert_eq!(limits, [("MPI_Send".to_owned(), 80.0)]);
+        assert!(check(&limits, &counted(80.0), false).is_ok());
+        let over = check(&limits, &counted(80.01), false).unwrap_err();
+        assert!(over.to_string().contains("80.01"), "{over}");
+        let none = check(&[("MPI_Recv".into(), 1.0)], &counted(1.0), false).unwrap_err();
+        assert!(none.to_string().contains("MPI_Recv"));
+    }
+
+    #[test]
+    fn budget__of_nonsense_is_refused() {
+        for wrong in ["MPI_Send", "MPI_Send many", "MPI_Send 1 2"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(read(Path::new("/nowhere/budgets")).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! Which function an instruction belongs to, inlined ones included, and to which level.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::record::Part;
+
+use super::callgrind::Dump;
+
+type Loader = addr2line::Loader;
+
+/// The objects that were counted in, with what their debug information says.
+#[derive(Default)]
+pub struct Symbols {
+    loaders: HashMap<String, Option<Loader>>,
+}
+
+/// The level of a source file of this project; None for other files.
+fn level_of_file(file: &str) -> Option<&'static str> {
+    let (_, rest) = file.rsplit_once("crates/")?;
+    let (name, _) = rest.split_once('/')?;
+    Some(match name {
+        "abi" => "abi",
+        "mpi" => "mpi",
+        "protocol" => "protocol",
+        "transport" => "transport",
+        "base" | "bootstrap" => "base",
+        _ => "other",
+    })
+}
+
+/// The generated entry points lie in the build's folder.
+fn is_entry_point(file: &str) -> bool {
+    file.contains("fastpath-abi-") && file.ends_with("exports.rs")
+}
+
+/// The last two parts of a path of modules, without the arguments of generics.
+fn short_name(name: &str) -> String {
+    let mut flat = String::new();
+    let mut depth = 0usize;
+    for c in name.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            c if depth == 0 => flat.push(c),
+            _ => {}
+        }
+    }
+    let mut parts: Vec<&str> = flat.split("::").filter(|p| !p.is_empty()).collect();
+    // The compiler's own end of a mangled name.
+    if parts
+        .last()
+        .is_some_and(|p| p.len() == 17 && p.starts_with('h'))
+    {
+        parts.pop();
+    }
+    let from = parts.len().saturating_sub(2);
+    let name = parts[from..].join("::");
+    if name.is_empty() { flat } else { name }
+}
+
+impl Symbols {
+    fn loader(&mut self, object: &str) -> Option<&Loader> {
+        let load = || Loader::new(Path::new(object)).ok();
+        let found = self.loaders.entry(object.to_owned()).or_insert_with(load);
+        found.as_ref()
+    }
+
+    /// Level and function of an instruction. What is inlined from the standard library counts for
+    /// the function of ours that it was inlined into.
+    fn find(&mut self, object: &str, address: u64, known: &str) -> (String, String) {
+        let other = || ("other".to_owned(), known.to_owned());
+        let Some(loader) = self.loader(object) else {
+            return other();
+        };
+        let Ok(mut frames) = loader.find_frames(address) else {
+            return other();
+        };
+        while let Ok(Some(frame)) = frames.next() {
+            let file = frame.location.and_then(|l| l.file).unwrap_or("");
+            let level = if is_entry_point(file) {
+                Some("abi")
+            } else {
+                level_of_file(file)
+            };
+            let name = frame.function.as_ref().and_then(|f| f.demangle().ok());
+            if let Some(level) = level {
+                let name = name.map_or_else(|| known.to_owned(), |n| short_name(&n));
+                return (level.to_owned(), name);
+            }
+        }
+        other()
+    }
+
+    /// The instructions of a dump per call, by level and function, most first. `inside` says which
+    /// objects are counted.
+    pub fn break_down(
+        &mut self,
+        dump: &Dump,
+        calls: f64,
+        inside: impl Fn(&str) -> bool,
+    ) -> Vec<Part> {
+        let mut sums: HashMap<(String, String), u64> = HashMap::new();
+        for ((object, address), cost) in &dump.costs {
+            if !inside(object) {
+                continue;
+            }
+            let known = dump.functions.get(&(object.clone(), *address));
+            let key = self.find(object, *address, known.map_or("", String::as_str));
+            *sums.entry(key).or_default() += cost;
+        }
+        let mut parts: Vec<Part> = sums
+            .into_iter()
+            .map(|((level, function), cost)| Part {
+                level,
+                function,
+                instructions: cost as f64 / calls,
+            })
+            .collect();
+        parts.sort_by(|a, b| {
+            let by_cost = b.instructions.total_cmp(&a.instructions);
+            by_cost.then_with(|| a.function.cmp(&b.function))
+        });
+        parts
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files__have_a_level() {
+        assert_eq!(level_of_file("/x/crates/mpi/src/p2p.rs"), Some("mpi"));
+        assert_eq!(
+            level_of_file("crates/transport/src/shm/wire.rs"),
+            Some("transport")
+        );
+        assert_eq!(level_of_file("/rustc/1/library/core/src/ptr/mod.rs"), None);
+        assert!(is_entry_point("/t/build/fastpath-abi-60f7/out/exports.rs"));
+    }
+
+    #[test]
+    fn names__are_short() {
+        assert_eq!(short_name("fastpath_mpi::p2p::try_send"), "p2p::try_send");
+        assert_eq!(
+            short_name("fastpath_transport::shm::datapath::Tx::am_short::h0123456789abcdef"),
+            "Tx::am_short"
+        );
+        assert_eq!(short_name("<a::B<c::D> as e::F>::run"), "run");
+        assert_eq!(short_name("main"), "main");
+    }
+
+    #[inline(always)] // as the benchmarked code: the test is whether an inlined function is found
+    fn inlined(x: u64) -> u64 {
+        std::hint::black_box(x).wrapping_mul(3)
+    }
+
+    #[inline(never)]
+    fn outer(x: u64) -> u64 {
+        inlined(x) + 1
+    }
+
+    #[test]
+    fn instructions__of_this_program_are_found_and_unknown_objects_are_other() {
+        assert_eq!(outer(2), 7);
+        let own = std::env::current_exe().unwrap();
+        let own = own.to_str().unwrap();
+        let mut symbols = Symbols::default();
+        // Where this function lies in the file: its address less where the program was loaded.
+        let start = load_address(own);
+        let mut names = Vec::new();
+        for step in 0..64 {
+            let at = outer as *const () as u64 - start + step;
+            names.push(symbols.find(own, at, "?").1);
+        }
+        assert!(
+            names.iter().any(|n| n.ends_with("tests::outer")),
+            "{names:?}"
+        );
+        assert_eq!(
+            symbols.find("/nowhere", 1, "f"),
+            ("other".into(), "f".into())
+        );
+    }
+
+    fn load_address(path: &str) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|l| l.ends_with(path)).unwrap();
+        u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
+    }
+}
