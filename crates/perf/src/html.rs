@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::record::{Case, Report};
+use crate::record::{Case, Level, Report};
 use charts::Figure;
 use svg::{decimal, escape, size, time};
 
@@ -146,7 +146,7 @@ fn write_summary(reports: &[Report], out: &mut String) {
             .iter()
             .filter(move |c| c.test == test && c.variant.is_empty())
     };
-    let small = |c: &&Case| if c.bytes == 8 { (0, 0) } else { (1, c.bytes) };
+    let small = |c: &&Case| (c.level, if c.bytes == 8 { 0 } else { 1 }, c.bytes);
     if let Some(case) = of_test("latency").min_by_key(small) {
         write_tile(case, "latency", time, out);
     }
@@ -192,11 +192,18 @@ fn write_tile(case: &Case, what: &str, show: impl Fn(f64) -> String, out: &mut S
     };
     let _ = write!(
         out,
-        "<div class=\"card\"><span class=\"what\">{what}</span><b>{}</b><span>median of {} samples, {size}{}, {} ranks{floor}</span></div>",
+        "<div class=\"card\"><span class=\"what\">{what}</span><b>{}</b><span>median of {} samples, {size}{}, {}{floor}</span></div>",
         escape(&show(s.median)),
         s.count,
         charts::say_of(case.of),
-        case.ranks
+        match case.level {
+            Level::Mpi => format!("{} ranks", case.ranks),
+            level => format!(
+                "{} ranks, level of the {}",
+                case.ranks,
+                charts::say_level(level)
+            ),
+        }
     );
 }
 

@@ -185,28 +185,75 @@ fn color_of(level: &str) -> usize {
 /// Functions of one operation that are listed.
 const FUNCTIONS_MAX: usize = 14;
 
-/// Where the instructions of each operation go.
+/// Where the instructions of each operation go, and the totals of all libraries.
 pub fn write_breakdowns(reports: &[Report], out: &mut String) {
     let all: Vec<&Breakdown> = reports.iter().flat_map(|r| &r.breakdowns).collect();
-    let most = all.iter().map(|b| b.total).fold(0.0, f64::max);
     if all.is_empty() {
         return;
     }
     out.push_str(
         "<section><h2>Instructions</h2><p>Instructions per call, counted by callgrind: exact, and the same on every run of one build. \
-         An inlined function counts where its source stands.</p><div class=\"card\"><ul class=\"key\">",
+         An inlined function counts where its source stands.</p>",
     );
-    for (level, color) in LEVELS {
+    let parted: Vec<&&Breakdown> = all.iter().filter(|b| !b.parts.is_empty()).collect();
+    if !parted.is_empty() {
+        let most = parted.iter().map(|b| b.total).fold(0.0, f64::max);
+        out.push_str("<div class=\"card\"><ul class=\"key\">");
+        for (level, color) in LEVELS {
+            let _ = write!(
+                out,
+                "<li><span class=\"swatch c{color}\"></span>{level}</li>"
+            );
+        }
+        out.push_str("</ul>");
+        for b in parted {
+            write_breakdown(b, most, out);
+        }
+        out.push_str("</div>");
+    }
+    if all.iter().any(|b| b.mpi != all[0].mpi) || all.iter().all(|b| b.parts.is_empty()) {
+        write_totals(&all, out);
+    }
+    out.push_str("</section>\n");
+}
+
+/// One row an operation, one column a library.
+fn write_totals(all: &[&Breakdown], out: &mut String) {
+    let mut names: Vec<&str> = Vec::new();
+    let mut operations: Vec<(&str, u64)> = Vec::new();
+    for b in all {
+        if !names.contains(&b.mpi.as_str()) {
+            names.push(&b.mpi);
+        }
+        if !operations.contains(&(b.operation.as_str(), b.bytes)) {
+            operations.push((&b.operation, b.bytes));
+        }
+    }
+    out.push_str("<div class=\"card wide totals\"><table><thead><tr><th scope=\"col\" class=\"text\">total per call</th>");
+    for name in &names {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(name));
+    }
+    out.push_str("</tr></thead><tbody>");
+    for (operation, bytes) in operations {
         let _ = write!(
             out,
-            "<li><span class=\"swatch c{color}\"></span>{level}</li>"
+            "<tr><th scope=\"row\" class=\"text\">{}, {}</th>",
+            escape(operation),
+            size(bytes)
         );
+        for name in &names {
+            let same =
+                |b: &&&Breakdown| b.mpi == *name && b.operation == operation && b.bytes == bytes;
+            let total = all.iter().find(same).map(|b| b.total);
+            let _ = write!(
+                out,
+                "<td>{}</td>",
+                total.map_or("\u{2013}".to_owned(), |t| format!("{t:.1}"))
+            );
+        }
+        out.push_str("</tr>");
     }
-    out.push_str("</ul>");
-    for b in &all {
-        write_breakdown(b, most, out);
-    }
-    out.push_str("</div></section>\n");
+    out.push_str("</tbody></table></div>");
 }
 
 fn write_breakdown(b: &Breakdown, most: f64, out: &mut String) {
