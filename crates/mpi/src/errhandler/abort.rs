@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// How long a rank waits for the launcher to end it. The launcher needs a second for ranks that do not
 /// follow its first signal.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the news of a death may take to the launcher.
+const NEWS: Duration = Duration::from_millis(250);
 
 /// `MPI_Abort`: ends the job, whatever the communicator, as the standard allows. What there is to say is
 /// said once, by the launcher if there is one.
@@ -31,8 +33,12 @@ pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
 /// failed first, and ends this rank before it says more.
 pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     let job = p.engine().map(|engine| engine.job);
-    if job.is_some_and(|job| job.has_failed()) {
-        await_end();
+    if let Some(job) = job.filter(|job| job.launcher().is_some()) {
+        // The memory of a peer can be found gone before the launcher knows of its end.
+        wait_until(NEWS, || job.has_failed());
+        if job.has_failed() {
+            wait_until(PATIENCE, || false);
+        }
     }
     let is_first = job.is_none_or(|job| job.record_abort(code, ""));
     let headline = report.split_inclusive('\n').next().unwrap_or_default();
@@ -40,12 +46,12 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     end_process(code)
 }
 
-/// Returns only where the launcher does not do what it does.
-fn await_end() {
+/// Waits until `done`, at most for `limit`.
+fn wait_until(limit: Duration, done: impl Fn() -> bool) {
     let since = Instant::now();
-    while let Some(left) = PATIENCE.checked_sub(since.elapsed()) {
-        // SAFETY: an empty set of descriptors. A signal that the program handles ends the call early.
-        unsafe { libc::poll(std::ptr::null_mut(), 0, left.as_millis() as i32 + 1) };
+    while !done() && since.elapsed() < limit {
+        // SAFETY: an empty set of descriptors; ten milliseconds, or less where a signal comes.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, 10) };
     }
 }
 
