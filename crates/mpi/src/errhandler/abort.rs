@@ -3,6 +3,7 @@
 
 use super::report;
 use crate::comm::Comm;
+use crate::consts::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::process::Process;
 use fastpath_bootstrap::job::exit_code;
 use std::io::Write;
@@ -34,8 +35,9 @@ pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
 pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     let job = p.engine().map(|engine| engine.job);
     if let Some(job) = job.filter(|job| job.launcher().is_some()) {
-        // The memory of a peer can be found gone before the launcher knows of its end.
-        wait_until(NEWS, || job.has_failed());
+        if may_follow_a_death(p.codes.class(code)) {
+            wait_until(NEWS, || job.has_failed());
+        }
         if job.has_failed() {
             wait_until(PATIENCE, || false);
         }
@@ -44,6 +46,15 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     let headline = report.split_inclusive('\n').next().unwrap_or_default();
     say(if is_first { report } else { headline });
     end_process(code)
+}
+
+/// Whether an error of this class can come of a peer's end: its memory can be found gone before the launcher
+/// knows of it. A wrong call needs no peer, and is told at once.
+fn may_follow_a_death(class: i32) -> bool {
+    matches!(
+        class,
+        MPI_ERR_OTHER | MPI_ERR_INTERN | MPI_ERR_PROC_ABORTED | MPI_ERR_NO_MEM
+    )
 }
 
 /// Waits until `done`, at most for `limit`.
