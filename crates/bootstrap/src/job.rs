@@ -318,7 +318,8 @@ impl Job {
     pub fn set_phase(&self, phase: Phase) {
         self.own_page().set_phase(phase);
         if phase == Phase::Finalized {
-            // ORDERING: what this rank wrote before is seen by a sender that finds it gone.
+            // ORDERING: release pairs with the acquires in the transport's `peer_has_left` and `wake_peer`: what this
+            // rank sent and took before is seen by a peer that finds it gone.
             self.own_page()
                 .state
                 .store(STATE_FINALIZED, Ordering::Release);

@@ -248,7 +248,8 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        let fits = len as u64 <= request.limit - request.moved;
+        // A posted receive has neither limit nor progress: what stands there is of its last life.
+        let fits = len as u64 <= request.limit.saturating_sub(request.moved);
         if request.posted || request.announced || !fits || self.awaits_early(peer, id) {
             return self.violation();
         }
@@ -309,7 +310,7 @@ impl Worker {
 
     /// Whether bytes of a receive are still to come by themselves. It must not end before: they would
     /// go to a buffer that is its user's again.
-    fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
+    pub(crate) fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
         let early = &self.endpoint(peer).early;
         early.left > 0 && !early.stored && early.id == id
     }

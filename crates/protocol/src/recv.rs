@@ -3,7 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Taken};
-use crate::matching::Want;
+use crate::matching::{ANY_PEER, Want};
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
@@ -106,6 +106,11 @@ impl Worker {
         }
         if request.state == State::Active {
             request.fault = Fault::PeerGone;
+            let peer = request.peer;
+            if peer != ANY_PEER && self.awaits_early(peer, id) {
+                // What may still come by itself, from one that only claims to have left, belongs nowhere.
+                self.endpoint(peer).early.left = 0;
+            }
             if request.posted {
                 // SAFETY: as it says itself.
                 unsafe { self.matcher.unpost(self.requests.address(id)) };
@@ -304,6 +309,7 @@ impl Worker {
             || header.key != want.key
             || !tag_matches(want.tag, tag)
             || !fits
+            || !self.requests.has_room()
         {
             return None;
         }
@@ -338,6 +344,7 @@ impl Worker {
         total: u64,
         user: usize,
     ) -> Option<RequestId> {
+        // There is one: `recv_parts` has looked before it took anything.
         let id = self
             .allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room))
             .ok()?;

@@ -343,6 +343,12 @@ impl RequestPool {
         !self.free.is_null()
     }
 
+    /// Whether [`RequestPool::allocate`] would find one.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.has_free() || self.fresh != CAPACITY
+    }
+
     #[cold]
     #[inline(never)]
     fn allocate_fresh(&mut self) -> Option<()> {

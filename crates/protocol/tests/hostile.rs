@@ -246,8 +246,13 @@ impl Victim {
         match deed {
             Deed::Recv { any, tag, room } => {
                 let tag = if tag == 0 { ANY_TAG } else { tag };
-                let from = if any { ANY_PEER } else { 1 };
-                self.receives.push(self.world.recv(0, from, tag, room));
+                let receiving = match any {
+                    true => self.world.recv(0, ANY_PEER, tag, room),
+                    // The way of `MPI_Irecv`, where it can be gone.
+                    false if room % 2 == 0 => self.world.recv_short(0, 1, tag, room),
+                    false => self.world.recv(0, 1, tag, room),
+                };
+                self.receives.push(receiving);
             }
             Deed::Send { len, synchronous } => {
                 let data = vec![1; len];
@@ -363,6 +368,61 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
         "{:?}",
         victim.world.rank(0).counters
     );
+    assert_eq!(victim.world.rank(0).counters.violations, 1);
+}
+
+#[test]
+fn early_bytes__of_a_receive_that_was_given_up_go_nowhere() {
+    let mut victim = Victim::new();
+    victim.act(Deed::Recv {
+        any: false,
+        tag: 1,
+        room: 1000,
+    });
+    victim.act(Deed::Announce {
+        total: 1000,
+        early: 200,
+        joint: u16::MAX,
+        request: 1,
+        len: 60,
+    });
+    victim.turn();
+    victim.world.network.leave(1);
+    let id = victim.receives[0].id;
+    assert!(victim.world.rank(0).give_up(id, 1));
+    victim.turn();
+    assert!(victim.receives.is_empty(), "its buffer is its user's again");
+    // `turn` compares the buffer.
+    victim.forge(wire::EARLY, 0, &[4; 140]);
+    victim.turn();
+    assert_eq!(victim.world.rank(0).counters.violations, 1);
+}
+
+#[test]
+fn fragment__for_a_posted_receive_is_refused_whatever_its_request_was_before() {
+    let mut victim = Victim::new();
+    // A long send of which the peer wants less than it has been sent: its request ends with more moved than wanted.
+    victim.act(Deed::Send {
+        len: 900,
+        synchronous: false,
+    });
+    victim.spy();
+    let Started::Request(id) = victim.sends[0].started else {
+        panic!("it has no request")
+    };
+    let handle = victim.world.rank(0).requests.get(id).handle as u64;
+    let mut answer = [0; 32];
+    answer[0] = 1;
+    victim.forge(wire::RTR, handle, &answer);
+    (0..5).for_each(|_| victim.turn());
+    assert!(victim.sends.is_empty(), "it has ended");
+    let receiving = victim.world.recv_short(0, 1, 1, 100);
+    assert_eq!(receiving.id, id);
+    victim.receives.push(receiving);
+    let handle = victim.world.rank(0).requests.get(id).handle as u64;
+    victim.forge(wire::FRAG, handle, &[3; 50]);
+    victim.turn();
+    assert_eq!(victim.receives.len(), 1, "it waits");
     assert_eq!(victim.world.rank(0).counters.violations, 1);
 }
 

@@ -167,11 +167,12 @@ impl ShmEndpoint {
         direct::visit_stretches(self.domain, windows, remote, len, visit)
     }
 
-    /// Whether the peer has finished or died.
+    /// Whether the peer has finished or died. What it sent and took before can be seen after an answer of yes.
     #[inline]
     pub fn peer_has_left(&self) -> bool {
-        // SAFETY: the word lies in the node segment, mapped for the life of the process.
-        let state = unsafe { (*self.tx.peer_state).load(Ordering::Relaxed) };
+        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the launcher
+        // that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
+        let state = unsafe { (*self.tx.peer_state).load(Ordering::Acquire) };
         matches!(state, STATE_FINALIZED | STATE_DEAD)
     }
 }

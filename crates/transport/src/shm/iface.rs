@@ -74,11 +74,11 @@ pub(super) fn wake_peer(word: *const AtomicU32) -> Post {
 
 /// Wakes the owner of a state word if it sleeps.
 pub fn rouse(word: &AtomicU32) {
-    // ORDERING: release pairs with the acquire of the sleeper's next look at its word.
+    // Relaxed: nothing is handed over by this word; messages and credits are published by stores of their own.
     let slept = word.compare_exchange(
         STATE_SLEEPING,
         STATE_AWAKE,
-        Ordering::Release,
+        Ordering::Relaxed,
         Ordering::Relaxed,
     );
     if slept.is_ok() {
