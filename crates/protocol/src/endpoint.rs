@@ -3,6 +3,7 @@
 
 use crate::tag::tag_matches;
 use crate::wire;
+use crate::worker::SHORT_LIMIT;
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_transport::{Header, Lane, Post};
 use std::collections::VecDeque;
@@ -207,10 +208,14 @@ impl Endpoint {
         len: usize,
         part: usize,
     ) -> Post {
-        if self.gate != 0 || !self.lane.has_room(len.div_ceil(part) as u32, part) {
+        let first = part.min(len);
+        // In a slot there is no room for the length of the whole (`Header::aux`).
+        if first <= SHORT_LIMIT
+            || self.gate != 0
+            || !self.lane.has_room(len.div_ceil(part) as u32, part)
+        {
             return Post::NoResource;
         }
-        let first = part.min(len);
         let header = Header {
             aux: len as u16,
             ..Header::new(wire::PARTS, tag as u32, key)

@@ -463,3 +463,25 @@ fn peer_gone__fails_what_is_sent_and_what_waits() {
         (0, false)
     );
 }
+
+#[test]
+fn message__whose_parts_would_fit_slots_arrives() {
+    for (eager, part) in [(0, 100), (40, 16), (0, 48)] {
+        for mut world in [World::shared(2), world(2)] {
+            for worker in &mut world.workers {
+                worker.thresholds = Thresholds {
+                    eager,
+                    part,
+                    ..SMALL
+                };
+            }
+            for len in [1, 41, 48, 49, 101, 200] {
+                let data: Vec<u8> = (0..len).collect();
+                let sending = world.send(0, 1, 1, &data);
+                let receiving = world.recv(1, 0, 1, 300);
+                assert_eq!(world.finish_recv(receiving).data, data, "{eager} {part}");
+                world.finish_send(sending);
+            }
+        }
+    }
+}

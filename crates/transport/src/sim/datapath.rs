@@ -121,6 +121,12 @@ impl Network {
         let mut data = vec![0; len];
         pack(data.as_mut_ptr());
         let mut fabric = self.0.borrow_mut();
+        // As the contract allows, so that nobody relies on more.
+        let aux = match len > fabric.conditions.short {
+            true => header.aux,
+            false => 0,
+        };
+        let header = Header { aux, ..header };
         fabric.commit(from, to, Message { header, data });
         fabric.counts.unheeded += fabric.link(from, to).must_rouse as u64;
         let rouse = fabric.conditions.rouse;
