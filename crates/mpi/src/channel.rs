@@ -13,15 +13,10 @@ use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::Note;
+use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Fault, SendArgs, Started, State};
 use fastpath_transport::Post;
-
-/// Looks at the named peer's ring before a receive is posted in full.
-pub(crate) const SPIN_LOOKS: u32 = 4096;
-/// Looks between two checks whether something else needs this process.
-pub(crate) const LOOKS_PER_CHECK: u32 = 64;
 
 /// A started send or receive. Must be waited for.
 #[must_use]

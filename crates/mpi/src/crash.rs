@@ -19,7 +19,7 @@ const FRAMES_MAX: u32 = 256;
 /// Bytes of the stack that the handler runs on; a thread without one of its own may have no room left.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Set by the first thread that crashes; the others wait for the end.
+/// Set by the first thread that crashes: its call is the one that is named.
 static CRASHED: StaticU32 = StaticU32::new(0);
 
 /// Installs the handler where the program has left a signal to the kernel.

@@ -8,7 +8,7 @@ use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::process::{self, Phase, Process};
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::Config;
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::Phase as RankPhase;
@@ -106,16 +106,8 @@ pub fn init(required: i32) -> Result<i32> {
             .for_each(|warning| eprintln!("fastpath: {warning}"));
     }
     wait::register_membarrier();
-    let policy = WaitPolicy {
-        mode: config.wait_mode(),
-        processors: job.processors() as u32,
-        spin_ns: config.number(Key::Spin),
-        directed: !config.is_disabled("directed"),
-        breathe: (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut())),
-        sleepers: 0,
-        led: false,
-        moved_ns: 0,
-    };
+    let breathe = (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut()));
+    let policy = WaitPolicy::of(config, job.processors() as u32, breathe);
     let mut worker = Worker::new(job, policy).map_err(|e| {
         Error::new(
             MPI_ERR_NO_MEM,

@@ -17,16 +17,11 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::recv::Parts;
 use fastpath_protocol::tag::ANY_TAG;
-use fastpath_protocol::waiting::Note;
+use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::worker::EARLY_LIMIT;
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
-
-/// Looks at the named peer's ring before a receive is posted in full.
-const SPIN_LOOKS: u32 = 4096;
-/// Looks between two checks whether something else needs this process.
-const LOOKS_PER_CHECK: u32 = 64;
 
 /// A checked send or receive.
 pub(crate) struct Checked {

@@ -412,3 +412,24 @@ impl RequestPool {
         (FIRST..self.fresh).filter(in_use).count() as u32
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles__of_freed_requests_name_nothing_until_they_come_round() {
+        let mut pool = RequestPool::new().expect("address space");
+        let first = pool.allocate(Kind::Send).expect("a request");
+        let handle = pool.get(first).handle as u64;
+        for round in 1..=256 {
+            pool.free(first);
+            assert_eq!(pool.find(handle), None);
+            assert_eq!(pool.allocate(Kind::Recv), Some(first));
+            assert_eq!(pool.find(handle).is_some(), round == 256);
+            assert_eq!(pool.get(first).handle >> 30, 1);
+        }
+        assert_eq!(pool.alive(), 1);
+    }
+}

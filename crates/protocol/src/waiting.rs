@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::worker::Worker;
-use fastpath_base::config::WaitMode;
+use fastpath_base::config::{Config, Key, WaitMode};
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
@@ -11,6 +11,10 @@ use std::time::Duration;
 
 /// Looks at a directed peer between two rounds over everything.
 const DIRECTED_LOOKS: u32 = 64;
+/// Looks at a named peer's ring before a receive becomes a request.
+pub const SPIN_LOOKS: u32 = 4096;
+/// Looks of those between two checks whether something else needs this process.
+pub const LOOKS_PER_CHECK: u32 = 64;
 /// Looks between two readings of the clock.
 const LOOKS_PER_CLOCK: u32 = 256;
 /// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
@@ -66,6 +70,20 @@ pub struct WaitPolicy {
 }
 
 impl WaitPolicy {
+    /// What a configuration asks for, where the ranks of this node may use so many processors.
+    pub fn of(config: &Config, processors: u32, breathe: Option<Breathe>) -> Self {
+        WaitPolicy {
+            mode: config.wait_mode(),
+            processors,
+            spin_ns: config.number(Key::Spin),
+            directed: !config.is_disabled("directed"),
+            breathe,
+            sleepers: 0,
+            led: false,
+            moved_ns: 0,
+        }
+    }
+
     /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is
     /// something that they can go on with. Called under the lock, as all that follows.
     #[cold]

@@ -2,7 +2,7 @@
 //! allocation. Whatever does not fit takes the ordinary path, which checks and explains.
 #![allow(unsafe_code)]
 
-use crate::channel::{Channel, LOOKS_PER_CHECK, SPIN_LOOKS};
+use crate::channel::Channel;
 use crate::consts::MPI_IN_PLACE;
 use crate::error::Result;
 use crate::hot::{self, HotComm};
@@ -10,6 +10,7 @@ use crate::op::{Kernel, cache};
 use crate::process;
 use fastpath_base::copy::copy_small;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::waiting::{LOOKS_PER_CHECK, SPIN_LOOKS};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, tag};
 use fastpath_transport::Post;

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::Config;
 use fastpath_base::wait;
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Phase;
@@ -12,7 +12,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::recv::Parts;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{Note, WaitPolicy};
+use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS, WaitPolicy};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
@@ -20,10 +20,6 @@ use fastpath_transport::Post;
 use super::{Link, transport};
 
 const TAG: i32 = 1;
-
-/// Looks at the peer alone before a receive becomes a request, as the layer above does.
-const SPIN_LOOKS: u32 = 4096;
-const LOOKS_PER_CHECK: u32 = 64;
 
 const NOTE: Note = Note {
     call: "fastpath bench --level protocol",
@@ -47,16 +43,7 @@ pub struct ProtocolLink {
 pub fn open_worker(job: &'static Job) -> io::Result<Worker> {
     let config = Config::from_env().map_err(|e| io::Error::other(e.to_string()))?;
     wait::register_membarrier();
-    let policy = WaitPolicy {
-        mode: config.wait_mode(),
-        processors: job.processors() as u32,
-        spin_ns: config.number(Key::Spin),
-        directed: !config.is_disabled("directed"),
-        breathe: None,
-        sleepers: 0,
-        led: false,
-        moved_ns: 0,
-    };
+    let policy = WaitPolicy::of(&config, job.processors() as u32, None);
     let mut worker = Worker::new(job, policy)?;
     worker.configure(&config).map_err(io::Error::other)?;
     Ok(worker)
