@@ -221,7 +221,12 @@ impl Parser<'_> {
             }
             rest = after;
             let (name, mut value) = split_option(word);
-            let action = find_action(&name)?;
+            let dashes = if word.as_bytes().starts_with(b"--") {
+                "--"
+            } else {
+                "-"
+            };
+            let action = find_action(dashes, &name)?;
             match action {
                 Action::Help => return Ok(Some(Request::Help)),
                 Action::Version => return Ok(Some(Request::Version)),
@@ -233,12 +238,12 @@ impl Parser<'_> {
             );
             if takes_value && value.is_none() {
                 let Some((next, after)) = rest.split_first() else {
-                    return wrong(format!("-{name} needs a value after it"));
+                    return wrong(format!("{dashes}{name} needs a value after it"));
                 };
                 value = Some(next.clone());
                 rest = after;
             } else if !takes_value && value.is_some() {
-                return wrong(format!("-{name} takes no value"));
+                return wrong(format!("{dashes}{name} takes no value"));
             }
             let value = value.unwrap_or_default();
             self.apply(action, &name, value, &mut rest)?;
@@ -305,7 +310,7 @@ fn split_option(word: &OsStr) -> (String, Option<OsString>) {
     }
 }
 
-fn find_action(name: &str) -> Result<Action, UsageError> {
+fn find_action(dashes: &str, name: &str) -> Result<Action, UsageError> {
     if let Some(rule) = RULES.iter().find(|r| r.names.contains(&name)) {
         return Ok(rule.action);
     }
@@ -318,9 +323,11 @@ fn find_action(name: &str) -> Result<Action, UsageError> {
         .filter(|(distance, near)| *distance <= near.len() / 2);
     match near {
         Some((_, near)) => wrong(format!(
-            "unknown option -{name}; is -{near} meant? (mpiexec --help lists all)"
+            "unknown option {dashes}{name}; is {dashes}{near} meant? (mpiexec --help lists all)"
         )),
-        None => wrong(format!("unknown option -{name} (mpiexec --help lists all)")),
+        None => wrong(format!(
+            "unknown option {dashes}{name} (mpiexec --help lists all)"
+        )),
     }
 }
 
@@ -371,8 +378,12 @@ fn parse_hosts(value: &OsStr, host_name: &str) -> Result<usize, UsageError> {
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, slots) = match item.rsplit_once(':') {
             Some((name, slots)) if !name.ends_with(':') => match slots.parse::<usize>() {
-                Ok(n) if n <= MAX_RANKS => (name, n),
-                _ => return wrong(format!("--host {item}: {slots:?} is no number of slots")),
+                Ok(n) if (1..=MAX_RANKS).contains(&n) => (name, n),
+                _ => {
+                    return wrong(format!(
+                        "--host {item}: {slots:?} is no number of ranks from 1 to {MAX_RANKS}"
+                    ));
+                }
             },
             _ => (item, 1),
         };
@@ -524,13 +535,15 @@ mod tests {
         assert_eq!(spec("-host localhost,node7:2 a").apps[0].ranks, 3);
         assert_eq!(spec("-n 5 --host localhost:2 a").apps[0].ranks, 5);
         assert!(error("--host far:2 a").contains("far"));
-        assert!(error("--host localhost:x a").contains("slots"));
+        assert!(error("--host localhost:x a").contains("number of ranks"));
+        assert!(error("--host localhost:0 a").contains("number of ranks"));
     }
 
     #[test]
     fn unknown_option__names_the_nearest() {
-        assert!(error("--bindto core a").contains("-bind-to"));
-        assert!(error("-zzzzzzz a").contains("unknown option -zzzzzzz"));
+        assert!(error("--bindto core a").contains("option --bindto; is --bind-to meant"));
+        assert!(error("-zzzzzzz a").contains("unknown option -zzzzzzz "));
+        assert!(error("--host").contains("--host needs a value"));
     }
 
     #[test]

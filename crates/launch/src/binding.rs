@@ -207,8 +207,13 @@ pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
     for rank in 0..ranks {
         let line = match plan.sets.get(rank) {
             Some(set) => {
+                let noun = if set.len() == 1 {
+                    "processor"
+                } else {
+                    "processors"
+                };
                 format!(
-                    "rank {rank} is bound to processors {set} ({})",
+                    "rank {rank} is bound to {noun} {set} ({})",
                     describe_place(set, machine)
                 )
             }
@@ -360,7 +365,7 @@ mod tests {
         let text = describe_plan(&plan(Bind::Auto, 3, &m), 3, &m);
         assert_eq!(text.lines().count(), 3);
         assert!(
-            text.contains("rank 2 is bound to processors 2 (1 core, NUMA node 1)"),
+            text.contains("rank 2 is bound to processor 2 (1 core, NUMA node 1)"),
             "{text}"
         );
         assert!(

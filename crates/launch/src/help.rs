@@ -35,5 +35,6 @@ Processors
 
 Exit code: 0 when every rank ended with 0; else that of the first rank that failed,
 128 + N for signal N; 124 after a timeout; 2 for a wrong command line, 126 for a
-program that cannot be run, 127 for one that is not there.
+program that cannot be run, 127 for one that is not there; 1 for anything else, such as
+output that cannot be written.
 ";

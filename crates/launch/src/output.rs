@@ -99,8 +99,10 @@ struct Sink {
     written: usize,
     /// Writes never block.
     regular: bool,
-    /// Nobody reads it any more.
+    /// Nobody reads it any more, or it takes no more.
     broken: bool,
+    /// Why it takes no more, unless nobody reads it, which is no failure of ours.
+    failure: Option<io::Error>,
     watched: bool,
 }
 
@@ -114,6 +116,7 @@ impl Sink {
             written: 0,
             regular: poll::is_regular(fd),
             broken: false,
+            failure: None,
             watched: false,
         }
     }
@@ -138,9 +141,12 @@ impl Sink {
                 Ok(n) => self.written += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => {
+                Err(e) => {
                     self.broken = true;
                     self.written = self.queue.len();
+                    if e.kind() != io::ErrorKind::BrokenPipe {
+                        self.failure.get_or_insert(e);
+                    }
                 }
             }
         }
@@ -366,6 +372,22 @@ impl Outputs {
                 sink.write_ready();
             }
         }
+    }
+
+    /// Says which output of the ranks is lost, in part or whole, because it could not be written.
+    pub fn describe_loss(&self) -> Option<String> {
+        let name = |at: usize| match (at, self.sinks.len()) {
+            (_, 1) => "standard output and error",
+            (0, _) => "standard output",
+            _ => "standard error",
+        };
+        self.sinks.iter().enumerate().find_map(|(at, sink)| {
+            let e = sink.failure.as_ref()?;
+            Some(format!(
+                "mpiexec: {} cannot be written, output is lost: {e}\n",
+                name(at)
+            ))
+        })
     }
 
     /// Puts a message of the launcher's own among the lines of standard error.

@@ -239,12 +239,17 @@ impl Watch<'_> {
             kill_adopted(&self.spared);
         }
         self.outputs.drain();
-        let code = state.ending.map_or(0, |ending| {
+        let mut code = state.ending.map_or(0, |ending| {
             self.outputs.say(&ending.text);
             ending.code
         });
         let signals = &self.signals;
         self.outputs.flush(|| !wants_end(signals));
+        if let Some(text) = self.outputs.describe_loss() {
+            self.outputs.say(&text);
+            self.outputs.flush(|| !wants_end(signals));
+            code = if code == 0 { 1 } else { code };
+        }
         self.guard.dismiss();
         code
     }

@@ -49,7 +49,7 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
     mpiexec(&["-n", "1", "--bind-to", "numa", "--report-bindings", "true"])
         .run()
         .expect_code(0)
-        .expect_stderr("rank 0 is bound to processors");
+        .expect_stderr("rank 0 is bound to processor");
     mpiexec(&["-n", "1", "--report-bindings", "true"])
         .run()
         .expect_code(0)

@@ -189,6 +189,16 @@ fn output__nobody_reads_ends_the_job() {
     assert_eq!(o.code(), Some(128 + libc::SIGPIPE), "{o:?}");
 }
 
+#[test]
+fn output__that_cannot_be_written_is_said() {
+    let mpi = env!("CARGO_BIN_EXE_mpiexec");
+    let script = format!("{mpi} -n 2 echo result > /dev/full");
+    mpiexec(&["-n", "1", "sh", "-c", &script])
+        .run()
+        .expect_code(1)
+        .expect_stderr("standard output cannot be written, output is lost: No space left");
+}
+
 /// A pipe at its end, in place of an output that was closed.
 fn empty() -> std::process::ChildStdout {
     let (reader, _) = std::io::pipe().unwrap();
