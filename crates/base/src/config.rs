@@ -247,12 +247,15 @@ fn unknown_warning(name: &str) -> String {
         .iter()
         .filter(|v| !v.internal)
         .map(|v| (strsim::damerau_levenshtein(v.name, name), v.name))
-        .min();
+        .min()
+        .filter(|(distance, near)| *distance <= (near.len() - PREFIX.len()) / 2);
     match nearest {
         Some((_, near)) => {
             format!("{name} is not a variable of this library; the nearest is {near} (ignored)")
         }
-        None => format!("{name} is not a variable of this library (ignored)"),
+        None => format!(
+            "{name} is not a variable of this library; `fastpath info` lists those that are (ignored)"
+        ),
     }
 }
 

@@ -23,6 +23,9 @@ use fastpath_transport::Post;
 #[derive(Debug)]
 pub struct Ticket(u32);
 
+/// The internal tag of the first collective call on a communicator; those of later ones are below.
+pub(crate) const FIRST_TAG: i32 = -16;
+
 /// The way from this process to the other members of one communicator, for one collective call.
 pub struct Channel<'a> {
     /// The process.
@@ -45,7 +48,7 @@ impl<'a> Channel<'a> {
     /// The tag of the next collective call on `comm`, which [`Channel::advance`] takes.
     #[inline]
     pub(crate) fn next_tag(comm: &Comm) -> i32 {
-        -16 - (comm.collective_sequence.get() & 0xff_ffff) as i32
+        FIRST_TAG - (comm.collective_sequence.get() & 0xff_ffff) as i32
     }
 
     /// Counts a collective call on `comm`.

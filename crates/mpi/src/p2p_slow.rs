@@ -5,6 +5,7 @@ mod exchange;
 
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
 
+use crate::channel;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -177,7 +178,20 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
 #[cold]
 pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error {
     let Args { peer, tag, .. } = *args;
+    let collective = tag <= channel::FIRST_TAG;
     let error = match fault {
+        Fault::Truncated if collective => Error::new(
+            MPI_ERR_TRUNCATE,
+            format!(
+                "rank {peer} passes {sent} bytes to this collective call, this rank expects {bytes}: the ranks differ in count, datatype or root, or in the order of their collective calls"
+            ),
+        ),
+        Fault::PeerGone if collective => Error::new(
+            MPI_ERR_OTHER,
+            format!(
+                "rank {peer} has left the job (finalized or dead) without taking part: all ranks make the same collective calls, in the same order and with the same root"
+            ),
+        ),
         Fault::Truncated => Error::new(
             MPI_ERR_TRUNCATE,
             format!(

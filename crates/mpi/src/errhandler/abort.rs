@@ -29,7 +29,7 @@ pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
 }
 
 /// Ends the job after an error that is fatal: writes `report` to standard error in one piece. Of all
-/// ranks that do so at the same time the first writes its whole report, the others its first line. An
+/// ranks that do so at the same time the first writes its whole report, the others one line. An
 /// error after the failure of another rank is most likely its consequence: the launcher says what
 /// failed first, and ends this rank before it says more.
 pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
@@ -43,8 +43,12 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
         }
     }
     let is_first = job.is_none_or(|job| job.record_abort(code, ""));
-    let headline = report.split_inclusive('\n').next().unwrap_or_default();
-    say(if is_first { report } else { headline });
+    if is_first {
+        say(report);
+    } else {
+        let headline = report.lines().next().unwrap_or_default();
+        say(&format!("{headline}, after the failure of another rank\n"));
+    }
     end_process(code)
 }
 

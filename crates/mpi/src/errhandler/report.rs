@@ -1,6 +1,7 @@
 //! What a fatal error says.
 
 use super::classes;
+use crate::channel;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::Error;
@@ -36,20 +37,16 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     }
     line("cause:", error.message());
     if let Some((peer, tag, bytes)) = error.about() {
-        line(
-            "message:",
-            &format!(
-                "peer {}, tag {}, {bytes} bytes",
-                peer_name(peer),
-                tag_name(tag)
-            ),
-        );
+        let (peer, tag) = (peer_name(peer), tag_name(tag));
+        line("message:", &format!("peer {peer}{tag}, {bytes} bytes"));
     }
     if let Some(comm) = comm {
         line("communicator:", &comm_name(comm));
     }
+    // What to do about a class is said for messages of the program's own.
+    let collective = matches!(error.about(), Some((_, ..=channel::FIRST_TAG, _)));
     let advice = known.map_or("", |known| known.advice);
-    if !advice.is_empty() {
+    if !advice.is_empty() && !collective {
         line("to do:", advice);
     }
     text
@@ -120,11 +117,12 @@ fn peer_name(peer: i32) -> String {
     }
 }
 
+/// Collective calls have tags that the program never sees.
 fn tag_name(tag: i32) -> String {
-    if tag == MPI_ANY_TAG {
-        "MPI_ANY_TAG".into()
-    } else {
-        tag.to_string()
+    match tag {
+        MPI_ANY_TAG => ", tag MPI_ANY_TAG".into(),
+        ..=channel::FIRST_TAG => String::new(),
+        _ => format!(", tag {tag}"),
     }
 }
 
