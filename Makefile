@@ -112,9 +112,9 @@ format:
 demo: build
 	install/install.sh '$(BUILD)' build/prefix
 	build/prefix/bin/mpicc -O3 -ffp-contract=off -o build/heat examples/heat.c -lm
-	@echo; echo 'mpiexec -n 4 heat'
+	@echo; echo 'build/prefix/bin/mpiexec -n 4 build/heat'
 	@build/prefix/bin/mpiexec -n 4 build/heat
-	@echo; echo 'fastpath bench pingpong'
+	@echo; echo 'build/prefix/bin/fastpath bench pingpong'
 	@build/prefix/bin/fastpath bench pingpong --sizes 0,8,64,256,1K,4K,16K,64K,256K,1M
 
 # Everything about it: docs/measuring.md. BENCH holds further arguments of `fastpath compare`, PEERS those of bench/peers.
