@@ -85,6 +85,15 @@ impl Interfaces {
         }
     }
 
+    /// Whether the kernel copies from the memory of `peer`, found out by trying; `None` while that one has
+    /// not started.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn probe_single_copy(&self, peer: u32) -> Option<Result<(), String>> {
+        crate::shm::cma::probe_peer(self.domain, peer)
+    }
+
     /// Opens a lane for sending.
     pub fn connect(&self, lane: &mut Lane) -> Result<(), SegmentError> {
         match lane {

@@ -9,6 +9,7 @@ use std::io;
 use std::process::{Command, Stdio};
 
 use fastpath_base::clock;
+use fastpath_transport::shm::cma::explain_refusal;
 use serde::{Deserialize, Serialize};
 
 /// Bytes that the trial reads.
@@ -81,7 +82,7 @@ fn read_from(pid: libc::pid_t, address: usize) -> Trial {
         let refused = match read {
             Ok(n) if n == BYTES => None,
             Ok(n) => Some(format!("the kernel read {n} of {BYTES} bytes")),
-            Err(e) => Some(format!("process_vm_readv: {e}{}", explain(&e))),
+            Err(e) => Some(explain_refusal(e.raw_os_error().unwrap_or(libc::EFAULT))),
         };
         if refused.is_some() {
             return Trial {
@@ -113,23 +114,6 @@ fn read_once(pid: libc::pid_t, address: usize, target: &mut [u8]) -> io::Result<
     // process's address, which the kernel checks.
     let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
-}
-
-/// Who is likely to have refused.
-fn explain(e: &io::Error) -> String {
-    match e.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
-            match scope.as_deref().map(str::trim) {
-                Ok(scope @ ("1" | "2" | "3")) => {
-                    format!(" (Yama: kernel.yama.ptrace_scope is {scope})")
-                }
-                _ => " (a seccomp filter or a security module of the container)".to_owned(),
-            }
-        }
-        Some(libc::ENOSYS) => " (this kernel was built without it)".to_owned(),
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]

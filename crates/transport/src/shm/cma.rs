@@ -6,6 +6,7 @@
 //! namespace.
 #![allow(unsafe_code)]
 
+use super::domain::Domain;
 use super::endpoint::ShmEndpoint;
 use crate::contract::{Remote, RemoteError};
 use fastpath_base::sync::Ordering;
@@ -18,8 +19,44 @@ pub enum Permission {
     Unknown,
     /// It works, by this process number.
     Granted(libc::pid_t),
-    /// Refused, or switched off.
-    Refused,
+    /// Refused, with the kernel's `errno`; 0 where it was switched off, or where the process number
+    /// leads to another process.
+    Refused(i32),
+}
+
+/// Who is likely to have refused a copy with this `errno`, and where it was seen, for people.
+pub fn explain_refusal(errno: i32) -> String {
+    if errno == 0 {
+        return "the process number leads to another process (another namespace)".to_owned();
+    }
+    let error = io::Error::from_raw_os_error(errno);
+    let who = match errno {
+        libc::EPERM | libc::EACCES => {
+            let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+            match scope.as_deref().map(str::trim) {
+                Ok(scope @ ("1" | "2" | "3")) => {
+                    format!(" (Yama: kernel.yama.ptrace_scope is {scope})")
+                }
+                _ => " (a seccomp filter or a security module of the container)".to_owned(),
+            }
+        }
+        libc::ENOSYS => " (this kernel was built without it, or a filter says so)".to_owned(),
+        _ => String::new(),
+    };
+    format!("process_vm_readv: {error}{who}")
+}
+
+/// Whether this process can copy from the memory of `peer`, found out by trying; `None` while that one
+/// has not started.
+///
+/// # Errors
+/// As [`explain_refusal`].
+pub fn probe_peer(domain: &Domain, peer: u32) -> Option<Result<(), String>> {
+    match read_witness(domain, peer) {
+        Permission::Unknown => None,
+        Permission::Granted(_) => Some(Ok(())),
+        Permission::Refused(errno) => Some(Err(explain_refusal(errno))),
+    }
 }
 
 /// Copies `len` bytes at `from.addr` of the peer's memory to `to`.
@@ -60,18 +97,18 @@ pub unsafe fn write(
 
 fn find_process(endpoint: &mut ShmEndpoint, remote: Remote) -> Result<libc::pid_t, RemoteError> {
     if endpoint.permission == Permission::Unknown {
-        endpoint.permission = try_peer(endpoint);
+        endpoint.permission = read_witness(endpoint.domain, endpoint.peer());
     }
     match endpoint.permission {
         Permission::Granted(pid) if remote.rkey == pid as u64 => Ok(pid),
         Permission::Granted(_) => Err(RemoteError::Fault),
-        Permission::Unknown | Permission::Refused => Err(RemoteError::Unsupported),
+        Permission::Unknown | Permission::Refused(_) => Err(RemoteError::Unsupported),
     }
 }
 
 #[cold]
-fn try_peer(endpoint: &ShmEndpoint) -> Permission {
-    let page = endpoint.domain.page(endpoint.peer());
+fn read_witness(domain: &Domain, peer: u32) -> Permission {
+    let page = domain.page(peer);
     // ORDERING: acquire pairs with the release in `Domain::publish_witness`.
     let address = page.witness_address.load(Ordering::Acquire);
     if address == 0 {
@@ -85,7 +122,8 @@ fn try_peer(endpoint: &ShmEndpoint) -> Permission {
         unsafe { read_process(pid, found.as_mut_ptr().cast(), size_of_val(&found), address) };
     match read {
         Ok(()) if found == wanted => Permission::Granted(pid),
-        _ => Permission::Refused,
+        Ok(()) => Permission::Refused(0),
+        Err(errno) => Permission::Refused(errno),
     }
 }
 
@@ -93,7 +131,7 @@ fn try_peer(endpoint: &ShmEndpoint) -> Permission {
 #[cold]
 fn note_refusal(endpoint: &mut ShmEndpoint, code: i32) -> RemoteError {
     if matches!(code, libc::EPERM | libc::EACCES | libc::ENOSYS) {
-        endpoint.permission = Permission::Refused;
+        endpoint.permission = Permission::Refused(code);
         return RemoteError::Unsupported;
     }
     RemoteError::Fault

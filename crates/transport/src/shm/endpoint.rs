@@ -120,7 +120,7 @@ impl ShmEndpoint {
 
     /// Never has the kernel copy from or to the peer's memory.
     pub fn refuse_single_copy(&mut self) {
-        self.permission = Permission::Refused;
+        self.permission = Permission::Refused(0);
     }
 
     /// Opens a joint copy of a message to the peer; `None` where too many are under way.
@@ -234,7 +234,7 @@ impl Drop for ShmEndpoint {
 
 impl Endpoint for ShmEndpoint {
     fn capabilities(&self) -> Capabilities {
-        let zcopy = if self.permission == Permission::Refused {
+        let zcopy = if matches!(self.permission, Permission::Refused(_)) {
             0
         } else {
             usize::MAX
