@@ -178,7 +178,9 @@ impl Config {
     pub fn choice(&self, key: Key) -> &'static str {
         let setting = self.setting(key);
         match (&setting.value, &setting.variable.kind) {
-            (Value::Choice(i), Kind::Choice(words)) => words.get(*i).copied().unwrap_or(""),
+            (Value::Choice(i), Kind::Choice(words) | Kind::FlagOr(words)) => {
+                words.get(*i).copied().unwrap_or("")
+            }
             _ => "",
         }
     }
@@ -326,6 +328,19 @@ mod tests {
         assert!(e.to_string().contains("spin"), "{e}");
         let e = read(&[("FASTPATH_DISABLE", "sendi,warp")]).unwrap_err();
         assert!(e.to_string().contains("warp"), "{e}");
+    }
+
+    #[test]
+    fn report__is_off_on_or_json() {
+        let of = |value| {
+            let c = read(&[("FASTPATH_REPORT", value)]).unwrap();
+            (c.flag(Key::Report), c.choice(Key::Report))
+        };
+        assert_eq!(of("1"), (true, ""));
+        assert_eq!((of("0"), of("")), ((false, ""), (false, "")));
+        assert_eq!(of("JSON"), (false, "json"));
+        let e = read(&[("FASTPATH_REPORT", "xml")]).unwrap_err();
+        assert!(e.to_string().contains("json"), "{e}");
     }
 
     #[test]

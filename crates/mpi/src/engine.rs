@@ -8,7 +8,7 @@ use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::process::{self, Phase, Process};
-use fastpath_base::config::Config;
+use fastpath_base::config::{Config, Key};
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::Phase as RankPhase;
@@ -16,6 +16,9 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
 use std::rc::Rc;
+
+/// How long a report waits for another rank to start, so that a copy from its memory can be tried.
+const REPORT_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// The job and the worker of a process between `MPI_Init` and `MPI_Finalize`.
 pub struct Engine {
@@ -117,6 +120,9 @@ pub fn init(required: i32) -> Result<i32> {
     worker
         .configure(config)
         .map_err(|why| Error::new(MPI_ERR_OTHER, why))?;
+    if job.rank() == 0 {
+        print_selection(&mut worker, config);
+    }
     let worker = Box::into_raw(Box::new(worker));
     let allowed = Allowed {
         send: !config.is_disabled("sendi"),
@@ -158,6 +164,26 @@ pub fn init(required: i32) -> Result<i32> {
     job.set_phase(RankPhase::Initialized);
     p.set_phase(Phase::Running);
     Ok(level)
+}
+
+/// Says what is wrong with stored constants, and, where it is asked for, what was selected and why.
+fn print_selection(worker: &mut Worker, config: &Config) {
+    if let Some(warning) = worker.selection_warning() {
+        eprintln!("fastpath: FASTPATH_TUNING: {warning}");
+    }
+    let json = config.choice(Key::Report) == "json";
+    if !json && !config.flag(Key::Report) {
+        return;
+    }
+    let report = worker.report(REPORT_PATIENCE_NS);
+    match json {
+        true => eprintln!("{}", report.to_json()),
+        false => {
+            let text = report.to_string();
+            let lines: Vec<String> = text.lines().map(|l| format!("fastpath: {l}\n")).collect();
+            eprint!("{}", lines.concat());
+        }
+    }
 }
 
 /// Everything with a handle fixed by the ABI.

@@ -3,13 +3,13 @@
 
 mod cma;
 mod machine;
-mod protocols;
 mod transports;
 
 use std::io::{self, Write};
 
 use fastpath_base::config::Config;
-use fastpath_protocol::worker::Thresholds;
+use fastpath_protocol::selection::Selection;
+use fastpath_protocol::selection::report::{Peers, Report};
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
@@ -26,8 +26,8 @@ pub struct Info {
     warnings: Vec<String>,
     machine: Machine,
     transports: Vec<Transport>,
-    /// For a peer on this node.
-    protocols: Vec<protocols::Range>,
+    /// Which protocol serves which size, and why.
+    protocols: Report,
     waiting: Vec<Facility>,
 }
 
@@ -72,20 +72,48 @@ pub fn collect() -> Info {
         })
         .collect();
     let transports = transports::list(&config);
-    // The table of sizes is the protocol layer's; it is fixed, not yet measured on this machine.
-    let cma = transports.iter().find(|t| t.name == "cma");
-    let single_copy = match cma {
-        Some(t) if !t.usable => Err(t.reason.clone()),
-        _ => Ok(()),
-    };
+    let protocols = report_protocols(&config, &transports);
+    warnings.extend(protocols.1);
     Info {
         version: find_version(),
         configuration,
         warnings,
         machine: machine::describe(),
-        protocols: protocols::list(&Thresholds::default(), single_copy),
+        protocols: protocols.0,
         transports,
         waiting: transports::list_waiting(),
+    }
+}
+
+/// What a job would print with `FASTPATH_REPORT`, and what is wrong with the stored constants.
+fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Option<String>) {
+    let mut selection = Selection::of(config);
+    selection.measure();
+    // The transport was tried between two processes: that counts more than what this one may do alone.
+    if let Some(cma) = transports.iter().find(|t| t.name == "cma" && !t.usable) {
+        selection.kernel = Err(cma.reason.clone());
+    }
+    let peers = Peers {
+        loopback: transports.iter().any(|t| t.name == "loopback" && t.usable),
+        others: transports.iter().any(|t| t.name == "shm" && t.usable),
+    };
+    (Report::of(&selection, peers), selection.warning)
+}
+
+/// Prints which protocol serves which size alone, as a job does with `FASTPATH_REPORT`.
+///
+/// # Errors
+/// A variable whose value cannot be used, or the output cannot be written.
+pub fn print_protocols(as_json: bool) -> io::Result<()> {
+    let config = Config::from_env().map_err(io::Error::other)?;
+    let (report, warning) = report_protocols(&config, &transports::list(&config));
+    let mut out = io::stdout().lock();
+    if let Some(warning) = warning {
+        eprintln!("fastpath: FASTPATH_TUNING: {warning}");
+    }
+    match as_json {
+        true => writeln!(out, "{}", report.to_json()),
+        false => write!(out, "{report}"),
     }
 }
 
@@ -148,22 +176,11 @@ pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
         let usable = if t.usable { "yes" } else { "no" };
         writeln!(out, "  {:<10} {:<4} {}", t.name, usable, t.reason)?;
     }
-    writeln!(
-        out,
-        "\nprotocols to a rank on this node (fixed sizes, not measured here)"
-    )?;
-    for range in &info.protocols {
-        writeln!(
-            out,
-            "  {:<20} {:<24} {}",
-            range.sizes(),
-            range.protocol,
-            range.how
-        )?;
-        if let Some(rejected) = &range.rejected {
-            writeln!(out, "  {:<20} not used: {rejected}", "")?;
-        }
-    }
+    writeln!(out, "\nprotocols")?;
+    let protocols = info.protocols.to_string();
+    protocols
+        .lines()
+        .try_for_each(|line| writeln!(out, "  {line}"))?;
     writeln!(out, "\nwaiting")?;
     for f in &info.waiting {
         let available = if f.available { "yes" } else { "no" };

@@ -9,7 +9,7 @@
 use crate::pieces::Pieces;
 use crate::request::RequestId;
 use crate::wire::{self, NO_JOINT, Rtr, Rts, SEND, SEND_ALWAYS};
-use crate::worker::Worker;
+use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_transport::{Header, Lane, Remote};
 
 /// Names no memory.
@@ -57,6 +57,9 @@ impl Worker {
     /// What an announcement offers: where the receiver finds the message by itself, and the number of
     /// the joint copy that was opened for it. `None`: it is to be sent through buffers.
     pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<(Remote, Option<u32>)> {
+        if self.requests.get(id).bytes >= EARLY_LIMIT && self.selection.calibration.is_some() {
+            self.measure_slow();
+        }
         let request = self.requests.get(id);
         if !request.is_contiguous() {
             return None;

@@ -1,18 +1,27 @@
 //! Which protocol serves which size: by what each of them costs on this machine, as far as the user's
 //! variables allow.
 
+pub mod calibrate;
 pub mod candidates;
 pub mod constants;
 pub mod decide;
 pub mod envelope;
+pub mod report;
 pub mod thresholds;
+pub mod tuning;
 
 pub use constants::Constants;
 pub use thresholds::Thresholds;
 
 use crate::worker::Worker;
+use calibrate::Calibration;
 use fastpath_base::config::{Config, Key};
+use fastpath_base::{clock, wait};
 use fastpath_transport::interfaces::Allowed;
+use fastpath_transport::shm::cma::explain_refusal;
+use report::{Peers, Report};
+use std::path::PathBuf;
+use tuning::{Machine, Place};
 
 /// What the user has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +30,8 @@ pub struct Wishes {
     pub eager_max: Option<u64>,
     /// `FASTPATH_PIPELINE_CHUNK`
     pub chunk: Option<u64>,
-    /// Neither switched off by `FASTPATH_DISABLE` nor left out of `FASTPATH_TRANSPORTS`.
-    pub cma: bool,
+    /// Why the kernel is not to copy between processes, if the user says so.
+    pub no_cma: Option<&'static str>,
     /// Not switched off by `FASTPATH_DISABLE`.
     pub direct: bool,
     /// Not switched off by `FASTPATH_DISABLE`.
@@ -41,7 +50,11 @@ impl Wishes {
         Wishes {
             eager_max: config.number(Key::EagerMax),
             chunk: config.number(Key::PipelineChunk),
-            cma: !config.is_disabled("cma") && is_listed(config, "cma"),
+            no_cma: match config.is_disabled("cma") {
+                true => Some("switched off by FASTPATH_DISABLE"),
+                false if !is_listed(config, "cma") => Some("not listed in FASTPATH_TRANSPORTS"),
+                false => None,
+            },
             direct: !config.is_disabled("direct"),
             pipeline: !config.is_disabled("pipeline"),
         }
@@ -69,8 +82,114 @@ pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String>
     }
     Ok(Allowed {
         loopback,
-        cma: Wishes::of(config).cma,
+        cma: Wishes::of(config).no_cma.is_none(),
     })
+}
+
+/// Where constants come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nothing was measured, because.
+    Defaults(&'static str),
+    /// A file that `fastpath tune` has made.
+    File(PathBuf),
+    /// This process has measured what one process can.
+    Measured,
+}
+
+/// What was selected, and of what.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// What the user has set.
+    pub wishes: Wishes,
+    /// What things cost here.
+    pub constants: Constants,
+    /// Where that comes from.
+    pub source: Source,
+    /// Why the kernel does not copy between processes, as far as this process has found out.
+    pub kernel: Result<(), String>,
+    /// What the first large messages measure; `None` where nothing is to be measured any more.
+    pub calibration: Option<Calibration>,
+    /// What is wrong with the stored constants.
+    pub warning: Option<String>,
+}
+
+impl Default for Selection {
+    /// Without wishes, and nothing to be measured.
+    fn default() -> Self {
+        Selection {
+            wishes: Wishes::of(&Config::defaults()),
+            constants: Constants::default(),
+            source: Source::Defaults("nothing was asked for"),
+            kernel: Ok(()),
+            calibration: None,
+            warning: None,
+        }
+    }
+}
+
+impl Selection {
+    /// That of a configuration: reads the stored constants, and measures nothing.
+    pub fn of(config: &Config) -> Selection {
+        let mut selection = Selection {
+            wishes: Wishes::of(config),
+            ..Selection::default()
+        };
+        let place = Place::of(config);
+        if place == Place::Off {
+            selection.source = Source::Defaults("as FASTPATH_TUNING=none says");
+            return selection;
+        }
+        match place.load(Machine::current) {
+            Ok(Some((path, constants))) => {
+                selection.constants = constants;
+                selection.source = Source::File(path);
+                return selection;
+            }
+            Ok(None) => {}
+            Err(why) => selection.warning = Some(why),
+        }
+        selection.source = Source::Defaults("and no single copy to measure");
+        if selection.wishes.no_cma.is_none() {
+            selection.source = Source::Defaults("until the first large message");
+            selection.calibration = Some(Calibration::default());
+        }
+        selection
+    }
+
+    /// Measures a little more of what one process can measure, where nothing is known; says whether to
+    /// decide anew.
+    pub fn measure_some(&mut self) -> bool {
+        let Some(calibration) = &mut self.calibration else {
+            return false;
+        };
+        if let Err(errno) = calibration.go_on() {
+            self.kernel = Err(explain_refusal(errno));
+            self.calibration = None;
+            return true;
+        }
+        let is_telling = calibration.is_telling();
+        if is_telling {
+            self.constants = calibration.apply(&self.constants);
+            self.source = Source::Measured;
+        }
+        if calibration.is_over() {
+            self.calibration = None;
+        }
+        is_telling
+    }
+
+    /// Measures the whole of it at once, in less than a millisecond.
+    pub fn measure(&mut self) {
+        while self.calibration.is_some() {
+            self.measure_some();
+        }
+    }
+
+    /// What follows for the message path.
+    pub fn thresholds(&self) -> Thresholds {
+        decide::decide(&self.constants, &self.wishes, self.kernel.is_ok())
+    }
 }
 
 impl Worker {
@@ -80,8 +199,54 @@ impl Worker {
     /// As [`choose_transports`].
     pub fn configure(&mut self, config: &Config) -> Result<(), String> {
         self.interfaces.allowed = choose_transports(config, self.size())?;
-        self.thresholds = decide::decide(&Constants::default(), &Wishes::of(config), true);
+        *self.selection = Selection::of(config);
+        self.thresholds = self.selection.thresholds();
         Ok(())
+    }
+
+    /// What is wrong with the stored constants, if anything is.
+    pub fn selection_warning(&self) -> Option<&str> {
+        self.selection.warning.as_deref()
+    }
+
+    /// Measures before one of the first messages that a single copy could serve.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn measure_slow(&mut self) {
+        if self.selection.measure_some() {
+            self.thresholds = self.selection.thresholds();
+        }
+    }
+
+    /// What was selected and why. Measures what is to be measured, and tries a copy from a peer's memory;
+    /// waits for that peer to start for `patience_ns` nanoseconds at most.
+    pub fn report(&mut self, patience_ns: u64) -> Report {
+        self.selection.measure();
+        self.thresholds = self.selection.thresholds();
+        let mut told = (*self.selection).clone();
+        let others = self.size() > 1;
+        if others && told.wishes.no_cma.is_none() && told.kernel.is_ok() {
+            told.kernel = self.probe_neighbour(patience_ns);
+        }
+        let peers = Peers {
+            loopback: self.interfaces.allowed.loopback,
+            others,
+        };
+        Report::of(&told, peers)
+    }
+
+    fn probe_neighbour(&self, patience_ns: u64) -> Result<(), String> {
+        let peer = if self.rank == 0 { 1 } else { 0 };
+        let start = clock::now_ns();
+        loop {
+            if let Some(tried) = self.interfaces.probe_single_copy(peer) {
+                return tried;
+            }
+            if clock::now_ns() - start > patience_ns {
+                return Err(format!("not known yet: rank {peer} has not started"));
+            }
+            wait::yield_now();
+        }
     }
 }
 

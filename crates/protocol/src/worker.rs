@@ -4,6 +4,7 @@
 use crate::endpoint::{Endpoint, Pending};
 use crate::matching::Matcher;
 use crate::request::{Kind, Request, RequestId, RequestPool, State};
+use crate::selection::Selection;
 pub use crate::selection::Thresholds;
 use crate::unexpected::UnexpectedPool;
 use crate::waiting::WaitPolicy;
@@ -65,6 +66,8 @@ pub struct Worker {
     pub wireup: Wireup,
     /// Where protocols change.
     pub thresholds: Thresholds,
+    /// What the thresholds were made of.
+    pub(crate) selection: Box<Selection>,
     /// Events so far.
     pub counters: Counters,
     /// How to wait.
@@ -116,6 +119,7 @@ impl Worker {
             gated: 0,
             wireup: Wireup::default(),
             thresholds: Thresholds::default(),
+            selection: Box::default(),
             counters: Counters::default(),
             wait,
             job,

@@ -7,6 +7,12 @@ pub(super) fn parse_value(kind: &Kind, text: &str) -> Result<Value, String> {
     let text = text.trim();
     match *kind {
         Kind::Flag => parse_flag(text).map(Value::Flag),
+        Kind::FlagOr(words) => match find_word(text, words) {
+            Ok(index) => Ok(Value::Choice(index)),
+            Err(_) => parse_flag(text)
+                .map(Value::Flag)
+                .map_err(|e| format!("{e}, or {}", words.join(", "))),
+        },
         Kind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
         Kind::SizeOrAuto => or_auto(text, parse_size),
         Kind::DurationOrAuto => or_auto(text, parse_duration_ns),

@@ -5,6 +5,8 @@
 pub enum Kind {
     /// `1`, `yes`, `on`, `true` or `0`, `no`, `off`, `false`.
     Flag,
+    /// As `Flag`, or one of these words.
+    FlagOr(&'static [&'static str]),
     /// Bytes: `4096`, `64K`, `1M`, `2GiB`; powers of 1024.
     Size,
     /// Bytes, or `auto`.
@@ -52,6 +54,9 @@ pub const FEATURES: &[&str] = &[
     "pipeline",
 ];
 
+/// Forms of `FASTPATH_REPORT` beyond on and off.
+pub const REPORT_FORMS: &[&str] = &["json"];
+
 /// Names of the transports that `FASTPATH_TRANSPORTS` can list.
 pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma"];
 
@@ -80,14 +85,16 @@ variables! {
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
-    Report "FASTPATH_REPORT" Kind::Flag, "0", false,
-        "print at start which transport and protocol serves which size, and why";
+    Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
+        "print at start which transport and protocol serves which size, and why: 1, or json";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
         "transports that may be used";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeOrAuto, "auto", false,
         "largest message sent without asking the receiver first; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeOrAuto, "auto", false,
-        "piece in which a large message is copied through shared memory; auto: by cache size";
+        "piece in which a large message is copied through shared memory; auto: by measured cost";
+    Tuning "FASTPATH_TUNING" Kind::Text, "auto", false,
+        "file of measured constants; auto: in the cache directory, else measured at the first large message; none: neither";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     CompilerC "FASTPATH_CC" Kind::Text, "cc", false,

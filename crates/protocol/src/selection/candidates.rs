@@ -75,14 +75,18 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
 /// What a copy without the ring costs a side: each call, and each byte.
 #[derive(Clone, Copy)]
 pub struct Copying {
+    /// Once for a message.
+    first_ns: f64,
     call_ns: f64,
     byte_ns: f64,
 }
 
 impl Copying {
-    /// By the kernel.
+    /// By the kernel. The first call of a message counts twice: the locks and the counters of the other
+    /// process's memory lie in another cache.
     pub fn by_kernel(c: &Constants) -> Copying {
         Copying {
+            first_ns: c.kernel_call_ns,
             call_ns: c.kernel_call_ns,
             byte_ns: c.transfer_byte_ns + c.kernel_byte_ns,
         }
@@ -91,6 +95,7 @@ impl Copying {
     /// By load and store.
     pub fn by_load(c: &Constants) -> Copying {
         Copying {
+            first_ns: 0.0,
             call_ns: 0.0,
             byte_ns: c.transfer_byte_ns,
         }
@@ -99,7 +104,7 @@ impl Copying {
 
 /// The receiver alone copies, as soon as it has the announcement.
 pub fn receiver_copy(c: &Constants, by: Copying) -> Curve {
-    let receiver = c.post_ns + c.step_ns + by.call_ns;
+    let receiver = c.post_ns + c.step_ns + by.first_ns + by.call_ns;
     let cost = fixed(c.post_ns, c.line_ns, receiver, by.byte_ns);
     Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost)
 }
@@ -109,7 +114,7 @@ pub fn receiver_copy(c: &Constants, by: Copying) -> Curve {
 pub fn joint_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     let (least, most) = (t.piece_min, t.piece_max);
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
-    let receiver = 2.0 * c.post_ns + c.step_ns;
+    let receiver = 2.0 * c.post_ns + c.step_ns + by.first_ns;
     let cost = |more: f64, ns_per_byte| fixed(sender, latency, receiver + more, ns_per_byte);
     let one = by.call_ns + least as f64 * by.byte_ns;
     let each = by.call_ns / (2.0 * least as f64) + by.byte_ns / 2.0;

@@ -55,8 +55,8 @@ constants! {
         "a step of a handshake beyond that: request, progress, matching";
     transfer_byte_ns 0.078, "ns/B", 0.001, 100.0,
         "copying a byte out of, or over, another processor's cache";
-    kernel_call_ns 1000.0, "ns", 1.0, 1_000_000.0,
-        "a call of process_vm_readv between two processes, without its bytes";
+    kernel_call_ns 500.0, "ns", 1.0, 1_000_000.0,
+        "a call of process_vm_readv or process_vm_writev, without its bytes";
     kernel_byte_ns 0.03, "ns/B", 0.0, 100.0,
         "what such a call adds to the copy of a byte: pages looked up and held";
 }

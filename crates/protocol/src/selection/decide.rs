@@ -21,7 +21,7 @@ const FRAGMENTS_FOR: f64 = 64.0 * 1024.0;
 /// Bounds of the pieces that are chosen by cost: several of them fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
 /// The copy of the smallest piece of a joint copy takes so many times as long as the call that does it.
-const COPY_PER_CALL: f64 = 1.5;
+const COPY_PER_CALL: f64 = 3.0;
 /// Bounds of that piece.
 const JOINT_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 /// Largest piece of a joint copy: neither side waits long for the other's last one.
@@ -105,7 +105,7 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
     };
     const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
     let from = |by| choose_copy(c, &t, by, after);
-    let single = if wishes.cma && kernel {
+    let single = if wishes.no_cma.is_none() && kernel {
         from(Copying::by_kernel(c))
     } else {
         NEVER

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const FREE: Wishes = Wishes {
     eager_max: None,
     chunk: None,
-    cma: true,
+    no_cma: None,
     direct: true,
     pipeline: true,
 };
@@ -26,7 +26,7 @@ fn wishes() -> impl Strategy<Value = Wishes> {
         Wishes {
             eager_max,
             chunk,
-            cma,
+            no_cma: (!cma).then_some("switched off"),
             direct,
             pipeline,
         }
@@ -219,7 +219,7 @@ proptest! {
     #[test]
     fn decide__honours_the_wishes(c in any_constants(), w in wishes(), kernel: bool) {
         let t = decide(&c, &w, kernel);
-        prop_assert!((w.cma && kernel) || t.single_copy == u64::MAX);
+        prop_assert!((w.no_cma.is_none() && kernel) || t.single_copy == u64::MAX);
         prop_assert!(w.direct || t.direct == u64::MAX);
         if let Some(most) = w.eager_max {
             prop_assert_eq!(t.first, most.clamp(48, EARLY_LIMIT));

@@ -1,0 +1,389 @@
+//! What was chosen and why, for people and programs: `FASTPATH_REPORT` and `fastpath info --protocols`.
+
+use super::candidates::Copying;
+use super::constants::FIELDS;
+use super::decide::{PART_MAX, PART_MIN, Protocol, copy_curves, ring_curves};
+use super::envelope::Curve;
+use super::{Selection, Source, Thresholds};
+use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
+use serde::Serialize;
+use std::fmt::{self, Display};
+
+/// The whole of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Where the constants come from.
+    pub source: String,
+    /// What things cost here.
+    pub constants: Vec<Constant>,
+    /// For each class of peers and kind of memory.
+    pub classes: Vec<Class>,
+    /// What the user set and what came of it.
+    pub notes: Vec<String>,
+}
+
+/// One constant.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Constant {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// The value's unit.
+    pub unit: &'static str,
+}
+
+/// Peers that are served alike.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Class {
+    /// Which peers.
+    pub peer: &'static str,
+    /// Which memory.
+    pub memory: &'static str,
+    /// What moves the bytes.
+    pub transports: Vec<&'static str>,
+    /// Without gap or overlap, from 0 bytes up.
+    pub ranges: Vec<Range>,
+    /// What could serve these peers and does not, or not everywhere.
+    pub rejected: Vec<Rejected>,
+}
+
+/// One range of sizes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Range {
+    /// Smallest message, in bytes.
+    pub from: u64,
+    /// Largest message, in bytes; None: no limit.
+    pub to: Option<u64>,
+    /// Name of the protocol.
+    pub protocol: &'static str,
+    /// How the bytes move.
+    pub how: String,
+    /// What the smallest and the largest one cost by the model, in nanoseconds; None: the model does
+    /// not say.
+    pub cost_ns: Option<[f64; 2]>,
+}
+
+/// An option that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    /// Its name.
+    pub option: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// The peers of a report.
+#[derive(Debug, Clone, Copy)]
+pub struct Peers {
+    /// Whether messages to oneself stay inside the process, by another transport.
+    pub loopback: bool,
+    /// Whether there are others on the node.
+    pub others: bool,
+}
+
+/// Largest size whose cost is told where a range has no end.
+const FAR: u64 = 1 << 20;
+
+impl Report {
+    /// The report on what was selected.
+    pub fn of(selection: &Selection, peers: Peers) -> Report {
+        let constant = |field: &super::constants::Field| Constant {
+            name: field.name,
+            value: (field.get)(&selection.constants),
+            unit: field.unit,
+        };
+        let t = selection.thresholds();
+        let mut classes = Vec::new();
+        match peers.loopback {
+            true => classes.push(describe_self(&t)),
+            false => classes.push(describe_node(selection, &t, "itself", false)),
+        }
+        if peers.others {
+            classes.push(describe_node(selection, &t, "ranks on this node", false));
+            classes.push(describe_node(selection, &t, "ranks on this node", true));
+        }
+        Report {
+            source: selection.source.to_string(),
+            constants: FIELDS.iter().map(constant).collect(),
+            classes,
+            notes: list_notes(selection),
+        }
+    }
+
+    /// As one line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for class in &self.classes {
+            let transports = class.transports.join(", ");
+            writeln!(f, "to {}, {} ({transports})", class.peer, class.memory)?;
+            for range in &class.ranges {
+                let (sizes, cost) = (range.sizes(), range.cost());
+                let name = range.protocol;
+                writeln!(f, "  {sizes:<20} {name:<24} {cost:<18} {}", range.how)?;
+            }
+            for Rejected { option, reason } in &class.rejected {
+                writeln!(f, "  {:<20} {option:<24} {reason}", "not used")?;
+            }
+        }
+        writeln!(f, "costs: {}", self.source)?;
+        for constant in &self.constants {
+            let Constant { name, value, unit } = constant;
+            writeln!(f, "  {name:<20} {value:.3} {unit}")?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+    }
+}
+
+impl Range {
+    /// The sizes as text.
+    pub fn sizes(&self) -> String {
+        match self.to {
+            Some(to) => format!("{} to {to} B", self.from),
+            None => format!("from {} B", self.from),
+        }
+    }
+
+    fn cost(&self) -> String {
+        let text = |ns: f64| match ns {
+            _ if ns < 1000.0 => format!("{ns:.0} ns"),
+            _ => format!("{:.1} us", ns / 1e3),
+        };
+        match self.cost_ns {
+            Some([from, to]) if self.to.is_some() => format!("{} to {}", text(from), text(to)),
+            Some([from, _]) => format!("from {}", text(from)),
+            None => String::new(),
+        }
+    }
+}
+
+/// The steps of a table: each serves up to its size.
+fn list_ranges(steps: Vec<(u64, &'static str, String, Option<Curve>)>) -> Vec<Range> {
+    let mut ranges = Vec::new();
+    let mut from = 0;
+    for (to, protocol, how, curve) in steps {
+        if to < from {
+            continue;
+        }
+        let cost = |curve: Curve| {
+            let last = if to == u64::MAX { FAR.max(from) } else { to };
+            Some([curve.at(from)?, curve.at(last)?])
+        };
+        ranges.push(Range {
+            from,
+            to: (to != u64::MAX).then_some(to),
+            protocol,
+            how,
+            cost_ns: curve.and_then(cost),
+        });
+        if to == u64::MAX {
+            break;
+        }
+        from = to + 1;
+    }
+    ranges
+}
+
+fn describe_self(t: &Thresholds) -> Class {
+    let parts = t.first.min(t.single_copy.saturating_sub(1));
+    let whole = "kept in the process until it is received".to_owned();
+    let pieces = format!("as above, in parts of {} B", t.part);
+    let once = "announced, then copied once from buffer to buffer".to_owned();
+    Class {
+        peer: "itself",
+        memory: "any memory",
+        transports: vec!["loopback"],
+        ranges: list_ranges(vec![
+            (t.eager, "eager", whole, None),
+            (parts, "eager in parts", pieces, None),
+            (u64::MAX, "rendezvous, one copy", once, None),
+        ]),
+        rejected: Vec::new(),
+    }
+}
+
+fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shared: bool) -> Class {
+    let c = &selection.constants;
+    let (copy, joint, by) = match shared {
+        true => (t.direct, t.direct_joint, Copying::by_load(c)),
+        false => (t.single_copy, t.single_joint, Copying::by_kernel(c)),
+    };
+    let curves: Vec<_> = ring_curves(c, t)
+        .into_iter()
+        .chain(copy_curves(c, t, by))
+        .collect();
+    let curve = |wanted: Protocol| {
+        let found = curves.iter().find(|(protocol, _)| *protocol == wanted);
+        found.map(|(_, curve)| curve.clone())
+    };
+    let below = |size: u64| if size == u64::MAX { size } else { size - 1 };
+    let Thresholds {
+        first,
+        part,
+        fragment,
+        ..
+    } = *t;
+    let (alone, both, who) = match shared {
+        true => (
+            "direct, receiver alone",
+            "direct, both sides",
+            "load and store copy",
+        ),
+        false => (
+            "single copy, receiver",
+            "single copy, both sides",
+            "the kernel copies",
+        ),
+    };
+    let ends = "taken from both ends";
+    let stream = match t.pipelined {
+        true => "both sides copy at once",
+        false => "one after the other",
+    };
+    let steps = vec![
+        (
+            SHORT_LIMIT as u64,
+            "eager short",
+            "header and payload in one cache line".to_owned(),
+            curve(Protocol::Short),
+        ),
+        (
+            t.eager,
+            "eager",
+            "whole, through the pair's ring, without asking".to_owned(),
+            curve(Protocol::Eager),
+        ),
+        (
+            first.min(below(copy)),
+            "eager in parts",
+            format!("parts of {part} B without asking; {stream}"),
+            curve(Protocol::Parts),
+        ),
+        (
+            below(copy),
+            "rendezvous, pipelined",
+            format!("announced with {first} B, then fragments of {fragment} B; {stream}"),
+            curve(Protocol::Fragments),
+        ),
+        (
+            below(joint.max(copy)),
+            alone,
+            format!("announced; {who} from buffer to buffer"),
+            curve(Protocol::Receiver),
+        ),
+        (
+            u64::MAX,
+            both,
+            format!(
+                "announced; {who} from buffer to buffer, pieces of {} to {} B {ends}",
+                t.piece_min, t.piece_max
+            ),
+            curve(Protocol::Joint),
+        ),
+    ];
+    let mut transports = vec!["shm"];
+    if copy != u64::MAX && !shared {
+        transports.push("cma");
+    }
+    Class {
+        peer,
+        memory: if shared {
+            "memory from MPI_Alloc_mem"
+        } else {
+            "private memory"
+        },
+        transports,
+        ranges: list_ranges(steps),
+        rejected: list_rejected(selection, t, shared, &curves),
+    }
+}
+
+fn list_rejected(
+    selection: &Selection,
+    t: &Thresholds,
+    shared: bool,
+    curves: &[(Protocol, Curve)],
+) -> Vec<Rejected> {
+    let wishes = &selection.wishes;
+    let mut rejected = Vec::new();
+    let mut reject = |option, reason: String| rejected.push(Rejected { option, reason });
+    if !wishes.pipeline {
+        reject("pipelining", "switched off by FASTPATH_DISABLE".to_owned());
+    }
+    let dear = || {
+        let cost = |wanted| {
+            let found = curves.iter().find(|(protocol, _)| *protocol == wanted);
+            found
+                .and_then(|(_, curve)| curve.at(FAR))
+                .unwrap_or(f64::NAN)
+                / 1e3
+        };
+        format!(
+            "costs more: 1 MiB takes {:.1} us instead of {:.1} us",
+            cost(Protocol::Joint),
+            cost(Protocol::Fragments)
+        )
+    };
+    if shared {
+        if !wishes.direct {
+            reject("direct", "switched off by FASTPATH_DISABLE".to_owned());
+        } else if t.direct == u64::MAX {
+            reject("direct", dear());
+        }
+        return rejected;
+    }
+    reject(
+        "direct",
+        "the memory is not shared (MPI_Alloc_mem gives such)".to_owned(),
+    );
+    if let Some(why) = wishes.no_cma {
+        reject("single copy", why.to_owned());
+    } else if let Err(why) = &selection.kernel {
+        reject("single copy", why.clone());
+    } else if t.single_copy == u64::MAX {
+        reject("single copy", dear());
+    }
+    rejected
+}
+
+fn list_notes(selection: &Selection) -> Vec<String> {
+    let mut notes = Vec::new();
+    let wishes = &selection.wishes;
+    let (least, most) = (SHORT_LIMIT as u64, EARLY_LIMIT);
+    if let Some(wanted) = wishes
+        .eager_max
+        .filter(|wanted| !(least..=most).contains(wanted))
+    {
+        let taken = wishes.unasked();
+        notes.push(format!(
+            "FASTPATH_EAGER_MAX is {wanted} B: from {least} to {most} B can travel without being asked for, so it counts as {taken} B"
+        ));
+    }
+    if let Some(wanted) = wishes
+        .chunk
+        .filter(|wanted| !(PART_MIN..=PART_MAX).contains(wanted))
+    {
+        let taken = wanted.clamp(PART_MIN, PART_MAX);
+        notes.push(format!(
+            "FASTPATH_PIPELINE_CHUNK is {wanted} B: a piece has {PART_MIN} to {PART_MAX} B, so it counts as {taken} B"
+        ));
+    }
+    notes
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Defaults(why) => write!(f, "defaults, {why}"),
+            Source::File(path) => write!(f, "from {}", path.display()),
+            Source::Measured => f.write_str(
+                "defaults, but those of the kernel's copy, which this process has measured",
+            ),
+        }
+    }
+}
