@@ -12,6 +12,7 @@ use crate::html::PageOptions;
 use crate::info;
 use crate::instructions::{self, InstructionOptions};
 use crate::levels;
+use crate::tune::TuneOptions;
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -35,6 +36,8 @@ pub enum Command {
     Compare(Box<CompareOptions>),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
+    /// Measure what the choice of protocols rests on, and store it for the jobs of this machine
+    Tune(TuneOptions),
 }
 
 /// Options of `fastpath info`.

@@ -22,3 +22,4 @@ mod mutate;
 pub mod output;
 pub mod program;
 pub mod record;
+pub mod tune;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fastpath_perf::{cli, compare};
+use fastpath_perf::{cli, compare, tune};
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
                 }
             };
         }
+        cli::Command::Tune(options) => tune::run(&options).map_err(|e| e.to_string()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 /// Pieces are multiples of a page.
 pub const PAGE: u64 = 4096;
 /// Largest piece that is half a message, in bytes: below, a further system call costs more than an even end gives.
-const HALF: u64 = 64 * 1024;
+pub const HALF: u64 = 64 * 1024;
 /// Most pieces of a message: both sides count claims in 32 bits.
 const COUNT_MAX: u64 = u32::MAX as u64 / 2;
 

@@ -170,7 +170,7 @@ impl Selection {
         }
         let is_telling = calibration.is_telling();
         if is_telling {
-            self.constants = calibration.apply(&self.constants);
+            self.constants = calibration.adjust(&Constants::default());
             self.source = Source::Measured;
         }
         if calibration.is_over() {

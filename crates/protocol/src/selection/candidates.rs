@@ -7,6 +7,7 @@
 use super::constants::Constants;
 use super::envelope::Curve;
 use super::thresholds::Thresholds;
+use crate::pieces::HALF;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::Cost;
 
@@ -116,18 +117,24 @@ pub fn joint_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
     let receiver = 2.0 * c.post_ns + c.step_ns + by.first_ns;
     let cost = |more: f64, ns_per_byte| fixed(sender, latency, receiver + more, ns_per_byte);
-    let one = by.call_ns + least as f64 * by.byte_ns;
-    let each = by.call_ns / (2.0 * least as f64) + by.byte_ns / 2.0;
+    let half = HALF.clamp(least, most);
+    let piece = |size: u64| by.call_ns + size as f64 * by.byte_ns;
+    let each = piece(half) / (2 * half) as f64;
+    // One piece; then a second, shorter one; two halves; three and four pieces; two pieces for either side.
     let mut curve = Curve::line(
         SHORT_LIMIT as u64 + 1,
         u64::MAX,
         cost(by.call_ns, by.byte_ns),
     )
-    .then(least + 1, cost(one, 0.0))
-    .then(2 * least + 1, cost(one - 2.0 * least as f64 * each, each))
-    .then(4 * least + 1, cost(2.0 * by.call_ns, by.byte_ns / 2.0));
+    .then(least + 1, cost(piece(least), 0.0));
+    if half > least {
+        curve = curve.then(2 * least + 1, cost(by.call_ns, by.byte_ns / 2.0));
+    }
+    curve = curve
+        .then(2 * half + 1, cost(0.0, each))
+        .then(4 * half + 1, cost(2.0 * by.call_ns, by.byte_ns / 2.0));
     let calls = by.call_ns / (2.0 * most as f64);
-    if most > least {
+    if most > half {
         curve = curve.then(4 * most + 1, cost(0.0, calls + by.byte_ns / 2.0));
     }
     curve
@@ -155,7 +162,8 @@ mod tests {
             let sizes = [
                 t.piece_min,
                 2 * t.piece_min,
-                4 * t.piece_min,
+                2 * HALF,
+                4 * HALF,
                 4 * t.piece_max,
             ];
             check_steps(&curve, &sizes);

@@ -382,7 +382,7 @@ impl Display for Source {
             Source::Defaults(why) => write!(f, "defaults, {why}"),
             Source::File(path) => write!(f, "from {}", path.display()),
             Source::Measured => f.write_str(
-                "defaults, but those of the kernel's copy, which this process has measured",
+                "defaults; the kernel's copy was measured, and is listed as measured where that is far from them",
             ),
         }
     }

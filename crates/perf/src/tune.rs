@@ -1,0 +1,183 @@
+//! `fastpath tune`: measures in some milliseconds what the choice of protocols rests on, and stores it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use fastpath_base::config::Config;
+use fastpath_protocol::selection::calibrate::Calibration;
+use fastpath_protocol::selection::constants::{Constants, FIELDS};
+use fastpath_protocol::selection::tuning::{self, Machine, Place};
+use fastpath_transport::shm::cma::explain_refusal;
+
+use crate::measure::floor::measure_lines;
+use crate::measure::placement::allowed_processors;
+use crate::measure::transfer::{Way, measure_transfer};
+
+/// Options of `fastpath tune`.
+#[derive(Args, Debug)]
+pub struct TuneOptions {
+    /// Say what was measured and store nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The two processors, as 0,1 [default: the first two this process may use]
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    pub processors: Vec<usize>,
+}
+
+/// Why nothing was stored.
+#[derive(Debug)]
+pub enum TuneError {
+    /// A variable that cannot be used.
+    Config(String),
+    /// There are no two processors to measure between.
+    Processors(String),
+    /// The machine refuses.
+    Measure(io::Error),
+    /// What was measured cannot be believed.
+    Odd(String),
+    /// There is no place for it, or no writing there.
+    Store(String),
+}
+
+impl fmt::Display for TuneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TuneError::Config(why) | TuneError::Processors(why) => f.write_str(why),
+            TuneError::Measure(e) => write!(f, "cannot measure: {e}"),
+            TuneError::Odd(why) => write!(f, "what was measured cannot be believed: {why}"),
+            TuneError::Store(why) => write!(f, "nothing is stored: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TuneError {}
+
+/// A line that takes longer than this one way, in nanoseconds, was not passed between two processors: the
+/// two sides shared one, by time slices.
+const SHARED_PROCESSOR_NS: f64 = 5000.0;
+/// Samples of each measurement, of which the median counts.
+const SAMPLES: usize = 31;
+/// Least time of a sample.
+const BATCH_NS: u64 = 20_000;
+/// A stream as that of a long message: chunks, and two sizes whose difference is the stream alone.
+const STREAM: Way = Way::Chunks {
+    bytes: 8192,
+    count: 8,
+};
+const STREAM_SIZES: [usize; 2] = [64 * 1024, 256 * 1024];
+
+/// Measures, prints and stores.
+///
+/// # Errors
+/// See [`TuneError`].
+pub fn run(options: &TuneOptions) -> Result<(), TuneError> {
+    let config = Config::from_env().map_err(|e| TuneError::Config(e.to_string()))?;
+    let path = find_path(&config)?;
+    let processors = choose_processors(&options.processors)?;
+    let constants = measure(processors)?;
+    for field in FIELDS {
+        let value = (field.get)(&constants);
+        println!(
+            "{:<20} {value:>10.3} {:<6} {}",
+            field.name, field.unit, field.meaning
+        );
+    }
+    if options.dry_run {
+        return Ok(());
+    }
+    let stored = tuning::store(&path, &constants, &Machine::current());
+    stored.map_err(|e| TuneError::Store(format!("{}: {e}", path.display())))?;
+    println!("stored in {}", path.display());
+    Ok(())
+}
+
+fn find_path(config: &Config) -> Result<PathBuf, TuneError> {
+    let place = Place::of(config);
+    let why = match place {
+        Place::Off => "FASTPATH_TUNING is none: name a file, or auto",
+        _ => {
+            "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in FASTPATH_TUNING"
+        }
+    };
+    let path = place.path(&Machine::current());
+    path.ok_or_else(|| TuneError::Store(why.to_owned()))
+}
+
+fn choose_processors(named: &[usize]) -> Result<[usize; 2], TuneError> {
+    let allowed = allowed_processors();
+    match (named, allowed.as_slice()) {
+        (&[a, b], _) if a != b => Ok([a, b]),
+        ([], &[a, b, ..]) => Ok([a, b]),
+        ([], _) => Err(TuneError::Processors(
+            "this process may use one processor alone: there is nothing to measure between"
+                .to_owned(),
+        )),
+        _ => Err(TuneError::Processors(
+            "--processors takes two different numbers, as 0,1".to_owned(),
+        )),
+    }
+}
+
+/// The constants of this machine; those that only a whole job would show keep their defaults.
+fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
+    let lines = measure_lines(processors, SAMPLES, BATCH_NS).map_err(TuneError::Measure)?;
+    let mut constants = Constants {
+        line_ns: median(lines),
+        ..Constants::default()
+    };
+    if constants.line_ns > SHARED_PROCESSOR_NS {
+        let why = "the two sides shared a processor: something else runs there; try again";
+        return Err(TuneError::Odd(why.to_owned()));
+    }
+    let [short, long] = STREAM_SIZES.map(|bytes| {
+        let samples = measure_transfer(processors, STREAM, bytes, SAMPLES, BATCH_NS);
+        samples.map(median).map_err(TuneError::Measure)
+    });
+    let bytes = (STREAM_SIZES[1] - STREAM_SIZES[0]) as f64;
+    constants.transfer_byte_ns = (long? - short?) / bytes;
+    let mut calibration = Calibration::default();
+    let mut refused = None;
+    while !calibration.is_over() && refused.is_none() {
+        refused = calibration.go_on().err();
+    }
+    match refused {
+        None => constants = calibration.apply(&constants),
+        // A job finds that out by itself.
+        Some(errno) => println!("single copy is not measured: {}", explain_refusal(errno)),
+    }
+    constants.check().map_err(TuneError::Odd)?;
+    Ok(constants)
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors__are_two_different_ones() {
+        assert_eq!(choose_processors(&[3, 5]).unwrap(), [3, 5]);
+        for wrong in [&[1, 1][..], &[0], &[0, 1, 2]] {
+            assert!(choose_processors(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn median__is_one_of_the_samples() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn measure__on_a_processor_that_is_not_there_says_so() {
+        let error = measure([0, 1 << 20]).unwrap_err();
+        assert!(error.to_string().contains("1048576"), "{error}");
+    }
+}
