@@ -1,0 +1,253 @@
+"""The settings that choose transports and protocols: each does what it says, and the report says so too.
+
+Each case runs with FASTPATH_REPORT=json, reads from the report at which sizes something changes, and sends messages of those
+sizes and their neighbours: the data must be right, and the report must name what was switched off, and why.
+"""
+
+import errno
+import json
+import os
+
+# Sizes in every run, beside those at which something changes.
+ALWAYS = [0, 1, 47, 48, 49, 100_000, 300_001, 1 << 20]
+
+
+def _report(outcome):
+    """The report in what a job printed, or a complaint."""
+    lines = [line for line in outcome.err.splitlines() if line.strip()]
+    if len(lines) != 1:
+        raise AssertionError(f"{len(lines)} lines on standard error instead of the report: {outcome.err[:300]}")
+    return json.loads(lines[0])
+
+
+def _class(report, peer="ranks on this node", memory="private memory"):
+    return next(c for c in report["classes"] if c["peer"] == peer and c["memory"] == memory)
+
+
+def _protocols(one):
+    return {r["protocol"] for r in one["ranges"]}
+
+
+def _border(one, protocol):
+    """The largest size that a protocol serves; None where it has no end or is not there."""
+    return next((r["to"] for r in one["ranges"] if r["protocol"] == protocol), None)
+
+
+def _reason(one, option):
+    return next((r["reason"] for r in one["rejected"] if r["option"] == option), "")
+
+
+def _run(session, env, ranks=2, words=()):
+    """The report of a job with these settings, after messages of all its sizes have passed; or a complaint."""
+    env = {"FASTPATH_REPORT": "json", "FASTPATH_TUNING": "none", **env}
+    program = [session.binary("selection"), *words]
+    first = session.mpirun(ranks, program, env=env).finish()
+    problem = first.problem(quiet=False)
+    if problem:
+        return None, problem
+    report = _report(first)
+    borders = {r["to"] for c in report["classes"] for r in c["ranges"]} - {None}
+    sizes = {max(0, b + d) for b in borders for d in (-1, 0, 1)} | set(ALWAYS)
+    second = session.mpirun(ranks, [*program, *map(str, sorted(sizes))], env=env).finish()
+    return report, second.problem(quiet=False)
+
+
+def _holds(session, env, check, **more):
+    """None, or what is wrong: with the data, or with the report, of which `check` gives pairs of what is and what should be."""
+    report, problem = _run(session, env, **more)
+    if problem:
+        return f"{env}: {problem}"
+    wrong = [f"{is_!r} instead of {should!r}" for is_, should in check(report) if is_ != should]
+    return f"{env}: the report says {'; '.join(wrong)}" if wrong else None
+
+
+def _all(problems):
+    return next((problem for problem in problems if problem), None)
+
+
+def case_nothing_is_set(session):
+    def check(report):
+        node = _class(report)
+        yield _class(report, "itself", "any memory")["transports"], ["loopback"]
+        yield [_border(node, p) for p in ("eager short", "eager", "eager in parts")], [48, 4096, 32767]
+        yield "single copy, both sides" in _protocols(node) or "process_vm_readv" in _reason(node, "single copy"), True
+        yield [r["from"] for r in node["ranges"][1:]], [r["to"] + 1 for r in node["ranges"][:-1]]
+        yield report["notes"], []
+
+    return _all(_holds(session, {}, check, ranks=n) for n in (2, 3))
+
+
+def case_disable(session):
+    def cma(report):
+        yield _reason(_class(report), "single copy"), "switched off by FASTPATH_DISABLE"
+        yield any("single copy" in p for p in _protocols(_class(report))), False
+
+    def direct(report):
+        shared = _class(report, memory="memory from MPI_Alloc_mem")
+        yield _reason(shared, "direct"), "switched off by FASTPATH_DISABLE"
+        yield any("direct" in p for p in _protocols(shared)), False
+
+    def pipeline(report):
+        node = _class(report)
+        yield _reason(node, "pipelining"), "switched off by FASTPATH_DISABLE"
+        yield "one after the other" in str(node["ranges"]) or "single copy" in str(_protocols(node)), True
+        yield _border(node, "eager"), 32704
+
+    def everything(report):
+        yield from cma(report)
+        yield from direct(report)
+        yield from pipeline(report)
+        yield "one after the other" in str(_class(report)["ranges"]), True
+
+    settings = [("cma", cma), ("direct", direct), ("pipeline", pipeline), ("cma,direct,pipeline", everything)]
+    return _all(_holds(session, {"FASTPATH_DISABLE": value}, check) for value, check in settings)
+
+
+def case_transports(session):
+    def shm(report):
+        yield _class(report, "itself")["transports"][0], "shm"
+        yield _reason(_class(report), "single copy"), "not listed in FASTPATH_TRANSPORTS"
+
+    def both(report):
+        yield _class(report, "itself", "any memory")["transports"], ["loopback"]
+        yield _reason(_class(report), "single copy"), "not listed in FASTPATH_TRANSPORTS"
+
+    def alone(report):
+        yield [c["peer"] for c in report["classes"]], ["itself"]
+
+    return _all([
+        _holds(session, {"FASTPATH_TRANSPORTS": "shm"}, shm),
+        _holds(session, {"FASTPATH_TRANSPORTS": "shm,loopback"}, both),
+        _holds(session, {"FASTPATH_TRANSPORTS": "loopback"}, alone, ranks=1),
+        _refused(session, {"FASTPATH_TRANSPORTS": "loopback"}, "add shm"),
+        _refused(session, {"FASTPATH_TRANSPORTS": "warp"}, "warp"),
+    ])
+
+
+def _refused(session, env, text):
+    """A setting that cannot be used ends the job at once, with a message."""
+    outcome = session.mpirun(2, [session.binary("selection"), "8"], env=env).finish()
+    if outcome.code in (0, None) or text not in outcome.err or outcome.left:
+        return f"{env}: exit code {outcome.code}, and the message lacks {text!r}: {outcome.err[:300]!r}"
+    return None
+
+
+def case_eager_max(session):
+    def most(size, note):
+        def check(report):
+            node = _class(report)
+            unasked = [r["to"] for r in node["ranges"] if r["protocol"].startswith("eager")]
+            yield max(unasked), size
+            yield len(report["notes"]), int(note)
+            yield "FASTPATH_EAGER_MAX" in str(report["notes"]), note
+
+        return check
+
+    settings = [("0", 48, True), ("1K", 1024, False), ("20000", 20000, False), ("1M", 32768, True)]
+    problems = [_holds(session, {"FASTPATH_EAGER_MAX": v}, most(size, note)) for v, size, note in settings]
+    return _all([*problems, _refused(session, {"FASTPATH_EAGER_MAX": "junk"}, "FASTPATH_EAGER_MAX=junk")])
+
+
+def case_pipeline_chunk(session):
+    def piece(size, note):
+        def check(report):
+            how = " ".join(r["how"] for r in _class(report)["ranges"])
+            yield f"fragments of {size} B" in how, True
+            yield "FASTPATH_PIPELINE_CHUNK" in str(report["notes"]), note
+
+        return check
+
+    off = {"FASTPATH_DISABLE": "cma"}
+    settings = [("1", 256, True), ("1000", 1000, False), ("16K", 16384, False), ("1G", 32704, True)]
+    problems = [_holds(session, {**off, "FASTPATH_PIPELINE_CHUNK": v}, piece(size, note)) for v, size, note in settings]
+    return _all([*problems, _refused(session, {"FASTPATH_PIPELINE_CHUNK": "-3"}, "FASTPATH_PIPELINE_CHUNK=-3")])
+
+
+def case_kernel_refuses(session):
+    """As in a container, or under Yama: everything arrives, nothing is printed, and the report says why."""
+    for code in (errno.EPERM, errno.ENOSYS):
+        for tuning in ("none", "auto"):
+            def check(report):
+                yield f"os error {code}" in _reason(_class(report), "single copy"), True
+                yield any("single copy" in p for p in _protocols(_class(report))), False
+
+            env = {"FASTPATH_TUNING": tuning, "XDG_CACHE_HOME": "/nowhere"}
+            problem = _holds(session, env, check, words=[f"deny={code}"])
+            quiet = session.mpirun(2, [session.binary("selection"), f"deny={code}", "100000", "1000000"]).finish()
+            problem = problem or quiet.problem()
+            if problem:
+                return f"{errno.errorcode[code]}: {problem}"
+    return None
+
+
+def case_report_text(session):
+    """The text has what the JSON has, from rank 0 alone; none is printed unless it is asked for."""
+    program = [session.binary("selection"), "8"]
+    outcome = session.mpirun(3, program, env={"FASTPATH_REPORT": "1"}).finish()
+    problem = outcome.problem(quiet=False)
+    lines = outcome.err.splitlines()
+    if problem or not all(line.startswith("fastpath: ") for line in lines):
+        return problem or f"a line is not ours: {outcome.err[:300]}"
+    for text in ("to itself", "to ranks on this node, private memory (shm", "eager short", "transfer_byte_ns"):
+        if sum(text in line for line in lines) not in (1, 2):
+            return f"{text!r} is not there as often as it should: {outcome.err[:1000]}"
+    off = session.mpirun(2, program, env={"FASTPATH_REPORT": "0"}).finish()
+    return off.problem() or _refused(session, {"FASTPATH_REPORT": "xml"}, "json")
+
+
+def case_tuning_file(session):
+    """A file that cannot be used gives one warning and the defaults; one that was made here is used, and says so."""
+    tool = os.path.join(session.prefix, "bin", "fastpath")
+    program = [session.binary("selection"), "8", "40000", "300000"]
+    folder = os.path.join(session.build, "tuning")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "file")
+
+    def write(text):
+        with open(path, "wb") as file:
+            file.write(text)
+
+    def run(**env):
+        return session.mpirun(2, program, env={"FASTPATH_TUNING": path, **env}).finish()
+
+    if os.path.exists(path):
+        os.remove(path)
+    made = session.start([tool, "tune"], env={"FASTPATH_TUNING": path}).finish()
+    if made.problem():
+        return f"fastpath tune: {made.problem()}"
+    with open(path, "rb") as file:
+        good = file.read()
+    outcome = run()
+    if outcome.problem():
+        return f"with its own file: {outcome.problem()}"
+    source = _report(run(FASTPATH_REPORT="json"))["source"]
+    if source != f"from {path}":
+        return f"the report says the costs are {source!r}"
+    hostile = [b"", good[:-5], good[:len(good) // 2], good.replace(b"line_ns: ", b"line_ns: -"), b"\0" * 5000, b"x" * 100_000,
+               good.replace(b"kernel: ", b"kernel: another-"), good + good, b"\xff\xfe" + good]
+    for text in hostile:
+        write(text)
+        outcome = run()
+        if outcome.problem(quiet=False) or outcome.err.count("\n") != 1 or "is not used" not in outcome.err:
+            return f"with {text[:40]!r}...: {outcome.problem(quiet=False)}, {outcome.err[:300]!r}"
+    os.remove(path)
+    outcome = run()
+    if outcome.problem(quiet=False) or "is not used" not in outcome.err:
+        return f"with no file: {outcome.problem(quiet=False)}, {outcome.err[:300]!r}"
+    return None
+
+
+def case_info(session):
+    """`fastpath info --protocols` is the report of a job, without one."""
+    tool = os.path.join(session.prefix, "bin", "fastpath")
+    for env in ({}, {"FASTPATH_DISABLE": "cma"}, {"FASTPATH_EAGER_MAX": "1K", "FASTPATH_TRANSPORTS": "shm"}):
+        env = {"FASTPATH_TUNING": "none", **env}
+        alone = session.start([tool, "info", "--protocols", "--json"], env=env).finish()
+        if alone.problem():
+            return alone.problem()
+        report, problem = _run(session, env)
+        if problem:
+            return problem
+        if json.loads(alone.out) != report:
+            return f"{env}: a job reports {report}, and the tool {alone.out}"
+    return None
