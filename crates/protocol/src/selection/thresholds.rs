@@ -38,7 +38,7 @@ impl Default for Thresholds {
             part: 4 * 1024,
             fragment: 8 * 1024,
             single_copy: 32 * 1024,
-            direct: 8 * 1024,
+            direct: 24 * 1024,
             single_joint: 32 * 1024,
             direct_joint: 24 * 1024,
             piece_min: 16 * 1024,
