@@ -142,7 +142,7 @@ impl Selection {
         }
         match place.load(Machine::current) {
             Ok(Some((path, constants))) => {
-                selection.constants = constants;
+                selection.constants = constants.settle();
                 selection.source = Source::File(path);
                 return selection;
             }
@@ -170,7 +170,7 @@ impl Selection {
         }
         let is_telling = calibration.is_telling();
         if is_telling {
-            self.constants = calibration.adjust(&Constants::default());
+            self.constants = calibration.apply(&Constants::default()).settle();
             self.source = Source::Measured;
         }
         if calibration.is_over() {

@@ -22,11 +22,6 @@ const TRIALS: usize = 3;
 /// counters of the other's pages lie in another processor's cache. (Seen: 17 and 30 ns for each KiB.)
 const BYTE_BETWEEN: f64 = 1.8;
 
-/// What was measured alone must differ from the constants it joins by this factor to count: one machine's
-/// own speed, and the line between its processors, were seen to change by 1.5 from minute to minute, and a
-/// kernel's call measured at a slow moment must not be compared with a stream measured at a fast one.
-const NEAR: f64 = 2.0;
-
 /// A measurement under way.
 #[derive(Debug, Clone)]
 pub struct Calibration {
@@ -93,20 +88,6 @@ impl Calibration {
         matches!(self.rounds, 1 | 4 | ROUNDS)
     }
 
-    /// `constants` with what was measured, where that is far from them.
-    pub fn adjust(&self, constants: &Constants) -> Constants {
-        let measured = self.apply(constants);
-        let settle = |measured: f64, usual: f64| {
-            let is_near = measured <= usual * NEAR && measured >= usual / NEAR;
-            if is_near { usual } else { measured }
-        };
-        Constants {
-            kernel_call_ns: settle(measured.kernel_call_ns, constants.kernel_call_ns),
-            kernel_byte_ns: settle(measured.kernel_byte_ns, constants.kernel_byte_ns),
-            ..measured
-        }
-    }
-
     /// `constants` with what was measured.
     pub fn apply(&self, constants: &Constants) -> Constants {
         let bytes = self
@@ -161,29 +142,6 @@ mod tests {
             ..after
         };
         assert_eq!(rest, before);
-    }
-
-    #[test]
-    fn adjust__keeps_what_is_near_and_takes_what_is_far() {
-        let usual = Constants::default();
-        let of = |factor: f64| {
-            let call = (usual.kernel_call_ns * factor) as u64;
-            let bytes = usual.kernel_byte_ns * factor / BYTE_BETWEEN * LONG as f64;
-            Calibration {
-                call,
-                whole: 1000 + call + bytes as u64,
-                copy: 1000,
-                ..Calibration::default()
-            }
-        };
-        for factor in [0.6, 1.0, 1.4, 1.9] {
-            assert_eq!(of(factor).adjust(&usual), usual, "{factor}");
-        }
-        for factor in [0.3, 2.5, 40.0] {
-            let far = of(factor);
-            assert_eq!(far.adjust(&usual), far.apply(&usual), "{factor}");
-            assert!(far.adjust(&usual).kernel_call_ns != usual.kernel_call_ns);
-        }
     }
 
     #[test]

@@ -21,21 +21,15 @@ fn fixed(sender: f64, latency: f64, receiver: f64, ns_per_byte: f64) -> Cost {
     }
 }
 
-/// A message that fits the slot: the line comes to the sender, which writes it, and goes to the receiver.
-/// Without the data area, half of a message's work.
+/// A message that fits the slot: one line. Without the data area, half of a message's work.
 pub fn short(c: &Constants) -> Curve {
-    let cost = fixed(c.post_ns / 2.0, 2.0 * c.line_ns, c.post_ns / 2.0, 0.0);
+    let cost = fixed(c.post_ns / 2.0, c.line_ns, c.post_ns / 2.0, 0.0);
     Curve::line(0, SHORT_LIMIT as u64, cost)
 }
 
-/// One buffer: copied in, then copied out; the data area's lines come and go with the slot's.
+/// One buffer: copied in, then copied out.
 pub fn eager(c: &Constants, most: u64) -> Curve {
-    let cost = fixed(
-        c.post_ns,
-        2.0 * c.line_ns,
-        c.post_ns,
-        2.0 * c.transfer_byte_ns,
-    );
+    let cost = fixed(c.post_ns, c.line_ns, c.post_ns, 2.0 * c.transfer_byte_ns);
     Curve::line(SHORT_LIMIT as u64 + 1, most, cost)
 }
 
@@ -54,7 +48,7 @@ fn stream_byte_ns(c: &Constants, piece: u64, pipelined: bool) -> f64 {
 pub fn parts(c: &Constants, t: &Thresholds) -> Curve {
     let ns_per_byte = stream_byte_ns(c, t.part, true);
     let first = t.part as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
-    let cost = fixed(c.post_ns + first, 2.0 * c.line_ns, c.post_ns, ns_per_byte);
+    let cost = fixed(c.post_ns + first, c.line_ns, c.post_ns, ns_per_byte);
     Curve::line(t.part + 1, t.first, cost)
 }
 
@@ -64,7 +58,7 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     let early = t.first.min(EARLY_LIMIT);
     let piece = t.part.min(early) as f64;
     let stream = stream_byte_ns(c, t.part, true);
-    let begin = 2.0 * (c.post_ns + c.line_ns) + piece * (2.0 * c.transfer_byte_ns - stream);
+    let begin = 2.0 * c.post_ns + c.line_ns + piece * (2.0 * c.transfer_byte_ns - stream);
     let handshake = 4.0 * c.post_ns + 3.0 * c.line_ns;
     let early_ns = (begin + early as f64 * stream).max(handshake);
     let ns_per_byte = stream_byte_ns(c, t.fragment, t.pipelined);

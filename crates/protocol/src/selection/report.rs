@@ -82,6 +82,8 @@ pub struct Peers {
     pub others: bool,
 }
 
+const NEAR_COUNTS_AS_DEFAULT: &str = "; what is near its default counts as that";
+
 /// Largest size whose cost is told where a range has no end.
 const FAR: u64 = 1 << 20;
 
@@ -380,9 +382,10 @@ impl Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Defaults(why) => write!(f, "defaults, {why}"),
-            Source::File(path) => write!(f, "from {}", path.display()),
-            Source::Measured => f.write_str(
-                "defaults; the kernel's copy was measured, and is listed as measured where that is far from them",
+            Source::File(path) => write!(f, "from {}{NEAR_COUNTS_AS_DEFAULT}", path.display()),
+            Source::Measured => write!(
+                f,
+                "defaults, and the kernel's copy as this process has measured it{NEAR_COUNTS_AS_DEFAULT}"
             ),
         }
     }

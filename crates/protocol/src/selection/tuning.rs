@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn parse__says_what_is_wrong() {
-        let line = "line_ns: 60";
+        let line = "line_ns: 120";
         for (text, why) in [
             (String::new(), "first line"),
             (good().replace(line, "line_ns: fast"), "no number"),
