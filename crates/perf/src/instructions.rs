@@ -2,7 +2,7 @@
 //! valgrind's callgrind: exact, and the same on every run of one build.
 //!
 //! Rank 1 of two runs under callgrind, which collects inside the named call alone
-//! (`program/instructions.c`). A call's count is what was executed outside of that program: the library
+//! (`instructions.c`). A call's count is what was executed outside of that program: the library
 //! and what it calls. For our library the instructions are attributed by the debug information, inlined
 //! functions to themselves; of a peer only the totals are known.
 
@@ -24,13 +24,13 @@ use crate::record::{Breakdown, Report};
 use callgrind::Dump;
 use symbols::Symbols;
 
-/// Calls over which a count is the mean; as in `program/instructions.c`.
+/// Calls over which a count is the mean; as in `instructions.c`.
 const CALLS: u64 = 1000;
 
 /// Payload of the counted calls.
 const BYTES: u64 = 8;
 
-const SOURCE: &str = include_str!("../program/instructions.c");
+const SOURCE: &str = include_str!("instructions.c");
 
 /// Options of `fastpath bench instructions`.
 #[derive(clap::Args, Clone, Debug, Default)]
