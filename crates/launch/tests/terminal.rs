@@ -59,6 +59,8 @@ impl Terminal {
             job.command.pre_exec(|| {
                 libc::setsid();
                 libc::ioctl(0, libc::TIOCSCTTY, 0);
+                // Whoever runs the tests may ignore it (nohup), and their children would too.
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
                 Ok(())
             });
         }
