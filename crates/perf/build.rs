@@ -16,5 +16,5 @@ fn main() {
         }
     }
     let commit = ask_git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
-    println!("cargo::rustc-env=FASTPATH_COMMIT={commit}");
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
 }

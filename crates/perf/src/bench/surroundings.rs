@@ -28,7 +28,7 @@ const PREFIXES: [&str; 12] = [
 /// The tool as results name it: version, and commit where it is known.
 pub fn name_tool() -> String {
     let version = env!("CARGO_PKG_VERSION");
-    match env!("FASTPATH_COMMIT") {
+    match env!("BUILD_COMMIT") {
         "" => format!("fastpath {version}"),
         commit => format!("fastpath {version} ({commit})"),
     }
