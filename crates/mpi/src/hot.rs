@@ -38,7 +38,7 @@ pub struct HotComm {
 
 const _: () = assert!(size_of::<HotComm>() == 64);
 
-/// A datatype as the immediate path sees it: contiguous, committed, at least one byte long.
+/// A datatype as the immediate path sees it: contiguous, committed, of 1 to 2^31 - 1 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct HotType {
@@ -48,52 +48,49 @@ pub struct HotType {
     pub size: u64,
 }
 
-struct Tables {
-    comms: UnsafeCell<[HotComm; ENTRIES]>,
-    types: UnsafeCell<[HotType; ENTRIES]>,
-    worker: UnsafeCell<*mut Worker>,
-}
+/// A variable of the tables.
+struct Table<T>(UnsafeCell<T>);
 
 // SAFETY: written inside MPI calls that hold the lock or are alone; read without it only while the
 // entries' keys allow immediate operations, which they do only below MPI_THREAD_MULTIPLE.
-unsafe impl Sync for Tables {}
+unsafe impl<T> Sync for Table<T> {}
 
-static TABLES: Tables = Tables {
-    comms: UnsafeCell::new(
-        [HotComm {
-            send_key: 0,
-            recv_key: 0,
-            own_key: 0,
-            from_key: 0,
-            endpoints: ptr::null(),
-            world: ptr::null(),
-            size: 0,
-            comm: ptr::null(),
-        }; ENTRIES],
-    ),
-    types: UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]),
-    worker: UnsafeCell::new(ptr::null_mut()),
-};
+// Three variables rather than one: the address of each is one instruction, of a part of one three.
+static COMMS: Table<[HotComm; ENTRIES]> = Table(UnsafeCell::new(
+    [HotComm {
+        send_key: 0,
+        recv_key: 0,
+        own_key: 0,
+        from_key: 0,
+        endpoints: ptr::null(),
+        world: ptr::null(),
+        size: 0,
+        comm: ptr::null(),
+    }; ENTRIES],
+));
+static TYPES: Table<[HotType; ENTRIES]> =
+    Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
+static WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
 
 /// The entry that a communicator's handle selects; its keys say whether it is that one's.
 #[inline]
 pub fn comm(handle: usize) -> &'static HotComm {
     // SAFETY: the index is masked; nobody writes while a call of this thread runs.
-    unsafe { &(*TABLES.comms.get())[handle & (ENTRIES - 1)] }
+    unsafe { &(*COMMS.0.get())[handle & (ENTRIES - 1)] }
 }
 
 /// The entry that a datatype's handle selects; its key says whether it is that one's.
 #[inline]
 pub fn datatype(handle: usize) -> &'static HotType {
     // SAFETY: the index is masked; nobody writes while a call of this thread runs.
-    unsafe { &(*TABLES.types.get())[handle & (ENTRIES - 1)] }
+    unsafe { &(*TYPES.0.get())[handle & (ENTRIES - 1)] }
 }
 
 /// The worker; null before initialisation, after finalisation and at `MPI_THREAD_MULTIPLE`.
 #[inline]
 pub fn worker() -> *mut Worker {
     // SAFETY: written at initialisation and finalisation alone.
-    unsafe { *TABLES.worker.get() }
+    unsafe { *WORKER.0.get() }
 }
 
 /// Which immediate operations a process may use.
@@ -109,7 +106,7 @@ pub struct Allowed {
 
 pub(crate) fn set_worker(worker: *mut Worker) {
     // SAFETY: under the lock or alone.
-    unsafe { *TABLES.worker.get() = worker };
+    unsafe { *WORKER.0.get() = worker };
 }
 
 impl Process {
@@ -146,7 +143,7 @@ impl Process {
         };
         // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
         // taken out by `hot_comm_clear` before it goes.
-        let slot = unsafe { &mut (*TABLES.comms.get())[handle & (ENTRIES - 1)] };
+        let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
         if slot.send_key == 0 && slot.recv_key == 0 {
             *slot = entry;
         }
@@ -155,7 +152,7 @@ impl Process {
     /// Takes a communicator out of the immediate path, before it is freed.
     pub fn hot_comm_clear(&self, handle: usize) {
         // SAFETY: under the lock or alone.
-        let slot = unsafe { &mut (*TABLES.comms.get())[handle & (ENTRIES - 1)] };
+        let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
         if slot.send_key == handle as u64 || slot.recv_key == handle as u64 {
             (slot.send_key, slot.recv_key) = (0, 0);
         }
@@ -165,8 +162,8 @@ impl Process {
     pub fn hot_type_set(&self, handle: usize, size: u64) {
         let allowed = self.engine().is_none_or(|engine| engine.allowed.datatype);
         // SAFETY: under the lock or alone.
-        let slot = unsafe { &mut (*TABLES.types.get())[handle & (ENTRIES - 1)] };
-        if allowed && size > 0 && slot.key == 0 {
+        let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
+        if allowed && (1..=i32::MAX as u64).contains(&size) && slot.key == 0 {
             *slot = HotType {
                 key: handle as u64,
                 size,
@@ -177,7 +174,7 @@ impl Process {
     /// Takes a datatype out of the immediate path, before it is freed.
     pub fn hot_type_clear(&self, handle: usize) {
         // SAFETY: under the lock or alone.
-        let slot = unsafe { &mut (*TABLES.types.get())[handle & (ENTRIES - 1)] };
+        let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
         if slot.key == handle as u64 {
             *slot = HotType { key: 0, size: 0 };
         }

@@ -51,8 +51,9 @@ pub struct Args {
 pub enum Immediate {
     /// All of it.
     Done,
-    /// All of it, but the peer sleeps and must be woken.
-    Rouse,
+    /// All of it, but the peer sleeps and must be woken. With the bytes of the message, so that who wakes it needs no
+    /// other argument of the call, which would have to be kept in registers until then.
+    Rouse(u64),
     /// Nothing.
     Declined,
 }
@@ -70,7 +71,9 @@ pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
     if comm.send_key == args.comm as u64
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        && args.count as u64 <= SHORT_LIMIT as u64
+        // Elements have 1 to 2^31 - 1 bytes: of a count that fits an int the product is exact, and below zero it is
+        // beyond every limit.
+        && args.count == args.count as i32 as i64
         && bytes <= SHORT_LIMIT as u64
         && args.tag >= 0
         && !args.buf.is_null()
@@ -87,7 +90,7 @@ pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
         };
         return match post {
             Post::Done => Immediate::Done,
-            Post::Rouse => Immediate::Rouse,
+            Post::Rouse => Immediate::Rouse(bytes),
             _ => Immediate::Declined,
         };
     }

@@ -345,17 +345,21 @@ unsafe fn try_send_buffered(args: &Args) -> bool {
 /// The message of an immediate send has left; its receiver sleeps or has gone.
 #[cold]
 #[inline(never)]
-pub fn rouse(args: &Args) -> Result {
-    let comm = hot::comm(args.comm);
+pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
     // SAFETY: the immediate send has found the endpoint there.
-    let post = unsafe { (**comm.endpoints.add(args.peer as usize)).rouse() };
-    match post {
-        Post::PeerGone => {
-            let bytes = (args.count as u64).wrapping_mul(hot::datatype(args.datatype).size);
-            Err(explain(Fault::PeerGone, args, bytes, 0))
-        }
-        _ => Ok(()),
+    let post = unsafe { (**hot::comm(comm).endpoints.add(peer as usize)).rouse() };
+    if post != Post::PeerGone {
+        return Ok(());
     }
+    let args = Args {
+        buf: std::ptr::null_mut(),
+        count: bytes as i64,
+        datatype: MPI_BYTE,
+        peer,
+        tag,
+        comm,
+    };
+    Err(explain(Fault::PeerGone, &args, bytes, 0))
 }
 
 /// Any blocking receive.

@@ -53,7 +53,7 @@ pub unsafe fn send(
         match p2p::try_send::<false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
-            Immediate::Rouse => send_rouse(buf, count, datatype, dest, tag, comm),
+            Immediate::Rouse(bytes) => send_rouse("MPI_Send", comm, dest, tag, bytes),
         }
     }
 }
@@ -83,19 +83,8 @@ unsafe fn send_slow(
 /// The message has left; its receiver must be woken.
 #[cold]
 #[inline(never)]
-unsafe fn send_rouse(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> c_int {
-    finish(
-        slow::rouse(&args(buf, count, datatype, dest, tag, comm)),
-        "MPI_Send",
-        comm,
-    )
+fn send_rouse(name: &'static str, comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
+    finish(slow::rouse(comm, dest, tag, bytes), name, comm)
 }
 
 /// # Safety
@@ -225,9 +214,9 @@ pub unsafe fn isend(
                 MPI_SUCCESS
             }
             Immediate::Declined => isend_slow(buf, count, datatype, dest, tag, comm, request),
-            Immediate::Rouse => {
+            Immediate::Rouse(bytes) => {
                 *request = request::DONE_HANDLE;
-                send_rouse(buf, count, datatype, dest, tag, comm)
+                send_rouse("MPI_Isend", comm, dest, tag, bytes)
             }
         }
     }
