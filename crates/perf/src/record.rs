@@ -14,6 +14,7 @@ pub mod samples;
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use breakdown::{AblationStep, Breakdown, Part};
@@ -290,24 +291,62 @@ pub enum ReadError {
     /// Not JSON, or not of this shape.
     Shape(serde_json::Error),
     /// JSON of something else.
-    Schema(String),
+    Schema {
+        /// What it says it is.
+        found: String,
+        /// What is read here.
+        wanted: &'static str,
+    },
     /// A later or earlier version of the form.
-    Version(u32),
+    Version {
+        /// The one found.
+        found: u32,
+        /// The one that is read here.
+        wanted: u32,
+    },
 }
 
 impl std::fmt::Display for ReadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ReadError::Shape(e) => write!(f, "not a stored result: {e}"),
-            ReadError::Schema(s) => write!(f, "a result of `{s}`, not of `{SCHEMA}`"),
-            ReadError::Version(v) => {
-                write!(f, "version {v} of the form; this tool reads {VERSION}")
+            ReadError::Schema { found, wanted } => {
+                write!(f, "a result of `{found}`, not of `{wanted}`")
+            }
+            ReadError::Version { found, wanted } => {
+                write!(f, "version {found} of the form; this tool reads {wanted}")
             }
         }
     }
 }
 
 impl std::error::Error for ReadError {}
+
+/// Reads JSON that must say first of what form and version it is.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read_versioned<T: DeserializeOwned>(
+    text: &str,
+    wanted: &'static str,
+    version: u32,
+) -> Result<T, ReadError> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+        version: u32,
+    }
+    let head: Head = serde_json::from_str(text).map_err(ReadError::Shape)?;
+    if head.schema != wanted {
+        let found = head.schema;
+        return Err(ReadError::Schema { found, wanted });
+    }
+    if head.version != version {
+        let (found, wanted) = (head.version, version);
+        return Err(ReadError::Version { found, wanted });
+    }
+    serde_json::from_str(text).map_err(ReadError::Shape)
+}
 
 impl Report {
     /// An empty report of this version.
@@ -328,19 +367,7 @@ impl Report {
     /// # Errors
     /// See [`ReadError`].
     pub fn from_json(text: &str) -> Result<Report, ReadError> {
-        #[derive(Deserialize)]
-        struct Head {
-            schema: String,
-            version: u32,
-        }
-        let head: Head = serde_json::from_str(text).map_err(ReadError::Shape)?;
-        if head.schema != SCHEMA {
-            return Err(ReadError::Schema(head.schema));
-        }
-        if head.version != VERSION {
-            return Err(ReadError::Version(head.version));
-        }
-        serde_json::from_str(text).map_err(ReadError::Shape)
+        read_versioned(text, SCHEMA, VERSION)
     }
 }
 
@@ -351,27 +378,9 @@ mod tests {
 
     fn make_report() -> Report {
         let mut report = Report::new(Run::default());
-        report.cases.push(Case {
-            test: "latency".into(),
-            variant: String::new(),
-            operation: "MPI_Send/MPI_Recv".into(),
-            level: Level::Mpi,
-            of: Of::HalfRoundTrip,
-            unit: "ns".into(),
-            bytes: 8,
-            ranks: 2,
-            window: None,
-            samples: [120.0, 130.5, 9000.0].into_iter().collect(),
-            timing: Timing::default(),
-            transport: Some("shm".into()),
-            protocol: None,
-            floor: None,
-            floor_of: None,
-            checked: None,
-            processors: vec![0, 1],
-            processor_percent: None,
-            defined: BTreeMap::new(),
-        });
+        report
+            .cases
+            .push(samples::make_case(8, &[120.0, 130.5, 9000.0]));
         report
     }
 
@@ -388,12 +397,12 @@ mod tests {
         let other = text.replacen(SCHEMA, "something.else", 1);
         assert!(matches!(
             Report::from_json(&other),
-            Err(ReadError::Schema(_))
+            Err(ReadError::Schema { .. })
         ));
         let later = text.replacen("\"version\":1", "\"version\":2", 1);
         assert!(matches!(
             Report::from_json(&later),
-            Err(ReadError::Version(2))
+            Err(ReadError::Version { found: 2, .. })
         ));
         assert!(matches!(Report::from_json("{}"), Err(ReadError::Shape(_))));
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::interval::{Ratio, Verdict};
 use super::{Statistic, interval, is_more_better, name_directions};
 use crate::output::json::{join_lines, to_json};
-use crate::record::{Key, ReadError, Report};
+use crate::record::{Key, ReadError, Report, read_versioned};
 
 /// The name that every stored comparison carries.
 pub const SCHEMA: &str = "fastpath.compare";
@@ -133,19 +133,7 @@ impl Comparison {
     /// # Errors
     /// See [`ReadError`].
     pub fn from_json(text: &str) -> Result<Comparison, ReadError> {
-        #[derive(Deserialize)]
-        struct Head {
-            schema: String,
-            version: u32,
-        }
-        let head: Head = serde_json::from_str(text).map_err(ReadError::Shape)?;
-        if head.schema != SCHEMA {
-            return Err(ReadError::Schema(head.schema));
-        }
-        if head.version != VERSION {
-            return Err(ReadError::Version(head.version));
-        }
-        serde_json::from_str(text).map_err(ReadError::Shape)
+        read_versioned(text, SCHEMA, VERSION)
     }
 
     /// The peers' names, in the order of the rows.
@@ -228,7 +216,7 @@ pub mod tests {
         let other = text.replacen(SCHEMA, "fastpath.bench", 1);
         assert!(matches!(
             Comparison::from_json(&other),
-            Err(ReadError::Schema(_))
+            Err(ReadError::Schema { .. })
         ));
     }
 
