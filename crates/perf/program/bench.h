@@ -22,7 +22,7 @@ enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4 };
 struct bench_clock {
     bool uses_tsc;
     double ns_per_tick;
-    double error_ppm;     /* of that, against CLOCK_MONOTONIC */
+    double error_ppm;     /* of that, against CLOCK_MONOTONIC: the largest so far */
     double resolution_ns; /* smallest step seen */
     double read_ns;       /* one reading, median */
 };
