@@ -3,7 +3,6 @@
 
 use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
-
 use crate::pieces::Pieces;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};

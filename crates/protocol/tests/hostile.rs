@@ -333,8 +333,9 @@ proptest! {
     }
 }
 
-#[test]
-fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
+/// One that has posted a receive of 1000 bytes and has the announcement of as many, with the first 60 of 200 that are
+/// to come unasked.
+fn victim_of_an_announcement() -> Victim {
     let mut victim = Victim::new();
     victim.act(Deed::Recv {
         any: false,
@@ -349,6 +350,12 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
         len: 60,
     });
     victim.turn();
+    victim
+}
+
+#[test]
+fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
+    let mut victim = victim_of_an_announcement();
     let handle = victim
         .world
         .rank(0)
@@ -373,20 +380,7 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
 
 #[test]
 fn early_bytes__of_a_receive_that_was_given_up_go_nowhere() {
-    let mut victim = Victim::new();
-    victim.act(Deed::Recv {
-        any: false,
-        tag: 1,
-        room: 1000,
-    });
-    victim.act(Deed::Announce {
-        total: 1000,
-        early: 200,
-        joint: u16::MAX,
-        request: 1,
-        len: 60,
-    });
-    victim.turn();
+    let mut victim = victim_of_an_announcement();
     victim.world.network.leave(1);
     let id = victim.receives[0].id;
     assert!(victim.world.rank(0).give_up(id, 1));
