@@ -74,6 +74,14 @@ for _ranks in (2, 3, 4):
     globals()[f"case_all_tests_n{_ranks}"] = _make_all(_ranks)
 
 
+def case_pairs_at_once_are_led_by_one(session):
+    """With two pairs two ranks send first, and only one of them says how often."""
+    arguments = ["multirate", "-n", "4", "--check", "--duration", "30ms", "--rounds", "10", "--json", "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _start(session, folder, arguments).finish()
+    return _check(outcome, 4, {"multirate"}), outcome.text()
+
+
 # Stands between the program and the library, and damages the first byte of what arrives in messages of 5000 bytes.
 CORRUPT = r"""
 #include <mpi.h>

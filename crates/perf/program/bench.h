@@ -125,7 +125,8 @@ struct bench_case {
     int member, member_count;
     int peer; /* the partner's rank in MPI_COMM_WORLD */
     int next_peer, previous_peer;
-    bool leads;
+    bool leads;      /* says what is run when; one of all that take part */
+    bool goes_first; /* of its pair: sends before it receives; the leader where there is one pair only */
     char *send, *receive;
     long calls; /* operations done so far: who is root of the next */
     MPI_Request *requests;

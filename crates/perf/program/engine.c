@@ -340,7 +340,7 @@ static bool prepare_case(struct bench_case *c) {
 
 /* Whether it could be measured. */
 static bool run_case(struct bench_case *c, double duration_ns) {
-    c->leads = c->member == 0;
+    c->leads = c->goes_first = c->member == 0;
     bool ready = prepare_case(c);
     if (ready && c->leads) lead(c, duration_ns);
     else if (ready) follow(c);

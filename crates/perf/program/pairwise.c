@@ -8,7 +8,7 @@
 static void run_latency(struct bench_case *c, long n) {
     int bytes = (int)c->bytes, peer = c->peer;
     char *send = c->send, *receive = c->receive;
-    if (c->leads)
+    if (c->goes_first)
         for (long i = 0; i < n; i++) {
             MPI_Send(send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
             MPI_Recv(receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -28,9 +28,9 @@ static void run_wildcard(struct bench_case *c, long n) {
     int source = c->variant_index == ANY_TAG ? peer : MPI_ANY_SOURCE;
     int tag = c->variant_index == ANY_SOURCE ? TAG_DATA : MPI_ANY_TAG;
     for (long i = 0; i < n; i++) {
-        if (c->leads) MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+        if (c->goes_first) MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
         MPI_Recv(c->receive, bytes, MPI_BYTE, source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (!c->leads) MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+        if (!c->goes_first) MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
     }
 }
 
@@ -39,7 +39,7 @@ static bool verify_exchange(struct bench_case *c) {
     fill_pattern(c->send, c->bytes, (unsigned)c->rank);
     memset(c->receive, 0xee, c->bytes);
     c->test->run(c, 1);
-    bool receives = c->test->window == 0 || c->test->variants || !c->leads || !strcmp(c->test->name, "bibandwidth");
+    bool receives = c->test->window == 0 || c->test->variants || !c->goes_first || !strcmp(c->test->name, "bibandwidth");
     return !receives || has_pattern(c->receive, c->bytes, (unsigned)c->peer);
 }
 
@@ -49,7 +49,7 @@ static void run_window(struct bench_case *c, long n) {
     int bytes = (int)c->bytes, peer = c->peer, window = c->window;
     MPI_Request *requests = c->requests;
     for (long i = 0; i < n; i++) {
-        if (c->leads) {
+        if (c->goes_first) {
             for (int w = 0; w < window; w++)
                 MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
             MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
@@ -81,7 +81,7 @@ static void run_both_windows(struct bench_case *c, long n) {
 static int prepare_multirate(struct bench_case *c) {
     int half = c->ranks / 2;
     c->peer = c->rank < half ? c->rank + half : c->rank < 2 * half ? c->rank - half : MPI_PROC_NULL;
-    c->leads = c->rank < half;
+    c->goes_first = c->rank < half;
     return MPI_SUCCESS;
 }
 
@@ -134,7 +134,7 @@ static bool verify_incast(struct bench_case *c) {
 static void run_unexpected(struct bench_case *c, long n) {
     int bytes = (int)c->bytes, peer = c->peer, window = c->window;
     for (long i = 0; i < n; i++) {
-        if (c->leads) {
+        if (c->goes_first) {
             for (int w = 0; w < window; w++)
                 MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &c->requests[w]);
             MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_GO, MPI_COMM_WORLD);
