@@ -42,7 +42,7 @@ def _check(outcome, ranks, names):
     if problem:
         return problem
     report = _report(outcome)
-    missing = {entry["test"]: entry["reason"] for entry in report["missing"]}
+    missing = {entry["test"]: entry["reason"] for entry in report.get("missing", [])}
     if set(missing) - MISSING or any(REASON not in reason for reason in missing.values()):
         return f"missing: {missing}"
     lacking = names - {case["test"] for case in report["cases"]} - set(missing)
