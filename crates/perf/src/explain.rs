@@ -1,0 +1,277 @@
+//! `fastpath explain`: where the bytes and the nanoseconds went, by calculation.
+//!
+//! Each subcommand makes an [`Explanation`]: what it was told, waterfalls from a starting figure to
+//! a prediction, what is left to the measured figure, findings, experiments. How it is shown is
+//! the same for all.
+
+use serde::{Deserialize, Serialize};
+
+/// An answer in parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Always `fastpath.explanation`.
+    pub schema: String,
+    /// Version of the JSON form.
+    pub version: u32,
+    /// One line: what is explained.
+    pub title: String,
+    /// What the answer rests on.
+    pub inputs: Vec<Input>,
+    /// Figures built up or worn down step by step.
+    pub waterfalls: Vec<Waterfall>,
+    /// What follows, most important first.
+    pub findings: Vec<Finding>,
+    /// What to measure next, and what each outcome would say.
+    pub experiments: Vec<Experiment>,
+}
+
+impl Explanation {
+    /// One without content.
+    pub fn new(title: impl Into<String>) -> Explanation {
+        Explanation {
+            schema: "fastpath.explanation".to_owned(),
+            version: 1,
+            title: title.into(),
+            inputs: Vec::new(),
+            waterfalls: Vec::new(),
+            findings: Vec::new(),
+            experiments: Vec::new(),
+        }
+    }
+}
+
+/// Something that was given, read or assumed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// What it is: `link`, `maximum payload`.
+    pub name: String,
+    /// Its value with its unit.
+    pub value: String,
+    /// Where it comes from: `given`, `assumed`, `lspci: LnkSta`.
+    pub source: String,
+}
+
+/// A figure in steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waterfall {
+    /// What the figure is of.
+    pub title: String,
+    /// The unit of all its levels: `MiB/s`, `ns`.
+    pub unit: String,
+    /// The steps in order. The first is a [`StepKind::Start`].
+    pub steps: Vec<Step>,
+}
+
+/// What a step does to the figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepKind {
+    /// Sets the figure: a bar from nothing.
+    Start,
+    /// Adds to it (a negative change takes away): a bar from the level before to the level after.
+    Change,
+    /// Says what the figure has come to: a bar from nothing.
+    Level,
+    /// A figure from outside, to hold the level against: a bar from nothing.
+    Measured,
+    /// What is left between the last level and the measured figure.
+    Left,
+}
+
+/// One step of a waterfall.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// What it is, in a few words.
+    pub name: String,
+    /// What it does.
+    pub kind: StepKind,
+    /// By how much the figure changes; 0 for steps that set or state one.
+    pub change: f64,
+    /// The figure after the step (of [`StepKind::Measured`]: the measured one).
+    pub level: f64,
+    /// The arithmetic, with its bytes: `24 B around each 256 B`.
+    pub how: String,
+    /// Where the constants come from; empty where `how` is plain arithmetic.
+    pub source: String,
+}
+
+/// How sure a finding is, and what it is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingKind {
+    /// What was asked.
+    Answer,
+    /// A possible cause; they stand in the order of their likelihood.
+    Cause,
+    /// Ruled out, and why.
+    Excluded,
+    /// Something that looks as if it mattered, and what it means.
+    Note,
+    /// What the reader should not believe without more.
+    Caution,
+}
+
+/// Something that follows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What sort.
+    pub kind: FindingKind,
+    /// A word that stays the same from version to version, for scripts: `unit-error`.
+    pub id: String,
+    /// A sentence.
+    pub text: String,
+    /// Why, with the figures; may be empty.
+    pub why: String,
+}
+
+/// A measurement that would tell causes apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// What to do.
+    pub what: String,
+    /// What each outcome would mean.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// One outcome of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What would be seen.
+    pub seen: String,
+    /// What it would mean.
+    pub means: String,
+}
+
+/// Makes a waterfall step by step.
+#[derive(Clone, Debug)]
+pub struct WaterfallBuilder(Waterfall);
+
+impl WaterfallBuilder {
+    /// One that starts at `level`.
+    pub fn start(
+        title: impl Into<String>,
+        unit: impl Into<String>,
+        name: impl Into<String>,
+        level: f64,
+        how: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        let waterfall = Waterfall {
+            title: title.into(),
+            unit: unit.into(),
+            steps: Vec::new(),
+        };
+        WaterfallBuilder(waterfall).push(StepKind::Start, name, 0.0, level, how, source)
+    }
+
+    /// The figure so far: the last level that is no measured one.
+    pub fn level(&self) -> f64 {
+        let own = |s: &&Step| !matches!(s.kind, StepKind::Measured | StepKind::Left);
+        self.0.steps.iter().rfind(own).map_or(0.0, |s| s.level)
+    }
+
+    /// The figure becomes `level`.
+    pub fn to(
+        self,
+        name: impl Into<String>,
+        level: f64,
+        how: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        let change = level - self.level();
+        self.push(StepKind::Change, name, change, level, how, source)
+    }
+
+    /// The figure changes by `change`.
+    pub fn by(
+        self,
+        name: impl Into<String>,
+        change: f64,
+        how: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        let level = self.level() + change;
+        self.push(StepKind::Change, name, change, level, how, source)
+    }
+
+    /// Says what the figure has come to.
+    pub fn state(self, name: impl Into<String>, how: impl Into<String>) -> Self {
+        let level = self.level();
+        self.push(StepKind::Level, name, 0.0, level, how, "")
+    }
+
+    /// Holds a measured figure against it, and says what is left.
+    pub fn measured(self, name: impl Into<String>, measured: f64, how: impl Into<String>) -> Self {
+        let left = measured - self.level();
+        self.push(StepKind::Measured, name, 0.0, measured, how, "measured")
+            .push(
+                StepKind::Left,
+                "left",
+                left,
+                measured,
+                "measured - predicted",
+                "",
+            )
+    }
+
+    /// The waterfall.
+    pub fn build(self) -> Waterfall {
+        self.0
+    }
+
+    fn push(
+        mut self,
+        kind: StepKind,
+        name: impl Into<String>,
+        change: f64,
+        level: f64,
+        how: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        self.0.steps.push(Step {
+            name: name.into(),
+            kind,
+            change,
+            level,
+            how: how.into(),
+            source: source.into(),
+        });
+        self
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waterfall__changes_add_up_to_its_levels() {
+        let made = WaterfallBuilder::start("t", "MiB/s", "raw", 3814.7, "", "")
+            .to("headers", 3487.7, "24 B around each 256 B", "specification")
+            .by("skips", -9.0, "", "")
+            .state("predicted", "")
+            .measured("measured", 3552.0, "")
+            .build();
+        let mut level = made.steps[0].level;
+        for step in &made.steps[1..4] {
+            level += step.change;
+            assert!((step.level - level).abs() < 1e-9, "{step:?}");
+        }
+        assert!((made.steps[5].change - (3552.0 - level)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn explanation__comes_back_from_json() {
+        let mut made = Explanation::new("why");
+        made.findings.push(Finding {
+            kind: FindingKind::Answer,
+            id: "unit-error".to_owned(),
+            text: "MB and MiB were mixed".to_owned(),
+            why: String::new(),
+        });
+        let text = serde_json::to_string(&made).unwrap();
+        assert!(text.contains("\"kind\":\"answer\""));
+        assert_eq!(serde_json::from_str::<Explanation>(&text).unwrap(), made);
+    }
+}
