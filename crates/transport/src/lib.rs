@@ -14,6 +14,7 @@ pub mod loopback;
 pub mod reliable;
 pub mod shm;
 pub mod sim;
+pub mod verbs;
 
 pub use contract::{Address, Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};
 pub use interfaces::Interfaces;

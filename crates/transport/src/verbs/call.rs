@@ -1,0 +1,115 @@
+//! The way into the library: what a call answers becomes a result, and tests can make any step fail.
+
+use super::error::{Step, VerbsError};
+use libc::c_int;
+use std::ptr::NonNull;
+
+fn last_errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// A call that makes an object: null says that `errno` has the reason.
+pub(super) fn make<T>(
+    step: Step,
+    device: &str,
+    call: impl FnOnce() -> *mut T,
+) -> Result<NonNull<T>, VerbsError> {
+    if let Some(errno) = fault::strike(step) {
+        return Err(VerbsError::call(step, device, errno));
+    }
+    match NonNull::new(call()) {
+        Some(made) => {
+            fault::count(1);
+            Ok(made)
+        }
+        None => Err(VerbsError::call(step, device, last_errno())),
+    }
+}
+
+/// A call that answers 0, an error number, or -1 with `errno`.
+pub(super) fn check(
+    step: Step,
+    device: &str,
+    call: impl FnOnce() -> c_int,
+) -> Result<(), VerbsError> {
+    if let Some(errno) = fault::strike(step) {
+        return Err(VerbsError::call(step, device, errno));
+    }
+    match call() {
+        0 => Ok(()),
+        errno if errno > 0 => Err(VerbsError::call(step, device, errno)),
+        _ => Err(VerbsError::call(step, device, last_errno())),
+    }
+}
+
+/// A call that ends the life of what [`make`] made. There is nobody to tell of a failure: the kernel
+/// takes everything back when the process ends.
+pub(super) fn unmake(answer: c_int) {
+    if answer == 0 {
+        fault::count(-1);
+    }
+}
+
+/// Failures on demand, and the number of objects that are alive.
+#[cfg(test)]
+pub(crate) mod fault {
+    use super::Step;
+    use std::cell::{Cell, RefCell};
+
+    thread_local! {
+        static STRUCK: RefCell<Option<(Step, u32, i32)>> = const { RefCell::new(None) };
+        static ALIVE: Cell<i64> = const { Cell::new(0) };
+        static SEEN: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// In this thread, the `after`-th call of that step from now (0: the next) fails with `errno`, once.
+    pub fn arm(step: Step, after: u32, errno: i32) {
+        STRUCK.set(Some((step, after, errno)));
+    }
+
+    /// Takes back what has not struck; says whether there was anything.
+    pub fn disarm() -> bool {
+        STRUCK.take().is_some()
+    }
+
+    /// The steps since the last call of this, in order.
+    pub fn take_seen() -> Vec<Step> {
+        SEEN.take()
+    }
+
+    /// Objects made in this thread and not yet destroyed.
+    pub fn alive() -> i64 {
+        ALIVE.get()
+    }
+
+    pub(super) fn strike(step: Step) -> Option<i32> {
+        SEEN.with_borrow_mut(|seen| seen.push(step));
+        STRUCK.with_borrow_mut(|struck| match struck {
+            Some((wanted, 0, errno)) if *wanted == step => {
+                let errno = *errno;
+                *struck = None;
+                Some(errno)
+            }
+            Some((wanted, after, _)) if *wanted == step => {
+                *after -= 1;
+                None
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn count(change: i64) {
+        ALIVE.set(ALIVE.get() + change);
+    }
+}
+
+#[cfg(not(test))]
+mod fault {
+    #[inline]
+    pub(super) fn strike(_: super::Step) -> Option<i32> {
+        None
+    }
+
+    #[inline]
+    pub(super) fn count(_: i64) {}
+}

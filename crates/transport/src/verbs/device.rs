@@ -1,0 +1,342 @@
+//! Devices: which there are, opening one, what it and its ports say.
+#![allow(unsafe_code)]
+
+use super::abi::{self, AsyncEvent, DeviceAttr, GidEntry, PortAttr};
+use super::call::{check, make, unmake};
+use super::error::{Step, VerbsError};
+use super::library::Library;
+use std::ffi::CStr;
+use std::mem::{offset_of, size_of};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// An open device.
+pub struct DeviceContext {
+    pub(super) raw: NonNull<abi::Context>,
+    pub(super) library: &'static Library,
+    name: String,
+    attributes: DeviceAttr,
+}
+
+// SAFETY: the verbs interface may be called from any thread (ibv_open_device(3) and its fellows); what is
+// kept here is not changed after opening.
+unsafe impl Send for DeviceContext {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceContext {}
+
+/// The library's list, freed at the end.
+struct List {
+    raw: NonNull<*mut abi::Device>,
+    len: usize,
+    library: &'static Library,
+}
+
+impl List {
+    fn read(library: &'static Library) -> Result<List, VerbsError> {
+        let mut len = 0;
+        // SAFETY: `len` is writable.
+        let read = make(Step::ListDevices, "", || unsafe {
+            (library.get_device_list)(&mut len)
+        });
+        match read {
+            Ok(raw) => Ok(List {
+                raw,
+                len: len.max(0) as usize,
+                library,
+            }),
+            // The kernel has no part of it, or shows none to this container.
+            Err(VerbsError::Call { errno, .. }) if errno == libc::ENOSYS => {
+                Err(VerbsError::NoDevice)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn devices(&self) -> impl Iterator<Item = (String, *mut abi::Device)> {
+        (0..self.len).map(|index| {
+            // SAFETY: the list has `len` entries, each a device that lives as long as the list.
+            let device = unsafe { *self.raw.as_ptr().add(index) };
+            // SAFETY: as above; the name ends with a zero.
+            let name = unsafe { CStr::from_ptr((*device).name.as_ptr()) };
+            (name.to_string_lossy().into_owned(), device)
+        })
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: made by `get_device_list`; open devices stay open.
+        unsafe { (self.library.free_device_list)(self.raw.as_ptr()) };
+        unmake(0);
+    }
+}
+
+/// The names of all devices, in the library's order.
+///
+/// # Errors
+/// The list cannot be read. No device is an empty list.
+pub fn list_devices(library: &'static Library) -> Result<Vec<String>, VerbsError> {
+    match List::read(library) {
+        Ok(list) => Ok(list.devices().map(|(name, _)| name).collect()),
+        Err(VerbsError::NoDevice) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+impl DeviceContext {
+    /// Opens the device of that name.
+    ///
+    /// # Errors
+    /// There is none of that name (with the names there are), or it cannot be opened.
+    pub fn open(library: &'static Library, name: &str) -> Result<Arc<DeviceContext>, VerbsError> {
+        let list = List::read(library)?;
+        let Some((_, device)) = list.devices().find(|(found, _)| found == name) else {
+            return Err(VerbsError::UnknownDevice {
+                wanted: name.to_owned(),
+                present: list.devices().map(|(name, _)| name).collect(),
+            });
+        };
+        // SAFETY: a device of the list, which is freed after this.
+        let raw = make(Step::OpenDevice, name, || unsafe {
+            (library.open_device)(device)
+        })?;
+        let mut context = DeviceContext {
+            raw,
+            library,
+            name: name.to_owned(),
+            // SAFETY: numbers alone: all zeros is valid.
+            attributes: unsafe { std::mem::zeroed() },
+        };
+        let attributes = &mut context.attributes;
+        check(Step::QueryDevice, name, || {
+            // SAFETY: the context is open, the structure writable.
+            unsafe { (library.query_device)(raw.as_ptr(), attributes) }
+        })?;
+        // What nobody asks for must not stop the process that asks for events.
+        // SAFETY: the context is open; flags of a file descriptor.
+        unsafe {
+            let fd = (*raw.as_ptr()).async_fd;
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            if fd >= 0 && flags >= 0 {
+                libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+            }
+        }
+        Ok(Arc::new(context))
+    }
+
+    /// Its name, such as `mlx5_0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its limits.
+    pub fn attributes(&self) -> &DeviceAttr {
+        &self.attributes
+    }
+
+    /// Its firmware's version, as it writes it.
+    pub fn firmware(&self) -> String {
+        let bytes = self.attributes.fw_ver.iter().map(|&c| c as u8);
+        String::from_utf8_lossy(&bytes.take_while(|&c| c != 0).collect::<Vec<u8>>()).into_owned()
+    }
+
+    /// Number of ports; the first is 1.
+    pub fn ports(&self) -> u8 {
+        self.attributes.phys_port_cnt
+    }
+
+    /// What a port says of itself.
+    ///
+    /// # Errors
+    /// No such port, or the device is gone.
+    pub fn query_port(&self, port: u8) -> Result<PortAttr, VerbsError> {
+        // SAFETY: numbers alone: all zeros is valid.
+        let mut attributes: PortAttr = unsafe { std::mem::zeroed() };
+        check(Step::QueryPort, &self.name, || {
+            // SAFETY: the context is open; the structure is writable and of the size that is said.
+            unsafe {
+                match extended_query_port(self.raw.as_ptr()) {
+                    Some(query) => query(
+                        self.raw.as_ptr(),
+                        port,
+                        &mut attributes,
+                        size_of::<PortAttr>(),
+                    ),
+                    // The old form writes a shorter structure.
+                    None => (self.library.query_port)(self.raw.as_ptr(), port, &mut attributes),
+                }
+            }
+        })?;
+        Ok(attributes)
+    }
+
+    /// The rows of a port's GID table that are not empty, in order.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn gid_table(&self, port: u8) -> Result<Vec<GidEntry>, VerbsError> {
+        let len = self.query_port(port)?.gid_tbl_len.max(0) as u32;
+        let mut table = Vec::new();
+        for index in 0..len {
+            match self.query_gid(port, index) {
+                Ok(entry) if entry.gid.raw != [0; 16] => table.push(entry),
+                Ok(_) => {}
+                // An empty row is an error for some releases.
+                Err(error) if [libc::ENODATA, libc::EINVAL].contains(&error.errno()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(table)
+    }
+
+    fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry, VerbsError> {
+        let mut entry = GidEntry {
+            gid_index: index,
+            port_num: port as u32,
+            ..GidEntry::default()
+        };
+        check(Step::QueryGid, &self.name, || {
+            match self.library.query_gid_ex {
+                // SAFETY: the context is open; the entry is writable and of the size that is said.
+                Some(query) => unsafe {
+                    query(
+                        self.raw.as_ptr(),
+                        port as u32,
+                        index,
+                        &mut entry,
+                        0,
+                        size_of::<GidEntry>(),
+                    )
+                },
+                None => {
+                    entry.gid_type = self.gid_type(port, index);
+                    // SAFETY: the context is open, the GID writable.
+                    unsafe {
+                        (self.library.query_gid)(
+                            self.raw.as_ptr(),
+                            port,
+                            index as i32,
+                            &mut entry.gid,
+                        )
+                    }
+                }
+            }
+        })?;
+        Ok(entry)
+    }
+
+    /// A row's type, where the library is too old to say it.
+    fn gid_type(&self, port: u8, index: u32) -> u32 {
+        let path = format!(
+            "/sys/class/infiniband/{}/ports/{port}/gid_attrs/types/{index}",
+            self.name
+        );
+        match std::fs::read_to_string(path) {
+            Ok(text) if text.starts_with("RoCE v2") => abi::GID_TYPE_ROCE_V2,
+            // The kernel's name for both.
+            Ok(text) if text.starts_with("IB/RoCE v1") => abi::GID_TYPE_ROCE_V1,
+            _ => abi::GID_TYPE_IB,
+        }
+    }
+
+    /// The next of the things that happened to the device, its ports and queues, without waiting.
+    pub fn next_event(&self) -> Option<AsyncEvent> {
+        let mut event = AsyncEvent {
+            element: 0,
+            event_type: 0,
+        };
+        // SAFETY: the context is open, its descriptor does not block, the event is writable.
+        let answer = unsafe { (self.library.get_async_event)(self.raw.as_ptr(), &mut event) };
+        if answer != 0 {
+            return None;
+        }
+        // At once, since a queue with events that are not acknowledged cannot be destroyed.
+        // SAFETY: the event was just got.
+        unsafe { (self.library.ack_async_event)(&mut event) };
+        Some(event)
+    }
+
+    /// The descriptor that becomes readable when [`DeviceContext::next_event`] has something.
+    pub fn event_fd(&self) -> i32 {
+        // SAFETY: the context is open.
+        unsafe { (*self.raw.as_ptr()).async_fd }
+    }
+
+    pub(super) fn ops(&self) -> &abi::ContextOps {
+        // SAFETY: the context is open, and its operations do not change.
+        unsafe { &(*self.raw.as_ptr()).ops }
+    }
+}
+
+impl Drop for DeviceContext {
+    fn drop(&mut self) {
+        // SAFETY: everything made of the context holds a reference to `self`, so nothing is left.
+        unmake(unsafe { (self.library.close_device)(self.raw.as_ptr()) });
+    }
+}
+
+/// The provider's own `query_port`, where the context has one (`verbs_get_ctx_op` of the header).
+///
+/// # Safety
+/// `context` is open.
+unsafe fn extended_query_port(
+    context: *mut abi::Context,
+) -> Option<unsafe extern "C" fn(*mut abi::Context, u8, *mut PortAttr, usize) -> i32> {
+    // SAFETY: the caller's.
+    if unsafe { (*context).abi_compat } as usize != usize::MAX {
+        return None;
+    }
+    // SAFETY: the mark says that the context ends a larger structure, whose size stands right before it.
+    unsafe {
+        let tail = context
+            .byte_sub(offset_of!(abi::ContextTail, context))
+            .cast::<abi::ContextTail>();
+        match (&raw const (*tail).size).read() < size_of::<abi::ContextTail>() {
+            true => None,
+            false => (&raw const (*tail).query_port).read(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::verbs::fault;
+
+    #[test]
+    fn list__leaves_nothing_behind() {
+        let library = Library::load().unwrap();
+        list_devices(library).unwrap();
+        assert_eq!(
+            (fault::alive(), fault::take_seen()),
+            (0, vec![Step::ListDevices])
+        );
+    }
+
+    #[test]
+    fn list__says_why_it_cannot_be_read() {
+        let library = Library::load().unwrap();
+        fault::arm(Step::ListDevices, 0, libc::EACCES);
+        let error = list_devices(library).unwrap_err();
+        assert_eq!(error.errno(), libc::EACCES);
+        assert!(error.to_string().contains("/dev/infiniband"), "{error}");
+        assert!(!fault::disarm());
+    }
+
+    #[test]
+    fn open__of_an_unknown_device_says_which_there_are() {
+        let library = Library::load().unwrap();
+        let present = list_devices(library).unwrap();
+        let error = DeviceContext::open(library, "no_such_device_9")
+            .err()
+            .unwrap();
+        let wanted = "no_such_device_9".to_owned();
+        match error {
+            // The kernel has no part of it.
+            VerbsError::NoDevice => assert!(present.is_empty()),
+            error => assert_eq!(error, VerbsError::UnknownDevice { wanted, present }),
+        }
+        assert_eq!(fault::alive(), 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! What can go wrong between the library's loading and a queue pair that is ready, and what to do about it.
+
+use std::fmt;
+
+/// A call into the verbs library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // named as the calls
+pub enum Step {
+    ListDevices,
+    OpenDevice,
+    QueryDevice,
+    QueryPort,
+    QueryGid,
+    AllocPd,
+    RegMr,
+    CreateChannel,
+    CreateCq,
+    ArmCq,
+    CreateSrq,
+    CreateQp,
+    QueryQp,
+    ModifyInit,
+    ModifyRtr,
+    ModifyRts,
+    ModifyError,
+    CreateAh,
+    PostSend,
+    PostRecv,
+    PollCq,
+}
+
+impl Step {
+    /// What it was for, for people.
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Step::ListDevices => "listing RDMA devices",
+            Step::OpenDevice => "opening the device",
+            Step::QueryDevice => "asking for the device's limits",
+            Step::QueryPort => "asking for the port's state",
+            Step::QueryGid => "reading the port's GID table",
+            Step::AllocPd => "making a protection domain",
+            Step::RegMr => "registering memory",
+            Step::CreateChannel => "making a completion channel",
+            Step::CreateCq => "making a completion queue",
+            Step::ArmCq => "arming a completion queue",
+            Step::CreateSrq => "making a shared receive queue",
+            Step::CreateQp => "making a queue pair",
+            Step::QueryQp => "asking what the queue pair was granted",
+            Step::ModifyInit => "initialising the queue pair",
+            Step::ModifyRtr => "making the queue pair ready to receive",
+            Step::ModifyRts => "making the queue pair ready to send",
+            Step::ModifyError => "stopping the queue pair",
+            Step::CreateAh => "making an address handle",
+            Step::PostSend => "posting a send",
+            Step::PostRecv => "posting a receive",
+            Step::PollCq => "polling a completion queue",
+        }
+    }
+}
+
+/// Why verbs cannot be used, or not so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VerbsError {
+    /// The library is not there or lacks something.
+    NoLibrary(String),
+    /// There is no device at all.
+    NoDevice,
+    /// No device of the wanted name; the names there are.
+    UnknownDevice {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        present: Vec<String>,
+    },
+    /// No port of the device is active.
+    NoPort {
+        /// The device.
+        device: String,
+        /// What its ports say.
+        ports: String,
+    },
+    /// The port has no address that peers could use.
+    NoGid {
+        /// The device.
+        device: String,
+        /// The port, from 1.
+        port: u8,
+    },
+    /// A value that cannot be used: what it is for, the value, what is accepted.
+    Value(String),
+    /// A call failed.
+    Call {
+        /// Which.
+        step: Step,
+        /// On which device; empty before one is open.
+        device: String,
+        /// The system's error number.
+        errno: i32,
+    },
+}
+
+impl VerbsError {
+    /// A failed call on a device.
+    pub fn call(step: Step, device: &str, errno: i32) -> Self {
+        VerbsError::Call {
+            step,
+            device: device.to_owned(),
+            errno,
+        }
+    }
+
+    /// The error number of a failed call; 0 for other errors.
+    pub fn errno(&self) -> i32 {
+        match self {
+            VerbsError::Call { errno, .. } => *errno,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for VerbsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VerbsError::NoLibrary(why) => write!(f, "no verbs library: {why}"),
+            VerbsError::NoDevice => f.write_str(
+                "no RDMA device: no adapter, or its driver is not loaded (`ls /sys/class/infiniband` is empty)",
+            ),
+            VerbsError::UnknownDevice { wanted, present } if present.is_empty() => {
+                write!(f, "no RDMA device {wanted}: there is none at all")
+            }
+            VerbsError::UnknownDevice { wanted, present } => {
+                write!(f, "no RDMA device {wanted}; there is: {}", present.join(", "))
+            }
+            VerbsError::NoPort { device, ports } => {
+                write!(f, "{device}: no active port ({ports}): check cable, switch, and that the network interface is up")
+            }
+            VerbsError::NoGid { device, port } => write!(
+                f,
+                "{device} port {port}: its GID table is empty: give the network interface an address"
+            ),
+            VerbsError::Value(why) => f.write_str(why),
+            VerbsError::Call { step, device, errno } => {
+                let cause = std::io::Error::from_raw_os_error(*errno);
+                if !device.is_empty() {
+                    write!(f, "{device}: ")?;
+                }
+                write!(f, "{}: {cause}", step.purpose())?;
+                match (*errno, step) {
+                    (libc::ENOMEM, Step::RegMr | Step::CreateCq | Step::CreateQp | Step::CreateSrq) => {
+                        f.write_str("; the limit on locked memory may be too low (`ulimit -l`)")
+                    }
+                    (libc::EACCES | libc::EPERM, _) => {
+                        f.write_str("; may this user open /dev/infiniband/uverbs*?")
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for VerbsError {}

@@ -1,0 +1,253 @@
+//! Inline data: a payload that the processor copies into the descriptor, so that the adapter need not
+//! fetch it over the bus, and the buffer may be reused as soon as the post returns.
+//!
+//! How much is asked for is decided here ([`requested`]); what the device *granted* is read back from
+//! the queue pair and is what counts. Each operation with an outbound payload goes inline when all of
+//! it fits ([`decide`]); reads and atomics have none.
+
+use super::error::VerbsError;
+use std::fmt;
+
+/// Asked for where nobody says anything, in bytes: the header of a message and the payload of a short one
+/// fit, while on the adapters known (mlx4, mlx5) the descriptor grows to no more than four times the least.
+pub const DEFAULT_INLINE: u32 = 220;
+
+/// Most bytes that can be asked for.
+pub const LARGEST_INLINE: u64 = u32::MAX as u64;
+
+/// Most characters of a value: more is a mistake, and is not shown whole.
+const LONGEST_TEXT: usize = 32;
+
+/// Who decided how much is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The program, when it made the endpoint.
+    Request,
+    /// `FASTPATH_MAX_INLINE`.
+    Environment,
+    /// What was stored for this device by `fastpath tune inline`.
+    Tuning,
+    /// [`DEFAULT_INLINE`].
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Request => "request",
+            Source::Environment => "FASTPATH_MAX_INLINE",
+            Source::Tuning => "tuning",
+            Source::Default => "default",
+        })
+    }
+}
+
+/// How much inline data to ask a device for, in bytes, and who said so: the first of these that is there.
+pub fn requested(
+    request: Option<u32>,
+    environment: Option<u32>,
+    tuning: Option<u32>,
+) -> (u32, Source) {
+    let first = [
+        (request, Source::Request),
+        (environment, Source::Environment),
+        (tuning, Source::Tuning),
+    ]
+    .into_iter()
+    .find_map(|(value, source)| value.map(|value| (value, source)));
+    first.unwrap_or((DEFAULT_INLINE, Source::Default))
+}
+
+/// A size as `FASTPATH_MAX_INLINE` has it: a decimal number of bytes, with `K` or `M` for 1024 and 1024 * 1024.
+///
+/// # Errors
+/// Anything else, in words: empty, negative, not decimal, too large, too long.
+pub fn parse_inline(text: &str) -> Result<u32, VerbsError> {
+    let refuse = |why: &str| {
+        let shown: String = text.chars().take(LONGEST_TEXT).collect();
+        let dots = if shown.len() < text.len() { "..." } else { "" };
+        Err(VerbsError::Value(format!(
+            "FASTPATH_MAX_INLINE={shown}{dots}: {why}; expected decimal bytes such as 0, 220 or 1K"
+        )))
+    };
+    if text.len() > LONGEST_TEXT {
+        return refuse("too long");
+    }
+    let (digits, shift) = match text.as_bytes() {
+        [] => return refuse("empty"),
+        [b'-', ..] => return refuse("negative"),
+        [_, .., b'k' | b'K'] => (&text[..text.len() - 1], 10),
+        [_, .., b'm' | b'M'] => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return refuse("not a number");
+    }
+    let bytes = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift));
+    match bytes.and_then(|bytes| u32::try_from(bytes).ok()) {
+        Some(bytes) => Ok(bytes),
+        None => refuse("too large"),
+    }
+}
+
+/// How one operation wants it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum InlineChoice {
+    /// Inline if it fits.
+    #[default]
+    Auto,
+    /// Inline, or refused.
+    Force,
+    /// Never inline.
+    Forbid,
+}
+
+/// Why an operation that must go inline cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InlineRefused {
+    /// More bytes than were granted.
+    TooLong {
+        /// The payload.
+        bytes: u64,
+        /// What the queue pair was granted.
+        granted: u32,
+    },
+    /// A read or an atomic: nothing goes out.
+    NoPayload,
+}
+
+/// Whether a payload of `bytes` in all goes inline.
+///
+/// # Errors
+/// It was to be forced and cannot be.
+#[inline]
+pub fn decide(
+    has_payload: bool,
+    bytes: u64,
+    granted: u32,
+    choice: InlineChoice,
+) -> Result<bool, InlineRefused> {
+    let fits = has_payload && bytes <= granted as u64;
+    match choice {
+        InlineChoice::Auto => Ok(fits),
+        InlineChoice::Forbid => Ok(false),
+        InlineChoice::Force if fits => Ok(true),
+        InlineChoice::Force if has_payload => Err(InlineRefused::TooLong { bytes, granted }),
+        InlineChoice::Force => Err(InlineRefused::NoPayload),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requested__the_first_that_is_there_decides() {
+        let layers = [
+            (Some(0), Source::Request),
+            (Some(1), Source::Environment),
+            (Some(2), Source::Tuning),
+        ];
+        for present in 0..8 {
+            let value = |index: usize| layers[index].0.filter(|_| present & (1 << index) != 0);
+            let expected = (0..3)
+                .find_map(|index| value(index).map(|bytes| (bytes, layers[index].1)))
+                .unwrap_or((DEFAULT_INLINE, Source::Default));
+            assert_eq!(
+                requested(value(0), value(1), value(2)),
+                expected,
+                "{present:03b}"
+            );
+        }
+    }
+
+    #[test]
+    fn parse__is_decimal_with_units() {
+        let good = [
+            ("0", 0),
+            ("400", 400),
+            ("0400", 400),
+            ("1K", 1024),
+            ("2k", 2048),
+            ("1M", 1 << 20),
+            ("4294967295", u32::MAX),
+            ("4095M", 4095 << 20),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(parse_inline(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn parse__refuses_with_the_reason() {
+        let long = "1".repeat(33);
+        let bad = [
+            ("", "empty"),
+            ("-1", "negative"),
+            ("-", "negative"),
+            ("K", "not a number"),
+            ("0x190", "not a number"),
+            ("4 00", "not a number"),
+            (" 400", "not a number"),
+            ("+4", "not a number"),
+            ("1.5K", "not a number"),
+            ("12KK", "not a number"),
+            ("400B", "not a number"),
+            ("4294967296", "too large"),
+            ("4096M", "too large"),
+            ("99999999999999999999K", "too large"),
+            (&long, "too long"),
+            ("４００", "not a number"),
+        ];
+        for (text, why) in bad {
+            let error = parse_inline(text).unwrap_err().to_string();
+            assert!(
+                error.contains(why) && error.contains("FASTPATH_MAX_INLINE"),
+                "{text:?}: {error}"
+            );
+            assert!(error.len() < 150, "{error}");
+        }
+    }
+
+    #[test]
+    fn decide__at_the_granted_size_and_one_more() {
+        use InlineChoice::*;
+        for granted in [0, 1, 28, 220, 448] {
+            let g = granted as u64;
+            let cases = [
+                (g, Auto, Ok(true)),
+                (g + 1, Auto, Ok(false)),
+                (0, Auto, Ok(true)),
+                (g, Forbid, Ok(false)),
+                (0, Forbid, Ok(false)),
+                (g, Force, Ok(true)),
+                (
+                    g + 1,
+                    Force,
+                    Err(InlineRefused::TooLong {
+                        bytes: g + 1,
+                        granted,
+                    }),
+                ),
+            ];
+            for (bytes, choice, expected) in cases {
+                assert_eq!(
+                    decide(true, bytes, granted, choice),
+                    expected,
+                    "{bytes} of {granted} {choice:?}"
+                );
+            }
+            for bytes in [0, 8, g] {
+                assert_eq!(decide(false, bytes, granted, Auto), Ok(false));
+                assert_eq!(
+                    decide(false, bytes, granted, Force),
+                    Err(InlineRefused::NoPayload)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! RDMA adapters by the standard verbs interface of rdma-core: what the transports `rc` and `ud` share.
+//!
+//! The library is loaded at run time ([`Library::load`]); without it, and without a device, everything
+//! else runs. Here are devices and ports, memory, queues, and posting; nothing here knows of messages
+//! or peers' ranks. Whatever is made gives itself back when dropped, and holds what it was made of.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `abi` | structures and constants of the C header, compared with it by a test |
+//! | `library`, `call`, `error` | loading; calls as results; what went wrong and what to do |
+//! | `device`, `path` | devices, ports, GIDs, the way between two ports |
+//! | `memory`, `queue`, `pair` | domains and registrations; completion and receive queues; queue pairs |
+//! | `post`, `inline` | posting sends, completions; what goes inline |
+
+#[allow(missing_docs)] // the header's names
+pub mod abi;
+mod call;
+pub mod device;
+pub mod error;
+pub mod inline;
+#[cfg(test)]
+mod layout_tests;
+pub mod library;
+pub mod memory;
+pub mod pair;
+pub mod path;
+pub mod post;
+pub mod queue;
+
+pub use abi::{Sge, Wc};
+#[cfg(test)]
+pub(crate) use call::fault;
+pub use device::{DeviceContext, list_devices};
+pub use error::{Step, VerbsError};
+pub use inline::InlineChoice;
+pub use library::Library;
+pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain};
+pub use pair::{AddressHandle, PairSettings, Peer, Persistence, QueuePair, Service};
+pub use path::{LocalPort, Path, PortAddress};
+pub use post::{Failure, Operation, PostError, Posted, SendFlags};
+pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};

@@ -1,0 +1,506 @@
+//! Posting sends and reading completions.
+#![allow(unsafe_code)]
+
+use super::abi::{self, SendWr, SendWrTail, SendWrTo, Sge, Wc};
+use super::error::{Step, VerbsError};
+use super::inline::{InlineChoice, InlineRefused, decide};
+use super::pair::{AddressHandle, QueuePair};
+use std::ffi::CStr;
+use std::ptr::null_mut;
+
+/// What a send does. Immediate data is what the receiver's [`immediate`] gives.
+#[derive(Clone, Copy)]
+pub enum Operation<'a> {
+    /// A message to the peer's next receive buffer.
+    Send,
+    /// As `Send`, with immediate data.
+    SendImmediate(u32),
+    /// As `Send`; the peer's key is invalid afterwards.
+    SendInvalidate(u32),
+    /// A message to a queue pair somewhere, with immediate data if there is any.
+    Datagram {
+        /// The way.
+        to: &'a AddressHandle,
+        /// The queue pair's number.
+        number: u32,
+        /// Its key.
+        qkey: u32,
+        /// Immediate data.
+        immediate: Option<u32>,
+    },
+    /// Writes to the peer's memory.
+    Write {
+        /// Where.
+        address: u64,
+        /// What proves the right to it.
+        rkey: u32,
+    },
+    /// Reads from the peer's memory into the segments.
+    Read {
+        /// Where.
+        address: u64,
+        /// What proves the right to it.
+        rkey: u32,
+    },
+    /// Adds to 8 bytes of the peer's memory; what was there comes to the segment.
+    FetchAdd {
+        /// Where, a multiple of 8.
+        address: u64,
+        /// What proves the right to it.
+        rkey: u32,
+        /// What is added.
+        add: u64,
+    },
+    /// Replaces 8 bytes of the peer's memory if they are as expected; what was there comes to the segment.
+    CompareSwap {
+        /// Where, a multiple of 8.
+        address: u64,
+        /// What proves the right to it.
+        rkey: u32,
+        /// What must be there.
+        compare: u64,
+        /// What replaces it.
+        swap: u64,
+    },
+}
+
+impl Operation<'_> {
+    /// Whether the segments go out to the peer.
+    #[inline]
+    pub fn has_payload(&self) -> bool {
+        !matches!(
+            self,
+            Operation::Read { .. } | Operation::FetchAdd { .. } | Operation::CompareSwap { .. }
+        )
+    }
+}
+
+/// How a send is posted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SendFlags {
+    /// Whether success is reported; failure always is.
+    pub signaled: bool,
+    /// Whether it waits for the reads and atomics before it.
+    pub fenced: bool,
+    /// Whether the peer's solicited event is raised.
+    pub solicited: bool,
+    /// Whether the payload goes inline.
+    pub inline: InlineChoice,
+}
+
+/// A send that was posted.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Posted {
+    /// Whether the payload went inline: its memory may be reused at once.
+    pub inline: bool,
+}
+
+/// Why a send was not posted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostError {
+    /// The send queue is full: poll for completions first.
+    Full,
+    /// It was to go inline and cannot.
+    Inline(InlineRefused),
+    /// The queue pair or the device does not work any more.
+    Failed(VerbsError),
+}
+
+/// The flags and the numbers that a request carries. Pure, so that it can be tested without a device.
+#[inline]
+pub(super) fn build_request(
+    id: u64,
+    operation: &Operation<'_>,
+    segments: &[Sge],
+    flags: SendFlags,
+    granted_inline: u32,
+) -> Result<(SendWr, bool), InlineRefused> {
+    let bytes = segments.iter().map(|segment| segment.length as u64).sum();
+    let inline = decide(operation.has_payload(), bytes, granted_inline, flags.inline)?;
+    let mut request = SendWr {
+        wr_id: id,
+        next: null_mut(),
+        sg_list: segments.as_ptr().cast_mut(),
+        num_sge: segments.len() as i32,
+        opcode: abi::WR_SEND,
+        send_flags: 0,
+        imm_data: 0,
+        wr: SendWrTo {
+            atomic: abi::AtomicTo::default(),
+        },
+        xrc_remote_srqn: 0,
+        tail: SendWrTail::default(),
+    };
+    // Each by itself, so that one never takes another's place.
+    let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+    request.send_flags |= flag(flags.signaled, abi::SEND_SIGNALED);
+    request.send_flags |= flag(flags.fenced, abi::SEND_FENCE);
+    request.send_flags |= flag(flags.solicited, abi::SEND_SOLICITED);
+    request.send_flags |= flag(inline, abi::SEND_INLINE);
+    let rdma = |remote_addr, rkey| SendWrTo {
+        rdma: abi::RdmaTo { remote_addr, rkey },
+    };
+    match *operation {
+        Operation::Send => {}
+        Operation::SendImmediate(value) => {
+            request.opcode = abi::WR_SEND_WITH_IMM;
+            request.imm_data = value.to_be();
+        }
+        Operation::SendInvalidate(rkey) => {
+            request.opcode = abi::WR_SEND_WITH_INV;
+            request.imm_data = rkey;
+        }
+        Operation::Datagram {
+            to,
+            number,
+            qkey,
+            immediate,
+        } => {
+            if let Some(value) = immediate {
+                request.opcode = abi::WR_SEND_WITH_IMM;
+                request.imm_data = value.to_be();
+            }
+            request.wr.ud = abi::UdTo {
+                ah: to.raw(),
+                remote_qpn: number,
+                remote_qkey: qkey,
+            };
+        }
+        Operation::Write { address, rkey } => {
+            request.opcode = abi::WR_RDMA_WRITE;
+            request.wr = rdma(address, rkey);
+        }
+        Operation::Read { address, rkey } => {
+            request.opcode = abi::WR_RDMA_READ;
+            request.wr = rdma(address, rkey);
+        }
+        Operation::FetchAdd { address, rkey, add } => {
+            request.opcode = abi::WR_ATOMIC_FETCH_AND_ADD;
+            request.wr.atomic = abi::AtomicTo {
+                remote_addr: address,
+                compare_add: add,
+                swap: 0,
+                rkey,
+            };
+        }
+        Operation::CompareSwap {
+            address,
+            rkey,
+            compare,
+            swap,
+        } => {
+            request.opcode = abi::WR_ATOMIC_CMP_AND_SWP;
+            request.wr.atomic = abi::AtomicTo {
+                remote_addr: address,
+                compare_add: compare,
+                swap,
+                rkey,
+            };
+        }
+    }
+    Ok((request, inline))
+}
+
+impl QueuePair {
+    /// Posts one send whose completion, if there is one, carries `id`.
+    ///
+    /// # Safety
+    /// The segments are readable, and for a read or an atomic writable, until the completion of this send or
+    /// of a later one; those of one that went inline, until this returns.
+    ///
+    /// # Errors
+    /// Nothing was posted.
+    #[inline]
+    pub unsafe fn post_send(
+        &self,
+        id: u64,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        flags: SendFlags,
+    ) -> Result<Posted, PostError> {
+        let built = build_request(id, operation, segments, flags, self.granted_inline());
+        let (mut request, inline) = built.map_err(PostError::Inline)?;
+        let mut bad = null_mut();
+        // SAFETY: the pair is alive; the request is a list of one, whose segments are the caller's.
+        match unsafe { (self.post_send)(self.raw.as_ptr(), &mut request, &mut bad) } {
+            0 => Ok(Posted { inline }),
+            errno => Err(self.post_error_slow(errno)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn post_error_slow(&self, errno: i32) -> PostError {
+        match errno.abs() {
+            libc::ENOMEM => PostError::Full,
+            errno => PostError::Failed(VerbsError::call(Step::PostSend, self.device(), errno)),
+        }
+    }
+}
+
+/// The immediate data of a completed receive, if it came with some.
+#[inline]
+pub fn immediate(completion: &Wc) -> Option<u32> {
+    match completion.wc_flags & abi::WC_WITH_IMM {
+        0 => None,
+        _ => Some(u32::from_be(completion.imm_data)),
+    }
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// It was taken back because its queue pair had stopped, for the reason of an earlier completion.
+    Flushed,
+    /// The peer does not answer: dead, or unreachable.
+    NoAnswer,
+    /// The peer had no receive buffer for too long.
+    NoBuffer,
+    /// The peer's memory may not be reached so: wrong key or address, or no permission.
+    RemoteAccess,
+    /// The peer's receive buffer is too short, or it refuses the operation.
+    RemoteRefused,
+    /// This process's own memory may not be reached so.
+    Local,
+    /// Any other status.
+    Other(i32),
+}
+
+/// Why an operation failed; `None` for one that succeeded.
+#[inline]
+pub fn failure(completion: &Wc) -> Option<Failure> {
+    match completion.status {
+        abi::WC_SUCCESS => None,
+        status => Some(failure_slow(status)),
+    }
+}
+
+#[cold]
+fn failure_slow(status: i32) -> Failure {
+    match status {
+        abi::WC_WR_FLUSH_ERR => Failure::Flushed,
+        abi::WC_RETRY_EXC_ERR => Failure::NoAnswer,
+        abi::WC_RNR_RETRY_EXC_ERR => Failure::NoBuffer,
+        abi::WC_REM_ACCESS_ERR => Failure::RemoteAccess,
+        abi::WC_REM_INV_REQ_ERR | abi::WC_REM_OP_ERR => Failure::RemoteRefused,
+        abi::WC_LOC_LEN_ERR
+        | abi::WC_LOC_QP_OP_ERR
+        | abi::WC_LOC_PROT_ERR
+        | abi::WC_LOC_ACCESS_ERR => Failure::Local,
+        other => Failure::Other(other),
+    }
+}
+
+/// What the library says of a completion's status.
+pub fn status_text(library: &super::Library, status: i32) -> String {
+    // SAFETY: any number may be asked about; the text is constant.
+    let text = unsafe { (library.wc_status_str)(status) };
+    if text.is_null() {
+        return format!("status {status}");
+    }
+    // SAFETY: not null, and ends with a zero.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const WRITE: Operation<'_> = Operation::Write {
+        address: 0x1000,
+        rkey: 7,
+    };
+    const READ: Operation<'_> = Operation::Read {
+        address: 0x1000,
+        rkey: 7,
+    };
+    const ADD: Operation<'_> = Operation::FetchAdd {
+        address: 0x1000,
+        rkey: 7,
+        add: 1,
+    };
+    const SWAP: Operation<'_> = Operation::CompareSwap {
+        address: 0x1000,
+        rkey: 7,
+        compare: 1,
+        swap: 2,
+    };
+
+    fn segments(lengths: &[u32]) -> Vec<Sge> {
+        let segment = |&length| Sge {
+            length,
+            ..Sge::default()
+        };
+        lengths.iter().map(segment).collect()
+    }
+
+    fn flags_of(operation: &Operation<'_>, lengths: &[u32], granted: u32, flags: SendFlags) -> u32 {
+        let segments = segments(lengths);
+        let (request, inline) = build_request(9, operation, &segments, flags, granted).unwrap();
+        assert_eq!(inline, request.send_flags & abi::SEND_INLINE != 0);
+        request.send_flags
+    }
+
+    #[test]
+    fn inline__each_operation_with_a_payload_goes_inline_when_all_fits() {
+        let flags = SendFlags::default();
+        for operation in [
+            Operation::Send,
+            Operation::SendImmediate(1),
+            Operation::SendInvalidate(7),
+            WRITE,
+        ] {
+            for (lengths, granted, inline) in [
+                (&[][..], 0, true),
+                (&[0], 0, true),
+                (&[1], 0, false),
+                (&[100], 100, true),
+                (&[101], 100, false),
+                (&[16, 84], 100, true),
+                (&[16, 85], 100, false),
+                (&[50, 0, 50], 100, true),
+                // The sum is not computed in 32 bits.
+                (&[u32::MAX, 1], 100, false),
+            ] {
+                let expected = if inline { abi::SEND_INLINE } else { 0 };
+                assert_eq!(
+                    flags_of(&operation, lengths, granted, flags),
+                    expected,
+                    "{lengths:?} of {granted}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn inline__reads_and_atomics_never_do() {
+        for operation in [READ, ADD, SWAP] {
+            for inline in [InlineChoice::Auto, InlineChoice::Forbid] {
+                let flags = SendFlags {
+                    inline,
+                    signaled: true,
+                    ..SendFlags::default()
+                };
+                assert_eq!(flags_of(&operation, &[8], 400, flags), abi::SEND_SIGNALED);
+            }
+            let forced = SendFlags {
+                inline: InlineChoice::Force,
+                ..SendFlags::default()
+            };
+            let refused = build_request(9, &operation, &segments(&[8]), forced, 400).err();
+            assert_eq!(refused, Some(InlineRefused::NoPayload));
+        }
+    }
+
+    #[test]
+    fn inline__can_be_forced_and_forbidden() {
+        let with = |inline| SendFlags {
+            inline,
+            ..SendFlags::default()
+        };
+        assert_eq!(flags_of(&WRITE, &[8], 400, with(InlineChoice::Forbid)), 0);
+        assert_eq!(
+            flags_of(&WRITE, &[8], 400, with(InlineChoice::Force)),
+            abi::SEND_INLINE
+        );
+        let refused = build_request(
+            9,
+            &WRITE,
+            &segments(&[400, 1]),
+            with(InlineChoice::Force),
+            400,
+        );
+        let (bytes, granted) = (401, 400);
+        assert_eq!(
+            refused.err(),
+            Some(InlineRefused::TooLong { bytes, granted })
+        );
+    }
+
+    #[test]
+    fn flags__come_together_and_none_replaces_another() {
+        for bits in 0..8 {
+            let flags = SendFlags {
+                signaled: bits & 1 != 0,
+                fenced: bits & 2 != 0,
+                solicited: bits & 4 != 0,
+                inline: InlineChoice::Auto,
+            };
+            let mut expected = abi::SEND_INLINE;
+            expected |= if flags.signaled {
+                abi::SEND_SIGNALED
+            } else {
+                0
+            };
+            expected |= if flags.fenced { abi::SEND_FENCE } else { 0 };
+            expected |= if flags.solicited {
+                abi::SEND_SOLICITED
+            } else {
+                0
+            };
+            // Immediate data and invalidation keep the others, inline among them.
+            for operation in [
+                Operation::SendImmediate(3),
+                Operation::SendInvalidate(3),
+                WRITE,
+            ] {
+                assert_eq!(flags_of(&operation, &[8], 64, flags), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn request__carries_the_operation() {
+        let list = segments(&[8]);
+        let build = |operation: &Operation<'_>| {
+            build_request(9, operation, &list, SendFlags::default(), 0)
+                .unwrap()
+                .0
+        };
+        let request = build(&Operation::SendImmediate(0x0102_0304));
+        assert_eq!(request.opcode, abi::WR_SEND_WITH_IMM);
+        assert_eq!(request.imm_data.to_ne_bytes(), [1, 2, 3, 4]);
+        let request = build(&Operation::SendInvalidate(0x55));
+        assert_eq!(
+            (request.opcode, request.imm_data),
+            (abi::WR_SEND_WITH_INV, 0x55)
+        );
+        for (operation, opcode) in [(WRITE, abi::WR_RDMA_WRITE), (READ, abi::WR_RDMA_READ)] {
+            let request = build(&operation);
+            // SAFETY: this operation's part of the union.
+            let to = unsafe { request.wr.rdma };
+            assert_eq!(
+                (request.opcode, to.remote_addr, to.rkey),
+                (opcode, 0x1000, 7)
+            );
+        }
+        let request = build(&SWAP);
+        // SAFETY: this operation's part of the union.
+        let to = unsafe { request.wr.atomic };
+        assert_eq!(request.opcode, abi::WR_ATOMIC_CMP_AND_SWP);
+        assert_eq!(
+            (to.remote_addr, to.rkey, to.compare_add, to.swap),
+            (0x1000, 7, 1, 2)
+        );
+        assert_eq!((request.wr_id, request.num_sge), (9, 1));
+    }
+
+    #[test]
+    fn failure__tells_the_causes_apart() {
+        let of = |status| {
+            failure(&Wc {
+                status,
+                ..Wc::default()
+            })
+        };
+        assert_eq!(of(0), None);
+        assert_eq!(of(abi::WC_RETRY_EXC_ERR), Some(Failure::NoAnswer));
+        assert_eq!(of(abi::WC_RNR_RETRY_EXC_ERR), Some(Failure::NoBuffer));
+        assert_eq!(of(abi::WC_WR_FLUSH_ERR), Some(Failure::Flushed));
+        assert_eq!(of(1000), Some(Failure::Other(1000)));
+    }
+}

@@ -1,0 +1,316 @@
+//! Completion queues and shared receive queues.
+#![allow(unsafe_code)]
+
+use super::abi::{self, RecvWr, Sge, Wc};
+use super::call::{check, make, unmake};
+use super::device::DeviceContext;
+use super::error::{Step, VerbsError};
+use super::memory::ProtectionDomain;
+use libc::c_int;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+/// Work requests posted by one call at most.
+pub const BATCH: usize = 16;
+
+/// A file descriptor that becomes readable when an armed completion queue gets a completion.
+pub struct CompletionChannel {
+    raw: NonNull<abi::CompChannel>,
+    context: Arc<DeviceContext>,
+}
+
+// SAFETY: as for `DeviceContext`.
+unsafe impl Send for CompletionChannel {}
+// SAFETY: as for `DeviceContext`.
+unsafe impl Sync for CompletionChannel {}
+
+impl CompletionChannel {
+    /// A new channel, whose descriptor does not block.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new(context: &Arc<DeviceContext>) -> Result<Arc<Self>, VerbsError> {
+        // SAFETY: the context is open.
+        let raw = make(Step::CreateChannel, context.name(), || unsafe {
+            (context.library.create_comp_channel)(context.raw.as_ptr())
+        })?;
+        let channel = CompletionChannel {
+            raw,
+            context: context.clone(),
+        };
+        // SAFETY: flags of a file descriptor that is the channel's.
+        unsafe {
+            let flags = libc::fcntl(channel.fd(), libc::F_GETFL);
+            libc::fcntl(channel.fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+        }
+        Ok(Arc::new(channel))
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> i32 {
+        // SAFETY: alive until dropped.
+        unsafe { self.raw.as_ref().fd }
+    }
+
+    /// Takes all events that are there; their queues must be armed again. Says how many there were.
+    pub fn drain(&self) -> u32 {
+        let mut taken = 0;
+        let (mut queue, mut cookie) = (null_mut(), null_mut());
+        // SAFETY: the channel is alive, the descriptor does not block, both places are writable.
+        while unsafe {
+            (self.context.library.get_cq_event)(self.raw.as_ptr(), &mut queue, &mut cookie)
+        } == 0
+        {
+            // SAFETY: the queue is alive: it cannot be destroyed before its events are acknowledged.
+            unsafe { (self.context.library.ack_cq_events)(queue, 1) };
+            taken += 1;
+        }
+        taken
+    }
+}
+
+impl Drop for CompletionChannel {
+    fn drop(&mut self) {
+        // SAFETY: its queues hold references to `self`, so none is left.
+        unmake(unsafe { (self.context.library.destroy_comp_channel)(self.raw.as_ptr()) });
+    }
+}
+
+/// A completion queue.
+pub struct CompletionQueue {
+    pub(super) raw: NonNull<abi::Cq>,
+    poll: unsafe extern "C" fn(*mut abi::Cq, c_int, *mut Wc) -> c_int,
+    pub(super) context: Arc<DeviceContext>,
+    /// Kept as long as the queue.
+    channel: Option<Arc<CompletionChannel>>,
+}
+
+// SAFETY: as for `DeviceContext`.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: as for `DeviceContext`.
+unsafe impl Sync for CompletionQueue {}
+
+impl CompletionQueue {
+    /// A queue with room for at least `depth` completions.
+    ///
+    /// # Errors
+    /// The device has no more, or not so deep ones.
+    pub fn new(
+        context: &Arc<DeviceContext>,
+        depth: u32,
+        channel: Option<&Arc<CompletionChannel>>,
+    ) -> Result<Arc<Self>, VerbsError> {
+        let Some(poll) = context.ops().poll_cq else {
+            return Err(VerbsError::call(Step::PollCq, context.name(), libc::ENOSYS));
+        };
+        let through = channel.map_or(null_mut(), |channel| channel.raw.as_ptr());
+        // SAFETY: the context is open; the channel, where there is one, is kept.
+        let raw = make(Step::CreateCq, context.name(), || unsafe {
+            (context.library.create_cq)(
+                context.raw.as_ptr(),
+                depth as c_int,
+                null_mut(),
+                through,
+                0,
+            )
+        })?;
+        Ok(Arc::new(CompletionQueue {
+            raw,
+            poll,
+            context: context.clone(),
+            channel: channel.cloned(),
+        }))
+    }
+
+    /// Takes completions, as many as there are and `batch` holds; says how many.
+    ///
+    /// # Errors
+    /// The device is gone.
+    #[inline]
+    pub fn poll(&self, batch: &mut [Wc]) -> Result<usize, VerbsError> {
+        // SAFETY: the queue is alive, and `batch` is writable for its length.
+        let taken =
+            unsafe { (self.poll)(self.raw.as_ptr(), batch.len() as c_int, batch.as_mut_ptr()) };
+        match usize::try_from(taken) {
+            Ok(taken) => Ok(taken),
+            Err(_) => Err(self.poll_error_slow()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_error_slow(&self) -> VerbsError {
+        VerbsError::call(Step::PollCq, self.context.name(), libc::ENODEV)
+    }
+
+    /// Asks for one event on the channel at the next completion. Completions that are there already
+    /// cause none: poll again after this, before sleeping.
+    ///
+    /// # Errors
+    /// There is no channel, or the device is gone.
+    pub fn arm(&self) -> Result<(), VerbsError> {
+        let name = self.context.name();
+        match (self.context.ops().req_notify_cq, &self.channel) {
+            (Some(arm), Some(_)) => check(Step::ArmCq, name, || {
+                // SAFETY: the queue is alive.
+                unsafe { arm(self.raw.as_ptr(), 0) }
+            }),
+            _ => Err(VerbsError::call(Step::ArmCq, name, libc::ENOSYS)),
+        }
+    }
+
+    /// Room for completions, as granted.
+    pub fn depth(&self) -> u32 {
+        // SAFETY: alive until dropped.
+        unsafe { self.raw.as_ref().cqe as u32 }
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: its queue pairs hold references to `self`, so none is left.
+        unmake(unsafe { (self.context.library.destroy_cq)(self.raw.as_ptr()) });
+    }
+}
+
+/// A receive buffer to be posted: the number its completion will carry, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecvEntry {
+    /// Comes back as `wr_id`.
+    pub id: u64,
+    /// The buffer.
+    pub segment: Sge,
+}
+
+/// Posts receives in batches, each a list for one call; says how many were accepted.
+///
+/// # Safety
+/// `post` takes lists of receives; the segments stay writable until they complete.
+pub(super) unsafe fn post_receives(
+    entries: &[RecvEntry],
+    mut post: impl FnMut(*mut RecvWr, *mut *mut RecvWr) -> c_int,
+) -> (usize, c_int) {
+    let mut done = 0;
+    for batch in entries.chunks(BATCH) {
+        let mut segments = [Sge::default(); BATCH];
+        let mut requests = [RecvWr {
+            wr_id: 0,
+            next: null_mut(),
+            sg_list: null_mut(),
+            num_sge: 1,
+        }; BATCH];
+        let first = requests.as_mut_ptr();
+        for (index, entry) in batch.iter().enumerate() {
+            segments[index] = entry.segment;
+            // SAFETY: `index` is below the batch's length; the pointer past a request is to the next one.
+            unsafe {
+                let request = &mut *first.add(index);
+                request.wr_id = entry.id;
+                request.sg_list = segments.as_mut_ptr().add(index);
+                if index + 1 < batch.len() {
+                    request.next = first.add(index + 1);
+                }
+            }
+        }
+        let mut bad = null_mut();
+        let answer = post(first, &mut bad);
+        if answer != 0 {
+            // Those before the one that was refused are posted.
+            let accepted = match bad.is_null() {
+                true => 0,
+                // SAFETY: the library names a request of the list.
+                false => unsafe { bad.offset_from(first) },
+            };
+            let accepted = accepted.clamp(0, batch.len() as isize);
+            return (done + accepted as usize, answer);
+        }
+        done += batch.len();
+    }
+    (done, 0)
+}
+
+/// Receive buffers that many queue pairs share.
+pub struct SharedReceiveQueue {
+    pub(super) raw: NonNull<abi::Srq>,
+    post: unsafe extern "C" fn(*mut abi::Srq, *mut RecvWr, *mut *mut RecvWr) -> c_int,
+    depth: u32,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: as for `DeviceContext`.
+unsafe impl Send for SharedReceiveQueue {}
+// SAFETY: as for `DeviceContext`.
+unsafe impl Sync for SharedReceiveQueue {}
+
+impl SharedReceiveQueue {
+    /// A queue of at least `depth` buffers of one segment each.
+    ///
+    /// # Errors
+    /// The device has none, or not so deep ones.
+    pub fn new(domain: &Arc<ProtectionDomain>, depth: u32) -> Result<Arc<Self>, VerbsError> {
+        let context = &domain.context;
+        let Some(post) = context.ops().post_srq_recv else {
+            return Err(VerbsError::call(
+                Step::CreateSrq,
+                context.name(),
+                libc::ENOSYS,
+            ));
+        };
+        let mut wanted = abi::SrqInitAttr {
+            srq_context: null_mut(),
+            attr: abi::SrqAttr {
+                max_wr: depth,
+                max_sge: 1,
+                srq_limit: 0,
+            },
+        };
+        // SAFETY: the domain is alive, the structure writable.
+        let raw = make(Step::CreateSrq, context.name(), || unsafe {
+            (context.library.create_srq)(domain.raw.as_ptr(), &mut wanted)
+        })?;
+        Ok(Arc::new(SharedReceiveQueue {
+            raw,
+            post,
+            depth: wanted.attr.max_wr.max(depth),
+            domain: domain.clone(),
+        }))
+    }
+
+    /// Buffers that may be posted at once.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Posts buffers; those that a failed call accepted are posted.
+    ///
+    /// # Safety
+    /// The buffers are writable until they complete or the queue is gone.
+    ///
+    /// # Errors
+    /// The queue is full, or the device is gone: how many were accepted, and the reason.
+    pub unsafe fn post(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
+        // SAFETY: the queue is alive; the rest is the caller's.
+        let (accepted, errno) = unsafe {
+            post_receives(entries, |list, bad| {
+                (self.post)(self.raw.as_ptr(), list, bad)
+            })
+        };
+        match errno {
+            0 => Ok(()),
+            errno => {
+                let name = self.domain.context.name();
+                Err((
+                    accepted,
+                    VerbsError::call(Step::PostRecv, name, errno.abs()),
+                ))
+            }
+        }
+    }
+}
+
+impl Drop for SharedReceiveQueue {
+    fn drop(&mut self) {
+        // SAFETY: its queue pairs hold references to `self`, so none is left.
+        unmake(unsafe { (self.domain.context.library.destroy_srq)(self.raw.as_ptr()) });
+    }
+}
