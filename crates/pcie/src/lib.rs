@@ -3,8 +3,13 @@
 //! The model only calculates: it reads no device, no clock and no file. Quantities have types of
 //! their own ([`units`]), so that a figure in MB/s cannot be taken for one in MiB/s.
 
+pub mod closed;
+pub mod crossover;
+pub mod descriptor;
 pub mod link;
+pub mod profile;
 pub mod units;
+pub mod wire;
 
 pub use link::{Generation, Lanes, Link, LinkError};
 pub use units::{Bytes, GbPerS, MbPerS, MibPerS, Rate, RateUnit, StatedRate, Time, UnitError};

@@ -1,0 +1,283 @@
+//! The closed form: what each operation costs on the bus, and what rate that allows.
+//!
+//! [`Traffic`] is what one operation puts on the link in each direction. [`throughput`] says how
+//! often a link can do it. The data-link layer's own packets are charged as [`DataLink`] says.
+
+pub mod latency;
+pub mod message;
+pub mod traffic;
+
+pub use traffic::{Direction, Flow, Traffic};
+
+use crate::link::Link;
+use crate::units::{Bytes, Rate};
+
+/// Bytes of an acknowledgement or of an update of credits, framing included.
+pub const DLLP_BYTES: f64 = 8.0;
+
+/// The share of symbol times that goes to skips: 4 in each 1538, so that clocks may differ.
+pub const SKIP_SHARE: f64 = 4.0 / 1538.0;
+
+/// The share of a flit's 242 usable bytes that is the data-link layer's own.
+pub const FLIT_SHARE: f64 = 6.0 / 242.0;
+
+/// How the packets of the data-link layer (acknowledgements, credit updates, skips) are charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DataLink {
+    /// Not at all: headers only.
+    Ignored,
+    /// As they travel: what arrives in one direction is answered in the other, in proportion to how
+    /// busy that is, at most one acknowledgement and one update per [`Link::answer_limit`] symbol
+    /// times, each of which carries one byte per lane. Skips take their share of both.
+    Directional,
+    /// As pcie-bench's published model does: both directions pay for answers at full traffic, at one
+    /// byte per symbol time whatever the number of lanes.
+    Symmetric,
+}
+
+/// What the data-link layer takes of a direction: `skip` of its time always, and `answer` for each
+/// byte that travels the other way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Charge {
+    /// Share of a direction that is gone whatever is sent.
+    pub fixed: f64,
+    /// Bytes of answers per byte of packets in the other direction.
+    pub answer: f64,
+}
+
+impl DataLink {
+    /// The charge on a link.
+    pub fn charge(self, link: &Link) -> Charge {
+        let answers = 2.0 * DLLP_BYTES / f64::from(link.answer_limit());
+        let lanes = f64::from(link.lanes().count());
+        match self {
+            DataLink::Ignored => Charge {
+                fixed: 0.0,
+                answer: 0.0,
+            },
+            DataLink::Symmetric => Charge {
+                fixed: SKIP_SHARE + answers,
+                answer: 0.0,
+            },
+            DataLink::Directional if link.generation().is_flit() => Charge {
+                fixed: SKIP_SHARE + FLIT_SHARE,
+                answer: 0.0,
+            },
+            DataLink::Directional => Charge {
+                fixed: SKIP_SHARE,
+                answer: answers / lanes,
+            },
+        }
+    }
+}
+
+/// How often a link can do something.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Throughput {
+    /// Operations a second.
+    pub per_s: f64,
+    /// The direction that limits them.
+    pub bound: Direction,
+    /// Share of the raw rate in use from the device to the host, and back.
+    pub busy: (f64, f64),
+}
+
+/// How often `link` can carry `traffic` a second.
+pub fn throughput(link: &Link, traffic: &Traffic, data_link: DataLink) -> Throughput {
+    let Charge { fixed, answer } = data_link.charge(link);
+    let (up, down) = (traffic.up.bytes(), traffic.down.bytes());
+    let need = (up + answer * down, down + answer * up);
+    let raw = link.raw().bytes_per_s();
+    let bound = match need.0 >= need.1 {
+        true => Direction::Up,
+        false => Direction::Down,
+    };
+    let per_s = raw * (1.0 - fixed) / need.0.max(need.1);
+    let share = |bytes: f64| bytes * per_s / raw + fixed;
+    Throughput {
+        per_s,
+        bound,
+        busy: (share(need.0), share(need.1)),
+    }
+}
+
+/// Bytes a second that the device can write into memory, in transfers of `size` bytes.
+pub fn write_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
+    let found = throughput(link, &Traffic::write(link, size), data_link);
+    Rate::from_bytes_per_s(found.per_s * size.as_f64())
+}
+
+/// Bytes a second that the device can read from memory, in transfers of `size` bytes.
+pub fn read_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
+    let found = throughput(link, &Traffic::read(link, size), data_link);
+    Rate::from_bytes_per_s(found.per_s * size.as_f64())
+}
+
+/// Bytes a second in each direction while the device reads as much as it writes.
+pub fn both_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
+    let traffic = Traffic::write(link, size) + Traffic::read(link, size);
+    let found = throughput(link, &traffic, data_link);
+    Rate::from_bytes_per_s(found.per_s * size.as_f64())
+}
+
+/// The utilisation by UCX's rule (`ucs_topo_get_pci_bw`): four packets of the maximum payload, with
+/// their headers, to 16 bytes of answers.
+pub fn ucx_utilisation(link: &Link) -> f64 {
+    let payload = f64::from(link.max_payload());
+    let header = f64::from(
+        link.with_framing(crate::link::Framing::Ucx)
+            .write_overhead(),
+    );
+    4.0 * payload / (4.0 * (payload + header) + 16.0)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::link::AddressWidth;
+    use proptest::prelude::*;
+
+    const SIZE: Bytes = Bytes(65536);
+
+    fn link(text: &str, mps: u64) -> Link {
+        text.parse::<Link>().unwrap().with_max_payload(mps).unwrap()
+    }
+
+    #[track_caller]
+    fn is_near(rate: Rate, mib: f64) {
+        let found = rate.mib_per_s().0;
+        assert!((found / mib - 1.0).abs() < 1e-3, "{found} MiB/s, not {mib}");
+    }
+
+    /// Headers only, and with pcie-bench's charge.
+    #[test]
+    fn grid__of_generation_2_x8_writes() {
+        for (mps, bits, headers, charged) in [
+            (128, 64, 3212.0, 2768.0),
+            (256, 64, 3488.0, 3125.0),
+            (512, 64, 3644.0, 3209.0),
+            (128, 32, 3299.0, 2843.0),
+            (256, 32, 3538.0, 3171.0),
+            (512, 32, 3671.0, 3233.0),
+        ] {
+            let link = link("2.0x8", mps).with_address(AddressWidth::try_from(bits).unwrap());
+            is_near(write_rate(&link, SIZE, DataLink::Ignored), headers);
+            is_near(write_rate(&link, SIZE, DataLink::Symmetric), charged);
+        }
+    }
+
+    #[test]
+    fn grid__of_generation_2_x8_reads() {
+        for (completion, headers, charged) in [
+            (64, 2906.0, 2605.0),
+            (128, 3299.0, 2957.0),
+            (256, 3538.0, 3171.0),
+        ] {
+            let link = link("2.0x8", 256).with_completion(completion).unwrap();
+            is_near(read_rate(&link, SIZE, DataLink::Ignored), headers);
+            is_near(read_rate(&link, SIZE, DataLink::Symmetric), charged);
+        }
+    }
+
+    #[test]
+    fn grid__of_generation_3_x8() {
+        let link = link("3.0x8", 256);
+        is_near(write_rate(&link, SIZE, DataLink::Ignored), 6868.0);
+        is_near(write_rate(&link, SIZE, DataLink::Symmetric), 6309.0);
+        is_near(read_rate(&link, SIZE, DataLink::Ignored), 6968.0);
+        is_near(read_rate(&link, SIZE, DataLink::Symmetric), 6400.0);
+    }
+
+    #[test]
+    fn symmetric__is_pcie_benchs_rate_below_the_packets() {
+        for (text, gb, share) in [("2.0x8", 28.68, 0.896), ("3.0x8", 57.88, 0.9186)] {
+            let link = link(text, 256);
+            let left = 1.0 - DataLink::Symmetric.charge(&link).fixed;
+            assert!((left / share - 1.0).abs() < 1e-3, "{left}");
+            let rate = (link.raw() * left).gb_per_s().0;
+            assert!((rate / gb - 1.0).abs() < 1e-3, "{rate}");
+        }
+    }
+
+    #[test]
+    fn ucx__rule_gives_its_figures() {
+        let link = link("2.0x8", 256);
+        assert!((ucx_utilisation(&link) - 0.9014).abs() < 1e-4);
+        is_near(link.raw() * ucx_utilisation(&link), 3438.6);
+    }
+
+    /// One-way writes pay for skips alone; what pcie-bench charges beyond that travels the other way.
+    #[test]
+    fn directional__writes_lose_only_the_skips() {
+        let long = link("2.0x8", 256);
+        is_near(write_rate(&long, SIZE, DataLink::Directional), 3479.0);
+        let short = long.with_address(AddressWidth::Bits32);
+        is_near(write_rate(&short, SIZE, DataLink::Directional), 3529.0);
+        let lost = write_rate(&long, SIZE, DataLink::Symmetric)
+            / write_rate(&long, SIZE, DataLink::Directional);
+        assert!((0.89..0.91).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn both__is_bound_by_the_tighter_direction() {
+        let link = link("2.0x8", 256);
+        let traffic = Traffic::write(&link, SIZE) + Traffic::read(&link, SIZE);
+        // 256 writes with 24 bytes and 128 requests of 24 bytes share the way up.
+        assert_eq!(traffic.up.bytes(), 65536.0 + 256.0 * 24.0 + 128.0 * 24.0);
+        assert_eq!(traffic.down.bytes(), 65536.0 + 256.0 * 20.0);
+        let found = throughput(&link, &traffic, DataLink::Ignored);
+        assert_eq!(found.bound, Direction::Up);
+        is_near(
+            both_rate(&link, SIZE, DataLink::Ignored),
+            3814.697 * 65536.0 / traffic.up.bytes(),
+        );
+    }
+
+    #[test]
+    fn reads__of_tiny_requests_are_bound_by_the_requests() {
+        let link = link("2.0x8", 256);
+        let found = throughput(&link, &Traffic::read(&link, Bytes(1)), DataLink::Ignored);
+        assert_eq!(found.bound, Direction::Up);
+    }
+
+    fn any_link() -> impl Strategy<Value = Link> {
+        let size = || prop::sample::select(vec![128u64, 256, 512, 1024, 2048, 4096]);
+        (
+            1..=7u32,
+            prop::sample::select(crate::Lanes::ALL.map(u32::from).to_vec()),
+            size(),
+            size(),
+            any::<[bool; 2]>(),
+        )
+            .prop_map(|(generation, lanes, mps, mrrs, [short, ecrc])| {
+                let generation = crate::Generation::try_from(generation).unwrap();
+                let width = if short { 32 } else { 64 };
+                Link::new(generation, crate::Lanes::try_from(lanes).unwrap())
+                    .with_max_payload(mps)
+                    .and_then(|l| l.with_max_read_request(mrrs))
+                    .unwrap()
+                    .with_address(AddressWidth::try_from(width).unwrap())
+                    .with_ecrc(ecrc)
+            })
+    }
+
+    proptest! {
+        /// More room in a packet never makes whole transfers slower, answers aside: their limit falls from
+        /// 256 to 512 bytes. A charge never makes them faster; nothing beats the raw rate.
+        #[test]
+        fn rate__is_monotone_and_bounded(link in any_link(), pages in 1..64u64) {
+            let size = Bytes(pages * 4096);
+            for rate in [write_rate, read_rate, both_rate] {
+                let ignored = rate(&link, size, DataLink::Ignored);
+                prop_assert!(ignored < link.raw());
+                for data_link in [DataLink::Directional, DataLink::Symmetric] {
+                    prop_assert!(rate(&link, size, data_link) < ignored);
+                }
+                if let Ok(larger) = link.with_max_payload(u64::from(link.max_payload()) * 2) {
+                    prop_assert!(rate(&larger, size, DataLink::Ignored) >= ignored);
+                }
+            }
+        }
+    }
+}

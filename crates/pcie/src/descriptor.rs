@@ -1,0 +1,343 @@
+//! The arithmetic of send descriptors: how large they are, how much inline data a queue pair is
+//! granted, and when the processor hands the adapter the descriptor itself (BlueFlame).
+//!
+//! Sources: the user libraries of the adapters (rdma-core, `providers/mlx4/qp.c` and
+//! `providers/mlx5/qp.c`), read for their rules; UCX for the largest descriptor that it builds.
+
+use crate::link::LinkError;
+use crate::wire::{Transport, Verb};
+
+/// Bytes of the control segment.
+pub const CONTROL: u32 = 16;
+/// Bytes of the remote address segment of writes and reads.
+pub const REMOTE_ADDRESS: u32 = 16;
+/// Bytes of the segment that names a datagram's destination.
+pub const DATAGRAM: u32 = 48;
+/// Bytes of a segment that points at data: length, key, address.
+pub const DATA: u32 = 16;
+/// Bytes before inline data.
+pub const INLINE_HEADER: u32 = 4;
+/// Bytes of a basic block; descriptors begin at its multiples.
+pub const BLOCK: u32 = 64;
+
+/// Generations of descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// ConnectX to ConnectX-3. Descriptors are powers of two, and each 64-byte chunk of inline data
+    /// has a header of its own.
+    Mlx4,
+    /// Connect-IB, ConnectX-4 and later. Descriptors are multiples of 64 bytes with one inline header.
+    Mlx5,
+}
+
+/// What a queue pair was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Bytes of each descriptor in the send queue.
+    pub descriptor: u32,
+    /// Most bytes of inline data.
+    pub inline: u32,
+}
+
+impl Grant {
+    /// Bytes of a send queue with room for `entries` descriptors. Queues are powers of two.
+    pub fn queue_bytes(&self, entries: u32) -> u64 {
+        u64::from(entries.max(1)).next_power_of_two() * u64::from(self.descriptor)
+    }
+}
+
+/// Largest descriptor of a family in bytes.
+pub fn largest_descriptor(family: Family) -> u32 {
+    match family {
+        Family::Mlx4 => 1024,
+        // Four blocks: what UCX builds, and what BlueFlame takes.
+        Family::Mlx5 => 256,
+    }
+}
+
+/// Bytes in front of the data that a queue pair of this transport keeps free for every operation.
+pub fn reserved(transport: Transport) -> u32 {
+    match transport {
+        Transport::Ud => CONTROL + DATAGRAM,
+        _ => CONTROL + REMOTE_ADDRESS,
+    }
+}
+
+/// Bytes in front of the data of one operation.
+pub fn header(transport: Transport, verb: Verb) -> u32 {
+    match (transport, verb) {
+        (Transport::Ud, _) => CONTROL + DATAGRAM,
+        (_, Verb::Send) => CONTROL,
+        (_, Verb::Write) => CONTROL + REMOTE_ADDRESS,
+    }
+}
+
+/// Bytes of a descriptor that carries `payload` bytes inside.
+pub fn inline_descriptor(family: Family, transport: Transport, verb: Verb, payload: u32) -> u32 {
+    let header = header(transport, verb);
+    let data = match family {
+        Family::Mlx4 => {
+            // The first chunk ends at the next multiple of 64; none of the headers is for nothing.
+            let first = BLOCK - header % BLOCK - INLINE_HEADER;
+            let rest = payload.saturating_sub(first);
+            let chunks = 1 + rest.div_ceil(BLOCK - INLINE_HEADER);
+            payload
+                + if payload > 0 {
+                    chunks * INLINE_HEADER
+                } else {
+                    0
+                }
+        }
+        Family::Mlx5 => payload + if payload > 0 { INLINE_HEADER } else { 0 },
+    };
+    header + data.next_multiple_of(16)
+}
+
+/// Bytes of a descriptor that points at `segments` pieces of data.
+pub fn pointing_descriptor(transport: Transport, verb: Verb, segments: u32) -> u32 {
+    header(transport, verb) + segments * DATA
+}
+
+/// What a queue pair is granted that asks for `inline` bytes and `segments` pieces.
+///
+/// # Errors
+/// No descriptor of the family is that large.
+pub fn grant(
+    family: Family,
+    transport: Transport,
+    inline: u32,
+    segments: u32,
+) -> Result<Grant, LinkError> {
+    let reserved = reserved(transport);
+    let largest = largest_descriptor(family);
+    let sizes = (0..).map(|n| match family {
+        Family::Mlx4 => BLOCK << n,
+        Family::Mlx5 => BLOCK * (n + 1),
+    });
+    let segments_need = u64::from(segments) * u64::from(DATA) + u64::from(reserved);
+    let granted = |descriptor: u32| {
+        let room = descriptor.saturating_sub(reserved);
+        let headers = match family {
+            Family::Mlx4 => room.div_ceil(BLOCK),
+            Family::Mlx5 => 1,
+        };
+        room.saturating_sub(headers * INLINE_HEADER)
+    };
+    sizes
+        .take_while(|&descriptor| descriptor <= largest)
+        .find(|&d| granted(d) >= inline && u64::from(d) >= segments_need && d > reserved)
+        .map(|descriptor| Grant {
+            descriptor,
+            inline: granted(descriptor),
+        })
+        .ok_or_else(|| LinkError {
+            what: "inline data",
+            found: format!("{inline} B and {segments} segments"),
+            expected: match family {
+                Family::Mlx4 => "what fits a descriptor of 1024 bytes",
+                Family::Mlx5 => "what fits a descriptor of 256 bytes",
+            },
+        })
+}
+
+/// The estimate of inline room that was in use before it could be asked for: each segment is 16 bytes,
+/// 4 of which an inline header takes.
+pub fn estimate_by_segments(segments: u32) -> u32 {
+    segments * (DATA - INLINE_HEADER)
+}
+
+/// How the adapter comes by an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// The processor writes the descriptor with the data inside to the adapter.
+    InlineBlueFlame,
+    /// The data is inside a descriptor that the adapter reads.
+    Inline,
+    /// The processor writes the descriptor; the adapter reads the data.
+    PointBlueFlame,
+    /// The adapter reads the descriptor, then the data.
+    Point,
+}
+
+impl Way {
+    /// Reads of memory that follow one another before the first byte can leave.
+    pub fn serial_reads(self) -> u32 {
+        match self {
+            Way::InlineBlueFlame => 0,
+            Way::Inline | Way::PointBlueFlame => 1,
+            Way::Point => 2,
+        }
+    }
+
+    /// Whether the data is inside the descriptor.
+    pub fn is_inline(self) -> bool {
+        matches!(self, Way::InlineBlueFlame | Way::Inline)
+    }
+
+    /// Whether the processor writes the descriptor to the adapter.
+    pub fn is_blueflame(self) -> bool {
+        matches!(self, Way::InlineBlueFlame | Way::PointBlueFlame)
+    }
+
+    /// In a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::InlineBlueFlame => "inline, BlueFlame",
+            Way::Inline => "inline",
+            Way::PointBlueFlame => "BlueFlame",
+            Way::Point => "DMA",
+        }
+    }
+}
+
+/// The way of an operation with `payload` bytes, if its sender wants it inline or not.
+/// `buffer` is the adapter's BlueFlame buffer in bytes (0: it has none), `posted` how many
+/// operations are posted at once.
+pub fn way(
+    family: Family,
+    transport: Transport,
+    verb: Verb,
+    payload: u32,
+    inline: bool,
+    buffer: u32,
+    posted: u32,
+) -> Way {
+    let size = match inline {
+        true => inline_descriptor(family, transport, verb, payload),
+        false => pointing_descriptor(transport, verb, 1),
+    };
+    // mlx4 pushes only inline descriptors, mlx5 any single one.
+    let pushed = posted == 1 && size <= buffer && (inline || family == Family::Mlx5);
+    match (inline, pushed) {
+        (true, true) => Way::InlineBlueFlame,
+        (true, false) => Way::Inline,
+        (false, true) => Way::PointBlueFlame,
+        (false, false) => Way::Point,
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn granted(family: Family, transport: Transport, inline: u32) -> (u32, u32) {
+        let grant = grant(family, transport, inline, 1).unwrap();
+        (grant.descriptor, grant.inline)
+    }
+
+    #[test]
+    fn grant__of_mlx4_is_what_its_descriptor_leaves() {
+        for (from, to, descriptor, inline) in [
+            (0, 28, 64, 28),
+            (29, 88, 128, 88),
+            (92, 200, 256, 208),
+            (236, 400, 512, 448),
+            (512, 900, 1024, 928),
+        ] {
+            for asked in [from, to] {
+                assert_eq!(
+                    granted(Family::Mlx4, Transport::Rc, asked),
+                    (descriptor, inline)
+                );
+            }
+        }
+        for (from, to, descriptor, inline) in
+            [(0, 60, 128, 60), (64, 128, 256, 180), (188, 400, 512, 420)]
+        {
+            for asked in [from, to] {
+                assert_eq!(
+                    granted(Family::Mlx4, Transport::Ud, asked),
+                    (descriptor, inline)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn grant__of_mlx5_is_one_header_less_than_its_blocks() {
+        // What UCX calls a short put, and what perftest asks for by itself.
+        assert_eq!(granted(Family::Mlx5, Transport::Rc, 220), (256, 220));
+        assert_eq!(granted(Family::Mlx5, Transport::Ud, 188), (256, 188));
+        assert_eq!(granted(Family::Mlx5, Transport::Rc, 0), (64, 28));
+        assert_eq!(
+            inline_descriptor(Family::Mlx5, Transport::Rc, Verb::Send, 236),
+            256
+        );
+        assert_eq!(
+            inline_descriptor(Family::Mlx5, Transport::Rc, Verb::Write, 220),
+            256
+        );
+    }
+
+    #[test]
+    fn grant__costs_queue_memory() {
+        let small = grant(Family::Mlx4, Transport::Rc, 0, 1).unwrap();
+        let large = grant(Family::Mlx4, Transport::Rc, 400, 1).unwrap();
+        assert_eq!(small.queue_bytes(128), 8192);
+        assert_eq!(large.queue_bytes(128), 8 * small.queue_bytes(128));
+        assert_eq!(large.queue_bytes(100), large.queue_bytes(128));
+    }
+
+    #[test]
+    fn grant__beyond_the_largest_descriptor_is_refused() {
+        for (family, inline, segments) in [
+            (Family::Mlx4, 929, 1),
+            (Family::Mlx5, 221, 1),
+            (Family::Mlx4, 0, 100),
+            (Family::Mlx4, u32::MAX, u32::MAX),
+        ] {
+            let error = grant(family, Transport::Rc, inline, segments).unwrap_err();
+            assert!(
+                error.to_string().contains("what fits a descriptor of"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn estimate__is_twelve_a_segment() {
+        assert_eq!(estimate_by_segments(1), 12);
+        assert_eq!(estimate_by_segments(4), 48);
+    }
+
+    #[test]
+    fn cliff__of_mlx4_is_where_the_descriptor_outgrows_blueflame() {
+        for (transport, verb, last) in [
+            (Transport::Rc, Verb::Write, 208),
+            (Transport::Rc, Verb::Send, 224),
+            (Transport::Ud, Verb::Send, 180),
+        ] {
+            let way = |payload| way(Family::Mlx4, transport, verb, payload, true, 256, 1);
+            assert_eq!(way(last), Way::InlineBlueFlame, "{transport:?} {verb:?}");
+            assert_eq!(way(last + 1), Way::Inline, "{transport:?} {verb:?}");
+        }
+    }
+
+    #[test]
+    fn blueflame__takes_one_operation_at_a_time() {
+        let way = |family, inline, posted| {
+            way(family, Transport::Rc, Verb::Write, 8, inline, 256, posted)
+        };
+        assert_eq!(way(Family::Mlx4, true, 1).serial_reads(), 0);
+        assert_eq!(way(Family::Mlx4, true, 2).serial_reads(), 1);
+        assert_eq!(way(Family::Mlx4, false, 1).serial_reads(), 2);
+        assert_eq!(way(Family::Mlx5, false, 1).serial_reads(), 1);
+        assert_eq!(way(Family::Mlx5, false, 2).serial_reads(), 2);
+    }
+
+    proptest! {
+        /// What is granted fits the descriptor it was granted for.
+        #[test]
+        fn grant__fits(inline in 0..900u32, ud: bool, mlx5: bool) {
+            let family = if mlx5 { Family::Mlx5 } else { Family::Mlx4 };
+            let (transport, verb) = if ud { (Transport::Ud, Verb::Send) } else { (Transport::Rc, Verb::Write) };
+            if let Ok(grant) = grant(family, transport, inline, 1) {
+                prop_assert!(grant.inline >= inline);
+                prop_assert_eq!(inline_descriptor(family, transport, verb, grant.inline), grant.descriptor);
+                prop_assert!(inline_descriptor(family, transport, verb, grant.inline + 1) > grant.descriptor);
+            }
+        }
+    }
+}
