@@ -119,7 +119,8 @@ pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     }
 }
 
-/// Endpoint, match key and room of a receive that names its source, if nothing stands before it.
+/// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
+/// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`
 pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
@@ -127,7 +128,8 @@ pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let plain = comm.recv_key == args.comm as u64
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        && args.count as u64 <= i32::MAX as u64
+        // As in `try_send`; below zero the room is too, and nothing fits.
+        && args.count == args.count as i32 as i64
         && (args.tag >= ANY_TAG && args.tag != -1)
         && !args.buf.is_null();
     if !plain {
@@ -139,7 +141,7 @@ pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
         if !(*hot::worker()).matcher.is_quiet(*comm.world.add(rank)) {
             return None;
         }
-        let room = args.count as u64 * datatype.size;
+        let room = (args.count as u64).wrapping_mul(datatype.size);
         Some((
             *comm.endpoints.add(rank),
             comm.from_key + rank as u64,

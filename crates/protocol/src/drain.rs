@@ -13,7 +13,7 @@ impl Worker {
     #[inline(always)] // `fastpath bench rate`: windows of nonblocking receives
     pub(crate) fn drain_one(&mut self, peer: u32) -> bool {
         let endpoint = self.endpoint(peer);
-        let Some(arrival) = endpoint.lane.look_short() else {
+        let Some(arrival) = endpoint.lane.look_short(wire::EAGER) else {
             return false;
         };
         let (header, from, len) = (arrival.header, arrival.data(), arrival.len());
@@ -23,8 +23,7 @@ impl Worker {
         // SAFETY: posted, so it is valid; nobody else uses it meanwhile.
         let found = unsafe { &mut *request };
         let tag = header.imm as i32;
-        let plain = header.id == wire::EAGER
-            && found.key == header.key
+        let plain = found.key == header.key
             && crate::tag::tag_matches(found.tag, tag)
             && len as u64 <= found.bytes
             && found.is_contiguous()

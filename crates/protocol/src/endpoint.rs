@@ -139,7 +139,8 @@ impl Endpoint {
     /// made sure that no earlier receive or message stands before it (`Matcher::is_quiet`).
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes.
+    /// `to` is writable for `room` bytes. A room that is negative as an `isize` has room for nothing, not even for an
+    /// empty message.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub unsafe fn recv_short(
         &mut self,
@@ -169,12 +170,11 @@ impl Endpoint {
         to: *mut u8,
         room: usize,
     ) -> Option<Taken> {
-        let arrival = self.lane.look_short()?;
+        let arrival = self.lane.look_short(wire::EAGER)?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
-        let matches =
-            header.id == wire::EAGER && header.key == key && tag_matches(tag, header.imm as i32);
-        if !matches || len > room {
+        let matches = header.key == key && tag_matches(tag, header.imm as i32);
+        if !matches || len as isize > room as isize {
             return None;
         }
         // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.

@@ -82,11 +82,12 @@ impl Lane {
         }
     }
 
-    /// The next arrival if it is short, for [`Lane::take_short`]; `None` does not say that there is none.
+    /// The next arrival if it is short and has this id, for [`Lane::take_short`]; `None` does not say that there is
+    /// none.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-    pub fn look_short(&mut self) -> Option<Arrival<'_>> {
+    pub fn look_short(&mut self, id: u8) -> Option<Arrival<'_>> {
         match self {
-            Lane::Shm(endpoint) => endpoint.rx.look_short(),
+            Lane::Shm(endpoint) => endpoint.rx.look_short(id),
             _ => None,
         }
     }

@@ -128,7 +128,7 @@ impl TransportLink {
     /// Takes arrivals until the message is there.
     #[inline]
     fn recv_one(&mut self, into: &mut [u8]) {
-        if let Some(arrival) = self.lane.look_short() {
+        if let Some(arrival) = self.lane.look_short(ID) {
             copy_arrival(&arrival, into);
             // SAFETY: it was shown just now.
             unsafe { self.lane.take_short() };

@@ -162,7 +162,7 @@ impl Tx {
     unsafe fn publish(&mut self, slot: &Slot, header: Header, len: u8) -> Post {
         slot.word1.store(header.key, Ordering::Relaxed);
         let word0 = encode_word0(self.tail, header.id, len, header.imm);
-        // ORDERING: release pairs with the acquire in `Rx::look`: who sees the lap sees key and payload.
+        // ORDERING: release pairs with the acquire in `Rx::look`: who sees the stamp sees key and payload.
         slot.word0.store(word0, Ordering::Release);
         self.tail = self.tail.wrapping_add(1);
         // ORDERING: the load stays behind the store; partner is the fence that a sleeper runs for everyone.
@@ -289,25 +289,24 @@ pub(super) fn empty_pair() -> *const Pair {
 }
 
 impl Rx {
-    /// The next arrival if its payload lies in the slot, left where it is: no call, one cache line.
+    /// The next arrival if its payload lies in the slot and its id is `id`, left where it is: no call, one cache line.
     /// Always inlined: `fastpath bench instructions` counts MPI_Recv.
     #[inline(always)]
-    pub fn look_short(&mut self) -> Option<Arrival<'_>> {
+    pub fn look_short(&mut self, id: u8) -> Option<Arrival<'_>> {
         // SAFETY: as in `look`.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
         let word0 = slot.word0.load(Ordering::Acquire);
-        let len = (word0 >> 24) as u8;
-        if word0 as u16 != lap(self.head) || len as usize > SLOT_PAYLOAD {
+        // Where stamp and id are the right ones nothing is left of them, and the length comes to stand alone: one
+        // comparison for all three.
+        let wanted = encode_word0(self.head, id, 0, 0) as u32;
+        let len = (word0 as u32 ^ wanted).rotate_left(8) as usize;
+        if len > SLOT_PAYLOAD {
             return None;
         }
         let key = slot.word1.load(Ordering::Relaxed);
-        let header = Header::new((word0 >> 16) as u8, (word0 >> 32) as u32, key);
-        Some(Arrival::new(
-            header,
-            slot.payload.get().cast(),
-            len as usize,
-        ))
+        let header = Header::new(id, (word0 >> 32) as u32, key);
+        Some(Arrival::new(header, slot.payload.get().cast(), len))
     }
 
     /// Consumes what `look_short` showed.
@@ -327,7 +326,7 @@ impl Rx {
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
         let word0 = slot.word0.load(Ordering::Acquire);
-        if word0 as u16 != lap(self.head) {
+        if word0 as u16 != stamp(self.head) {
             return None;
         }
         let header = Header::new(
@@ -382,7 +381,7 @@ impl Rx {
     pub fn has_arrival(&self) -> bool {
         // SAFETY: as in `look`.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
-        slot.word0.load(Ordering::Relaxed) as u16 == lap(self.head)
+        slot.word0.load(Ordering::Relaxed) as u16 == stamp(self.head)
     }
 
     /// Consumes what `look` showed.

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 enum Deed {
     /// Any eight bytes anywhere in the region.
     Scribble(usize, u64),
-    /// A slot with the lap that the receiver waits for.
+    /// A slot with the stamp that the receiver waits for.
     Forge {
         id: u8,
         len: u8,
@@ -84,9 +84,13 @@ fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
 fn check_view(pair: &mut ShmPair) -> usize {
     let region = pair.rx.rx.pair as usize;
     let mut sum = 0;
+    let next = pair.rx.rx.head & SLOT_MASK;
+    // SAFETY: mapped while the pair is.
+    let word0 = unsafe { &(*pair.rx.rx.pair).slots[next as usize].word0 };
+    let id = (word0.load(Ordering::Relaxed) >> 16) as u8;
     for short in [true, false] {
         let arrival = if short {
-            pair.rx.rx.look_short()
+            pair.rx.rx.look_short(id)
         } else {
             pair.rx.look()
         };

@@ -9,12 +9,12 @@
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
 //!  +------+---+----+--------+--------------+---------------------------------+
-//!  | lap  | id|len | imm    | key          | payload, or {offset, length, aux}|
+//!  | stamp| id|len | imm    | key          | payload, or {offset, length, aux}|
 //!  +------+---+----+--------+--------------+---------------------------------+
 //!   `------- word0 --------' `--- word1 --'
 //! ```
 //!
-//! `word0` is published last, by one release store. `lap` tells a fresh slot from the one that lay
+//! `word0` is published last, by one release store. `stamp` tells a fresh slot from the one that lay
 //! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
 //! the slot; a longer one lies in the data area, and the slot says where.
 #![allow(unsafe_code)]
@@ -111,14 +111,15 @@ const _: () = {
 /// Bytes of a pair's region before the data area.
 pub const HEAD_BYTES: usize = std::mem::offset_of!(Pair, data);
 
-/// The lap of ring position `position`. 0 is a fresh page's value and never the first lap's.
+/// What says that a slot holds the message of `position`: the position itself, changed so that it is never a fresh
+/// page's 0 while the ring is filled for the first time.
 #[inline]
-pub fn lap(position: u32) -> u16 {
-    (position / SLOTS).wrapping_add(1) as u16
+pub fn stamp(position: u32) -> u16 {
+    position as u16 ^ 0x8000
 }
 
 /// Packs `word0`.
 #[inline]
 pub fn encode_word0(position: u32, id: u8, len: u8, imm: u32) -> u64 {
-    lap(position) as u64 | (id as u64) << 16 | (len as u64) << 24 | (imm as u64) << 32
+    stamp(position) as u64 | (id as u64) << 16 | (len as u64) << 24 | (imm as u64) << 32
 }
