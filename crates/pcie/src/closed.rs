@@ -26,48 +26,44 @@ pub const FLIT_SHARE: f64 = 6.0 / 242.0;
 pub enum DataLink {
     /// Not at all: headers only.
     Ignored,
-    /// As they travel: what arrives in one direction is answered in the other, in proportion to how
-    /// busy that is, at most one acknowledgement and one update per [`Link::answer_limit`] symbol
-    /// times, each of which carries one byte per lane. Skips take their share of both.
+    /// As they travel: what arrives in one direction is answered in the other. Each packet is
+    /// acknowledged, and each that uses credits gets them back, but at most one acknowledgement and
+    /// one update go out per [`Link::answer_limit`] symbol times, in each of which every lane carries
+    /// a byte. Skips take their share of both directions.
     Directional,
     /// As pcie-bench's published model does: both directions pay for answers at full traffic, at one
     /// byte per symbol time whatever the number of lanes.
     Symmetric,
 }
 
-/// What the data-link layer takes of a direction: `skip` of its time always, and `answer` for each
-/// byte that travels the other way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Charge {
-    /// Share of a direction that is gone whatever is sent.
-    pub fixed: f64,
-    /// Bytes of answers per byte of packets in the other direction.
-    pub answer: f64,
-}
-
 impl DataLink {
-    /// The charge on a link.
-    pub fn charge(self, link: &Link) -> Charge {
-        let answers = 2.0 * DLLP_BYTES / f64::from(link.answer_limit());
-        let lanes = f64::from(link.lanes().count());
+    /// The share of a direction that is gone whatever is sent.
+    pub fn fixed_share(self, link: &Link) -> f64 {
         match self {
-            DataLink::Ignored => Charge {
-                fixed: 0.0,
-                answer: 0.0,
-            },
-            DataLink::Symmetric => Charge {
-                fixed: SKIP_SHARE + answers,
-                answer: 0.0,
-            },
-            DataLink::Directional if link.generation().is_flit() => Charge {
-                fixed: SKIP_SHARE + FLIT_SHARE,
-                answer: 0.0,
-            },
-            DataLink::Directional => Charge {
-                fixed: SKIP_SHARE,
-                answer: answers / lanes,
-            },
+            DataLink::Ignored => 0.0,
+            DataLink::Symmetric => SKIP_SHARE + 2.0 * DLLP_BYTES / f64::from(link.answer_limit()),
+            DataLink::Directional if link.generation().is_flit() => SKIP_SHARE + FLIT_SHARE,
+            DataLink::Directional => SKIP_SHARE,
         }
+    }
+
+    /// Bytes of time, on one direction of the link, for an operation that puts `own` there and `other` on the
+    /// opposite direction.
+    fn need(self, link: &Link, own: &Flow, other: &Flow) -> f64 {
+        let left = 1.0 - self.fixed_share(link);
+        let (bytes, all) = (own.bytes(), DLLP_BYTES * other.packets);
+        let updates = DLLP_BYTES * other.credited;
+        if self != DataLink::Directional || link.generation().is_flit() {
+            return bytes / left;
+        }
+        // Answers take `all` and `updates` bytes, or a share of the time where their limit is
+        // tighter. The least of the three is the one whose assumption holds.
+        let limit = f64::from(link.answer_limit() * link.lanes().count());
+        let share = DLLP_BYTES / limit;
+        let each = (bytes + all + updates) / left;
+        let some = (bytes + updates) / (left - share);
+        let none = bytes / (left - share - if updates > 0.0 { share } else { 0.0 });
+        each.min(some).min(none)
     }
 }
 
@@ -84,20 +80,18 @@ pub struct Throughput {
 
 /// How often `link` can carry `traffic` a second.
 pub fn throughput(link: &Link, traffic: &Traffic, data_link: DataLink) -> Throughput {
-    let Charge { fixed, answer } = data_link.charge(link);
-    let (up, down) = (traffic.up.bytes(), traffic.down.bytes());
-    let need = (up + answer * down, down + answer * up);
+    let up = data_link.need(link, &traffic.up, &traffic.down);
+    let down = data_link.need(link, &traffic.down, &traffic.up);
     let raw = link.raw().bytes_per_s();
-    let bound = match need.0 >= need.1 {
+    let bound = match up >= down {
         true => Direction::Up,
         false => Direction::Down,
     };
-    let per_s = raw * (1.0 - fixed) / need.0.max(need.1);
-    let share = |bytes: f64| bytes * per_s / raw + fixed;
+    let per_s = raw / up.max(down);
     Throughput {
         per_s,
         bound,
-        busy: (share(need.0), share(need.1)),
+        busy: (up * per_s / raw, down * per_s / raw),
     }
 }
 
@@ -193,7 +187,7 @@ mod tests {
     fn symmetric__is_pcie_benchs_rate_below_the_packets() {
         for (text, gb, share) in [("2.0x8", 28.68, 0.896), ("3.0x8", 57.88, 0.9186)] {
             let link = link(text, 256);
-            let left = 1.0 - DataLink::Symmetric.charge(&link).fixed;
+            let left = 1.0 - DataLink::Symmetric.fixed_share(&link);
             assert!((left / share - 1.0).abs() < 1e-3, "{left}");
             let rate = (link.raw() * left).gb_per_s().0;
             assert!((rate / gb - 1.0).abs() < 1e-3, "{rate}");

@@ -8,6 +8,7 @@ pub mod crossover;
 pub mod descriptor;
 pub mod link;
 pub mod profile;
+pub mod simulator;
 pub mod units;
 pub mod wire;
 

@@ -19,6 +19,8 @@ pub enum Direction {
 pub struct Flow {
     /// Packets.
     pub packets: f64,
+    /// Those of them that use credits, which the other side gives back by updates: all but completions.
+    pub credited: f64,
     /// Bytes of data in them.
     pub data: f64,
     /// Bytes around the data.
@@ -29,6 +31,7 @@ impl Flow {
     fn new(packets: u64, data: u64, overhead: u32) -> Flow {
         Flow {
             packets: packets as f64,
+            credited: packets as f64,
             data: data as f64,
             overhead: (packets * u64::from(overhead)) as f64,
         }
@@ -45,6 +48,7 @@ impl Add for Flow {
     fn add(self, other: Flow) -> Flow {
         Flow {
             packets: self.packets + other.packets,
+            credited: self.credited + other.credited,
             data: self.data + other.data,
             overhead: self.overhead + other.overhead,
         }
@@ -56,6 +60,7 @@ impl Mul<f64> for Flow {
     fn mul(self, times: f64) -> Flow {
         Flow {
             packets: self.packets * times,
+            credited: self.credited * times,
             data: self.data * times,
             overhead: self.overhead * times,
         }
@@ -101,7 +106,10 @@ impl Traffic {
         let completions = count_blocks(address, size.0, completion);
         Traffic {
             up: Flow::new(requests, 0, link.read_request()),
-            down: Flow::new(completions, size.0, link.completion_overhead()),
+            down: Flow {
+                credited: 0.0,
+                ..Flow::new(completions, size.0, link.completion_overhead())
+            },
         }
     }
 

@@ -1,0 +1,340 @@
+//! The simulator held against the closed form, and against what must hold of itself.
+
+use super::*;
+use crate::closed::latency::Path;
+use crate::closed::message::{self, Message};
+use crate::closed::{DataLink, both_rate, read_rate, throughput, write_rate};
+use crate::link::{AddressWidth, Generation, Lanes};
+use crate::profile::{ADAPTERS, HOSTS, adapter, host};
+use proptest::prelude::*;
+use std::sync::LazyLock;
+
+fn node(host_name: &str, adapter_name: &str) -> NodeSpec<'static> {
+    let adapter = adapter(adapter_name).unwrap();
+    NodeSpec {
+        host: host(host_name).unwrap(),
+        adapter,
+        link: adapter.link.parse().unwrap(),
+        wire: adapter.wire.parse().unwrap(),
+        data_link: true,
+    }
+}
+
+/// Memory close by, so that only the bus limits, and `reads` requests under way.
+fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
+    static NEAR: LazyLock<Host> = LazyLock::new(|| Host {
+        read: Time::ZERO,
+        ..HOSTS[1]
+    });
+    static DEVICES: LazyLock<[Adapter; 2]> = LazyLock::new(|| {
+        [4, 1024].map(|reads_in_flight| Adapter {
+            reads_in_flight,
+            ..ADAPTERS[4]
+        })
+    });
+    NodeSpec {
+        host: &NEAR,
+        adapter: &DEVICES[reads],
+        link,
+        wire: "NDR".parse().unwrap(),
+        data_link,
+    }
+}
+
+/// Reads ask again as answers come, so that requests are spread evenly; beside writes they need not.
+fn stream_rate(link: Link, data_link: bool, write: u64, read: u64, count: u64) -> Rate {
+    let both = write > 0 && read > 0;
+    let mut simulator = Simulator::new(&[bus_only(link, data_link, usize::from(both))]);
+    let depth = if both { 8 } else { 2 };
+    let stream = simulator.stream(0, Bytes(write), Bytes(read), count, depth);
+    simulator.run();
+    let (first, last, pairs) = simulator.stream_span(stream).unwrap();
+    assert_eq!(pairs, count - 1);
+    let bytes = pairs * write.max(read);
+    Rate::from_bytes_per_s(bytes as f64 / ((last - first).ns() * 1e-9))
+}
+
+fn any_link() -> impl Strategy<Value = Link> {
+    let size = || prop::sample::select(vec![128u64, 256, 512, 1024]);
+    let lanes = prop::sample::select(Lanes::ALL.map(u32::from).to_vec());
+    (1..=7u32, lanes, size(), size(), any::<[bool; 3]>()).prop_map(
+        |(generation, lanes, mps, mrrs, [short, ecrc, cut])| {
+            let generation = Generation::try_from(generation).unwrap();
+            let width = AddressWidth::try_from(if short { 32 } else { 64 }).unwrap();
+            let link = Link::new(generation, Lanes::try_from(lanes).unwrap())
+                .with_max_payload(mps)
+                .and_then(|l| l.with_max_read_request(mrrs))
+                .and_then(|l| l.with_completion(if cut { 64 } else { mps }))
+                .unwrap();
+            link.with_address(width).with_ecrc(ecrc)
+        },
+    )
+}
+
+#[track_caller]
+fn agree(simulated: Rate, calculated: Rate, within: f64) {
+    let off = simulated / calculated - 1.0;
+    assert!(
+        off.abs() < within,
+        "{off:+.5}: {simulated:?} and {calculated:?}"
+    );
+}
+
+#[test]
+fn bus__reproduces_the_grid() {
+    let link: Link = "2.0x8".parse().unwrap();
+    let mib = |rate: Rate| rate.mib_per_s().0;
+    let near =
+        |rate: Rate, figure: f64| assert!((mib(rate) / figure - 1.0).abs() < 1e-3, "{rate:?}");
+    for (mps, figure) in [(128, 3212.0), (256, 3488.0), (512, 3644.0)] {
+        let link = link.with_max_payload(mps).unwrap();
+        near(stream_rate(link, false, 65536, 0, 200), figure);
+    }
+    for (completion, figure) in [(64, 2906.0), (128, 3299.0), (256, 3538.0)] {
+        let link = link.with_completion(completion).unwrap();
+        near(stream_rate(link, false, 0, 65536, 200), figure);
+    }
+    let third: Link = "3.0x8".parse().unwrap();
+    near(stream_rate(third, false, 65536, 0, 200), 6868.0);
+    near(stream_rate(third, false, 0, 65536, 200), 6968.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Answers to bursts are fewer than to the same packets spread evenly.
+    #[test]
+    fn bus__agrees_with_the_closed_form_both_ways(link in any_link(), pages in 1..4u64) {
+        let size = pages * 4096;
+        let count = 1 + (4 << 20) / size;
+        let bytes = Bytes(size);
+        agree(stream_rate(link, false, size, size, count), both_rate(&link, bytes, DataLink::Ignored), 1e-3);
+        agree(stream_rate(link, true, size, size, count), both_rate(&link, bytes, DataLink::Directional), 1e-2);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn bus__agrees_with_the_closed_form_on_headers(link in any_link(), pages in 1..8u64) {
+        let size = pages * 4096;
+        let count = 1 + (1 << 20) / size;
+        let bytes = Bytes(size);
+        agree(stream_rate(link, false, size, 0, count), write_rate(&link, bytes, DataLink::Ignored), 1e-3);
+        agree(stream_rate(link, false, 0, size, count), read_rate(&link, bytes, DataLink::Ignored), 1e-3);
+    }
+
+    #[test]
+    fn bus__agrees_with_the_closed_form_on_answers(link in any_link(), pages in 1..8u64) {
+        let size = pages * 4096;
+        let count = 1 + (1 << 20) / size;
+        let bytes = Bytes(size);
+        agree(stream_rate(link, true, size, 0, count), write_rate(&link, bytes, DataLink::Directional), 1e-3);
+        agree(stream_rate(link, true, 0, size, count), read_rate(&link, bytes, DataLink::Directional), 1e-3);
+    }
+
+    /// Every byte that crosses the bus is data or belongs to a packet, and all data arrives.
+    #[test]
+    fn bus__conserves_bytes(link in any_link(), write in 1..20_000u64, read in 1..20_000u64, count in 3..20u64) {
+        let mut simulator = Simulator::new(&[bus_only(link, true, 1)]);
+        simulator.stream(0, Bytes(write), Bytes(read), count, 2);
+        simulator.run();
+        let (up, down) = simulator.tallies(0);
+        prop_assert_eq!((up.data, down.data), (write * count, read * count));
+        let traffic = (crate::closed::Traffic::write(&link, Bytes(write)) + crate::closed::Traffic::read(&link, Bytes(read))) * count as f64;
+        prop_assert_eq!((up.bytes as f64, down.bytes as f64), (traffic.up.bytes(), traffic.down.bytes()));
+        prop_assert_eq!((up.packets as f64, down.packets as f64), (traffic.up.packets, traffic.down.packets));
+    }
+
+    /// More lanes, and larger payloads, never make aligned transfers slower.
+    #[test]
+    fn bus__is_monotone(link in any_link(), pages in 1..4u64) {
+        let size = pages * 4096;
+        let rate = |link| stream_rate(link, false, size, 0, 32).bytes_per_s();
+        if let Ok(larger) = link.with_max_payload(u64::from(link.max_payload()) * 2) {
+            prop_assert!(rate(larger) >= rate(link) * (1.0 - 1e-9));
+        }
+    }
+
+    /// One message over idle machines takes as long as its parts.
+    #[test]
+    fn message__takes_as_long_as_its_parts(
+        size in 0..=4096u64,
+        inline in prop::sample::select(vec![0u32, 64, 220, 400]),
+        adapter_index in 0..ADAPTERS.len(),
+        host_index in 0..HOSTS.len(),
+        kind in 0..3usize,
+    ) {
+        let (host, adapter) = (&HOSTS[host_index], &ADAPTERS[adapter_index]);
+        let (transport, verb) = [(Transport::Rc, Verb::Send), (Transport::Rc, Verb::Write), (Transport::Ud, Verb::Send)][kind];
+        let size = if verb == Verb::Write { size.max(1) } else { size };
+        let path = Path::new(host, adapter).unwrap();
+        let spec = NodeSpec { host, adapter, link: path.link, wire: path.wire, data_link: false };
+        let mut simulator = Simulator::new(&[spec, spec]);
+        let flow = simulator.add_flow(FlowSpec { transport, verb, inline, ..FlowSpec::new(0, 1) });
+        simulator.run();
+        let start = simulator.now();
+        simulator.post(flow, Bytes(size), 7);
+        prop_assert!(simulator.run_to_delivery(start + Time::from_ns(1e9)));
+        let delivery = simulator.take_delivery().unwrap();
+        prop_assert_eq!((delivery.token, delivery.size), (7, Bytes(size)));
+        let way = path.way(transport, verb, size as u32, size <= u64::from(inline));
+        let message = Message { way, ..Message::new(transport, verb, Bytes(size)) };
+        let calculated = path.one_way(&message).ns();
+        let simulated = (delivery.delivered - start).ns();
+        prop_assert!((simulated / calculated - 1.0).abs() < 1e-3, "{} {}", simulated, calculated);
+    }
+
+    /// Nothing is lost on a connection; of datagrams everything is delivered or counted as dropped.
+    #[test]
+    fn messages__are_delivered_or_counted(
+        ud: bool,
+        senders in 1..4usize,
+        size in 1..6000u64,
+        count in 1..60u64,
+        receives in 1..8u32,
+        work in 0..4000u32,
+    ) {
+        let specs = vec![node("2009", "connectx"); senders + 1];
+        let mut simulator = Simulator::new(&specs);
+        let transport = if ud { Transport::Ud } else { Transport::Rc };
+        let size = if ud { size.min(4096) } else { size };
+        let flows: Vec<usize> = (0..senders).map(|from| {
+            let work = Time::from_ns(f64::from(work));
+            let spec = FlowSpec { transport, receives, work, process: from % 2, ..FlowSpec::new(from, senders) };
+            let flow = simulator.add_flow(spec);
+            simulator.load(flow, Bytes(size), count, 8);
+            flow
+        }).collect();
+        simulator.run();
+        let mut bytes = 0;
+        for flow in flows {
+            let counts = simulator.counts(flow);
+            prop_assert_eq!(counts.posted, count);
+            prop_assert_eq!(counts.delivered + counts.dropped, count);
+            prop_assert!(ud || counts.dropped == 0);
+            prop_assert_eq!(counts.bytes, counts.delivered * size);
+            let prefix = if ud { 40 } else { 0 };
+            bytes += counts.delivered * (size + prefix + 32);
+        }
+        let (up, _) = simulator.tallies(senders);
+        prop_assert_eq!(up.data, bytes);
+    }
+}
+
+/// What all flows carry together.
+fn run_load(specs: &[NodeSpec<'_>], flows: &[FlowSpec], size: u64, count: u64) -> Rate {
+    let mut simulator = Simulator::new(specs);
+    for &spec in flows {
+        let flow = simulator.add_flow(spec);
+        simulator.load(flow, Bytes(size), count, 16);
+    }
+    simulator.run();
+    simulator.total_rate()
+}
+
+#[test]
+fn load__of_three_clients_is_bound_by_the_servers_writes() {
+    let specs = vec![node("2009", "connectx"); 4];
+    let flow = |from| FlowSpec {
+        process: from,
+        ..FlowSpec::new(from, 3)
+    };
+    let sum = run_load(&specs, &[flow(0), flow(1), flow(2)], 65536, 600);
+    let message = Message {
+        receive_batch: 16,
+        ..Message::new(Transport::Rc, Verb::Send, Bytes(65536))
+    };
+    let parts = message::receiver(&specs[3].link, specs[3].adapter, &message);
+    let bound = throughput(&specs[3].link, &message::sum(&parts), DataLink::Directional).per_s;
+    // When the first message is there, parts of two others are: 2 of 1800.
+    agree(sum, Rate::from_bytes_per_s(bound * 65536.0), 2e-3);
+}
+
+/// Rates with one client and one server, with two clients, with two servers, in MiB/s.
+fn experiment(client: NodeSpec<'static>, work: Time) -> [f64; 3] {
+    let server = node("2009", "connectx");
+    let flow = |from, to, process| FlowSpec {
+        process,
+        work,
+        ..FlowSpec::new(from, to)
+    };
+    let total = |specs: &[NodeSpec<'_>], flows: &[FlowSpec]| {
+        run_load(specs, flows, 65536, 200).mib_per_s().0
+    };
+    [
+        total(&[client, server], &[flow(0, 1, 0)]),
+        total(&[client, client, server], &[flow(0, 2, 0), flow(1, 2, 0)]),
+        total(&[client, server, server], &[flow(0, 1, 0), flow(0, 2, 0)]),
+    ]
+}
+
+/// Where the sender's reads are the limit, a second server does not help and a second client does;
+/// where the server's process is, it is the other way round.
+#[test]
+fn experiments__tell_sender_from_receiver() {
+    let mut narrow = node("2009", "connectx");
+    narrow.link = narrow.link.with_completion(128).unwrap();
+    let [one, clients, servers] = experiment(narrow, Time::ZERO);
+    assert!((one / 3218.0 - 1.0).abs() < 0.02, "{one}");
+    assert!(clients / one > 1.05, "{clients}");
+    assert!((servers / one - 1.0).abs() < 0.01, "{servers}");
+    // 19.4 us a message of 64 KiB are the same 3218 MiB/s.
+    let [one, clients, servers] = experiment(node("2009", "connectx"), Time::from_ns(19_340.0));
+    assert!((one / 3218.0 - 1.0).abs() < 0.02, "{one}");
+    assert!((clients / one - 1.0).abs() < 0.01, "{clients}");
+    assert!(servers / one > 1.05, "{servers}");
+}
+
+/// A slow receiver: a connection stalls the sender, datagrams are lost.
+#[test]
+fn receiver__without_descriptors_stalls_or_drops() {
+    let counts = |transport| {
+        let mut simulator = Simulator::new(&[node("2009", "connectx"); 2]);
+        let work = Time::from_ns(3000.0);
+        let spec = FlowSpec {
+            transport,
+            work,
+            receives: 32,
+            ..FlowSpec::new(0, 1)
+        };
+        let flow = simulator.add_flow(spec);
+        simulator.load(flow, Bytes(2048), 2000, 128);
+        simulator.run();
+        simulator.counts(flow)
+    };
+    let connected = counts(Transport::Rc);
+    assert_eq!((connected.delivered, connected.dropped), (2000, 0));
+    assert!(
+        connected.not_ready > 0 && connected.stalled > 0,
+        "{connected:?}"
+    );
+    let datagrams = counts(Transport::Ud);
+    assert!(datagrams.dropped > 0, "{datagrams:?}");
+}
+
+#[test]
+fn reads__are_serial_as_the_way_says() {
+    let time = |size, inline| {
+        let spec = NodeSpec {
+            data_link: false,
+            ..node("2009", "connectx")
+        };
+        let mut simulator = Simulator::new(&[spec; 2]);
+        let verb = Verb::Write;
+        let flow = simulator.add_flow(FlowSpec {
+            verb,
+            inline,
+            ..FlowSpec::new(0, 1)
+        });
+        simulator.post(flow, Bytes(size), 0);
+        simulator.run();
+        simulator.take_delivery().unwrap().delivered.ns()
+    };
+    let read = host("2009").unwrap().read.ns();
+    let (none, one, two) = (time(28, 400), time(209, 400), time(28, 0));
+    assert!((two - none - 2.0 * read).abs() < 100.0, "{none} {two}");
+    assert!(time(209, 400) - time(208, 400) > 200.0, "{one}");
+    assert!(time(208, 400) - time(207, 400) < 5.0);
+}
