@@ -9,7 +9,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 .PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
-	test-interchange test-budgets test-suites test-suites-sample test-loom test-miri fuzz lint format demo bench results
+	test-interchange test-budgets vm-test test-suites test-suites-sample test-loom test-miri fuzz lint format demo bench results
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
+	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
 	@echo 'make test-loom              ring, sleep handshake and records of the segment under the model checker'
 	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
@@ -43,10 +44,11 @@ prefix: build
 
 # One after the other: the tests use all processors themselves.
 test: setup
-	$(MAKE) -j1 test-crates test-loom test-programs test-install test-interchange test-budgets test-suites-sample
+	$(MAKE) -j1 test-crates test-loom test-programs test-install test-interchange test-budgets test-suites-sample \
+	    vm-test
 
 test-all: setup
-	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets fuzz test-suites
+	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets vm-test fuzz test-suites
 	$(MAKE) -j1 test-loom PREEMPTIONS=5
 	scripts/miri --if-there
 
@@ -83,6 +85,10 @@ test-interchange: build
 
 test-budgets: prefix
 	build/prefix/bin/fastpath bench instructions --functions 0 --budget bench/budgets
+
+# A kernel of our own under emulation: Soft-RoCE, loss and delay on the wire, two virtual hosts.
+vm-test: prefix
+	scripts/vm test --prefix build/prefix
 
 # Programs of others, built and run against a scratch installation. They install what they need.
 test-suites: build

@@ -1,0 +1,140 @@
+"""What lies in the machine: the tools of every run, the project's installation, and what a run names."""
+
+import glob
+import os
+import shlex
+import shutil
+import subprocess
+
+from . import kernel
+from .image import Image
+from .trouble import Trouble
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+GUEST = os.path.join(HERE, "guest")
+
+# Programs of Debian in every machine, and the package of each.
+PROGRAMS = {
+    "bash": "bash", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
+    "chrt": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "setsid": "util-linux",
+    "ibv_devinfo": "ibverbs-utils",
+    "ib_send_lat": "perftest", "ib_write_lat": "perftest", "ib_read_lat": "perftest", "ib_send_bw": "perftest",
+    "ib_write_bw": "perftest", "ib_read_bw": "perftest", "ib_atomic_lat": "perftest",
+}
+
+
+def missing():
+    """Packages whose programs are not here."""
+    needed = {**PROGRAMS, "depmod": "kmod", "qemu-system-x86_64": "qemu-system-x86", "ldd": "libc-bin", "strip": "binutils"}
+    lacking = {package for program, package in needed.items() if _find(program) is None}
+    if not _providers():
+        lacking.add("ibverbs-providers")
+    return sorted(lacking)
+
+
+def _find(program):
+    return shutil.which(program, path="/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin")
+
+
+def _providers():
+    """The provider of Soft-RoCE: its library is loaded by name and so is no library of any program."""
+    return glob.glob("/usr/lib/*/libibverbs/librxe-rdmav*.so")
+
+
+def base_disk(found, cache):
+    """The archive with the kernel's modules and the tools of Debian, made if `cache` has none of the same contents."""
+    image = Image()
+    for folder in ["/proc", "/sys", "/dev", "/root", "/vm/busybox", "/etc"]:
+        image.add_folder(folder)
+    for program in PROGRAMS:
+        image.add_file(_find(program))
+    image.add_file(_find("sh"), "/bin/sh")
+    image.add_file("/etc/libibverbs.d/rxe.driver")
+    for provider in _providers():
+        image.add_file(provider)
+    for name in ["init", "network"]:
+        image.add_file(os.path.join(GUEST, name), "/init" if name == "init" else f"/vm/{name}")
+    for name in os.listdir(os.path.join(GUEST, "bin")):
+        image.add_file(os.path.join(GUEST, "bin", name), f"/vm/bin/{name}")
+    image.add_text("/etc/hosts", "127.0.0.1 localhost\n10.0.0.1 vm\n10.1.0.1 a\n10.1.0.2 b\n")
+    image.add_text("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
+    image.add_text("/etc/group", "root:x:0:\n")
+    order = []
+    for path in found.modules(kernel.MODULES):
+        order.append(os.path.basename(path).removesuffix(".ko"))
+        image.add_file(path, f"/vm/modules/{order[-1]}.ko")
+    image.add_text("/vm/modules/order", "".join(f"{name}\n" for name in order))
+    path = os.path.join(cache, f"base-{image.key()}.cpio")
+    if not os.path.exists(path):
+        for old in glob.glob(os.path.join(cache, "base-*.cpio")):
+            os.unlink(old)
+        image.write(path)
+    return image, path
+
+
+class Contents:
+    """What one run adds: installation, further files, cases, variables."""
+
+    def __init__(self, prefix, cache, folder=ROOT):
+        self.prefix, self.cache, self.folder = prefix, cache, folder
+        libraries = [os.path.join(prefix, "lib")] if prefix else []
+        self.image = Image([*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")], lighten=self._lighten)
+        self.path, self.variables, self._cases = ["/vm/bin"], {}, 0
+        if prefix:
+            if not os.path.exists(os.path.join(prefix, "bin", "mpiexec")):
+                raise Trouble(f"{prefix} has no installation", "make prefix, or name another folder by --prefix")
+            for name in ["bin", "lib"]:
+                self.image.add_file(os.path.join(prefix, name))
+            self.path.append(os.path.join(prefix, "bin"))
+            self.variables["LD_LIBRARY_PATH"] = os.path.join(prefix, "lib")
+        self.image.add_folder(folder)
+
+    def add_words(self, words):
+        """The files of this machine that a command names."""
+        for word in words:
+            if os.path.exists(word) and os.path.abspath(word) not in ("/", self.folder):
+                self.image.add_file(word)
+            elif word == words[0] and not any(os.path.exists(os.path.join(path, word)) for path in self.path):
+                if found := _find(word):
+                    self.image.add_file(found)
+
+    def add_case(self, name, command, timeout, netem="", hosts=1):
+        folder = f"/vm/cases/{self._cases:04}"
+        self._cases += 1
+        options = {"name": name, "timeout": timeout, "netem": netem, "hosts": hosts}
+        self.image.add_text(f"{folder}/options", _assignments(options))
+        self.image.add_text(f"{folder}/command", command + "\n")
+
+    def write(self, path, base, base_path, mode="cases", merged=False):
+        settings = _assignments({"mode": mode, "folder": self.folder, "errors": 3 if merged else 4})
+        variables = {"MPI_TEST_DEVICES": "rxe0 rxe1", **self.variables}
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+        self.image.add_text("/vm/settings", settings + exports + f"PATH={shlex.quote(':'.join(self.path))}:$PATH\n")
+        self.image.without(base).write(path)
+        with open(path, "rb") as file:
+            own = file.read()
+        with open(path, "wb") as file, open(base_path, "rb") as first:
+            shutil.copyfileobj(first, file)
+            file.write(own)
+
+    def _lighten(self, source):
+        """A program without its debug information, which makes it several times smaller. Kept for the next run."""
+        seen = os.stat(source)
+        if seen.st_size < 4 << 20:
+            return source
+        folder = os.path.join(self.cache, "stripped")
+        os.makedirs(folder, exist_ok=True)
+        name = os.path.basename(source)
+        path = os.path.join(folder, f"{name}-{seen.st_ino}-{seen.st_mtime_ns}")
+        if not os.path.exists(path):
+            for old in glob.glob(os.path.join(folder, f"{glob.escape(name)}-{seen.st_ino}-*")):
+                os.unlink(old)
+            subprocess.run(["strip", "--strip-debug", "-o", f"{path}.{os.getpid()}", source], check=True)
+            os.rename(f"{path}.{os.getpid()}", path)
+        os.utime(path)
+        return path
+
+
+def _assignments(values):
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())

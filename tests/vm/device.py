@@ -1,0 +1,90 @@
+"""The same cases on an adapter of this machine, without a virtual one."""
+
+import os
+import signal
+import subprocess
+import time
+
+from . import suite
+from .contents import GUEST, ROOT
+from .trouble import Trouble
+
+VARIABLE = "FASTPATH_TEST_DEVICE"
+
+
+def name():
+    """The adapter that shall be used, or None."""
+    return os.environ.get(VARIABLE) or None
+
+
+def _environment(path=()):
+    device = name()
+    if not os.path.isdir(f"/sys/class/infiniband/{device}"):
+        there = sorted(os.listdir("/sys/class/infiniband")) if os.path.isdir("/sys/class/infiniband") else []
+        raise Trouble(f"{VARIABLE}={device}: there is no such adapter here", f"one of: {' '.join(there) or 'there is none'}")
+    env = {key: value for key, value in os.environ.items() if key != VARIABLE}
+    env["MPI_TEST_DEVICES"] = f"{device} {device}"
+    env["PATH"] = ":".join([os.path.join(GUEST, "bin"), *path, env.get("PATH", "")])
+    return env
+
+
+def run(words, variables):
+    """One command, with the adapter's name in its environment; its exit code."""
+    env = {**_environment(), **dict(pair.split("=", 1) for pair in variables)}
+    return subprocess.call(words if len(words) > 1 else ["bash", "-c", words[0]], env=env)
+
+
+def run_cases(cases, told, prefix):
+    """Runs those that need no wire and no host of their own; says which do, and how many."""
+    path = [os.path.join(prefix, "bin"), os.path.join(ROOT, "build", "tests")]
+    env = {key: value for key, value in _environment(path).items() if not key.startswith("FASTPATH_")}
+    skipped = 0
+    for case in cases:
+        reasons = [word for word, there in [("netem", case.netem), ("two hosts", case.hosts == 2)] if there]
+        if reasons:
+            print(f"SKIP {case.name}: needs {' and '.join(reasons)}, which this adapter has not", flush=True)
+            skipped += 1
+            continue
+        told(case, _run_case(case, env, prefix))
+    return skipped
+
+
+def _run_case(case, env, prefix):
+    for program in case.programs:
+        suite.compile_program(program, prefix, os.path.join(ROOT, "build", "tests"))
+    folder = os.path.join(ROOT, "build", "tests", "vm")
+    os.makedirs(folder, exist_ok=True)
+    for link, arguments in case.cargo.items():
+        path = os.path.join(folder, link)
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.symlink(suite.build_tests(arguments), path)
+    since = time.monotonic()
+    started = subprocess.Popen(["bash", "-c", case.command], cwd=ROOT, env={**env, "PATH": f"{folder}:{env['PATH']}"},
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    late = False
+    try:
+        output, _ = started.communicate(timeout=case.timeout)
+    except subprocess.TimeoutExpired:
+        late = True
+        os.killpg(started.pid, signal.SIGKILL)
+        output, _ = started.communicate()
+    left = _left_behind(started.pid)
+    return suite.Result(started.returncode, time.monotonic() - since, late, left, output.decode(errors="replace"))
+
+
+def _left_behind(session):
+    """Processes of a session whose leader has ended; they are ended too."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+                line = file.read()
+            state, _, _, own = line.rpartition(")")[2].split()[:4]
+            if int(own) == session and state not in "ZX":
+                found.append(f"{entry} ({line.partition('(')[2].rpartition(')')[0]})")
+                os.kill(int(entry), signal.SIGKILL)
+        except OSError:
+            continue  # it has just ended
+    return " ".join(found)

@@ -1,0 +1,124 @@
+"""The kernel of the virtual machine: Debian's package, unpacked into a cache and never installed."""
+
+import glob
+import lzma
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+
+from .trouble import Trouble
+
+# Depends on the newest kernel of the release.
+PACKAGE = "linux-image-amd64"
+
+# What of the package's modules is kept: the rest is drivers of devices that the machine does not have.
+KEPT = ["arch", "block", "crypto", "lib", "net", "fs/9p", "fs/fuse", "drivers/char", "drivers/infiniband", "drivers/virtio",
+        "drivers/net/veth.ko", "drivers/net/dummy.ko"]
+
+# In this order. Soft-RoCE asks for a checksum by name and does not load it.
+MODULES = ["crc32_generic", "virtio_pci", "virtio_console", "veth", "sch_netem", "ib_uverbs", "rdma_rxe"]
+
+
+class Kernel:
+    """An unpacked kernel: `release`, `image` to boot, and its modules."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.release = os.path.basename(glob.glob(os.path.join(folder, "lib/modules/*"))[0])
+        self.image = os.path.join(folder, "vmlinux")
+        self._modules = os.path.join(folder, "lib/modules", self.release)
+
+    def modules(self, wanted):
+        """Files of the modules `wanted` and of all they need, in an order in which they can be loaded."""
+        needs, order = {}, []
+        with open(os.path.join(self._modules, "modules.dep"), encoding="utf-8") as file:
+            for line in file:
+                path, _, others = line.partition(":")
+                needs[_module_name(path)] = (path, [_module_name(other) for other in others.split()])
+        with open(os.path.join(self._modules, "modules.builtin"), encoding="utf-8") as file:
+            builtin = {_module_name(line.strip()) for line in file}
+
+        def visit(name):
+            if name in builtin or name in order:
+                return
+            if name not in needs:
+                raise Trouble(f"the kernel {self.release} has no module {name}", "add its folder to KEPT in tests/vm/kernel.py")
+            for other in needs[name][1]:
+                visit(other)
+            order.append(name)
+
+        for name in wanted:
+            visit(name)
+        return [os.path.join(self._modules, needs[name][0]) for name in order]
+
+
+def _module_name(path):
+    return os.path.basename(path).removesuffix(".ko").replace("-", "_")
+
+
+def fetch(cache, again=False):
+    """The kernel in `cache`; fetched from Debian's archive if none is there, or if it shall be `again`."""
+    there = sorted(glob.glob(os.path.join(cache, "kernel-*")), key=os.path.getmtime)
+    if there and not again:
+        return Kernel(there[-1])
+    package = _newest_package()
+    folder = os.path.join(cache, "kernel-" + package.removeprefix("linux-image-"))
+    os.makedirs(cache, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        print(f"vm: fetching {package}", flush=True)
+        _run(["apt-get", "download", "-q", package], cwd=scratch)
+        unpacked = os.path.join(scratch, "unpacked")
+        _unpack(glob.glob(os.path.join(scratch, "*.deb"))[0], unpacked)
+        release = os.path.basename(glob.glob(os.path.join(unpacked, "lib/modules/*"))[0])
+        _run(["depmod", "-b", unpacked, release])
+        _write_image(os.path.join(unpacked, "boot", "vmlinuz-" + release), os.path.join(unpacked, "vmlinux"))
+        shutil.rmtree(os.path.join(unpacked, "boot"))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(unpacked, folder)
+    return Kernel(folder)
+
+
+def _newest_package():
+    """The name of the real package that PACKAGE stands for."""
+    said = subprocess.run(["apt-cache", "depends", PACKAGE], capture_output=True, text=True).stdout
+    names = [line.split()[-1] for line in said.splitlines() if "Depends: linux-image-" in line]
+    if not names:
+        raise Trouble(f"the package {PACKAGE} is not known here",
+                      "on Debian: apt-get update; elsewhere, unpack Debian's kernel for amd64 there and copy target/vm/kernel-* here")
+    return names[0]
+
+
+def _unpack(package, folder):
+    os.makedirs(folder)
+    kept = ["./boot/vmlinuz-*", "./lib/modules/*/modules.*", *(f"./lib/modules/*/kernel/{name}*" for name in KEPT)]
+    archive = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
+    _run(["tar", "-x", "-C", folder, "--wildcards", *kept], stdin=archive.stdout)
+    if archive.wait() != 0:
+        raise Trouble(f"{package} cannot be unpacked", "remove target/vm and start again")
+
+
+def _write_image(compressed, path):
+    """The kernel without its compression, which a processor in software would take seconds to undo."""
+    with open(compressed, "rb") as file:
+        data = file.read()
+    # Boot protocol 2.08 (Documentation/x86/boot.rst): sectors of set-up code, then offset and length of the payload.
+    start = (data[0x1f1] + 1) * 512
+    offset, length = struct.unpack_from("<II", data, 0x248)
+    payload = data[start + offset:start + offset + length]
+    try:
+        whole = lzma.LZMADecompressor().decompress(payload)
+    except lzma.LZMAError as error:
+        raise Trouble(f"{os.path.basename(compressed)} is not compressed by xz: {error}", "teach _write_image its compression") from None
+    with open(path, "wb") as file:
+        file.write(whole)
+
+
+def _run(words, **more):
+    try:
+        done = subprocess.run(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **more)
+    except FileNotFoundError:
+        raise Trouble(f"there is no command {words[0]}", "tests/setup installs what is missing") from None
+    if done.returncode != 0:
+        raise Trouble(f"{' '.join(words[:3])} fails: {done.stderr.strip()}", "see the message")
