@@ -4,6 +4,9 @@
 //! a prediction, what is left to the measured figure, findings, experiments. How it is shown is
 //! the same for all.
 
+pub mod function;
+pub mod lspci;
+
 use serde::{Deserialize, Serialize};
 
 /// An answer in parts.

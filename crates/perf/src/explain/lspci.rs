@@ -1,0 +1,436 @@
+//! Reads the text of `lspci -vv`: several devices, in the forms of old and new versions, with `-nn`, `-D` and `-vvv`,
+//! cut off anywhere, indented by tabs, spaces or not at all.
+//!
+//! The registers and their fields are those of the PCI Express Base Specification, chapter 7; the names are those that
+//! `lspci` gives them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::function::{
+    Aspm, Buses, Ecrc, Errors, Function, LinkShape, Port, Shown, WakeTimes, generation_of_rate,
+};
+
+/// Devices that one text may hold.
+const FUNCTIONS_MAX: usize = 65_536;
+/// Characters that are kept of a name.
+const NAME_MAX: usize = 160;
+/// Characters that are kept of a time (`<512ns`, `unlimited`).
+const TIME_MAX: usize = 24;
+
+/// Why a text cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotListing {
+    /// There is nothing in it.
+    Empty,
+    /// Devices, and nothing about any of them.
+    NoDetails,
+    /// The form for programs (`-mm`), which has no registers.
+    ForPrograms,
+    /// The tree of buses (`-t`).
+    Tree,
+    /// Something else; the first line of it.
+    Other(String),
+}
+
+impl fmt::Display for NotListing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            NotListing::Empty => "the text is empty".to_owned(),
+            NotListing::NoDetails => "the text lists devices without their registers".to_owned(),
+            NotListing::ForPrograms => {
+                "this is the form of lspci for programs (-mm), which has no registers".to_owned()
+            }
+            NotListing::Tree => "this is the tree of buses (lspci -t)".to_owned(),
+            NotListing::Other(line) => format!("this is not the text of lspci: `{line}`"),
+        };
+        write!(
+            f,
+            "{what}; expected is what `lspci -vv` prints, as root: a line with the address, as `41:00.0 InfiniBand: ...`, \
+             and below it `LnkCap:`, `LnkSta:` and others"
+        )
+    }
+}
+
+impl std::error::Error for NotListing {}
+
+/// All devices of a text.
+///
+/// # Errors
+/// See [`NotListing`].
+pub fn parse(text: &str) -> Result<Vec<Function>, NotListing> {
+    let mut raws: Vec<Raw> = Vec::new();
+    for line in text.lines() {
+        let line = line.trim_start_matches([' ', '\t', '>', '\r', '\u{feff}']);
+        if let Some((address, name)) = split_head(line) {
+            if raws.len() == FUNCTIONS_MAX {
+                break;
+            }
+            raws.push(Raw::new(address, name));
+            continue;
+        }
+        if raws.is_empty() && starts_with_register(line) {
+            // A text that begins in the middle, or lines picked by grep.
+            raws.push(Raw::default());
+        }
+        if let Some(raw) = raws.last_mut() {
+            raw.add(line.trim_end());
+        }
+    }
+    if !raws.iter().any(Raw::has_details) {
+        return Err(refuse(text, !raws.is_empty()));
+    }
+    let last = raws.len() - 1;
+    let functions = raws.iter().enumerate();
+    Ok(functions.map(|(i, raw)| raw.describe(i == last)).collect())
+}
+
+/// What a text is that holds nothing of use.
+fn refuse(text: &str, has_heads: bool) -> NotListing {
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let Some(first) = lines.next() else {
+        return NotListing::Empty;
+    };
+    let quoted = |l: &str| split_head(l).is_some_and(|(_, rest)| rest.trim().starts_with('"'));
+    if quoted(first) || first.starts_with("Slot:") {
+        NotListing::ForPrograms
+    } else if has_heads {
+        NotListing::NoDetails
+    } else if first.starts_with("-[") || first.starts_with("-+-[") {
+        NotListing::Tree
+    } else {
+        NotListing::Other(clean(first, 60))
+    }
+}
+
+/// Address and the rest of a line that begins a device.
+fn split_head(line: &str) -> Option<(&str, &str)> {
+    let (address, rest) = line.split_once([' ', '\t'])?;
+    let (buses, device) = address.rsplit_once(':')?;
+    let hex = |s: &str, count: std::ops::RangeInclusive<usize>| {
+        count.contains(&s.len()) && s.bytes().all(|b| b.is_ascii_hexdigit())
+    };
+    let (device, function) = device.split_once('.')?;
+    let (domain, bus) = buses.split_once(':').unwrap_or(("0000", buses));
+    let fits = hex(domain, 4..=8)
+        && hex(bus, 2..=2)
+        && hex(device, 2..=2)
+        && matches!(function.as_bytes(), [b'0'..=b'7']);
+    fits.then_some((address, rest))
+}
+
+/// Registers of which one alone shows that the text is of lspci.
+const TELLING: [&str; 6] = ["DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta", "DevSta"];
+
+fn starts_with_register(line: &str) -> bool {
+    TELLING.iter().any(|r| {
+        line.strip_prefix(r)
+            .is_some_and(|rest| rest.starts_with(':'))
+    })
+}
+
+/// Text that may be printed: no control characters, and not endless.
+fn clean(text: &str, most: usize) -> String {
+    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.trim().chars().take(most).map(visible).collect()
+}
+
+/// The lines of one device, sorted by what stands before the colon.
+#[derive(Default)]
+struct Raw<'a> {
+    address: &'a str,
+    name: &'a str,
+    /// Each label with its text, lines that go on included.
+    fields: BTreeMap<&'a str, String>,
+    /// The label that a line without one belongs to; None after a label that was there before.
+    open: Option<&'a str>,
+    express: Option<&'a str>,
+    capabilities: usize,
+    denied: bool,
+    ends: bool,
+}
+
+impl<'a> Raw<'a> {
+    fn new(address: &'a str, name: &'a str) -> Raw<'a> {
+        Raw {
+            address,
+            name,
+            ..Raw::default()
+        }
+    }
+
+    fn add(&mut self, line: &'a str) {
+        let label = line.split_once(':').filter(|(label, _)| is_label(label));
+        let Some((label, rest)) = label else {
+            let text = self.open.and_then(|open| self.fields.get_mut(open));
+            if let Some(text) = text.filter(|t| t.len() < 4096) {
+                text.push(' ');
+                text.push_str(line);
+            }
+            return;
+        };
+        self.open = None;
+        match label {
+            "Capabilities" => self.add_capability(rest.trim()),
+            "Kernel driver in use" | "Kernel modules" => self.ends = true,
+            _ if !self.fields.contains_key(label) => {
+                self.fields.insert(label, rest.to_owned());
+                self.open = Some(label);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_capability(&mut self, rest: &'a str) {
+        if rest.contains("access denied") {
+            self.denied = true;
+            return;
+        }
+        self.capabilities += 1;
+        let named = rest.split_once("] ").map_or("", |(_, name)| name);
+        if let Some(kind) = named.strip_prefix("Express") {
+            self.express = self.express.or(Some(kind));
+        }
+    }
+
+    fn has_details(&self) -> bool {
+        self.capabilities > 0
+            || self.denied
+            || TELLING.iter().any(|r| self.fields.contains_key(r))
+            || ["Control", "Status", "Flags"]
+                .iter()
+                .any(|l| self.fields.contains_key(l))
+            || self.is_silent()
+    }
+
+    /// Whether every register read as ones: the device is gone.
+    fn is_silent(&self) -> bool {
+        self.name.contains("(rev ff)") && self.name.contains("(prog-if ff)")
+    }
+
+    fn shown(&self, is_last: bool) -> Shown {
+        let status = self.text("Status");
+        if TELLING.iter().any(|r| self.fields.contains_key(r)) {
+            Shown::Registers
+        } else if self.express.is_some() {
+            Shown::NameOnly
+        } else if self.denied {
+            Shown::Denied
+        } else if flag(status, &["Cap"]) == Some(false)
+            || self.capabilities > 0 && (self.ends || !is_last)
+        {
+            Shown::Absent
+        } else {
+            Shown::CutOff
+        }
+    }
+
+    fn text(&self, label: &str) -> &str {
+        self.fields.get(label).map_or("", String::as_str)
+    }
+
+    fn describe(&self, is_last: bool) -> Function {
+        let mut unread = Vec::new();
+        let [cap, ctl, link_cap, link_ctl, link_sta] =
+            ["DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta"].map(|r| self.text(r));
+        let mut size = |register: &str, what: &str, least: u32, most: u32| {
+            let value = number(self.text(register), what)?;
+            if value.is_power_of_two() && (least..=most).contains(&value) {
+                return Some(value);
+            }
+            unread.push(format!(
+                "{register} says `{what}{value}`: expected is a power of two from {least} to {most}"
+            ));
+            None
+        };
+        let payload_can = size("DevCap", "MaxPayload ", 128, 4096);
+        let payload_is = size("DevCtl", "MaxPayload ", 128, 4096);
+        let read_request = size("DevCtl", "MaxReadReq ", 128, 4096);
+        let rcb = size("LnkCtl", "RCB ", 64, 128);
+        let mut link = |register: &str| read_link(register, self.text(register), &mut unread);
+        let (link_can, link_is) = (link("LnkCap"), link("LnkSta"));
+        let latency = self.text("Latency");
+        let target = after(self.text("LnkCtl2"), "Target Link Speed: ");
+        Function {
+            answers: !self.is_silent(),
+            shown: self.shown(is_last),
+            port: self.express.and_then(read_port),
+            buses: read_buses(self.text("Bus")),
+            link_can,
+            link_is,
+            link_target: target.and_then(read_rate),
+            retrained: flag(link_sta, &["BWMgmt"]),
+            payload_can,
+            payload_is,
+            read_request,
+            rcb,
+            tags_can: count_tags(cap, self.text("DevCap2")),
+            tags_is: count_tags(ctl, self.text("DevCtl2")),
+            relaxed_order: flag(ctl, &["RlxdOrd"]),
+            aspm_can: read_aspm(link_cap),
+            aspm_is: read_aspm(link_ctl),
+            wake: WakeTimes {
+                accepts_l0s: wake_time(cap, "L0s"),
+                accepts_l1: wake_time(cap, "L1"),
+                takes_l0s: wake_time(link_cap, "L0s").or_else(|| wake_time(link_cap, "L0")),
+                takes_l1: wake_time(link_cap, "L1"),
+            },
+            ecrc: read_ecrc(self.text("AERCap")),
+            errors: self.read_errors(),
+            latency_timer: number(latency, ""),
+            cache_line: number(latency, "Cache Line Size: ")
+                .or_else(|| number(latency, "Cache Line Size ")),
+            numa_node: number(self.text("NUMA node"), ""),
+            unread,
+            ..Function::new(&clean(self.address, NAME_MAX), &clean(self.name, NAME_MAX))
+        }
+    }
+
+    fn read_errors(&self) -> Errors {
+        let (device, link) = (self.text("DevSta"), self.text("CESta"));
+        // What is only advice (AdvNonFatalErr) counts as corrected in DevSta, and says nothing of the link.
+        let of_link = ["RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"];
+        let any = |text: &str, names: &[&str]| {
+            let found: Vec<bool> = names.iter().filter_map(|n| flag(text, &[n])).collect();
+            (!found.is_empty()).then(|| found.contains(&true))
+        };
+        Errors {
+            corrected: any(link, &of_link).or_else(|| flag(device, &["CorrErr"])),
+            corrected_count: None,
+            uncorrected: any(device, &["NonFatalErr", "UncorrErr", "FatalErr"]),
+        }
+    }
+}
+
+/// Whether what stands before a colon is the name of a field: letters and digits, a word or a few.
+fn is_label(text: &str) -> bool {
+    text.len() <= 24
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == ' ' || c == '-')
+}
+
+/// What follows the first `mark`.
+fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+    text.split_once(mark).map(|(_, rest)| rest)
+}
+
+/// The whole number right behind `mark` (at the start where that is empty).
+fn number(text: &str, mark: &str) -> Option<u32> {
+    let rest = after(text, mark)?.trim_start();
+    let end = rest.bytes().take_while(u8::is_ascii_digit).count();
+    rest.get(..end)?.parse().ok()
+}
+
+/// The sign behind one of some names, as a word of its own: `RlxdOrd+`.
+fn flag(text: &str, names: &[&str]) -> Option<bool> {
+    let signs = text.split([' ', '\t', ',', ';']).filter_map(|word| {
+        let (name, sign) = word.split_at_checked(word.len().checked_sub(1)?)?;
+        names.contains(&name).then_some(sign)
+    });
+    signs.into_iter().find_map(|sign| match sign {
+        "+" => Some(true),
+        "-" => Some(false),
+        _ => None,
+    })
+}
+
+fn read_rate(text: &str) -> Option<u8> {
+    let end = text.find("GT/s")?;
+    generation_of_rate(text.get(..end)?.trim().parse().ok()?)
+}
+
+fn read_link(register: &str, text: &str, unread: &mut Vec<String>) -> LinkShape {
+    let speed = after(text, "Speed ").map(|s| s.split(',').next().unwrap_or(s).trim());
+    let generation = speed.and_then(read_rate);
+    if let (Some(speed), None) = (speed, generation) {
+        unread.push(format!(
+            "{register} says `Speed {}`: no speed of PCI Express",
+            clean(speed, TIME_MAX)
+        ));
+    }
+    let mut lanes = number(text, "Width x");
+    if let Some(odd) = lanes.filter(|l| ![0, 1, 2, 4, 8, 12, 16, 32].contains(l)) {
+        unread.push(format!(
+            "{register} says `Width x{odd}`: a link has 1, 2, 4, 8, 12, 16 or 32 lanes"
+        ));
+        lanes = None;
+    }
+    LinkShape { generation, lanes }
+}
+
+fn read_port(kind: &str) -> Option<Port> {
+    let kind = kind.trim_start();
+    let kind = match kind.strip_prefix("(v").and_then(|k| k.split_once(')')) {
+        Some((_, rest)) => rest.trim_start(),
+        None => kind,
+    };
+    let known = [
+        ("Endpoint", Port::Endpoint),
+        ("Legacy Endpoint", Port::Endpoint),
+        ("Root Port", Port::Root),
+        ("Upstream Port", Port::Upstream),
+        ("Downstream Port", Port::Downstream),
+        ("PCI-Express to PCI", Port::Bridge),
+        ("PCI/PCI-X to PCI-Express", Port::Bridge),
+        ("Root Complex", Port::Integrated),
+    ];
+    let found = known.iter().find(|(name, _)| kind.starts_with(name));
+    found.map(|(_, port)| *port)
+}
+
+fn read_buses(text: &str) -> Option<Buses> {
+    let number = |mark: &str| {
+        let digits = after(text, mark)?.get(..2)?;
+        u8::from_str_radix(digits, 16).ok()
+    };
+    Some(Buses {
+        secondary: number("secondary=")?,
+        subordinate: number("subordinate=")?,
+    })
+}
+
+fn count_tags(first: &str, second: &str) -> Option<u32> {
+    match (flag(first, &["ExtTag"]), flag(second, &["10BitTagReq"])) {
+        (_, Some(true)) => Some(768),
+        (Some(true), _) => Some(256),
+        (Some(false), _) => Some(32),
+        (None, _) => None,
+    }
+}
+
+fn read_aspm(text: &str) -> Option<Aspm> {
+    let states = after(text, "ASPM ")?.split([',', ';']).next()?;
+    let has = |state: &str| states.split_whitespace().any(|word| word == state);
+    let known = has("L0s") || has("L1") || has("Disabled") || states.contains("not supported");
+    known.then(|| Aspm {
+        l0s: has("L0s"),
+        l1: has("L1"),
+    })
+}
+
+/// A time behind `Latency`: `Exit Latency L0s <1us, L1 <4us`.
+fn wake_time(text: &str, state: &str) -> Option<String> {
+    let times = after(text, "Latency ")?;
+    let of_state = times.split(',').take(2).find_map(|part| {
+        let rest = part.trim().strip_prefix(state)?;
+        let time = rest.strip_prefix(' ')?;
+        // The next field may follow without a comma.
+        time.split_whitespace().next()
+    })?;
+    Some(clean(of_state, TIME_MAX))
+}
+
+fn read_ecrc(text: &str) -> Option<Ecrc> {
+    Some(Ecrc {
+        generate_can: flag(text, &["GenCap", "ECRCGenCap"])?,
+        generate_is: flag(text, &["CGenEn", "ECRCGenEn"])?,
+        check_can: flag(text, &["ChkCap", "ECRCChkCap"])?,
+        check_is: flag(text, &["ChkEn", "ECRCChkEn"])?,
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;
