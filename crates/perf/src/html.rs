@@ -7,7 +7,7 @@ mod charts;
 mod curves;
 mod heat;
 mod scale;
-mod svg;
+pub(crate) mod svg;
 mod tables;
 
 use std::fmt::Write as _;
@@ -73,14 +73,7 @@ pub fn write_file(path: &Path, reports: &[Report], title: Option<&str>) -> io::R
 pub fn write_page(reports: &[Report], title: Option<&str>) -> String {
     let title = title.map_or_else(|| make_title(reports), str::to_owned);
     let mut out = String::with_capacity(64 << 10);
-    let _ = write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{t}</title>\n<style>{STYLE}</style></head>\n\
-         <body><header><h1>{t}</h1>",
-        t = escape(&title)
-    );
+    open_page(&title, &mut out);
     write_summary(reports, &mut out);
     out.push_str("</header>\n<main>");
     write_figures(reports, &mut out);
@@ -94,6 +87,18 @@ pub fn write_page(reports: &[Report], title: Option<&str>) -> String {
          rank. Point at a mark for its statistics.</footer></body></html>\n",
     );
     out
+}
+
+/// All of a page before what stands below its title.
+pub(crate) fn open_page(title: &str, out: &mut String) {
+    let _ = write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{t}</title>\n<style>{STYLE}</style></head>\n\
+         <body><header><h1>{t}</h1>",
+        t = escape(title)
+    );
 }
 
 fn make_title(reports: &[Report]) -> String {
@@ -279,4 +284,4 @@ fn most_overhead(report: &Report) -> String {
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests;
+pub(crate) mod tests;

@@ -267,7 +267,7 @@ fn page__of_nothing_and_of_empty_cases_is_a_page() {
 }
 
 /// Text in a drawing: its box, roughly.
-fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
+pub fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
     let upright = svg
         .descendants()
         .filter(|n| n.has_tag_name("text") && n.attribute("transform").is_none());
