@@ -8,6 +8,7 @@ use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::bench::{self, BenchError};
 use crate::compare::options::CompareOptions;
+use crate::explain::command::ExplainOptions;
 use crate::html::PageOptions;
 use crate::info;
 use crate::instructions::{self, InstructionOptions};
@@ -30,6 +31,8 @@ pub enum Command {
     Bench(Box<Bench>),
     /// Say what clock, unit and statistic the numbers of another tool's table betray
     Audit(AuditOptions),
+    /// Say where the bytes and the nanoseconds went: what a bus and an adapter allow, and what is left
+    Explain(Box<ExplainOptions>),
     /// Make a page of stored results, to look at in a browser
     Page(PageOptions),
     /// This MPI against others in one run, or a stored result against an earlier one

@@ -4,13 +4,29 @@
 //! a prediction, what is left to the measured figure, findings, experiments. How it is shown is
 //! the same for all.
 
+pub mod advice;
+pub mod command;
+pub mod config_space;
 pub mod function;
 pub mod lspci;
+pub mod page;
+#[cfg(test)]
+pub mod samples;
+pub mod show;
+pub mod sysfs;
 
 use serde::{Deserialize, Serialize};
 
+/// Name of the JSON form.
+pub const SCHEMA: &str = "fastpath.explanation";
+/// Version of the JSON form.
+pub const VERSION: u32 = 1;
+/// The schema of an explanation, as JSON Schema (draft 2020-12).
+pub const SCHEMA_TEXT: &str = include_str!("../../../docs/schema/explanation-1.json");
+
 /// An answer in parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Explanation {
     /// Always `fastpath.explanation`.
     pub schema: String,
@@ -32,8 +48,8 @@ impl Explanation {
     /// One without content.
     pub fn new(title: impl Into<String>) -> Explanation {
         Explanation {
-            schema: "fastpath.explanation".to_owned(),
-            version: 1,
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
             title: title.into(),
             inputs: Vec::new(),
             waterfalls: Vec::new(),
@@ -45,6 +61,7 @@ impl Explanation {
 
 /// Something that was given, read or assumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Input {
     /// What it is: `link`, `maximum payload`.
     pub name: String,
@@ -56,6 +73,7 @@ pub struct Input {
 
 /// A figure in steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waterfall {
     /// What the figure is of.
     pub title: String,
@@ -67,6 +85,7 @@ pub struct Waterfall {
 
 /// What a step does to the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
     /// Sets the figure: a bar from nothing.
@@ -83,6 +102,7 @@ pub enum StepKind {
 
 /// One step of a waterfall.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// What it is, in a few words.
     pub name: String,
@@ -100,6 +120,7 @@ pub struct Step {
 
 /// How sure a finding is, and what it is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FindingKind {
     /// What was asked.
@@ -116,6 +137,7 @@ pub enum FindingKind {
 
 /// Something that follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// What sort.
     pub kind: FindingKind,
@@ -129,6 +151,7 @@ pub struct Finding {
 
 /// A measurement that would tell causes apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Experiment {
     /// What to do.
     pub what: String,
@@ -138,6 +161,7 @@ pub struct Experiment {
 
 /// One outcome of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// What would be seen.
     pub seen: String,
@@ -247,6 +271,36 @@ impl WaterfallBuilder {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::output::json::tests::{check_schema_file, make_validator, pin_constant};
+
+    #[test]
+    fn schema__is_that_of_the_types() {
+        let mut schema = schemars::schema_for!(Explanation);
+        let title = "An answer of fastpath explain, version 1";
+        schema.insert("title".into(), title.into());
+        pin_constant(&mut schema, "schema", SCHEMA.into());
+        pin_constant(&mut schema, "version", VERSION.into());
+        check_schema_file("explanation-1.json", &schema);
+    }
+
+    #[test]
+    fn explanation__fits_the_schema_and_nonsense_does_not() {
+        let validator = make_validator(SCHEMA_TEXT);
+        let good = serde_json::to_value(samples::make_explanation()).unwrap();
+        if let Err(e) = validator.validate(&good) {
+            panic!("{e}");
+        }
+        for (path, wrong) in [
+            ("/version", serde_json::json!(2)),
+            ("/schema", serde_json::json!("fastpath.bench")),
+            ("/findings/0/kind", serde_json::json!("guess")),
+            ("/waterfalls/0/steps/0/level", serde_json::json!("many")),
+        ] {
+            let mut bad = good.clone();
+            *bad.pointer_mut(path).unwrap() = wrong;
+            assert!(!validator.is_valid(&bad), "{path}");
+        }
+    }
 
     #[test]
     fn waterfall__changes_add_up_to_its_levels() {

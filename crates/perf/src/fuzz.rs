@@ -1,7 +1,12 @@
-//! What the toolbox reads of others: stored results, lines of its programs, pasted tables.
+//! What the toolbox reads of others: stored results, lines of its programs, pasted tables, what devices say of
+//! themselves.
 #![allow(non_snake_case)]
 
 use crate::audit::audit;
+use crate::explain::advice::{Asked, Subject, explain};
+use crate::explain::function::Function;
+use crate::explain::show::{Look, format_text};
+use crate::explain::{config_space, lspci};
 use crate::output::json::format_report;
 use crate::program::parse_event;
 use crate::record::{Report, samples};
@@ -40,4 +45,69 @@ fn fuzz__pasted_tables_are_audited() {
     crate::mutate::run(corpus, |input| {
         audit(&String::from_utf8_lossy(input));
     });
+}
+
+#[test]
+fn fuzz__text_of_lspci_is_explained_or_refused() {
+    let corpus: &[&[u8]] = &[
+        include_bytes!("explain/samples/connectx2-2012.txt"),
+        include_bytes!("explain/samples/gpu.txt"),
+        include_bytes!("explain/samples/root.txt"),
+        b"41:00.0 A\n\tLatency: 0, Cache Line Size: 32 bytes\n\tCapabilities: <access denied>\n",
+        b"LnkSta: Speed 8GT/s (ok), Width x8 (downgraded)\n",
+    ];
+    let mut round = 0;
+    crate::mutate::run(corpus, |input| {
+        round += 1;
+        match lspci::parse(&String::from_utf8_lossy(input)) {
+            // What is made of it takes longer than reading it.
+            Ok(functions) if round % 8 == 0 => {
+                functions.into_iter().take(2).for_each(explain_all_ways);
+            }
+            Ok(_) => {}
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    });
+}
+
+#[test]
+fn fuzz__configuration_space_is_read() {
+    let dump = |text| config_space::parse_dump(text);
+    let corpus = [
+        dump(include_str!("explain/samples/gpu.hex")),
+        dump(include_str!("explain/samples/root.hex"))[..256].to_vec(),
+        dump(include_str!("explain/samples/nvme.hex"))[..64].to_vec(),
+    ];
+    let corpus: Vec<&[u8]> = corpus.iter().map(Vec::as_slice).collect();
+    let mut round = 0;
+    crate::mutate::run(&corpus, |input| {
+        round += 1;
+        let mut function = Function::new("0000:17:00.0", "");
+        if config_space::read(input, &mut function).is_ok() && round % 8 == 0 {
+            explain_all_ways(function);
+        }
+    });
+}
+
+/// Whatever a device says of itself can be explained and shown, without a figure that is none.
+fn explain_all_ways(device: Function) {
+    let subject = Subject {
+        above: vec![device.clone()],
+        device,
+        source: "lspci",
+        ..Subject::default()
+    };
+    let asked = Asked {
+        measured: "3552MiB/s".parse().ok(),
+        ..Asked::default()
+    };
+    let made = explain(&subject, &asked).expect("what was read is checked where it is read");
+    for step in made.waterfalls.iter().flat_map(|w| &w.steps) {
+        assert!(step.level.is_finite() && step.level >= 0.0, "{step:?}");
+    }
+    let text = format_text(&made, Look::PLAIN);
+    assert!(
+        text.chars().all(|c| c == '\n' || !c.is_control()),
+        "{text:?}"
+    );
 }

@@ -9,6 +9,9 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Bench(what) => cli::run_bench(*what).map_err(|e| e.to_string()),
         cli::Command::Audit(options) => pipe(fastpath_perf::audit::run(&options)),
+        cli::Command::Explain(options) => {
+            fastpath_perf::explain::command::run(&options).map_err(|e| e.to_string())
+        }
         cli::Command::Page(options) => pipe(fastpath_perf::html::run(&options)),
         cli::Command::Info(options) => pipe(cli::run_info(&options)),
         cli::Command::Compare(options) => {

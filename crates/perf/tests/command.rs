@@ -174,3 +174,105 @@ fn page__is_made_of_stored_results_and_names_a_file_that_is_none() {
     assert!(!output.status.success());
     assert!(said(output).contains("/dev/full"));
 }
+
+fn sample(name: &str) -> String {
+    format!("{}/src/explain/samples/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text_of(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn explain_lspci__answers_in_text_json_and_a_page() {
+    let path = sample("connectx2-2012.txt");
+    let measured = ["explain", "lspci", &path, "--measured", "3552MiB/s"];
+    let text = text_of(&run(&measured, &[]));
+    for part in [
+        "PCIe 2.0 x8",
+        "24 B around each 256 B",
+        "nothing is left to look for",
+        "`Latency: 0`",
+        "`Cache Line Size: 32 bytes`",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let page = folder.join("explained.html");
+    let html = ["--json", "--html", page.to_str().expect("a path")];
+    let output = run(&[&measured[..], &html[..]].concat(), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let found = records(&output);
+    assert_eq!(found.len(), 1);
+    let schema = serde_json::from_str(fastpath_perf::explain::SCHEMA_TEXT).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    assert!(validator.is_valid(&found[0]), "{}", found[0]);
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("<svg") && page.contains("MT26428"));
+}
+
+#[test]
+fn explain_lspci__of_a_host_lists_its_devices() {
+    let path = sample("host.txt");
+    let text = text_of(&run(&["explain", "lspci", &path], &[]));
+    for part in [
+        "0000:17:00.0",
+        "0000:41:00.0",
+        "8 of the 16 lanes",
+        "--device",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let found = records(&run(&["explain", "lspci", &path, "--json"], &[]));
+    assert_eq!(found.len(), 3);
+    let one = ["explain", "lspci", &path, "--device", "17:00.0"];
+    let text = text_of(&run(&one, &[]));
+    assert!(text.contains("16:00.0, could be x16"), "{text}");
+}
+
+#[test]
+fn explain__refuses_nonsense_and_says_what_was_expected() {
+    let path = sample("connectx2-2012.txt");
+    let host = sample("host.txt");
+    let cases: [(&[&str], &str); 14] = [
+        (&["--measured", "3552"], "needs its unit"),
+        (&["--measured=-3552MiB/s"], "cannot be negative"),
+        (&["--measured", "0MB/s"], "more than 0"),
+        (&["--pcie", "2.0x3"], "x1, x2, x4, x8"),
+        (&["--pcie", "9.0x8"], "one from 1 to 7"),
+        (&["--pcie", "fast"], "such as 2.0x8"),
+        (&["--mps", "300"], "a power of two from 128 to 4096"),
+        (&["--mps=-256"], "negative"),
+        (&["--mrrs", "64"], "a power of two from 128 to 4096"),
+        (&["--address", "48"], "32 or 64"),
+        (&["--direction", "up"], "write"),
+        (&["--device", "99:00.0"], "41:00.0"),
+        (&["--html", "/nonexistent/page.html"], "/nonexistent"),
+        (&["--html", "/dev/full"], "/dev/full"),
+    ];
+    for (options, expected) in cases {
+        let output = run(&[&["explain", "lspci", &path], options].concat(), &[]);
+        assert!(!output.status.success(), "{options:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected), "{options:?}: {said}");
+    }
+    let several = ["explain", "lspci", &host, "--measured", "3552MiB/s"];
+    let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+    let cases: [(&[&str], &str); 4] = [
+        (&several, "--device"),
+        (
+            &["explain", "lspci", &other],
+            "expected is what `lspci -vv` prints",
+        ),
+        (&["explain", "lspci", "/nonexistent"], "/nonexistent"),
+        (&["explain", "device", "../etc"], "no name of a device"),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(arguments, &[]);
+        assert!(!output.status.success(), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}

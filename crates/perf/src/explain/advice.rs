@@ -1,0 +1,340 @@
+//! What the facts about a device mean: what its link carries, what it could, and why less may be seen.
+//!
+//! Nothing is read here: facts come from [`super::lspci`] or [`super::sysfs`].
+
+mod causes;
+mod fields;
+mod links;
+
+use fastpath_pcie::closed::{DataLink, read_rate, write_rate};
+use fastpath_pcie::link::AddressWidth;
+use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
+
+use super::function::{Function, LinkShape, Shown};
+use super::{Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
+
+/// What moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Direction {
+    /// The device writes memory: what arrives from a network, a copy from a GPU
+    Write,
+    /// The device reads memory: what is sent to a network, a copy to a GPU
+    Read,
+}
+
+impl Direction {
+    /// As a title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Direction::Write => "device writes memory (receive, device to host)",
+            Direction::Read => "device reads memory (send, host to device)",
+        }
+    }
+
+    fn short(self) -> &'static str {
+        match self {
+            Direction::Write => "writes",
+            Direction::Read => "reads",
+        }
+    }
+}
+
+/// A device and what lies between it and the processor.
+#[derive(Clone, Debug, Default)]
+pub struct Subject {
+    /// The device.
+    pub device: Function,
+    /// Ports above it, nearest first, as far as they are known.
+    pub above: Vec<Function>,
+    /// The network's own rate where the device has one, in Gb/s of data, and its name.
+    pub network: Option<(f64, String)>,
+    /// Who told the facts: `lspci`, `sysfs`.
+    pub source: &'static str,
+}
+
+/// What the asker adds.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// A measured bandwidth.
+    pub measured: Option<StatedRate>,
+    /// What was measured; both are shown without it.
+    pub direction: Option<Direction>,
+    /// The link, in place of what was read.
+    pub link: Option<Link>,
+    /// The maximum payload in bytes, in place of what was read.
+    pub payload: Option<u64>,
+    /// The maximum read request in bytes, likewise.
+    pub read_request: Option<u64>,
+    /// Width of addresses in bits, 32 or 64.
+    pub address: Option<u32>,
+}
+
+/// How far a measured figure may lie from the predicted one and still agree with it: what clocks and
+/// windows of the usual tools leave open.
+pub const AGREES: f64 = 0.03;
+
+/// What a link carries, as far as it is known, and where each value comes from.
+struct Known {
+    link: Option<Link>,
+    inputs: Vec<Input>,
+}
+
+/// The whole explanation of a device.
+///
+/// # Errors
+/// A value that was given for the link is none that a link can have.
+pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkError> {
+    let device = &subject.device;
+    let mut made = Explanation::new(title_of(device));
+    let known = collect(subject, asked)?;
+    made.inputs = known.inputs;
+    let findings = &mut made.findings;
+    if let Some(link) = known.link {
+        let narrowest = links::narrowest_above(&subject.above, &link);
+        let unit = asked.measured.map_or(RateUnit::MbPerS, |m| m.unit);
+        let directions = match asked.direction {
+            Some(one) => vec![one],
+            None => vec![Direction::Write, Direction::Read],
+        };
+        for direction in &directions {
+            let waterfall = draw_waterfall(*direction, subject, &link, narrowest, unit, asked);
+            made.waterfalls.push(waterfall);
+        }
+        findings.push(answer(&link, narrowest, unit));
+        if let Some(measured) = asked.measured {
+            causes::judge(subject, &link, narrowest, measured, &directions, &mut made);
+        }
+    } else {
+        findings.extend(links::explain_missing(subject));
+    }
+    let findings = &mut made.findings;
+    links::explain_state(subject, asked.link.is_some(), findings);
+    fields::explain_fields(subject, known.link.as_ref(), findings);
+    Ok(made)
+}
+
+fn title_of(device: &Function) -> String {
+    match (device.address.as_str(), device.name.as_str()) {
+        ("", _) => "a device without address".to_owned(),
+        (address, "") => address.to_owned(),
+        (address, name) => format!("{address} {name}"),
+    }
+}
+
+/// A finding.
+pub(super) fn finding(kind: FindingKind, id: &str, text: String, why: String) -> Finding {
+    Finding {
+        kind,
+        id: id.to_owned(),
+        text,
+        why,
+    }
+}
+
+/// Collects the link's values and writes down where each was found.
+fn collect(subject: &Subject, asked: &Asked) -> Result<Known, LinkError> {
+    let device = &subject.device;
+    let source = |register: &str| format!("{}: {register}", subject.source);
+    let mut inputs = Vec::new();
+    let mut put = |name: &str, value: String, source: String| {
+        inputs.push(Input {
+            name: name.to_owned(),
+            value,
+            source,
+        });
+    };
+    let (shape, from) = match asked.link {
+        Some(_) => (LinkShape::default(), "given".to_owned()),
+        None if device.link_is != LinkShape::default() => (device.link_is, source("LnkSta")),
+        None => (device.link_by_name(), "its name".to_owned()),
+    };
+    let link = asked.link.or_else(|| links::make(shape));
+    match (&link, device.shown) {
+        (Some(link), _) => put("link", describe_link(link), from),
+        (None, Shown::Absent) => put(
+            "link",
+            "none: no PCI Express".to_owned(),
+            subject.source.into(),
+        ),
+        (None, _) => put("link", "not shown".to_owned(), String::new()),
+    }
+    if device.link_can != LinkShape::default() {
+        put("could be", links::say(device.link_can), source("LnkCap"));
+    }
+    let Some(mut link) = link else {
+        return Ok(Known { link: None, inputs });
+    };
+    let sizes = [
+        ("maximum payload", asked.payload, device.payload_is, 256),
+        (
+            "maximum read request",
+            asked.read_request,
+            device.read_request,
+            512,
+        ),
+    ];
+    let mut chosen = [0u64; 2];
+    for (slot, (name, given, read, usual)) in chosen.iter_mut().zip(sizes) {
+        let (bytes, from) = match (given, read) {
+            (Some(given), _) => (given, "given".to_owned()),
+            (None, Some(read)) => (u64::from(read), source("DevCtl")),
+            (None, None) => (usual, "not shown: assumed".to_owned()),
+        };
+        put(name, format!("{bytes} B"), from);
+        *slot = bytes;
+    }
+    link = link
+        .with_max_payload(chosen[0])?
+        .with_max_read_request(chosen[1])?;
+    let (bits, from) = match (asked.address, device.dma_bits) {
+        (Some(bits), _) => (bits, "given".to_owned()),
+        (None, Some(bits)) if bits <= 32 => (32, source("dma_mask_bits")),
+        _ => (64, "assumed: memory above 4 GiB".to_owned()),
+    };
+    link = link.with_address(AddressWidth::try_from(bits)?);
+    put("addresses", format!("{bits} bits"), from);
+    if let Some(ecrc) = device.ecrc {
+        link = link.with_ecrc(ecrc.generate_is);
+        let state = if ecrc.generate_is { "sent" } else { "not sent" };
+        put("end-to-end checksum", state.to_owned(), source("AERCap"));
+    }
+    if let Some((rate, name)) = &subject.network {
+        put("network", format!("{rate} Gb/s of data"), name.clone());
+    }
+    let link = Some(link);
+    Ok(Known { link, inputs })
+}
+
+fn describe_link(link: &Link) -> String {
+    format!("{link} ({} GT/s)", link.generation().gt_per_s())
+}
+
+/// The size of the transfers that ceilings are of: so large that their ends do not count.
+const TRANSFER: Bytes = Bytes(1 << 20);
+
+/// Most that a device can move over a link in one direction. What acknowledges this traffic goes the
+/// other way.
+fn ceiling(link: &Link, direction: Direction) -> Rate {
+    rate(link, direction, DataLink::Directional)
+}
+
+fn rate(link: &Link, direction: Direction, data_link: DataLink) -> Rate {
+    match direction {
+        Direction::Write => write_rate(link, TRANSFER, data_link),
+        Direction::Read => read_rate(link, TRANSFER, data_link),
+    }
+}
+
+/// The same, with a narrower link above taken into account.
+fn expected(link: &Link, narrowest: Option<(&Function, Link)>, direction: Direction) -> Rate {
+    let own = ceiling(link, direction);
+    match narrowest {
+        Some((_, above)) => own.min(ceiling(&above, direction)),
+        None => own,
+    }
+}
+
+const SPECIFICATION: &str = "PCI Express Base Specification";
+
+fn draw_waterfall(
+    direction: Direction,
+    subject: &Subject,
+    link: &Link,
+    narrowest: Option<(&Function, Link)>,
+    unit: RateUnit,
+    asked: &Asked,
+) -> Waterfall {
+    let figure = |rate: Rate| rate.in_unit(unit);
+    let lanes = |l: &Link| {
+        let g = l.generation();
+        let encoding = g.encoding_name();
+        format!(
+            "{} lanes of {} GT/s, {encoding}",
+            l.lanes().count(),
+            g.gt_per_s()
+        )
+    };
+    let could = match asked.link {
+        Some(_) => None,
+        None => links::make(subject.device.link_can),
+    };
+    let start = could.filter(|c| c.raw() > link.raw());
+    let first = start.unwrap_or(*link);
+    let name = match start {
+        Some(_) => "what it could be",
+        None => "bits of the lanes",
+    };
+    let title = direction.title();
+    let raw = figure(first.raw());
+    let mut made =
+        WaterfallBuilder::start(title, unit.name(), name, raw, lanes(&first), SPECIFICATION);
+    if start.is_some() {
+        let how = lanes(link);
+        made = made.to("what its link is", figure(link.raw()), how, "");
+    }
+    let mut bound = *link;
+    if let Some((port, above)) = narrowest {
+        let how = format!("{} at {}", lanes(&above), port.address);
+        made = made.to("narrower link above", figure(above.raw()), how, "");
+        bound = above;
+    }
+    let (around, data) = match direction {
+        Direction::Write => (bound.write_overhead(), bound.max_payload()),
+        Direction::Read => (bound.completion_overhead(), bound.completion()),
+    };
+    let how = format!("{around} B around each {data} B");
+    let headers = rate(&bound, direction, DataLink::Ignored);
+    made = made.to("headers of packets", figure(headers), how, SPECIFICATION);
+    let how = "4 of each 1538 symbols, and what acknowledges requests";
+    made = made.to(
+        "skips, acknowledgements",
+        figure(ceiling(&bound, direction)),
+        how,
+        SPECIFICATION,
+    );
+    made = made.state("expected at most", "");
+    if let Some(measured) = asked.measured {
+        made = made.measured("measured", measured.value(), "");
+    }
+    made.build()
+}
+
+fn answer(link: &Link, narrowest: Option<(&Function, Link)>, unit: RateUnit) -> Finding {
+    let say = |direction| format_rate(expected(link, narrowest, direction), unit);
+    let pieces = link.with_completion(64).unwrap_or(*link);
+    let text = format!(
+        "Expect at most {} where the device writes memory (receives) and {} where it reads memory (sends).",
+        say(Direction::Write),
+        say(Direction::Read),
+    );
+    let why = format!(
+        "packets of {} B; a memory that answers reads in pieces of 64 B allows {}; descriptors and completions come off this",
+        link.max_payload(),
+        format_rate(expected(&pieces, narrowest, Direction::Read), unit)
+    );
+    finding(FindingKind::Answer, "ceiling", text, why)
+}
+
+/// A rate in a unit, four figures.
+fn format_rate(rate: Rate, unit: RateUnit) -> String {
+    let value = rate.in_unit(unit);
+    let digits = match value {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// The figure that the last level of a waterfall comes to.
+#[cfg(test)]
+fn predicted(waterfall: &Waterfall) -> f64 {
+    let states = |s: &&super::Step| s.kind == super::StepKind::Level;
+    let level = waterfall.steps.iter().rfind(states);
+    level.map_or(f64::NAN, |s| s.level)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Devices as `lspci` shows them, and what is said of them.
+
+use super::*;
+use crate::explain::lspci;
+
+fn subject(text: &str) -> Subject {
+    Subject {
+        device: lspci::parse(text).unwrap().remove(0),
+        source: "lspci",
+        ..Subject::default()
+    }
+}
+
+const CONNECTX: &str = include_str!("../samples/connectx2-2012.txt");
+const GPU: &str = include_str!("../samples/gpu.txt");
+
+fn measured(text: &str) -> Asked {
+    Asked {
+        measured: Some(text.parse().unwrap()),
+        ..Asked::default()
+    }
+}
+
+fn find<'a>(made: &'a Explanation, id: &str) -> &'a Finding {
+    let found = made.findings.iter().find(|f| f.id == id);
+    found.unwrap_or_else(|| panic!("no `{id}` in {:?}", ids(made)))
+}
+
+fn ids(made: &Explanation) -> Vec<&str> {
+    made.findings.iter().map(|f| f.id.as_str()).collect()
+}
+
+fn input<'a>(made: &'a Explanation, name: &str) -> (&'a str, &'a str) {
+    let found = made.inputs.iter().find(|i| i.name == name).unwrap();
+    (&found.value, &found.source)
+}
+
+#[test]
+fn connectx2__is_expected_to_reach_what_the_model_says() {
+    let made = explain(&subject(CONNECTX), &measured("3552MiB/s")).unwrap();
+    let titles: Vec<&str> = made.waterfalls.iter().map(|w| w.title.as_str()).collect();
+    assert_eq!(titles.len(), 2);
+    // 8 lanes of 5 GT/s: 3814.7 MiB/s; 24 B around 256 B written, 20 B around 256 B read; skips.
+    let [write, read] = [&made.waterfalls[0], &made.waterfalls[1]];
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
+    assert!(near(write.steps[0].level, 3814.7), "{write:?}");
+    assert!(near(write.steps[1].level, 3487.7), "{write:?}");
+    assert!(near(predicted(write), 3479.0), "{write:?}");
+    assert!(near(read.steps[1].level, 3538.3), "{read:?}");
+    assert_eq!(input(&made, "maximum payload"), ("256 B", "lspci: DevCtl"));
+    assert_eq!(find(&made, "agrees").kind, FindingKind::Answer);
+    // Memory below 4 GiB has shorter headers.
+    let asked = Asked {
+        address: Some(32),
+        direction: Some(Direction::Write),
+        ..measured("3552MiB/s")
+    };
+    let made = explain(&subject(CONNECTX), &asked).unwrap();
+    assert_eq!(made.waterfalls.len(), 1);
+    assert!(near(made.waterfalls[0].steps[1].level, 3538.3));
+}
+
+#[test]
+fn connectx2__cut_off_says_so_and_takes_what_is_given() {
+    let cut = &CONNECTX[..CONNECTX.find("\tCapabilities: [60]").unwrap()];
+    let made = explain(&subject(cut), &Asked::default()).unwrap();
+    assert!(made.waterfalls.is_empty());
+    assert_eq!(find(&made, "cut-off").kind, FindingKind::Answer);
+    let by_width = find(&made, "by-width");
+    assert!(by_width.text.contains("PCIe 2.0"), "{by_width:?}");
+    assert!(by_width.text.contains("x8: 3648 MB/s"), "{by_width:?}");
+    let asked = Asked {
+        link: Some("2.0x8".parse().unwrap()),
+        payload: Some(256),
+        ..measured("3552MiB/s")
+    };
+    let made = explain(&subject(cut), &asked).unwrap();
+    assert_eq!(input(&made, "maximum payload"), ("256 B", "given"));
+    assert_eq!(input(&made, "maximum read request").1, "not shown: assumed");
+    find(&made, "agrees");
+    // Cut off later, the link is there and the payload is not.
+    let cut = &CONNECTX[..CONNECTX.find("\t\tDevCtl:").unwrap()];
+    let made = explain(&subject(cut), &asked).unwrap();
+    find(&made, "payload-not-shown");
+}
+
+#[test]
+fn old_registers__are_said_to_have_no_effect() {
+    let made = explain(&subject(CONNECTX), &Asked::default()).unwrap();
+    for (id, parts) in [
+        ("latency-timer", ["`Latency: 0`", "no effect"]),
+        ("cache-line-size", ["32 bytes", "no effect"]),
+        ("latency-of-devcap", ["L0s <64ns, L1 unlimited", "no delay"]),
+    ] {
+        let found = find(&made, id);
+        assert_eq!(found.kind, FindingKind::Note);
+        for part in parts {
+            let said = found.text.replace("no \n", "no ");
+            assert!(said.contains(part), "{part}: {found:?}");
+        }
+    }
+    let legacy =
+        include_str!("../samples/legacy.txt").to_owned() + "\tKernel driver in use: mgag200\n";
+    let made = explain(&subject(&legacy), &Asked::default()).unwrap();
+    assert!(find(&made, "latency-timer").text.contains("`Latency: 64`"));
+    assert!(find(&made, "no-express").why.contains("133 MB/s"));
+    assert!(!ids(&made).contains(&"cache-line-size"));
+}
+
+#[test]
+fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
+    let mut gpu = subject(GPU);
+    let made = explain(&gpu, &Asked::default()).unwrap();
+    let steps: Vec<&str> = made.waterfalls[0]
+        .steps
+        .iter()
+        .map(|s| s.name.as_str())
+        .collect();
+    assert_eq!(steps[..2], ["what it could be", "what its link is"]);
+    assert!(
+        find(&made, "fewer-lanes")
+            .text
+            .contains("8 of the 16 lanes")
+    );
+    assert!(find(&made, "fewer-lanes").why.contains("was not shown"));
+    gpu.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
+    let made = explain(&gpu, &Asked::default()).unwrap();
+    let why = &find(&made, "fewer-lanes").why;
+    assert!(why.contains("16:00.0, could be x16"), "{why}");
+    gpu.above[0].link_can.lanes = Some(8);
+    let made = explain(&gpu, &Asked::default()).unwrap();
+    let why = &find(&made, "fewer-lanes").why;
+    assert!(why.contains("wired for x8"), "{why}");
+    for id in ["corrected-errors", "aspm", "retrained"] {
+        find(&made, id);
+    }
+}
+
+#[test]
+fn speed__below_what_it_could_be_is_explained() {
+    let slow = GPU.replace(
+        "LnkSta:\tSpeed 16GT/s",
+        "LnkSta:\tSpeed 2.5GT/s (downgraded)",
+    );
+    let mut gpu = subject(&slow);
+    let made = explain(&gpu, &Asked::default()).unwrap();
+    let found = find(&made, "less-speed");
+    assert!(
+        found.text.contains("2.5 GT/s") && found.text.contains("16 GT/s"),
+        "{found:?}"
+    );
+    assert!(found.why.contains("under load"), "{found:?}");
+    gpu.device.link_target = Some(1);
+    let made = explain(&gpu, &Asked::default()).unwrap();
+    assert!(find(&made, "less-speed").why.contains("LnkCtl2"));
+}
+
+#[test]
+fn switch__with_a_narrower_link_is_the_limit() {
+    let mut gpu = subject(GPU);
+    let mut switch = gpu.device.clone();
+    switch.address = "15:00.0".to_owned();
+    switch.port = Some(crate::explain::function::Port::Upstream);
+    switch.link_is = LinkShape {
+        generation: Some(3),
+        lanes: Some(8),
+    };
+    gpu.above = vec![switch];
+    let made = explain(&gpu, &Asked::default()).unwrap();
+    let step = made.waterfalls[0]
+        .steps
+        .iter()
+        .find(|s| s.name == "narrower link above");
+    let step = step.expect("a step for the switch");
+    assert!(step.how.contains("15:00.0"), "{step:?}");
+    // 8 lanes of 8 GT/s: 7877 MB/s.
+    assert!((step.level / 7877.0 - 1.0).abs() < 1e-3, "{step:?}");
+}
+
+#[test]
+fn less__than_the_link_carries_has_causes_in_the_order_in_which_they_fit() {
+    // One client of the sender: completions of 128 B allow 3299 MiB/s, and 64 B are ruled out.
+    let made = explain(&subject(CONNECTX), &measured("3218MiB/s")).unwrap();
+    find(&made, "less");
+    let causes: Vec<&Finding> = made
+        .findings
+        .iter()
+        .filter(|f| f.kind == FindingKind::Cause)
+        .collect();
+    assert_eq!(causes[0].id, "read-completions", "{causes:?}");
+    assert!(causes[0].text.contains("128 B"), "{causes:?}");
+    assert!(
+        causes[0].why.contains("which is what was measured"),
+        "{causes:?}"
+    );
+    let excluded = made
+        .findings
+        .iter()
+        .find(|f| f.kind == FindingKind::Excluded);
+    assert!(excluded.unwrap().text.contains("64 B"), "{excluded:?}");
+    assert!(!made.experiments.is_empty());
+    // A figure in MB/s that would be right in MiB/s.
+    let made = explain(&subject(CONNECTX), &measured("3480MB/s")).unwrap();
+    find(&made, "unit-error");
+}
+
+#[test]
+fn more__than_the_link_carries_is_not_believed() {
+    let made = explain(&subject(CONNECTX), &measured("4194MiB/s")).unwrap();
+    let found = find(&made, "too-much");
+    assert_eq!(found.kind, FindingKind::Caution);
+    assert!(found.why.contains("MB for MiB"), "{found:?}");
+    assert!(made.experiments.is_empty());
+}
+
+#[test]
+fn network__that_fits_is_named() {
+    let mut card = subject(CONNECTX);
+    card.network = Some((10.0, "mlx4_0, port 1: 10 Gb/sec (4X SDR)".to_owned()));
+    let made = explain(&card, &measured("1240MB/s")).unwrap();
+    let first = made.findings.iter().find(|f| f.kind == FindingKind::Cause);
+    assert_eq!(first.unwrap().id, "network");
+}
+
+#[test]
+fn states__without_a_link_have_their_answer() {
+    let all = lspci::parse(include_str!("../samples/host.txt")).unwrap();
+    let answer = |address: &str| {
+        let device = all.iter().find(|f| f.address.ends_with(address)).unwrap();
+        let one = Subject {
+            device: device.clone(),
+            source: "lspci",
+            ..Subject::default()
+        };
+        let made = explain(&one, &Asked::default()).unwrap();
+        assert!(made.waterfalls.is_empty());
+        made.findings[0].id.clone()
+    };
+    assert_eq!(answer("00:02.0"), "link-down");
+    assert_eq!(answer("00:04.0"), "integrated");
+    assert_eq!(answer("0a:03.0"), "no-express");
+    assert_eq!(answer("65:00.0"), "silent");
+    let denied = "01:00.0 A card\n\tFlags: bus master\n\tCapabilities: <access denied>\n";
+    let made = explain(&subject(denied), &Asked::default()).unwrap();
+    assert!(find(&made, "denied").why.contains("root"));
+}
+
+#[test]
+fn fields__that_cost_bandwidth_say_how_much() {
+    let nvme = subject(include_str!("../samples/nvme.txt"));
+    let made = explain(&nvme, &Asked::default()).unwrap();
+    // 4 of 284 B.
+    assert!(find(&made, "ecrc").text.contains("1.4 %"), "{made:?}");
+    let small = CONNECTX.replace(
+        "NoSnoop-\n\t\t\tMaxPayload 256",
+        "NoSnoop-\n\t\t\tMaxPayload 128",
+    );
+    let made = explain(&subject(&small), &Asked::default()).unwrap();
+    // 128/152 against 256/280.
+    assert!(
+        find(&made, "payload").text.contains("8.6 % more"),
+        "{made:?}"
+    );
+    assert!(!ids(&made).contains(&"tags"));
+    // 32 reads of 128 B last 568 ns at 7.2 GB/s, and half as long on twice the lanes.
+    for (text, kind) in [
+        (include_str!("../samples/nvme.txt"), FindingKind::Note),
+        (GPU, FindingKind::Caution),
+    ] {
+        let mut few = subject(text);
+        few.device.tags_is = Some(32);
+        few.device.read_request = Some(128);
+        let made = explain(&few, &Asked::default()).unwrap();
+        assert_eq!(find(&made, "tags").kind, kind);
+    }
+}
+
+#[test]
+fn values__that_no_link_has_are_refused_with_what_was_expected() {
+    for (payload, read_request, address) in [
+        (Some(300), None, None),
+        (None, Some(64), None),
+        (None, None, Some(48)),
+    ] {
+        let asked = Asked {
+            payload,
+            read_request,
+            address,
+            ..Asked::default()
+        };
+        let error = explain(&subject(CONNECTX), &asked).unwrap_err().to_string();
+        assert!(error.contains("expected"), "{error}");
+    }
+}

@@ -1,0 +1,386 @@
+//! `fastpath explain`: its subcommands, and how an explanation leaves the tool.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
+
+use super::advice::{self, Asked, Direction, Subject};
+use super::function::{Function, Port, Shown};
+use super::lspci::{self, NotListing};
+use super::show::{Look, format_overview, format_text};
+use super::sysfs::{self, DeviceError};
+use super::{Explanation, page};
+use crate::output::file::Target;
+use crate::output::json::to_json;
+use crate::output::{self, OutputError};
+
+/// Most bytes of a text that are read.
+const TEXT_MAX: u64 = 64 << 20;
+
+/// Options of `fastpath explain`.
+#[derive(Args, Debug)]
+pub struct ExplainOptions {
+    /// What to explain
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What can be explained.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// What the fields of `lspci -vv` say: what a link carries, what it could, why less may be seen
+    Lspci(LspciOptions),
+    /// The same of a device of this machine, from the kernel's files
+    Device(DeviceOptions),
+}
+
+/// How an explanation is shown.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutputOptions {
+    /// Print JSON (docs/schema/explanation-1.json), one object a line for each device
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with the waterfalls as pictures, whole in one file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// A measured figure, and values of the link in place of those that were read.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LinkOptions {
+    /// A measured bandwidth with its unit, as 3552MiB/s or 12.3GB/s
+    #[arg(long, value_name = "RATE")]
+    pub measured: Option<StatedRate>,
+    /// What was measured [default: both are shown]
+    #[arg(long, value_enum)]
+    pub direction: Option<Direction>,
+    /// The link, in place of what was read: generation and lanes, as 2.0x8
+    #[arg(long, value_name = "LINK")]
+    pub pcie: Option<Link>,
+    /// The maximum payload, in place of what was read
+    #[arg(long, value_name = "BYTES")]
+    pub mps: Option<Bytes>,
+    /// The maximum read request, in place of what was read
+    #[arg(long, value_name = "BYTES")]
+    pub mrrs: Option<Bytes>,
+    /// Bits of the addresses: 64, or 32 where the memory lies below 4 GiB
+    #[arg(long, value_name = "BITS")]
+    pub address: Option<u32>,
+}
+
+impl LinkOptions {
+    pub(super) fn asked(&self) -> Asked {
+        Asked {
+            measured: self.measured,
+            direction: self.direction,
+            link: self.pcie,
+            payload: self.mps.map(|b| b.0),
+            read_request: self.mrrs.map(|b| b.0),
+            address: self.address,
+        }
+    }
+
+    fn is_given(&self) -> bool {
+        self.measured.is_some() || self.pcie.is_some() || self.mps.is_some() || self.mrrs.is_some()
+    }
+}
+
+/// Options of `fastpath explain lspci`.
+///
+/// Fields that puzzle are explained, whatever they are: `Latency: 0` and `Cache Line Size` are registers of the older PCI,
+/// without effect on PCI Express; `Latency L0s <64ns` in DevCap is what the device tolerates, no delay.
+#[derive(Args, Debug)]
+pub struct LspciOptions {
+    /// File with the text of `lspci -vv` (run as root, so that it has the capabilities); - is the standard input
+    pub file: PathBuf,
+    /// The device that is meant, by its address as in the text [default: every one that has a link]
+    #[arg(long, value_name = "ADDRESS")]
+    pub device: Option<String>,
+    /// What is known besides
+    #[command(flatten)]
+    pub link: LinkOptions,
+    /// How to show it
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Options of `fastpath explain device`.
+#[derive(Args, Debug)]
+pub struct DeviceOptions {
+    /// The device: as mlx5_0, eth0, nvme0 or card0, or an address as 0000:41:00.0
+    pub name: String,
+    /// Where the kernel's files are
+    #[arg(long, default_value = "/sys", hide = true)]
+    pub sysfs: PathBuf,
+    /// What is known besides
+    #[command(flatten)]
+    pub link: LinkOptions,
+    /// How to show it
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Why nothing was explained.
+#[derive(Debug)]
+pub enum ExplainError {
+    /// The text could not be read.
+    Read(PathBuf, io::Error),
+    /// It is not what `lspci` prints.
+    Listing(PathBuf, NotListing),
+    /// One device has to be named: why, and which there are.
+    Which(String),
+    /// No such device.
+    Device(DeviceError),
+    /// A value that no link has.
+    Link(LinkError),
+    /// It could not be written.
+    Output(OutputError),
+}
+
+impl fmt::Display for ExplainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExplainError::Read(path, e) => write!(f, "{}: {e}", path.display()),
+            ExplainError::Listing(path, e) => write!(f, "{}: {e}", path.display()),
+            ExplainError::Which(text) => f.write_str(text),
+            ExplainError::Device(e) => e.fmt(f),
+            ExplainError::Link(e) => e.fmt(f),
+            ExplainError::Output(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ExplainError {}
+
+impl From<LinkError> for ExplainError {
+    fn from(e: LinkError) -> ExplainError {
+        ExplainError::Link(e)
+    }
+}
+
+/// Does what `fastpath explain` was asked for.
+///
+/// # Errors
+/// See [`ExplainError`].
+pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
+    match &options.what {
+        What::Lspci(options) => run_lspci(options),
+        What::Device(options) => {
+            let subject = sysfs::read_device(&options.sysfs, &options.name);
+            let subject = subject.map_err(ExplainError::Device)?;
+            let explanation = advice::explain(&subject, &options.link.asked())?;
+            write(&[explanation], &options.output)
+        }
+    }
+}
+
+fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
+    let bytes =
+        read_text(&options.file).map_err(|e| ExplainError::Read(options.file.clone(), e))?;
+    let functions = lspci::parse(&String::from_utf8_lossy(&bytes))
+        .map_err(|e| ExplainError::Listing(options.file.clone(), e))?;
+    let chosen = choose(
+        &functions,
+        options.device.as_deref(),
+        options.link.is_given(),
+    )?;
+    let asked = options.link.asked();
+    let explanations: Vec<Explanation> = chosen
+        .into_iter()
+        .map(|i| advice::explain(&make_subject(&functions, i), &asked))
+        .collect::<Result<_, _>>()?;
+    match explanations.as_slice() {
+        [_] => write(&explanations, &options.output),
+        _ => write_as(&explanations, &options.output, format_overview),
+    }
+}
+
+fn read_text(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().lock().take(TEXT_MAX).read_to_end(&mut bytes)?;
+    } else {
+        let file = std::fs::File::open(path)?;
+        file.take(TEXT_MAX).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Whether a device is worth an explanation where none is named: it has a link, or may have one, and
+/// is no port on the way to another.
+fn is_of_interest(f: &Function) -> bool {
+    let on_the_way = matches!(
+        f.port,
+        Some(Port::Root | Port::Upstream | Port::Downstream | Port::Integrated)
+    );
+    !f.answers || f.shown != Shown::Absent && !on_the_way && f.buses.is_none()
+}
+
+/// Which devices of a text are meant.
+fn choose(
+    functions: &[Function],
+    named: Option<&str>,
+    needs_one: bool,
+) -> Result<Vec<usize>, ExplainError> {
+    let list = |which: &[usize]| {
+        let some = which
+            .iter()
+            .take(20)
+            .map(|i| functions[*i].address.as_str());
+        some.collect::<Vec<_>>().join(", ")
+    };
+    let all: Vec<usize> = (0..functions.len()).collect();
+    if let Some(named) = named {
+        let short = named.strip_prefix("0000:").unwrap_or(named);
+        let is_named = |i: &usize| {
+            let address = functions[*i].address.as_str();
+            address
+                .strip_prefix("0000:")
+                .unwrap_or(address)
+                .eq_ignore_ascii_case(short)
+        };
+        return match all.iter().copied().find(is_named) {
+            Some(one) => Ok(vec![one]),
+            None => Err(ExplainError::Which(format!(
+                "no device `{named}` in the text: expected is one of {}",
+                list(&all)
+            ))),
+        };
+    }
+    let mut chosen: Vec<usize> = all
+        .iter()
+        .copied()
+        .filter(|i| is_of_interest(&functions[*i]))
+        .collect();
+    if chosen.is_empty() {
+        chosen = all;
+    }
+    if needs_one && chosen.len() > 1 {
+        return Err(ExplainError::Which(format!(
+            "the text has several devices: say which one is meant, --device ADDRESS of {}",
+            list(&chosen)
+        )));
+    }
+    Ok(chosen)
+}
+
+/// A device of a text with the ports above it, by the bus numbers of the bridges.
+fn make_subject(functions: &[Function], index: usize) -> Subject {
+    let device = functions[index].clone();
+    let (mut bus, domain) = (device.bus(), device.domain());
+    let mut above: Vec<Function> = Vec::new();
+    while let Some(number) = bus {
+        let leads = |f: &&Function| {
+            let here = f.buses.is_some_and(|b| b.secondary == number);
+            here && f.domain() == domain && f.bus() != Some(number)
+        };
+        let Some(port) = functions.iter().find(leads) else {
+            break;
+        };
+        if above.len() == 32 {
+            break;
+        }
+        bus = port.bus();
+        above.push(port.clone());
+    }
+    Subject {
+        device,
+        above,
+        network: None,
+        source: "lspci",
+    }
+}
+
+/// Shows explanations as was asked. A page comes beside the text, not in its place.
+///
+/// # Errors
+/// The page or the standard output cannot be written.
+pub fn write(explanations: &[Explanation], options: &OutputOptions) -> Result<(), ExplainError> {
+    write_as(explanations, options, |all, look| {
+        let texts: Vec<String> = all.iter().map(|e| format_text(e, look)).collect();
+        texts.join("\n\n")
+    })
+}
+
+fn write_as(
+    explanations: &[Explanation],
+    options: &OutputOptions,
+    format: fn(&[Explanation], Look) -> String,
+) -> Result<(), ExplainError> {
+    if let Some(path) = &options.html {
+        let target = Target::open(path).map_err(ExplainError::Output)?;
+        let page = page::write_page(explanations);
+        target.finish(&page).map_err(ExplainError::Output)?;
+    }
+    let text = if options.json {
+        explanations.iter().map(|e| to_json(e) + "\n").collect()
+    } else {
+        format(explanations, Look::of_stdout())
+    };
+    match output::print(&text) {
+        Err(e) if e.is_closed_pipe() => Ok(()),
+        other => other.map_err(ExplainError::Output),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = include_str!("samples/host.txt");
+
+    #[test]
+    fn devices__with_a_link_are_chosen_where_none_is_named() {
+        let all = lspci::parse(HOST).unwrap();
+        let addresses = |chosen: Vec<usize>| -> Vec<String> {
+            chosen.into_iter().map(|i| all[i].address.clone()).collect()
+        };
+        let chosen = addresses(choose(&all, None, false).unwrap());
+        assert_eq!(chosen, ["0000:17:00.0", "0000:41:00.0", "0000:65:00.0"]);
+        for named in ["41:00.0", "0000:41:00.0"] {
+            assert_eq!(
+                addresses(choose(&all, Some(named), true).unwrap()),
+                ["0000:41:00.0"]
+            );
+        }
+        let error = choose(&all, None, true).unwrap_err().to_string();
+        assert!(
+            error.contains("--device") && error.contains("0000:17:00.0"),
+            "{error}"
+        );
+        let error = choose(&all, Some("99:00.0"), false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("99:00.0") && error.contains("0000:16:00.0"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn ports__above_a_device_are_found_by_their_buses() {
+        let all = lspci::parse(HOST).unwrap();
+        let gpu = all
+            .iter()
+            .position(|f| f.address.contains("17:00.0"))
+            .unwrap();
+        let above = make_subject(&all, gpu).above;
+        assert_eq!(above.len(), 1);
+        assert_eq!(above[0].address, "0000:16:00.0");
+    }
+
+    #[test]
+    fn ports__in_a_circle_end() {
+        let mut all = lspci::parse(HOST).unwrap();
+        let root = all.iter().position(|f| f.port == Some(Port::Root)).unwrap();
+        all[root].buses = all[root].bus().map(|bus| crate::explain::function::Buses {
+            secondary: bus,
+            subordinate: bus,
+        });
+        assert!(make_subject(&all, root).above.len() <= 32);
+    }
+}

@@ -1,0 +1,450 @@
+//! An explanation as text for people: what it rests on, waterfalls drawn with bars, what follows.
+
+use std::io::IsTerminal;
+
+use super::{Explanation, FindingKind, Input, Step, StepKind, Waterfall};
+
+/// Columns where nothing says how many there are.
+const COLUMNS: usize = 80;
+/// Least and most columns of a bar.
+const BAR: (usize, usize) = (8, 48);
+
+/// What the reader's terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Columns of a line.
+    pub columns: usize,
+    /// Whether colours are welcome.
+    pub color: bool,
+    /// Whether blocks of Unicode may draw a bar; else `#`.
+    pub blocks: bool,
+}
+
+impl Look {
+    /// As a file or a pipe gets it.
+    pub const PLAIN: Look = Look {
+        columns: COLUMNS,
+        color: false,
+        blocks: false,
+    };
+
+    /// That of the standard output. Colours stay away where NO_COLOR is set (no-color.org) or the
+    /// terminal is a dumb one.
+    pub fn of_stdout() -> Look {
+        let set = |name: &str| std::env::var(name).unwrap_or_default();
+        if !std::io::stdout().is_terminal() {
+            return Look::PLAIN;
+        }
+        let columns = console::Term::stdout()
+            .size_checked()
+            .map_or(COLUMNS, |(_, columns)| usize::from(columns));
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(set);
+        let locale = locale.iter().find(|value| !value.is_empty());
+        let utf8 = locale.is_some_and(|l| {
+            let lower = l.to_lowercase();
+            lower.contains("utf-8") || lower.contains("utf8")
+        });
+        Look {
+            columns: columns.clamp(60, 160),
+            color: set("NO_COLOR").is_empty() && set("TERM") != "dumb",
+            blocks: utf8,
+        }
+    }
+
+    /// Text in a colour of the terminal (SGR code), where colours are welcome.
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+const BOLD: &str = "1";
+const FAINT: &str = "2";
+const BLUE: &str = "34";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+/// The whole explanation, with the end of its last line.
+pub fn format_text(explanation: &Explanation, look: Look) -> String {
+    let mut out = look.paint(BOLD, &explanation.title) + "\n";
+    if !explanation.inputs.is_empty() {
+        out += "\n";
+        out += &format_inputs(&explanation.inputs, look);
+    }
+    for waterfall in &explanation.waterfalls {
+        out += "\n";
+        out += &format_waterfall(waterfall, look);
+    }
+    if !explanation.findings.is_empty() {
+        out += "\n";
+    }
+    let mut rank = 0;
+    for finding in &explanation.findings {
+        let (mark, color) = match finding.kind {
+            FindingKind::Answer => ("=>".to_owned(), GREEN),
+            FindingKind::Cause => {
+                rank += 1;
+                (format!("{rank}."), YELLOW)
+            }
+            FindingKind::Excluded => ("no".to_owned(), FAINT),
+            FindingKind::Note => ("-".to_owned(), BLUE),
+            FindingKind::Caution => ("!".to_owned(), RED),
+        };
+        let mark = format!("{mark:<3} ");
+        out += &format_item(&mark, color, &finding.text, look);
+        if !finding.why.is_empty() {
+            out += &look.paint(FAINT, &wrap(&finding.why, look.columns, 4, 4));
+        }
+    }
+    for experiment in &explanation.experiments {
+        out += "\n";
+        out += &format_item("try ", BOLD, &experiment.what, look);
+        for outcome in &experiment.outcomes {
+            let text = format!("{}: {}", outcome.seen, outcome.means);
+            out += &format_item("    - ", FAINT, &text, look);
+        }
+    }
+    out
+}
+
+/// Several explanations in a few lines each: the link, what it allows, what is wrong.
+pub fn format_overview(explanations: &[Explanation], look: Look) -> String {
+    let mut out = String::new();
+    for explanation in explanations {
+        out += &format_item("", BOLD, &explanation.title, look);
+        let value = |name: &str| {
+            let found = explanation.inputs.iter().find(|i| i.name == name);
+            found.map(|i| i.value.as_str())
+        };
+        if let Some(link) = value("link") {
+            let could = value("could be").map_or(String::new(), |c| format!("; could be {c}"));
+            out += &wrap(&format!("{link}{could}"), look.columns, 4, 4);
+        }
+        for finding in &explanation.findings {
+            out += &match finding.kind {
+                FindingKind::Answer => format_item(" => ", GREEN, &finding.text, look),
+                FindingKind::Caution => format_item("  ! ", RED, &finding.text, look),
+                _ => String::new(),
+            };
+        }
+        out.push('\n');
+    }
+    out + "--device ADDRESS explains one of them in full.\n"
+}
+
+/// A paragraph behind a mark.
+fn format_item(mark: &str, color: &str, text: &str, look: Look) -> String {
+    let indent = mark.chars().count();
+    let lines = wrap(text, look.columns, indent, indent);
+    format!("{}{}", look.paint(color, mark), lines.trim_start())
+}
+
+fn format_inputs(inputs: &[Input], look: Look) -> String {
+    let wide = |pick: fn(&Input) -> &str| {
+        let lengths = inputs.iter().map(|i| pick(i).chars().count());
+        lengths.max().unwrap_or(0).min(34)
+    };
+    let (name, value) = (wide(|i| &i.name), wide(|i| &i.value));
+    let line = |input: &Input| {
+        let source = look.paint(FAINT, &input.source);
+        let text = format!("  {:<name$}  {:<value$}  {source}", input.name, input.value);
+        text.trim_end().to_owned() + "\n"
+    };
+    inputs.iter().map(line).collect()
+}
+
+fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
+    let digits = choose_digits(waterfall);
+    let number = |step: &Step| match step.kind {
+        StepKind::Change | StepKind::Left => format!("{:+.digits$}", step.change),
+        _ => format!("{:.digits$}", step.level),
+    };
+    let steps = &waterfall.steps;
+    let wide = |texts: Vec<String>| texts.iter().map(|t| t.chars().count()).max().unwrap_or(0);
+    let names = wide(steps.iter().map(|s| s.name.clone()).collect()).min(30);
+    let numbers = wide(steps.iter().map(number).collect());
+    // Two spaces between the columns; what is left is shared by the bar and its arithmetic.
+    let rest = look.columns.saturating_sub(names + numbers + 6);
+    let bar = (rest * 2 / 5).clamp(BAR.0, BAR.1);
+    let scale = Scale::of(waterfall, bar);
+    let mut out = format!(
+        "{} {}\n",
+        look.paint(BOLD, &waterfall.title),
+        look.paint(FAINT, &format!("({})", waterfall.unit))
+    );
+    for step in steps {
+        let drawn = draw_bar(step, scale, look);
+        let head = format!("  {:<names$}  {:>numbers$}  ", step.name, number(step));
+        let head = match step.kind {
+            StepKind::Level | StepKind::Measured => look.paint(BOLD, &head),
+            _ => head,
+        };
+        let at = 2 + names + 2 + numbers + 2 + bar + 2;
+        out += &format!("{head}{drawn}  {}", format_how(&step.how, at, look));
+    }
+    out + &format_sources(steps, look)
+}
+
+/// Where the constants of the steps come from, each source once.
+fn format_sources(steps: &[Step], look: Look) -> String {
+    let mut sources: Vec<&str> = Vec::new();
+    for step in steps.iter().filter(|s| s.kind != StepKind::Measured) {
+        if !step.source.is_empty() && !sources.contains(&step.source.as_str()) {
+            sources.push(&step.source);
+        }
+    }
+    if sources.is_empty() {
+        return String::new();
+    }
+    let text = format!("from: {}", sources.join("; "));
+    look.paint(FAINT, &wrap(&text, look.columns, 2, 4))
+}
+
+/// The arithmetic beside a bar, going on below itself; below the bar where there is no room.
+fn format_how(how: &str, at: usize, look: Look) -> String {
+    if how.is_empty() {
+        return "\n".to_owned();
+    }
+    if at + 24 > look.columns {
+        return format!("\n{}", look.paint(FAINT, &wrap(how, look.columns, 4, 4)));
+    }
+    let lines = wrap(how, look.columns, at, at);
+    look.paint(FAINT, lines.trim_start().trim_end()) + "\n"
+}
+
+/// Digits behind the point that show four figures of the largest level.
+fn choose_digits(waterfall: &Waterfall) -> usize {
+    let levels = waterfall.steps.iter().map(|s| s.level.abs());
+    let largest = levels.fold(0.0, f64::max);
+    match largest {
+        l if l >= 1000.0 => 1,
+        l if l >= 10.0 => 2,
+        _ => 3,
+    }
+}
+
+/// Which level is which column of a bar: zero is the first.
+#[derive(Clone, Copy)]
+struct Scale {
+    most: f64,
+    columns: usize,
+}
+
+impl Scale {
+    fn of(waterfall: &Waterfall, columns: usize) -> Scale {
+        let ends = waterfall
+            .steps
+            .iter()
+            .flat_map(|s| [s.level, s.level - s.change]);
+        let most = ends.filter(|v| v.is_finite()).fold(0.0, f64::max);
+        Scale { most, columns }
+    }
+
+    /// Eighths of a column.
+    fn place(&self, level: f64) -> usize {
+        if self.most <= 0.0 || !level.is_finite() {
+            return 0;
+        }
+        let share = (level / self.most).clamp(0.0, 1.0);
+        (share * (self.columns * 8) as f64).round() as usize
+    }
+}
+
+/// The bar of a step, padded to its columns: from nothing for what states a figure, from the level
+/// before to the level after for a change.
+fn draw_bar(step: &Step, scale: Scale, look: Look) -> String {
+    let change = matches!(step.kind, StepKind::Change | StepKind::Left);
+    let from = if change {
+        step.level - step.change
+    } else {
+        0.0
+    };
+    let (a, b) = (scale.place(from), scale.place(step.level));
+    let (low, high) = (a.min(b), a.max(b));
+    let color = match step.kind {
+        StepKind::Measured => YELLOW,
+        StepKind::Change | StepKind::Left if step.change < 0.0 => RED,
+        StepKind::Change | StepKind::Left => GREEN,
+        _ => BLUE,
+    };
+    let (filled, drawn) = if look.blocks {
+        draw_blocks(low, high)
+    } else {
+        draw_signs(low, high, change)
+    };
+    let before = " ".repeat(filled);
+    let after = scale.columns.saturating_sub(filled + drawn.chars().count());
+    format!("{before}{}{}", look.paint(color, &drawn), " ".repeat(after))
+}
+
+/// Columns that stay empty before the bar, and the bar: to an eighth at its right end.
+fn draw_blocks(low: usize, high: usize) -> (usize, String) {
+    const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    if high == low {
+        return (low / 8, String::new());
+    }
+    let start = low / 8;
+    let (whole, part) = (high / 8, high % 8);
+    let mut bar = "█".repeat(whole.saturating_sub(start));
+    if part > 0 {
+        bar.push(PARTS[part]);
+    }
+    (start, bar)
+}
+
+/// The same of `#`, or `-` for a change; a change is never lost.
+fn draw_signs(low: usize, high: usize, change: bool) -> (usize, String) {
+    let start = low / 8;
+    let count = (high.div_ceil(8)).saturating_sub(start);
+    (start, if change { "-" } else { "#" }.repeat(count))
+}
+
+/// Text in lines of at most `columns`, the first behind `first` spaces, the others behind `indent`; each with its end.
+pub fn wrap(text: &str, columns: usize, first: usize, indent: usize) -> String {
+    let columns = columns.max(indent + 20);
+    let mut out = " ".repeat(first);
+    let mut used = first;
+    let mut is_start = true;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if !is_start && used + 1 + length > columns {
+            out.push('\n');
+            out += &" ".repeat(indent);
+            used = indent;
+            is_start = true;
+        }
+        if !is_start {
+            out.push(' ');
+            used += 1;
+        }
+        out += word;
+        used += length;
+        is_start = false;
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::samples::make_explanation;
+    use super::*;
+
+    const TERMINAL: Look = Look {
+        columns: 100,
+        color: true,
+        blocks: true,
+    };
+
+    #[test]
+    fn text__has_every_part_of_an_explanation() {
+        let explanation = make_explanation();
+        for look in [Look::PLAIN, TERMINAL] {
+            let text = format_text(&explanation, look);
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let step = |s: &Step| s.name.clone();
+            let steps = explanation.waterfalls.iter().flat_map(|w| &w.steps);
+            let mut parts: Vec<String> = steps.map(step).collect();
+            parts.extend(explanation.findings.iter().map(|f| f.text.clone()));
+            parts.extend(explanation.inputs.iter().map(|i| i.value.clone()));
+            parts.extend(explanation.experiments.iter().map(|e| e.what.clone()));
+            for part in parts {
+                assert!(flat.contains(&part), "{part} in {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn overview__has_answers_and_cautions_alone() {
+        let text = format_overview(&[make_explanation(), make_explanation()], Look::PLAIN);
+        for (part, count) in [
+            ("PCIe 2.0 x8", 2),
+            ("finding 0", 2),
+            ("finding 5", 2),
+            ("finding 1", 0),
+            ("finding 4", 0),
+            ("packet headers", 0),
+            ("--device", 1),
+        ] {
+            assert_eq!(text.matches(part).count(), count, "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn text__to_a_file_is_plain_and_narrow() {
+        let text = format_text(&make_explanation(), Look::PLAIN);
+        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(text.is_ascii(), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+    }
+
+    #[test]
+    fn text__fits_every_terminal() {
+        for columns in [60, 100, 160] {
+            let look = Look {
+                columns,
+                color: false,
+                blocks: true,
+            };
+            let text = format_text(&make_explanation(), look);
+            for line in text.lines() {
+                assert!(line.chars().count() <= columns, "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn bars__are_as_long_as_their_levels() {
+        let waterfall = &make_explanation().waterfalls[0];
+        let scale = Scale::of(waterfall, 40);
+        let look = Look {
+            color: false,
+            ..TERMINAL
+        };
+        let length = |i: usize| {
+            let bar = draw_bar(&waterfall.steps[i], scale, look);
+            assert_eq!(bar.chars().count(), 40, "{bar:?}");
+            let before = bar.chars().take_while(|c| *c == ' ').count();
+            (before, bar.trim().chars().count())
+        };
+        // 4000 of 4000, a change of 800 below it, 3200 that are left.
+        assert_eq!(length(0), (0, 40));
+        assert_eq!(length(1), (32, 8));
+        assert_eq!(length(2), (0, 32));
+        let plain = draw_bar(&waterfall.steps[1], scale, Look::PLAIN);
+        assert_eq!(plain.trim(), "--------");
+    }
+
+    #[test]
+    fn bars__of_odd_figures_are_drawn() {
+        let mut waterfall = make_explanation().waterfalls.remove(0);
+        for (level, change) in [
+            (f64::NAN, 1.0),
+            (f64::INFINITY, 0.0),
+            (-5.0, -9.0),
+            (0.0, 0.0),
+        ] {
+            waterfall.steps[1].level = level;
+            waterfall.steps[1].change = change;
+            for look in [Look::PLAIN, TERMINAL] {
+                assert!(!format_waterfall(&waterfall, look).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn wrap__breaks_between_words_and_keeps_long_ones() {
+        assert_eq!(wrap("one two three", 24, 0, 4), "one two three\n");
+        let text = wrap("one two three four five six seven", 24, 2, 4);
+        assert_eq!(text, "  one two three four\n    five six seven\n");
+        let long = "x".repeat(50);
+        assert_eq!(wrap(&long, 24, 0, 4), format!("{long}\n"));
+    }
+}

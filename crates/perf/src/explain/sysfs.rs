@@ -1,0 +1,285 @@
+//! Reads a device from the kernel's files (sysfs): by its own name (`mlx5_0`, `eth0`, `nvme0`) or its address.
+//!
+//! Without privileges the configuration space ends after 64 bytes; then `current_link_speed`, `current_link_width` and
+//! what lies beside them say what the link is, and what they do not say is listed as not read.
+
+use std::fmt;
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::advice::Subject;
+use super::config_space;
+use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};
+
+/// Classes whose devices have a `device` that leads to the PCI function.
+const CLASSES: [&str; 4] = ["infiniband", "net", "nvme", "drm"];
+/// Ports between a device and the processor that are followed, at most.
+const ABOVE_MAX: usize = 32;
+
+/// Why a device cannot be read.
+#[derive(Debug)]
+pub enum DeviceError {
+    /// The name cannot be one.
+    Name(String),
+    /// Nothing is called so; what there is.
+    Unknown(String, Vec<String>),
+    /// It is there, and not on PCI.
+    NotPci(String, PathBuf),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::Name(name) => write!(
+                f,
+                "`{name}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as 0000:41:00.0"
+            ),
+            DeviceError::Unknown(name, known) => {
+                let known = match known.as_slice() {
+                    [] => "none".to_owned(),
+                    all => all.join(", "),
+                };
+                write!(
+                    f,
+                    "no device `{name}`: expected is an address as 0000:41:00.0, or one of the names there are ({known})"
+                )
+            }
+            DeviceError::NotPci(name, path) => write!(
+                f,
+                "`{name}` is no device of a PCI bus: {} has no PCI address",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// Reads a device and the ports above it. `root` is `/sys`, or a tree made like it.
+///
+/// # Errors
+/// See [`DeviceError`]. What cannot be read of a device that is there is no error: it is listed.
+pub fn read_device(root: &Path, name: &str) -> Result<Subject, DeviceError> {
+    let folder = find_folder(root, name)?;
+    let address = last_name(&folder);
+    if !is_address(&address) {
+        return Err(DeviceError::NotPci(name.to_owned(), folder));
+    }
+    let mut device = read_function(&folder);
+    // The link of a virtual function is that of the physical one.
+    if let Ok(physical) = fs::canonicalize(folder.join("physfn")) {
+        let of = read_function(&physical);
+        device.unread.push(format!(
+            "a virtual function has no registers for its link: those of {} are shown",
+            of.address
+        ));
+        (device.link_can, device.link_is) = (of.link_can, of.link_is);
+        (device.payload_can, device.payload_is) = (of.payload_can, of.payload_is);
+    }
+    Ok(Subject {
+        network: read_network(root, &folder),
+        above: list_above(&folder),
+        device,
+        source: "sysfs",
+    })
+}
+
+/// The folder of a device, with every link on the way followed.
+fn find_folder(root: &Path, name: &str) -> Result<PathBuf, DeviceError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(DeviceError::Name(name.to_owned()));
+    }
+    let devices = root.join("bus/pci/devices");
+    let mut places = vec![devices.join(name), devices.join(format!("0000:{name}"))];
+    places.extend(CLASSES.map(|class| root.join("class").join(class).join(name).join("device")));
+    let mut found = places.iter().filter_map(|p| fs::canonicalize(p).ok());
+    let Some(mut folder) = found.next() else {
+        return Err(DeviceError::Unknown(name.to_owned(), list_names(root)));
+    };
+    // A virtual adapter lies below its function.
+    if !is_address(&last_name(&folder)) {
+        let parent = folder.parent().filter(|p| is_address(&last_name(p)));
+        folder = parent.map_or(folder.clone(), Path::to_owned);
+    }
+    Ok(folder)
+}
+
+/// Names of devices on a PCI bus, adapters first.
+fn list_names(root: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    for class in CLASSES {
+        let folder = root.join("class").join(class);
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .filter(|n| {
+                let device = fs::canonicalize(folder.join(n).join("device"));
+                let is_function = |p: &Path| is_address(&last_name(p));
+                device.is_ok_and(|d| is_function(&d) || d.parent().is_some_and(is_function))
+            })
+            .collect();
+        names.sort();
+        all.extend(names);
+    }
+    all.truncate(20);
+    all
+}
+
+fn last_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Whether a name is `domain:bus:device.function`.
+fn is_address(name: &str) -> bool {
+    let parts: Vec<&str> = name.split([':', '.']).collect();
+    let hex = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
+    parts.len() == 4 && name.matches(':').count() == 2 && parts.iter().all(|p| hex(p))
+}
+
+/// The ports above a function, nearest first: the folders that its own lies in.
+fn list_above(folder: &Path) -> Vec<Function> {
+    let parents = folder.ancestors().skip(1).take(ABOVE_MAX);
+    let ports = parents.take_while(|p| is_address(&last_name(p)));
+    ports.map(read_function).collect()
+}
+
+/// The first line of a small file; what is longer or no text is not taken.
+fn read_line(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    let file = fs::File::open(path).ok()?;
+    file.take(4096).read_to_string(&mut text).ok()?;
+    Some(text.trim().to_owned()).filter(|t| !t.is_empty())
+}
+
+fn read_number(path: &Path) -> Option<u32> {
+    read_line(path)?.parse().ok()
+}
+
+/// `8.0 GT/s PCIe`, as generation.
+fn read_speed(path: &Path) -> Option<u8> {
+    let text = read_line(path)?;
+    generation_of_rate(text.split_whitespace().next()?.parse().ok()?)
+}
+
+fn read_function(folder: &Path) -> Function {
+    let mut function = Function::new(&last_name(folder), &read_name(folder));
+    read_config(folder, &mut function);
+    let shape = |which: &str| LinkShape {
+        generation: read_speed(&folder.join(format!("{which}_link_speed"))),
+        lanes: read_number(&folder.join(format!("{which}_link_width"))).filter(|l| *l <= 32),
+    };
+    let (can, is) = (shape("max"), shape("current"));
+    if function.link_can == LinkShape::default() {
+        function.link_can = can;
+    }
+    if function.link_is == LinkShape::default() {
+        function.link_is = is;
+    }
+    if function.shown == Shown::Denied && is != LinkShape::default() {
+        function.shown = Shown::Registers;
+        function.unread.push(
+            "without privileges the kernel shows width and speed of the link alone: payload, read requests, power saving and \
+             checksums are not known (run as root)"
+                .to_owned(),
+        );
+        function.port = function.port.or_else(|| guess_port(folder));
+    }
+    function.dma_bits = read_number(&folder.join("dma_mask_bits")).filter(|b| *b <= 64);
+    function.numa_node = read_number(&folder.join("numa_node"));
+    function.translated = match read_line(&folder.join("iommu_group/type")).as_deref() {
+        Some("identity") => Some(false),
+        Some(kind) if kind.starts_with("DMA") => Some(true),
+        _ => None,
+    };
+    function.asleep = read_line(&folder.join("power_state"))
+        .filter(|s| s.starts_with('D') && s != "D0" && s.len() <= 8);
+    let corrected = read_line(&folder.join("aer_dev_correctable"));
+    function.errors.corrected_count = corrected.and_then(|t| count_link_errors(&t));
+    function
+}
+
+fn read_config(folder: &Path, function: &mut Function) {
+    let path = folder.join("config");
+    let mut bytes = Vec::new();
+    let read = fs::File::open(&path).and_then(|f| f.take(4096).read_to_end(&mut bytes));
+    let why = match read {
+        Ok(_) => config_space::read(&bytes, function)
+            .err()
+            .map(|e| e.to_string()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Some("there is none".to_owned()),
+        Err(e) => Some(e.to_string()),
+    };
+    if let Some(why) = why {
+        function.shown = Shown::Denied;
+        function.unread.push(format!("{}: {why}", path.display()));
+    }
+}
+
+/// What a port is, where its registers could not be read: by its class, and whether it lies below another.
+fn guess_port(folder: &Path) -> Option<Port> {
+    let class = read_line(&folder.join("class"))?;
+    if !class.starts_with("0x0604") {
+        return Some(Port::Endpoint);
+    }
+    let below = folder.parent().is_some_and(|p| is_address(&last_name(p)));
+    // Ports of a switch come in turns; only a root port can be told for certain.
+    (!below).then_some(Port::Root)
+}
+
+fn read_name(folder: &Path) -> String {
+    let hex = |file: &str| {
+        let text = read_line(&folder.join(file))?;
+        let digits = text.strip_prefix("0x")?.to_owned();
+        digits
+            .bytes()
+            .all(|b| b.is_ascii_hexdigit())
+            .then_some(digits)
+    };
+    let class = hex("class").map(|c| c.get(..4).unwrap_or(&c).to_owned());
+    match (hex("vendor"), hex("device"), class) {
+        (Some(vendor), Some(device), Some(class)) => format!("[{vendor}:{device}] class {class}"),
+        _ => String::new(),
+    }
+}
+
+/// Corrected errors of the link, without those that are only advice.
+fn count_link_errors(text: &str) -> Option<u64> {
+    let of_link = ["RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout"];
+    let counts = text.lines().filter_map(|line| {
+        let (name, count) = line.split_once(' ')?;
+        let count: u64 = count.trim().parse().ok()?;
+        of_link.contains(&name).then_some(count)
+    });
+    counts.reduce(u64::saturating_add)
+}
+
+/// Rate of the data of a port of an adapter, in Gb/s, and what it is called.
+fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
+    let class = root.join("class/infiniband");
+    for adapter in fs::read_dir(class).ok()?.flatten() {
+        let path = adapter.path();
+        if fs::canonicalize(path.join("device")).ok().as_deref() != Some(folder) {
+            continue;
+        }
+        let port = path.join("ports/1");
+        let rate = read_line(&port.join("rate"))?;
+        let signalled: f64 = rate.split_whitespace().next()?.parse().ok()?;
+        // Up to QDR, eight of ten bits are data (InfiniBand Architecture Specification, volume 2).
+        let old = ["SDR", "DDR", "QDR"].iter().any(|s| rate.contains(s));
+        let is_ethernet = read_line(&port.join("link_layer")).as_deref() == Some("Ethernet");
+        let share = if old && !is_ethernet { 0.8 } else { 1.0 };
+        let name = format!("{}, port 1: {rate}", last_name(&path));
+        return (signalled.is_finite() && signalled > 0.0).then_some((signalled * share, name));
+    }
+    None
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;
