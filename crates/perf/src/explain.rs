@@ -10,6 +10,7 @@ pub mod config_space;
 pub mod function;
 pub mod lspci;
 pub mod page;
+pub mod probe;
 #[cfg(test)]
 pub mod samples;
 pub mod show;

@@ -276,3 +276,17 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
 }
+
+#[test]
+fn explain_probe__without_a_driver_says_that_nothing_was_measured() {
+    let output = run(&["explain", "probe", "--gpu", "4096"], &[]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nothing was measured"), "{said}");
+    assert!(
+        said.contains("no CUDA driver here")
+            || said.contains("no GPU 4096")
+            || said.contains("cuInit"),
+        "{said}"
+    );
+}

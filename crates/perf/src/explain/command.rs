@@ -10,6 +10,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 use super::advice::{self, Asked, Direction, Subject};
 use super::function::{Function, Port, Shown};
 use super::lspci::{self, NotListing};
+use super::probe::{self, ProbeError, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
 use super::sysfs::{self, DeviceError};
 use super::{Explanation, page};
@@ -35,6 +36,8 @@ pub enum What {
     Lspci(LspciOptions),
     /// The same of a device of this machine, from the kernel's files
     Device(DeviceOptions),
+    /// Measure copies to and from a GPU, and hold them against the prediction for its link (needs the CUDA driver)
+    Probe(ProbeOptions),
 }
 
 /// How an explanation is shown.
@@ -136,6 +139,8 @@ pub enum ExplainError {
     Device(DeviceError),
     /// A value that no link has.
     Link(LinkError),
+    /// Nothing was measured.
+    Probe(Box<ProbeError>),
     /// It could not be written.
     Output(OutputError),
 }
@@ -148,6 +153,7 @@ impl fmt::Display for ExplainError {
             ExplainError::Which(text) => f.write_str(text),
             ExplainError::Device(e) => e.fmt(f),
             ExplainError::Link(e) => e.fmt(f),
+            ExplainError::Probe(e) => e.fmt(f),
             ExplainError::Output(e) => e.fmt(f),
         }
     }
@@ -174,6 +180,7 @@ pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
             let explanation = advice::explain(&subject, &options.link.asked())?;
             write(&[explanation], &options.output)
         }
+        What::Probe(options) => probe::run(options).map_err(|e| ExplainError::Probe(Box::new(e))),
     }
 }
 

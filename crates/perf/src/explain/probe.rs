@@ -1,0 +1,273 @@
+//! `fastpath explain probe`: copies between pinned memory and a GPU, and reads of host memory by the GPU, held against what
+//! the model predicts for its link.
+//!
+//! The CUDA driver is opened at run time; nothing of it is needed to build.
+
+mod cuda;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use fastpath_pcie::{Rate, RateUnit, StatedRate};
+
+use super::advice::{self, Direction, Subject};
+use super::command::{ExplainError, LinkOptions, OutputOptions, write};
+use super::function::Function;
+use super::sysfs;
+use super::{Explanation, FindingKind, Input};
+use cuda::{Cuda, CudaError};
+
+/// Options of `fastpath explain probe`.
+#[derive(clap::Args, Debug)]
+pub struct ProbeOptions {
+    /// Which GPU, by the driver's count from 0
+    #[arg(long, default_value_t = 0)]
+    pub gpu: u32,
+    /// Where the kernel's files are
+    #[arg(long, default_value = "/sys", hide = true)]
+    pub sysfs: PathBuf,
+    /// What is known of the link besides
+    #[command(flatten)]
+    pub link: LinkOptions,
+    /// How to show it
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Why nothing was measured.
+#[derive(Debug)]
+pub enum ProbeError {
+    /// There is no driver, no GPU, or a call failed.
+    Cuda(CudaError),
+    /// What was measured could not be explained or shown.
+    Explain(ExplainError),
+}
+
+impl fmt::Display for ProbeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProbeError::Cuda(e) => write!(f, "nothing was measured: {e}"),
+            ProbeError::Explain(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ProbeError {}
+
+impl From<CudaError> for ProbeError {
+    fn from(e: CudaError) -> ProbeError {
+        ProbeError::Cuda(e)
+    }
+}
+
+/// Sizes of the copies, bytes.
+const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
+/// Batches of each size.
+const BATCHES: usize = 7;
+/// Bytes of a batch, at least one copy and at most `COPIES_MAX`.
+const BATCH_BYTES: usize = 256 << 20;
+const COPIES_MAX: usize = 1000;
+/// Reads of host memory in a chain: two counts, whose difference is free of the start of the kernel.
+const READS: [u32; 2] = [256, 4352];
+
+/// One size of copies in one direction.
+struct Measured {
+    bytes: usize,
+    copies: usize,
+    /// Time of a copy in the quickest and the median batch, nanoseconds.
+    quickest: f64,
+    median: f64,
+}
+
+impl Measured {
+    fn rate(&self) -> Rate {
+        Rate::from_bytes_per_s(self.bytes as f64 / self.quickest * 1e9)
+    }
+}
+
+/// Measures and explains.
+///
+/// # Errors
+/// See [`ProbeError`].
+pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
+    let cuda = Cuda::open("libcuda.so.1")?;
+    let gpu = cuda.use_gpu(options.gpu)?;
+    let buffers = gpu.allocate(SIZES[SIZES.len() - 1])?;
+    let mut copies = Vec::new();
+    for direction in [Direction::Read, Direction::Write] {
+        for bytes in SIZES {
+            let mut batch = |count| buffers.time_copies(direction, bytes, count);
+            copies.push((direction, measure(bytes, &mut batch)?));
+        }
+    }
+    let read_ns = measure_reads(&mut |count| gpu.time_reads(count));
+    let subject = sysfs::read_device(&options.sysfs, gpu.address()).unwrap_or_else(|e| {
+        let mut device = Function::new(gpu.address(), "");
+        device.unread.push(e.to_string());
+        Subject {
+            device,
+            source: "sysfs",
+            ..Subject::default()
+        }
+    });
+    let explanations = [Direction::Read, Direction::Write].map(|direction| {
+        let of_direction = copies.iter().filter(|(d, _)| *d == direction);
+        let measured: Vec<&Measured> = of_direction.map(|(_, m)| m).collect();
+        explain(
+            &subject,
+            gpu.name(),
+            direction,
+            &measured,
+            &read_ns,
+            &options.link,
+        )
+    });
+    let explanations: Vec<Explanation> = explanations
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(ProbeError::Explain)?;
+    write(&explanations, &options.output).map_err(ProbeError::Explain)
+}
+
+/// Times batches of copies, the first of which only warms up.
+fn measure(
+    bytes: usize,
+    batch: &mut dyn FnMut(usize) -> Result<u64, CudaError>,
+) -> Result<Measured, CudaError> {
+    let copies = (BATCH_BYTES / bytes).clamp(1, COPIES_MAX);
+    batch(copies)?;
+    let mut times = Vec::new();
+    for _ in 0..BATCHES {
+        times.push(batch(copies)? as f64 / copies as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Measured {
+        bytes,
+        copies,
+        quickest: times[0],
+        median: times[BATCHES / 2],
+    })
+}
+
+/// Time of one read of host memory by the GPU, nanoseconds: quickest of several.
+fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64, CudaError>) -> Result<f64, CudaError> {
+    chain(READS[0])?;
+    let mut quickest = READS.map(|_| f64::INFINITY);
+    for _ in 0..BATCHES {
+        for (time, count) in quickest.iter_mut().zip(READS) {
+            *time = time.min(chain(count)? as f64);
+        }
+    }
+    Ok((quickest[1] - quickest[0]) / f64::from(READS[1] - READS[0]))
+}
+
+fn explain(
+    subject: &Subject,
+    name: &str,
+    direction: Direction,
+    measured: &[&Measured],
+    read_ns: &Result<f64, CudaError>,
+    link: &LinkOptions,
+) -> Result<Explanation, ExplainError> {
+    let most = measured.iter().map(|m| m.rate());
+    let most = most.fold(Rate::default(), |a, b| if b > a { b } else { a });
+    let mut asked = link.asked();
+    asked.direction = Some(direction);
+    asked.measured = Some(StatedRate {
+        rate: most,
+        unit: link.measured.map_or(RateUnit::GbytePerS, |m| m.unit),
+    });
+    let mut made = advice::explain(subject, &asked)?;
+    let way = match direction {
+        Direction::Read => "host to device",
+        Direction::Write => "device to host",
+    };
+    made.title = format!("{name} at {}: copies from {way}", subject.device.address);
+    for m in measured {
+        made.inputs.push(Input {
+            name: format!("copies of {} B", m.bytes),
+            value: format!("{:.3} GB/s", m.rate().in_unit(RateUnit::GbytePerS)),
+            source: format!(
+                "measured: quickest of {BATCHES} batches of {}; {:.0} ns each, median {:.0}",
+                m.copies, m.quickest, m.median
+            ),
+        });
+    }
+    let (kind, text) = match read_ns {
+        Ok(ns) => (
+            FindingKind::Answer,
+            format!(
+                "A read of 64 B of host memory by the GPU takes {ns:.0} ns (a chain of reads, each of which needs the one before it)."
+            ),
+        ),
+        Err(e) => (
+            FindingKind::Caution,
+            format!("Reads of host memory by the GPU were not measured: {e}."),
+        ),
+    };
+    made.findings
+        .push(advice::finding(kind, "read-time", text, String::new()));
+    Ok(made)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies__are_timed_by_their_quickest_batch() {
+        // 50 GB/s, and later batches slower than the one before.
+        let mut calls = 0u64;
+        let mut batch = |count: usize| {
+            calls += 1;
+            Ok((count * (1 << 20)) as u64 / 50 + 1000 * calls)
+        };
+        let found = measure(1 << 20, &mut batch).unwrap();
+        assert_eq!((found.copies, calls), (256, BATCHES as u64 + 1));
+        let rate = found.rate().in_unit(RateUnit::GbytePerS);
+        assert!((rate / 50.0 - 1.0).abs() < 1e-3, "{rate}");
+        assert!(found.median > found.quickest);
+        assert_eq!(measure(64, &mut |_| Ok(1)).unwrap().copies, COPIES_MAX);
+    }
+
+    #[test]
+    fn reads__are_free_of_the_start_of_the_kernel() {
+        let ns = measure_reads(&mut |count| Ok(20_000 + u64::from(count) * 700)).unwrap();
+        assert!((ns - 700.0).abs() < 1e-9, "{ns}");
+    }
+
+    #[test]
+    fn probe__is_held_against_the_link() {
+        let device = super::super::lspci::parse(include_str!("samples/gpu.txt")).unwrap();
+        let subject = Subject {
+            device: device[0].clone(),
+            source: "sysfs",
+            ..Subject::default()
+        };
+        let one = Measured {
+            bytes: 1 << 20,
+            copies: 256,
+            quickest: (1u64 << 20) as f64 / 14.3,
+            median: (1u64 << 20) as f64 / 14.0,
+        };
+        let links = LinkOptions::default();
+        let made = explain(
+            &subject,
+            "a GPU",
+            Direction::Read,
+            &[&one],
+            &Ok(650.0),
+            &links,
+        );
+        let made = made.unwrap();
+        assert_eq!(made.waterfalls.len(), 1);
+        let ids: Vec<&str> = made.findings.iter().map(|f| f.id.as_str()).collect();
+        assert!(
+            ids.contains(&"agrees") && ids.contains(&"read-time"),
+            "{ids:?}"
+        );
+        let value = &made.inputs.last().unwrap().value;
+        assert_eq!(value, "14.300 GB/s");
+    }
+}
