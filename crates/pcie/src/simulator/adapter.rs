@@ -14,6 +14,7 @@ const ROUTE_HEADER: u64 = 40;
 impl Simulator {
     pub(super) fn post_at(&mut self, flow: usize, size: Bytes, token: u64, at: u64) -> u32 {
         let id = self.add_message(flow, size.0, token, at);
+        self.flows[flow].order.push_back(id);
         let message = self.messages[id as usize];
         let node_id = self.flows[flow].spec.from;
         let node = &mut self.nodes[node_id];
@@ -59,7 +60,7 @@ impl Simulator {
         let every = u64::from(spec.signal_every.max(1));
         let signalled = state.counts.posted.is_multiple_of(every);
         let node = &self.nodes[spec.from];
-        let inline = size <= u64::from(spec.inline);
+        let inline = state.is_inline(size);
         let bytes = size.min(1 << 30) as u32;
         let (transport, verb) = (spec.transport, spec.verb);
         let way = descriptor::way(
@@ -176,16 +177,32 @@ impl Simulator {
         );
     }
 
+    /// A packet is ready to go. Those of a queue pair go in the order in which they were posted.
     pub(super) fn launch(&mut self, message: u32, bytes: u32, place: Place) {
-        let (_, spec) = self.spec_of(message);
-        let waiting = Waiting {
-            message,
-            bytes,
-            place,
-            stalled: false,
-        };
-        self.nodes[spec.from].outbox.push_back(waiting);
-        if !self.nodes[spec.from].out_planned {
+        let (flow, spec) = self.spec_of(message);
+        self.flows[flow].ready.push_back((message, bytes, place));
+        let mut moved = false;
+        loop {
+            let state = &mut self.flows[flow];
+            let next = state.order.front().copied();
+            let Some(at) = state.ready.iter().position(|r| Some(r.0) == next) else {
+                break;
+            };
+            let Some((message, bytes, place)) = state.ready.remove(at) else {
+                break;
+            };
+            if place.last {
+                state.order.pop_front();
+            }
+            moved = true;
+            self.nodes[spec.from].outbox.push_back(Waiting {
+                message,
+                bytes,
+                place,
+                stalled: false,
+            });
+        }
+        if moved && !self.nodes[spec.from].out_planned {
             self.transmit(spec.from as u32);
         }
     }

@@ -140,6 +140,9 @@ pub(super) struct FlowState {
     pub posted: u32,
     pub fetching: u32,
     pub fetched: u32,
+    /// Messages posted and not gone, and packets that are ready before their turn.
+    pub order: VecDeque<u32>,
+    pub ready: VecDeque<(u32, u32, Place)>,
     /// Packets that wait for a receive descriptor: message, bytes, place.
     pub not_ready: VecDeque<(u32, u32, Place)>,
     /// Time of the first delivery, and the bytes delivered with it.
@@ -156,10 +159,17 @@ impl FlowState {
             posted: spec.receives,
             fetching: 0,
             fetched: 0,
+            order: VecDeque::new(),
+            ready: VecDeque::new(),
             not_ready: VecDeque::new(),
             first_delivery: None,
             last_delivery: 0,
         }
+    }
+
+    /// Whether messages of this size go inline.
+    pub fn is_inline(&self, size: u64) -> bool {
+        self.spec.inline > 0 && size <= u64::from(self.spec.inline)
     }
 }
 

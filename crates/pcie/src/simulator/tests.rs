@@ -179,7 +179,8 @@ proptest! {
         prop_assert!(simulator.run_to_delivery(start + Time::from_ns(1e9)));
         let delivery = simulator.take_delivery().unwrap();
         prop_assert_eq!((delivery.token, delivery.size), (7, Bytes(size)));
-        let way = path.way(transport, verb, size as u32, size <= u64::from(inline));
+        let is_inline = inline > 0 && size <= u64::from(inline);
+        let way = path.way(transport, verb, size as u32, is_inline);
         let message = Message { way, ..Message::new(transport, verb, Bytes(size)) };
         let calculated = path.one_way(&message).ns();
         let simulated = (delivery.delivered - start).ns();
@@ -337,4 +338,20 @@ fn reads__are_serial_as_the_way_says() {
     assert!((two - none - 2.0 * read).abs() < 100.0, "{none} {two}");
     assert!(time(209, 400) - time(208, 400) > 200.0, "{one}");
     assert!(time(208, 400) - time(207, 400) < 5.0);
+}
+
+#[test]
+fn messages__of_a_queue_pair_do_not_overtake_each_other() {
+    let spec = node("2009", "connectx");
+    let mut simulator = Simulator::new(&[spec; 2]);
+    let flow = simulator.add_flow(FlowSpec {
+        inline: 400,
+        ..FlowSpec::new(0, 1)
+    });
+    for (token, size) in [100_000, 8, 4096, 0, 300].into_iter().enumerate() {
+        simulator.post(flow, Bytes(size), token as u64);
+    }
+    simulator.run();
+    let order: Vec<u64> = std::iter::from_fn(|| Some(simulator.take_delivery()?.token)).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
 }

@@ -55,7 +55,13 @@ impl Fabric {
             self.counts.astray += 1;
             return;
         }
-        let drawn = self.draw_arrival();
+        let drawn = match &mut self.machines {
+            Some(machines) => {
+                machines.post(now, from, to, message.data.len());
+                u64::MAX // until it is delivered
+            }
+            None => self.draw_arrival(),
+        };
         let link = self.link(from, to);
         let at = link.queue.back().map_or(drawn, |(at, _)| drawn.max(*at));
         link.queue.push_back((at, message));

@@ -1,5 +1,6 @@
 //! The network: its clock, its ports and what is under way.
 
+use super::adapter::Machines;
 use super::random::Random;
 use super::wire::{Datagram, Message, Packet};
 use super::{Conditions, SimIface};
@@ -70,6 +71,7 @@ pub(super) struct Fabric {
     pub random: Random,
     pub counts: Counts,
     pub ports: Vec<Port>,
+    pub machines: Option<Box<Machines>>,
     links: Vec<Link>,
     sent: u64,
 }
@@ -112,7 +114,16 @@ impl Fabric {
     }
 
     /// When something will next happen by itself, after now.
-    fn next_event(&self) -> Option<u64> {
+    fn next_event(&mut self) -> Option<u64> {
+        let planned = self.next_planned();
+        let machines = self.machines.as_mut();
+        let delivery = machines.and_then(|m| m.next_delivery(planned.unwrap_or(u64::MAX)));
+        let delivery = delivery.map(|at| at.max(self.now_ns + 1));
+        delivery.into_iter().chain(planned).min()
+    }
+
+    /// When something will next happen whose time is known already.
+    fn next_planned(&self) -> Option<u64> {
         let now = self.now_ns;
         let arrivals = self.ports.iter().flat_map(|port| {
             let packets = port.packets.keys().map(|at| at.0);
@@ -121,7 +132,8 @@ impl Fabric {
         let queued = self
             .links
             .iter()
-            .flat_map(|link| link.queue.iter().map(|(at, _)| *at));
+            .flat_map(|link| link.queue.iter().map(|(at, _)| *at))
+            .filter(|at| *at < u64::MAX);
         let resends = self
             .links
             .iter()
@@ -169,7 +181,10 @@ impl Network {
         links
             .iter_mut()
             .for_each(|link| link.number = random.next_u64());
+        let machines = conditions.hardware.filter(|_| conditions.reliable);
+        let machines = machines.map(|hardware| Box::new(Machines::new(ranks, &hardware)));
         Network(Rc::new(RefCell::new(Fabric {
+            machines,
             conditions,
             now_ns: 0,
             random,
@@ -192,7 +207,9 @@ impl Network {
 
     /// Lets time pass.
     pub fn advance(&self, ns: u64) {
-        self.0.borrow_mut().now_ns += ns;
+        let mut fabric = self.0.borrow_mut();
+        fabric.now_ns += ns;
+        fabric.settle_machines();
     }
 
     /// Lets time pass until something arrives or is due; false where nothing will.
@@ -201,6 +218,7 @@ impl Network {
         match fabric.next_event() {
             Some(at) => {
                 fabric.now_ns = at;
+                fabric.settle_machines();
                 true
             }
             None => false,

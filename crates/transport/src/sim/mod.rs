@@ -5,8 +5,10 @@
 //! delivers once and in order; without that ([`Conditions::reliable`] off) packets are lost, doubled
 //! and overtaken, and [`crate::reliable`] stands between them and the endpoint. With
 //! [`Conditions::wireup`] an endpoint carries data only after both sides have exchanged addresses.
-//! Everything random follows from one seed.
+//! Everything random follows from one seed. With [`Conditions::hardware`] messages take the time that adapters and
+//! buses of a profile take for them.
 
+mod adapter;
 mod datapath;
 mod domain;
 mod endpoint;
@@ -14,6 +16,7 @@ mod iface;
 mod random;
 mod wire;
 
+pub use adapter::Hardware;
 pub use domain::{Counts, Network};
 pub use endpoint::SimEndpoint;
 pub use iface::SimIface;
@@ -49,6 +52,8 @@ pub struct Conditions {
     pub get: bool,
     /// Whether endpoints must exchange addresses first.
     pub wireup: bool,
+    /// Adapters that carry the messages, in place of `delay_ns`; reliable networks only.
+    pub hardware: Option<Hardware>,
     /// Patience of the reliability sublayer; its window is `slots`.
     pub patience: reliable::Settings,
 }
@@ -68,6 +73,7 @@ impl Default for Conditions {
             bcopy: 32 * 1024,
             get: false,
             wireup: false,
+            hardware: None,
             patience: reliable::Settings::default(),
         }
     }
