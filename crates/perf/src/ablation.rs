@@ -142,6 +142,7 @@ fn count_step(
         mpiexec,
         arguments: &options.mpi.mpiexec_arg,
         environment,
+        sizes: &[8],
         whole: false,
     })?;
     let wanted = |b: &Breakdown| CALLS.contains(&b.operation.as_str());

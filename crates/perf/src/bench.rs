@@ -299,6 +299,7 @@ impl Session {
             level,
             settings: settings.clone(),
             board: board.path(),
+            counted: false,
         };
         let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
         let own = Program {

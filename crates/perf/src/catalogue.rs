@@ -203,7 +203,7 @@ pub const TESTS: &[Test] = &[
         class: Class::Pair,
         of: Of::Call,
         ranks: 2,
-        levels: MPI,
+        levels: ALL,
     },
     collective("barrier", "MPI_Barrier"),
     collective("bcast", "MPI_Bcast, the root passing from rank to rank"),

@@ -1,12 +1,12 @@
 /* instructions: how many instructions one MPI call takes, counted by callgrind.
  *
- *   mpiexec -n 1 instructions DIR : -n 1 valgrind --tool=callgrind --collect-atstart=no instructions DIR
+ *   mpiexec -n 1 instructions DIR BYTES... : -n 1 valgrind --tool=callgrind --collect-atstart=no instructions DIR BYTES...
  *
  * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call alone. The two
  * agree through a page of a file in DIR, not through MPI, so that nothing but the named call touches the library and
  * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. What this program itself
  * executes while collection is on, to set up the call, is left out by whoever reads the dumps.
- * Each case ends with a dump named after it, which crates/perf/src/instructions.rs reads. Puts need windows: a library
+ * Each case ends with a dump named after it and its bytes, which crates/perf/src/instructions.rs reads. Puts need windows: a library
  * without them has no dump of those.
  */
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
-enum { CALLS = 1000, WARM = 200, TAG = 7, BYTES = 8 };
+enum { CALLS = 1000, WARM = 200, TAG = 7, BYTES_MAX = 2048 };
 
 enum job { NOTHING, RECEIVE, SEND, STOP };
 
@@ -29,11 +29,12 @@ enum job { NOTHING, RECEIVE, SEND, STOP };
 struct board {
     _Atomic int asked, done;
     enum job job;
+    int bytes;
 };
 
 static struct board *board;
-static char buffer[64], second[64];
-static int peer;
+static _Alignas(64) char buffer[BYTES_MAX], second[BYTES_MAX];
+static int peer, bytes;
 static MPI_Win window = MPI_WIN_NULL;
 
 static struct board *map_board(const char *dir) {
@@ -53,6 +54,7 @@ static struct board *map_board(const char *dir) {
 static void ask(enum job job, int wait) {
     while (board->done != board->asked) sched_yield();
     board->job = job;
+    board->bytes = bytes;
     board->asked++;
     while (wait && board->done != board->asked) sched_yield();
 }
@@ -66,8 +68,9 @@ static void serve(int first) {
                 MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
             sched_yield();
         }
-        if (board->job == RECEIVE) MPI_Recv(second, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (board->job == SEND) MPI_Send(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
+        bytes = board->bytes;
+        if (board->job == RECEIVE) MPI_Recv(second, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (board->job == SEND) MPI_Send(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
         enum job job = board->job;
         board->done = next;
         if (job == STOP) return;
@@ -86,46 +89,46 @@ static void pull_arrivals(void) {
 static void make_call(const char *which) {
     MPI_Request request;
     if (!strcmp(which, "MPI_Send")) {
-        COUNTED(MPI_Send(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD));
+        COUNTED(MPI_Send(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD));
         ask(RECEIVE, 1);
     } else if (!strcmp(which, "MPI_Recv")) {
         ask(SEND, 1);
         MPI_Status status;
-        COUNTED(MPI_Recv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
+        COUNTED(MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
     } else if (!strcmp(which, "MPI_Isend")) {
-        COUNTED(MPI_Isend(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
+        COUNTED(MPI_Isend(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
         ask(RECEIVE, 0);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (!strcmp(which, "MPI_Irecv")) {
-        COUNTED(MPI_Irecv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
+        COUNTED(MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
         ask(SEND, 1);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (!strcmp(which, "MPI_Irecv_there")) {
         ask(SEND, 1);
-        COUNTED(MPI_Irecv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
+        COUNTED(MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (!strcmp(which, "MPI_Recv_unexpected")) {
         ask(SEND, 1);
         pull_arrivals();
         MPI_Status status;
-        COUNTED(MPI_Recv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
+        COUNTED(MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
     } else if (!strcmp(which, "MPI_Irecv_unexpected")) {
         ask(SEND, 1);
         pull_arrivals();
-        COUNTED(MPI_Irecv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
+        COUNTED(MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (!strcmp(which, "MPI_Wait_isend")) {
-        MPI_Isend(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
+        MPI_Isend(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(RECEIVE, 1);
         COUNTED(MPI_Wait(&request, MPI_STATUS_IGNORE));
     } else if (!strcmp(which, "MPI_Put")) {
-        COUNTED(MPI_Put(buffer, BYTES, MPI_BYTE, peer, 0, BYTES, MPI_BYTE, window));
+        COUNTED(MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window));
         MPI_Win_flush(peer, window);
     } else if (!strcmp(which, "MPI_Win_flush")) {
-        MPI_Put(buffer, BYTES, MPI_BYTE, peer, 0, BYTES, MPI_BYTE, window);
+        MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window);
         COUNTED(MPI_Win_flush(peer, window));
     } else if (!strcmp(which, "MPI_Wait_irecv")) {
-        MPI_Irecv(buffer, BYTES, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
+        MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(SEND, 1);
         COUNTED(MPI_Wait(&request, MPI_STATUS_IGNORE));
     }
@@ -155,7 +158,19 @@ static void count_case(const char *which) {
     for (int n = 0; n < WARM; n++) make_call(which);
     CALLGRIND_ZERO_STATS;
     for (int n = 0; n < CALLS; n++) make_call(which);
-    CALLGRIND_DUMP_STATS_AT(which);
+    char name[64];
+    snprintf(name, sizeof name, "%s %d", which, bytes);
+    CALLGRIND_DUMP_STATS_AT(name);
+}
+
+/* Cases from `first` to before `end`, with each number of bytes that was asked for. */
+static void count_cases(int first, int end, int argc, char **argv) {
+    for (int size = 2; size < argc; size++) {
+        bytes = atoi(argv[size]);
+        if (bytes < 0 || bytes > BYTES_MAX) MPI_Abort(MPI_COMM_WORLD, 2);
+        for (int i = first; i < end; i++) count_case(cases[i]);
+    }
+    ask(STOP, 1);
 }
 
 int main(int argc, char **argv) {
@@ -163,8 +178,8 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2 || argc != 2 || !(board = map_board(argv[1]))) {
-        fprintf(stderr, "instructions: needs two ranks and a directory\n");
+    if (ranks != 2 || argc < 3 || !(board = map_board(argv[1]))) {
+        fprintf(stderr, "instructions: needs two ranks, a directory and sizes\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     peer = 1 - rank;
@@ -172,16 +187,14 @@ int main(int argc, char **argv) {
     if (rank == 0) {
         serve(1);
     } else {
-        for (int i = 0; i < CASES - REMOTE_CASES; i++) count_case(cases[i]);
-        ask(STOP, 1);
+        count_cases(0, CASES - REMOTE_CASES, argc, argv);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (open_window()) {
         if (rank == 0) {
             serve(board->done + 1);
         } else {
-            for (int i = CASES - REMOTE_CASES; i < CASES; i++) count_case(cases[i]);
-            ask(STOP, 1);
+            count_cases(CASES - REMOTE_CASES, CASES, argc, argv);
         }
         MPI_Win_unlock_all(window);
         MPI_Win_free(&window);

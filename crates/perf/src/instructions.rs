@@ -1,34 +1,40 @@
 //! `fastpath bench instructions`: how many instructions a call takes and where they go, counted by
 //! valgrind's callgrind: exact, and the same on every run of one build.
 //!
-//! Rank 1 of two runs under callgrind, which collects inside the named call alone
+//! One of two ranks runs under callgrind, which collects inside the named call alone
 //! (`instructions.c`). A call's count is what was executed outside of that program: the library
 //! and what it calls. For our library the instructions are attributed by the debug information, inlined
-//! functions to themselves; of a peer only the totals are known.
+//! functions to themselves; of a peer only the totals are known. The levels below MPI are counted in
+//! this program (`below.rs`).
 
+mod below;
 mod budget;
 mod callgrind;
+mod job;
+pub(crate) mod requests;
 mod symbols;
+mod table;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use fastpath_base::sync::{AtomicU64, Ordering};
-
-use crate::bench::options::MpiOptions;
-use crate::bench::{BenchError, choose_mpi, find_command, surroundings};
+use crate::bench::options::{LevelName, MpiOptions, parse_bytes};
+use crate::bench::{BenchError, choose_mpi, surroundings};
 use crate::html;
-use crate::record::{Breakdown, Report};
+use crate::record::{Breakdown, Level, Missing, Report};
 use callgrind::Dump;
+use job::{Scratch, run_quietly, watch};
 use symbols::Symbols;
 
 /// Calls over which a count is the mean; as in `instructions.c`.
-const CALLS: u64 = 1000;
+pub(crate) const CALLS: u64 = 1000;
 
-/// Payload of the counted calls.
-const BYTES: u64 = 8;
+/// Calls before those; as there.
+pub(crate) const WARM: u64 = 200;
+
+/// The largest message: a send has to be complete before its receive begins, with every MPI.
+const BYTES_MAX: u64 = 2048;
 
 const SOURCE: &str = include_str!("instructions.c");
 
@@ -41,6 +47,12 @@ pub struct InstructionOptions {
     /// Another MPI, of which the totals are counted; can be given several times
     #[arg(long, value_name = "NAME=MPICC[,MPIEXEC]", value_parser = parse_peer)]
     pub peer: Vec<Peer>,
+    /// Levels at which operations are counted [default: all; of an MPI named by --mpicc, mpi alone]
+    #[arg(long = "level", value_delimiter = ',')]
+    pub levels: Vec<LevelName>,
+    /// Payloads in bytes, separated by commas; at most 2K
+    #[arg(long, value_delimiter = ',', default_value = "8", value_parser = parse_payload)]
+    pub sizes: Vec<u64>,
     /// Functions to list for each call; 0: none
     #[arg(long, default_value_t = 8)]
     pub functions: usize,
@@ -61,6 +73,13 @@ pub struct Peer {
     name: String,
     mpicc: PathBuf,
     mpiexec: PathBuf,
+}
+
+fn parse_payload(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes <= BYTES_MAX => Ok(bytes),
+        _ => Err("at most 2K: a send has to end before its receive begins".to_owned()),
+    }
 }
 
 fn parse_peer(text: &str) -> Result<Peer, String> {
@@ -96,52 +115,21 @@ pub struct Counted<'a> {
     pub arguments: &'a [String],
     /// Variables of the job.
     pub environment: &'a [(String, String)],
+    /// Payloads.
+    pub sizes: &'a [u64],
     /// Whether to look for functions.
     pub whole: bool,
-}
-
-/// A folder that goes when it is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> io::Result<Scratch> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("fastpath-instructions-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path)?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 fn usage(why: impl Into<String>) -> BenchError {
     BenchError::Usage(why.into())
 }
 
-/// What a command said, if it failed.
-fn run_quietly(command: &mut Command, what: &str) -> Result<(), BenchError> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| usage(format!("cannot run {what}: {e}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let lines: Vec<&str> = said.lines().collect();
-    let tail = lines[lines.len().saturating_sub(20)..].join("\n  ");
-    Err(usage(format!(
-        "{what} failed ({}):\n  {tail}",
-        output.status
-    )))
+/// Operation and payload of a dump.
+fn parse_name(name: &str) -> Result<(String, u64), BenchError> {
+    let parts = name.rsplit_once(' ');
+    let parsed = parts.and_then(|(name, bytes)| Some((name.to_owned(), bytes.parse().ok()?)));
+    parsed.ok_or_else(|| usage(format!("callgrind counted `{name}`, which is no operation")))
 }
 
 /// Counts every call of one MPI.
@@ -149,13 +137,8 @@ fn run_quietly(command: &mut Command, what: &str) -> Result<(), BenchError> {
 /// # Errors
 /// No valgrind, a compiler or a job that fails, dumps that cannot be read.
 pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>, BenchError> {
-    let valgrind = find_command(Path::new("valgrind"));
-    if !valgrind.is_file() {
-        return Err(usage(
-            "valgrind is not installed; it counts the instructions",
-        ));
-    }
-    let folder = Scratch::make().map_err(|e| usage(format!("no scratch folder: {e}")))?;
+    job::find_valgrind()?;
+    let folder = Scratch::make()?;
     let source = folder.0.join("instructions.c");
     let program = folder.0.join("instructions");
     fs::write(&source, SOURCE).map_err(|e| BenchError::Write(source.clone(), e))?;
@@ -166,44 +149,10 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>, BenchError> {
         .args(["-O2", "-g", "-fno-plt"]);
     compile.arg(&source).arg("-o").arg(&program);
     run_quietly(&mut compile, &mpi.mpicc.display().to_string())?;
-    let out = folder.0.join("out");
-    let mut job = Command::new("timeout");
-    job.args(["-k", "10", "300"])
-        .arg(mpi.mpiexec)
-        .args(mpi.arguments);
-    job.args(["-n", "1"])
-        .arg(&program)
-        .arg(&folder.0)
-        .args([":", "-n", "1"]);
-    job.arg(&valgrind).args([
-        "--tool=callgrind",
-        "--collect-atstart=no",
-        "--dump-instr=yes",
-    ]);
-    job.arg(format!("--callgrind-out-file={}", out.display()));
-    job.arg(&program).arg(&folder.0);
-    job.envs(mpi.environment.iter().map(|(name, value)| (name, value)));
-    run_quietly(&mut job, &format!("the job of {}", mpi.name))?;
-    let dumps = read_dumps(&folder.0)?;
+    let mut arguments = vec![folder.0.display().to_string()];
+    arguments.extend(mpi.sizes.iter().map(u64::to_string));
+    let dumps = watch(mpi, &folder.0, &program, &arguments, 1)?;
     make_breakdowns(mpi, &dumps, &program)
-}
-
-/// The dumps in the order in which they were made.
-fn read_dumps(folder: &Path) -> Result<Vec<Dump>, BenchError> {
-    let mut dumps = Vec::new();
-    for number in 1.. {
-        let path = folder.join(format!("out.{number}"));
-        let Ok(text) = fs::read(&path) else {
-            return Ok(dumps);
-        };
-        let text = String::from_utf8_lossy(&text);
-        let dump = callgrind::parse_dump(&text)
-            .map_err(|e| usage(format!("callgrind wrote what it should not: {e}")))?;
-        if !dump.name.is_empty() {
-            dumps.push(dump);
-        }
-    }
-    Ok(dumps)
 }
 
 fn make_breakdowns(
@@ -211,9 +160,6 @@ fn make_breakdowns(
     dumps: &[Dump],
     program: &Path,
 ) -> Result<Vec<Breakdown>, BenchError> {
-    if dumps.is_empty() {
-        return Err(usage("no counts came back from callgrind"));
-    }
     let program = program.to_string_lossy();
     let mut symbols = Symbols::default();
     let inside = |object: &str| object != program;
@@ -224,16 +170,41 @@ fn make_breakdowns(
             true => symbols.break_down(dump, CALLS as f64, inside),
             false => Vec::new(),
         };
-        Breakdown {
+        let (operation, bytes) = parse_name(&dump.name)?;
+        Ok(Breakdown {
             mpi: mpi.name.to_owned(),
-            operation: dump.name.clone(),
-            bytes: BYTES,
+            operation,
+            level: Level::Mpi,
+            bytes,
             calls: CALLS,
             total: total as f64 / CALLS as f64,
             parts,
-        }
+        })
     });
-    Ok(breakdowns.collect())
+    breakdowns.collect()
+}
+
+/// Calls for which a library needs windows.
+const OF_WINDOWS: [&str; 2] = ["MPI_Put", "MPI_Win_flush"];
+
+/// What of the calls was not counted.
+fn list_missing(mpi: &str, counted: &[Breakdown]) -> Vec<Missing> {
+    let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
+    let missing = OF_WINDOWS.iter().filter(lacks).map(|name| Missing {
+        test: (*name).to_owned(),
+        level: Level::Mpi,
+        reason: format!("{mpi} opens no window (MPI_Win_allocate, MPI_Win_lock_all)"),
+    });
+    missing.collect()
+}
+
+impl InstructionOptions {
+    fn has_level(&self, level: Level) -> bool {
+        match self.levels.is_empty() {
+            true => level == Level::Mpi || self.mpi.mpicc.is_none(),
+            false => self.levels.iter().any(|&l| Level::from(l) == level),
+        }
+    }
 }
 
 /// Does what `fastpath bench instructions` was asked for.
@@ -246,24 +217,34 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
     let mut report = Report::new(surroundings::describe_run());
     report.run.mpi.name = "fastpath".to_owned();
     report.run.mpi.path = format!("{}, {}", mpicc.display(), mpiexec.display());
-    report.breakdowns = count(&Counted {
+    let ours = Counted {
         name: "fastpath",
         mpicc: &mpicc,
         mpiexec: &mpiexec,
         arguments: &options.mpi.mpiexec_arg,
         environment: &[],
+        sizes: &options.sizes,
         whole: true,
-    })?;
-    for peer in &options.peer {
-        let counted = count(&Counted {
-            name: &peer.name,
-            mpicc: &peer.mpicc,
-            mpiexec: &peer.mpiexec,
-            arguments: &options.mpi.mpiexec_arg,
-            environment: &[],
-            whole: false,
-        })?;
-        report.breakdowns.extend(counted);
+    };
+    if options.has_level(Level::Mpi) {
+        add_mpi(&ours, &mut report)?;
+        for peer in &options.peer {
+            let theirs = Counted {
+                name: &peer.name,
+                mpicc: &peer.mpicc,
+                mpiexec: &peer.mpiexec,
+                whole: false,
+                ..ours
+            };
+            add_mpi(&theirs, &mut report)?;
+        }
+    }
+    for level in [Level::Protocol, Level::Transport] {
+        if options.has_level(level) {
+            let (counted, missing) = below::count(&ours, level)?;
+            report.breakdowns.extend(counted);
+            report.missing.extend(missing);
+        }
     }
     write(options, &report)?;
     match limits {
@@ -272,61 +253,29 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
     }
 }
 
+fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<(), BenchError> {
+    let counted = count(mpi)?;
+    report.missing.extend(list_missing(mpi.name, &counted));
+    report.breakdowns.extend(counted);
+    Ok(())
+}
+
 fn write(options: &InstructionOptions, report: &Report) -> Result<(), BenchError> {
     let text = crate::output::json::format_report(report);
     match options.json.as_deref() {
         Some(path) if path == Path::new("-") => print!("{text}"),
-        Some(path) => {
-            fs::write(path, text).map_err(|e| BenchError::Write(path.to_owned(), e))?;
+        path => {
+            if let Some(path) = path {
+                fs::write(path, text).map_err(|e| BenchError::Write(path.to_owned(), e))?;
+            }
+            table::print(report, options.functions);
         }
-        None => print_table(&report.breakdowns, options.functions),
     }
     if let Some(path) = &options.html {
         let page = html::write_page(std::slice::from_ref(report), None);
         fs::write(path, page).map_err(|e| BenchError::Write(path.clone(), e))?;
     }
     Ok(())
-}
-
-/// Levels from the program down.
-pub const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other"];
-
-fn print_table(all: &[Breakdown], functions: usize) {
-    use crate::output::print_line;
-    print_line(&format!(
-        "instructions per call, {BYTES} B, mean of {CALLS} calls (callgrind, from the first instruction of the call to its return)"
-    ));
-    let mut mpi = None;
-    for b in all {
-        if mpi != Some(&b.mpi) {
-            mpi = Some(&b.mpi);
-            let levels = match b.parts.is_empty() {
-                true => String::new(),
-                false => LEVELS.map(|l| format!(" {l:>9}")).concat(),
-            };
-            print_line(&format!("\n{:<24} {:>9}{levels}", b.mpi, "total"));
-        }
-        let sum = |level: &str| -> f64 {
-            let of_level = b.parts.iter().filter(|p| p.level == level);
-            of_level.fold(0.0, |all, p| all + p.instructions)
-        };
-        let levels = match b.parts.is_empty() {
-            true => String::new(),
-            false => LEVELS.map(|l| format!(" {:>9.1}", sum(l))).concat(),
-        };
-        print_line(&format!("{:<24} {:>9.2}{levels}", b.operation, b.total));
-    }
-    for b in all.iter().filter(|b| functions > 0 && !b.parts.is_empty()) {
-        print_line(&format!("\n{}, by function:", b.operation));
-        for part in b.parts.iter().take(functions) {
-            let (count, level, name) = (part.instructions, &part.level, &part.function);
-            print_line(&format!("  {count:>9.2}  {level:<9} {name}"));
-        }
-        let rest: f64 = b.parts.iter().skip(functions).map(|p| p.instructions).sum();
-        if rest > 0.0 {
-            print_line(&format!("  {rest:>9.2}  others"));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -348,7 +297,7 @@ mod tests {
 
     #[test]
     fn count__is_what_is_executed_outside_of_the_program() {
-        let text = "desc: Trigger: Client Request: MPI_Send\nob=(1) /t/program\nfn=(1) make_call\n0x10 1 18000\n\
+        let text = "desc: Trigger: Client Request: MPI_Send 8\nob=(1) /t/program\nfn=(1) make_call\n0x10 1 18000\n\
             ob=(2) /t/libmpi.so\nfn=(2) PMPI_Send\n0x20 1 40000\nob=(3) /t/libc.so\nfn=(3) memcpy\n0x30 1 4000\ntotals: 62000\n";
         let dumps = [callgrind::parse_dump(text).unwrap()];
         let mpi = Counted {
@@ -357,11 +306,37 @@ mod tests {
             mpiexec: Path::new(""),
             arguments: &[],
             environment: &[],
+            sizes: &[8],
             whole: false,
         };
         let found = make_breakdowns(&mpi, &dumps, Path::new("/t/program")).unwrap();
         assert_eq!((found.len(), found[0].total), (1, 44.0));
-        assert!(make_breakdowns(&mpi, &[], Path::new("")).is_err());
+        assert_eq!(
+            (found[0].operation.as_str(), found[0].bytes),
+            ("MPI_Send", 8)
+        );
+        let said = list_missing("a peer", &found);
+        assert_eq!(said.len(), 2, "{said:?}");
+    }
+
+    #[test]
+    fn name__of_a_dump_has_operation_and_payload() {
+        let parsed = parse_name("put, load-store 1024").unwrap();
+        assert_eq!(parsed, ("put, load-store".to_owned(), 1024));
+        for wrong in ["", "put", "put x"] {
+            assert!(parse_name(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_payload("4K").is_err());
+    }
+
+    #[test]
+    fn levels__are_all_but_for_another_mpi() {
+        let mut options = InstructionOptions::default();
+        assert!(options.has_level(Level::Transport) && options.has_level(Level::Mpi));
+        options.mpi.mpicc = Some("mpicc".into());
+        assert!(!options.has_level(Level::Transport) && options.has_level(Level::Mpi));
+        options.levels = vec![LevelName::Transport];
+        assert!(options.has_level(Level::Transport) && !options.has_level(Level::Mpi));
     }
 
     #[test]
@@ -373,6 +348,7 @@ mod tests {
             mpiexec: nowhere,
             arguments: &[],
             environment: &[],
+            sizes: &[8],
             whole: false,
         };
         let error = count(&mpi).unwrap_err().to_string();

@@ -8,6 +8,7 @@
 //! reason.
 
 mod board;
+mod counted;
 mod engine;
 mod events;
 mod protocol;
@@ -27,7 +28,7 @@ pub use board::SharedBoard;
 pub use table::print_columns;
 
 /// Tests that exist at these levels.
-pub const TESTS: [&str; 5] = ["latency", "rate", "bandwidth", "put", "get"];
+pub const TESTS: [&str; 6] = ["latency", "rate", "bandwidth", "put", "get", "flush"];
 
 /// What the ranks are told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct LevelPlan {
     pub settings: Settings,
     /// The page by which the ranks agree ([`SharedBoard::path`]).
     pub board: String,
+    /// The operations are made for callgrind, which counts them, and not timed.
+    #[serde(default)]
+    pub counted: bool,
 }
 
 /// Two ranks that can pass messages, at some level.
@@ -79,10 +83,13 @@ const SIZES: &[u64] = &[
 ];
 const LARGE: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
+/// Of a test that carries none; other sizes are not for choice.
+const NO_BYTES: &[u64] = &[0];
+
 /// A window of puts or gets, as in the study of UCX over InfiniBand (CCGRID 2017).
 const REMOTE_WINDOW: u32 = 256;
 
-const KNOWN: [LevelTest; 5] = [
+const KNOWN: [LevelTest; 6] = [
     LevelTest {
         name: "latency",
         operation: "send/receive",
@@ -123,6 +130,14 @@ const KNOWN: [LevelTest; 5] = [
         window: REMOTE_WINDOW,
         sizes: SIZES,
     },
+    LevelTest {
+        name: "flush",
+        operation: "flush",
+        of: "call",
+        divisor: 1.0,
+        window: 0,
+        sizes: NO_BYTES,
+    },
 ];
 
 /// Runs as one rank of the job.
@@ -152,12 +167,12 @@ fn run_level(
     match plan.level {
         Level::Protocol => {
             let mut link = protocol::ProtocolLink::open(job)?;
-            run_tests(plan, &mut rank, &mut link);
+            run_plan(plan, board, &mut rank, &mut link);
             link.close();
         }
         Level::Transport => {
             let mut link = transport::TransportLink::open(job)?;
-            run_tests(plan, &mut rank, &mut link);
+            run_plan(plan, board, &mut rank, &mut link);
             job.set_phase(Phase::Finalized);
         }
         Level::Mpi => {
@@ -168,6 +183,9 @@ fn run_level(
     Ok(())
 }
 
+/// Why there is no put at the level of the protocol.
+pub const NO_REMOTE: &str = "the protocol layer has no put and get of its own";
+
 /// A link of a level whose memory a peer may reach.
 trait LevelLink: Link {
     /// The transport's ways to put and get, if this level has them.
@@ -176,13 +194,25 @@ trait LevelLink: Link {
 
 impl LevelLink for protocol::ProtocolLink {
     fn remote(&mut self) -> Result<&mut transport::TransportLink, String> {
-        Err("the protocol layer has no put and get of its own".to_owned())
+        Err(NO_REMOTE.to_owned())
     }
 }
 
 impl LevelLink for transport::TransportLink {
     fn remote(&mut self) -> Result<&mut transport::TransportLink, String> {
         Ok(self)
+    }
+}
+
+fn run_plan(
+    plan: &LevelPlan,
+    board: &SharedBoard,
+    rank: &mut engine::Rank,
+    link: &mut impl LevelLink,
+) {
+    match plan.counted {
+        true => counted::run(plan, board, rank.leads(), link),
+        false => run_tests(plan, rank, link),
     }
 }
 
@@ -194,7 +224,7 @@ fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLin
             continue;
         };
         let sizes = match plan.settings.sizes.as_slice() {
-            [] => test.sizes,
+            asked if asked.is_empty() || test.sizes == NO_BYTES => test.sizes,
             asked => asked,
         };
         for &bytes in sizes {
@@ -208,6 +238,10 @@ fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest
     match test.name {
         "put" | "get" => match link.remote() {
             Ok(transport) => remote::run(rank, transport, test, bytes),
+            Err(why) => rank.missing(test.name, &why),
+        },
+        "flush" => match link.remote() {
+            Ok(transport) => remote::run_flush(rank, transport, test),
             Err(why) => rank.missing(test.name, &why),
         },
         _ => match link.way(bytes) {

@@ -5,6 +5,7 @@ use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::sim::SimEndpoint;
+use fastpath_base::sync::{Ordering, fence};
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
 /// endpoints of peers that never talk cost no memory.
@@ -236,6 +237,15 @@ impl Lane {
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
+    }
+
+    /// Completes puts and gets at the peer: it sees them before anything that comes after. On every
+    /// lane so far the bytes are there when [`Lane::put`] returns, so that the order is all that is left.
+    #[inline]
+    pub fn flush(&mut self) {
+        // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire
+        // by which the peer learns of it.
+        fence(Ordering::SeqCst);
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::charts::{say_level, say_of};
 use super::svg::{escape, shorten, size, three_digits, time};
-use crate::record::{Breakdown, Case, Report};
+use crate::record::{Breakdown, Case, Level, Report};
 
 /// Cases of a test that were measured at one size and one number of ranks: no curve.
 pub fn write_singles(reports: &[Report], out: &mut String) {
@@ -220,13 +220,14 @@ pub fn write_breakdowns(reports: &[Report], out: &mut String) {
 /// One row an operation, one column a library.
 fn write_totals(all: &[&Breakdown], out: &mut String) {
     let mut names: Vec<&str> = Vec::new();
-    let mut operations: Vec<(&str, u64)> = Vec::new();
+    let mut operations: Vec<(String, u64)> = Vec::new();
     for b in all {
         if !names.contains(&b.mpi.as_str()) {
             names.push(&b.mpi);
         }
-        if !operations.contains(&(b.operation.as_str(), b.bytes)) {
-            operations.push((&b.operation, b.bytes));
+        let operation = (name_operation(b), b.bytes);
+        if !operations.contains(&operation) {
+            operations.push(operation);
         }
     }
     out.push_str("<div class=\"card wide totals\"><table><thead><tr><th scope=\"col\" class=\"text\">total per call</th>");
@@ -238,12 +239,13 @@ fn write_totals(all: &[&Breakdown], out: &mut String) {
         let _ = write!(
             out,
             "<tr><th scope=\"row\" class=\"text\">{}, {}</th>",
-            escape(operation),
+            escape(&operation),
             size(bytes)
         );
         for name in &names {
-            let same =
-                |b: &&&Breakdown| b.mpi == *name && b.operation == operation && b.bytes == bytes;
+            let same = |b: &&&Breakdown| {
+                b.mpi == *name && name_operation(b) == operation && b.bytes == bytes
+            };
             let total = all.iter().find(same).map(|b| b.total);
             let _ = write!(
                 out,
@@ -256,12 +258,21 @@ fn write_totals(all: &[&Breakdown], out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
+/// The operation, and its level where that is not MPI.
+fn name_operation(b: &Breakdown) -> String {
+    match b.level {
+        Level::Mpi => b.operation.clone(),
+        Level::Protocol => format!("{} (protocol)", b.operation),
+        Level::Transport => format!("{} (transport)", b.operation),
+    }
+}
+
 fn write_breakdown(b: &Breakdown, most: f64, out: &mut String) {
     let share = |v: f64| if most > 0.0 { v / most * 100.0 } else { 0.0 };
     let _ = write!(
         out,
         "<div class=\"stack\"><p><b>{}</b> {}, {} <b class=\"count\">{:.1}</b></p><div class=\"row\">",
-        escape(&b.operation),
+        escape(&name_operation(b)),
         size(b.bytes),
         escape(&b.mpi),
         b.total

@@ -128,6 +128,7 @@ pub fn make_whole_report(name: &str) -> Report {
     let breakdown = |operation: &str, scale: f64| Breakdown {
         mpi: name.into(),
         operation: operation.into(),
+        level: Level::Mpi,
         bytes: 8,
         calls: 1000,
         total: 80.0 * scale,

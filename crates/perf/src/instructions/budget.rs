@@ -7,6 +7,9 @@ use crate::bench::BenchError;
 use crate::output::print_line;
 use crate::record::Breakdown;
 
+/// The payload for which limits stand.
+const BYTES: u64 = 8;
+
 /// Reads the limits: a call and a number a line, `#` before a comment.
 ///
 /// # Errors
@@ -51,9 +54,10 @@ pub fn check(
 ) -> Result<(), BenchError> {
     let mut exceeded = Vec::new();
     for (call, limit) in limits {
-        let Some(found) = counted.iter().find(|b| b.operation == *call) else {
+        let of_budget = |b: &&Breakdown| b.operation == *call && b.bytes == BYTES;
+        let Some(found) = counted.iter().find(of_budget) else {
             return Err(BenchError::Usage(format!(
-                "{call} was not counted, but has a budget"
+                "{call} was not counted with {BYTES} B, for which it has a budget"
             )));
         };
         let over = found.total > *limit;
@@ -86,6 +90,7 @@ mod tests {
         vec![Breakdown {
             mpi: "ours".into(),
             operation: "MPI_Send".into(),
+            level: Default::default(),
             bytes: 8,
             calls: 1000,
             total,

@@ -15,6 +15,9 @@ pub struct Symbols {
     loaders: HashMap<String, Option<Loader>>,
 }
 
+/// What this tool's own instructions count as, where it is the program that is counted.
+pub const PROGRAM: &str = "program";
+
 /// The level of a source file of this project; None for other files.
 fn level_of_file(file: &str) -> Option<&'static str> {
     let (_, rest) = file.rsplit_once("crates/")?;
@@ -25,6 +28,7 @@ fn level_of_file(file: &str) -> Option<&'static str> {
         "protocol" => "protocol",
         "transport" => "transport",
         "base" | "bootstrap" => "base",
+        "perf" => PROGRAM,
         _ => "other",
     })
 }
@@ -137,6 +141,7 @@ mod tests {
             level_of_file("crates/transport/src/shm/wire.rs"),
             Some("transport")
         );
+        assert_eq!(level_of_file("crates/perf/src/levels.rs"), Some(PROGRAM));
         assert_eq!(level_of_file("/rustc/1/library/core/src/ptr/mod.rs"), None);
         assert!(is_entry_point("/t/build/fastpath-abi-60f7/out/exports.rs"));
     }

@@ -2,7 +2,6 @@
 //! study of UCX over InfiniBand, CCGRID 2017).
 #![allow(unsafe_code)]
 
-use fastpath_base::sync::{Ordering, fence};
 use fastpath_transport::{Remote, RemoteError};
 
 use super::transport::TransportLink;
@@ -10,15 +9,28 @@ use super::{LevelTest, engine, fill_pattern, has_pattern};
 
 /// How the peer's memory is reached.
 #[derive(Clone, Copy, PartialEq)]
-enum Memory {
+pub enum Memory {
     /// By load and store: memory that the library gave out (`MPI_Alloc_mem`, windows).
     Shared,
     /// By the kernel: any memory of the peer.
     Private,
 }
 
+impl Memory {
+    /// Both.
+    pub const ALL: [Memory; 2] = [Memory::Shared, Memory::Private];
+
+    /// As variants of a test are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Memory::Shared => "load-store",
+            Memory::Private => "kernel",
+        }
+    }
+}
+
 /// Memory that the peer reads and writes.
-struct Target {
+pub struct Target {
     at: *mut u8,
     bytes: usize,
     remote: Option<Remote>,
@@ -27,7 +39,7 @@ struct Target {
 
 impl Target {
     /// Makes it, on the rank that is reached.
-    fn new(link: &mut TransportLink, memory: Memory, bytes: usize) -> Target {
+    pub fn new(link: &mut TransportLink, memory: Memory, bytes: usize) -> Target {
         let room = bytes.max(1);
         match memory {
             Memory::Shared => {
@@ -60,6 +72,14 @@ impl Target {
         }
     }
 
+    /// What the peer is told: whether it can be reached, where, by which key.
+    pub fn describe(&self) -> [u64; 4] {
+        match self.remote {
+            Some(remote) => [1, remote.addr, remote.rkey, 0],
+            None => [0; 4],
+        }
+    }
+
     fn as_slice(&mut self) -> &mut [u8] {
         if self.at.is_null() {
             return &mut [];
@@ -69,7 +89,8 @@ impl Target {
         unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
     }
 
-    fn free(self, link: &mut TransportLink) {
+    /// Gives it back; the peer reaches it no more.
+    pub fn free(self, link: &mut TransportLink) {
         if self.own.is_none() && !self.at.is_null() {
             link.interfaces.arena.free(self.at.addr());
         }
@@ -78,8 +99,8 @@ impl Target {
 
 /// Measures one size in both kinds of memory.
 pub fn run(rank: &mut engine::Rank, link: &mut TransportLink, test: &LevelTest, bytes: usize) {
-    for (memory, variant) in [(Memory::Shared, "load-store"), (Memory::Private, "kernel")] {
-        run_memory(rank, link, test, bytes, memory, variant);
+    for memory in Memory::ALL {
+        run_memory(rank, link, test, bytes, memory);
     }
 }
 
@@ -89,15 +110,11 @@ fn run_memory(
     test: &LevelTest,
     bytes: usize,
     memory: Memory,
-    variant: &'static str,
 ) {
+    let variant = memory.name();
     let mut target = Target::new(link, memory, bytes);
-    let words = match target.remote {
-        Some(remote) => [1, remote.addr, remote.rkey, 0],
-        None => [0; 4],
-    };
     // The leader reaches the memory of the other one.
-    let [there, addr, rkey, _] = rank.learn(words);
+    let [there, addr, rkey, _] = rank.learn(target.describe());
     let remote = Remote { addr, rkey };
     let mut buffer = vec![1u8; bytes];
     let puts = test.name == "put";
@@ -130,15 +147,39 @@ fn run_memory(
                     super::protocol::end_without_peer();
                 }
             }
-            flush();
+            link.lane.flush();
         }
     });
     target.free(link);
 }
 
+/// A flush with nothing outstanding.
+pub fn run_flush(rank: &mut engine::Rank, link: &mut TransportLink, test: &LevelTest) {
+    let case = engine::Figures {
+        test: test.name,
+        variant: "",
+        operation: test.operation,
+        of: test.of,
+        bytes: 0,
+        window: 0,
+        divisor: test.divisor,
+        protocol: "fence",
+        checked: None,
+        line_floor: false,
+    };
+    let leads = rank.leads();
+    rank.measure(&case, |operations| {
+        for _ in 0..if leads { operations } else { 0 } {
+            link.lane.flush();
+            // Without something between them, the compiler makes one of many.
+            std::hint::black_box(&mut link.lane);
+        }
+    });
+}
+
 /// A put or a get. The copy is done when the call returns, in the peer's memory too.
 #[inline]
-fn move_once(
+pub fn move_once(
     link: &mut TransportLink,
     puts: bool,
     buffer: &mut [u8],
@@ -152,14 +193,6 @@ fn move_once(
             link.lane.get(buffer.as_mut_ptr(), buffer.len(), remote)
         }
     }
-}
-
-/// Remote completion: all puts before it are seen by the peer before anything after it.
-#[inline]
-fn flush() {
-    // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire
-    // by which the peer learns of it (here: `SharedBoard::take_order`).
-    fence(Ordering::SeqCst);
 }
 
 /// Whether what one side wrote is what the other reads.
@@ -188,7 +221,7 @@ fn check(
     if leads {
         fill_pattern(buffer, true);
         right = move_once(link, puts, buffer, remote).is_ok();
-        flush();
+        link.lane.flush();
         right &= puts || has_pattern(buffer, false);
     }
     rank.agree(true);

@@ -8,6 +8,15 @@ use crate::program::{Event, parse_event};
 use crate::record::{Case, Missing};
 
 fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Missing>) {
+    run_as(level, tests, sizes, false)
+}
+
+fn run_as(
+    level: Level,
+    tests: &[&str],
+    sizes: &[u64],
+    counted: bool,
+) -> (Vec<Case>, Vec<Missing>) {
     let board = SharedBoard::create().unwrap();
     let settings = Settings {
         tests: tests.iter().map(|&t| t.to_owned()).collect(),
@@ -24,6 +33,7 @@ fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Miss
         level,
         settings,
         board: board.path(),
+        counted,
     };
     let (to, from) = channel();
     let jobs = Job::in_process(2).unwrap();
@@ -105,6 +115,21 @@ fn transport__puts_and_gets_by_load_and_store() {
         .filter(|m| m.reason.starts_with("kernel"))
         .count();
     assert_eq!(kernel + refused, 4, "{missing:?}");
+}
+
+#[test]
+fn transport__flushes_whatever_sizes_are_asked_for() {
+    let (cases, missing) = run_plan(Level::Transport, &["flush"], &[8, 64]);
+    let of_test: Vec<_> = cases.iter().map(|c| (c.test.as_str(), c.bytes)).collect();
+    assert_eq!((of_test, missing.len()), (vec![("flush", 0)], 0));
+}
+
+#[test]
+fn operations__for_callgrind_come_to_their_end_without_it() {
+    for level in [Level::Protocol, Level::Transport] {
+        let (cases, missing) = run_as(level, &[], &[0, 8, 2048], true);
+        assert!(cases.is_empty() && missing.is_empty());
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Case;
+use super::{Case, Level};
 
 /// The instructions of one operation, counted by callgrind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,8 +11,11 @@ use super::Case;
 pub struct Breakdown {
     /// The MPI that was counted, by the name that tables use.
     pub mpi: String,
-    /// The operation (`MPI_Send`, `put`).
+    /// The operation (`MPI_Send`; `put, load-store`).
     pub operation: String,
+    /// The level at which it was called; what lies above it took no part.
+    #[serde(default)]
+    pub level: Level,
     /// Payload in bytes.
     pub bytes: u64,
     /// Calls over which the counts are means.

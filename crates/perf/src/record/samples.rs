@@ -72,6 +72,7 @@ pub fn make_report() -> Report {
     let breakdown = Breakdown {
         mpi: "Fastpath".into(),
         operation: "MPI_Send".into(),
+        level: Level::Mpi,
         bytes: 8,
         calls: 1000,
         total: 78.0,

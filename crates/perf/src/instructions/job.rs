@@ -1,0 +1,124 @@
+//! A job of two ranks of which callgrind watches one, in a folder that goes afterwards.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fastpath_base::sync::{AtomicU64, Ordering};
+
+use super::callgrind::{self, Dump};
+use super::{Counted, usage};
+use crate::bench::{BenchError, find_command};
+
+/// A folder that goes when it is dropped.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// A new one, of this process alone.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make() -> Result<Scratch, BenchError> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fastpath-instructions-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        let failed = |e: io::Error| usage(format!("no scratch folder: {e}"));
+        fs::create_dir(&path).map_err(failed)?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where valgrind lies.
+///
+/// # Errors
+/// It is not installed.
+pub fn find_valgrind() -> Result<PathBuf, BenchError> {
+    let found = find_command(Path::new("valgrind"));
+    let missing = || usage("valgrind is not installed; it counts the instructions");
+    found.is_file().then_some(found).ok_or_else(missing)
+}
+
+/// What a command said, if it failed.
+pub fn run_quietly(command: &mut Command, what: &str) -> Result<(), BenchError> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| usage(format!("cannot run {what}: {e}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().collect();
+    let tail = lines[lines.len().saturating_sub(20)..].join("\n  ");
+    Err(usage(format!(
+        "{what} failed ({}):\n  {tail}",
+        output.status
+    )))
+}
+
+/// Runs `program` as two ranks; callgrind watches the one of number `watched`. The dumps, in the
+/// order in which they were made.
+///
+/// # Errors
+/// The job fails, or its dumps cannot be read.
+pub fn watch(
+    mpi: &Counted,
+    folder: &Path,
+    program: &Path,
+    arguments: &[String],
+    watched: usize,
+) -> Result<Vec<Dump>, BenchError> {
+    let valgrind = find_valgrind()?;
+    let out = folder.join("out");
+    let mut job = Command::new("timeout");
+    job.args(["-k", "10", "300"]).arg(mpi.mpiexec);
+    job.args(mpi.arguments);
+    for rank in 0..2 {
+        if rank > 0 {
+            job.arg(":");
+        }
+        job.args(["-n", "1"]);
+        if rank == watched {
+            job.arg(&valgrind).args([
+                "--tool=callgrind",
+                "--collect-atstart=no",
+                "--dump-instr=yes",
+            ]);
+            job.arg(format!("--callgrind-out-file={}", out.display()));
+        }
+        job.arg(program).args(arguments);
+    }
+    job.envs(mpi.environment.iter().map(|(name, value)| (name, value)));
+    run_quietly(&mut job, &format!("the job of {}", mpi.name))?;
+    read_dumps(folder)
+}
+
+fn read_dumps(folder: &Path) -> Result<Vec<Dump>, BenchError> {
+    let mut dumps = Vec::new();
+    for number in 1.. {
+        let path = folder.join(format!("out.{number}"));
+        let Ok(text) = fs::read(&path) else {
+            break;
+        };
+        let text = String::from_utf8_lossy(&text);
+        let dump = callgrind::parse_dump(&text)
+            .map_err(|e| usage(format!("callgrind wrote what it should not: {e}")))?;
+        if !dump.name.is_empty() {
+            dumps.push(dump);
+        }
+    }
+    match dumps.is_empty() {
+        true => Err(usage("no counts came back from callgrind")),
+        false => Ok(dumps),
+    }
+}
