@@ -231,8 +231,8 @@ impl Session {
         };
         let job = self.job(&settings, ranks);
         let jobs = [
-            options.measure.warmup.unwrap_or(startup::JOBS[0]),
-            options.measure.iterations.unwrap_or(startup::JOBS[1]),
+            options.measure.case.warmup.unwrap_or(startup::JOBS[0]),
+            options.measure.case.iterations.unwrap_or(startup::JOBS[1]),
         ];
         self.bar.set_length(jobs.iter().sum());
         self.bar.set_position(0);

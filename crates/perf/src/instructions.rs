@@ -19,8 +19,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fastpath_base::topology;
+
 use crate::bench::options::{LevelName, MpiOptions, parse_bytes};
 use crate::bench::{BenchError, choose_mpi, surroundings};
+use crate::compare::peers::PeerOptions;
 use crate::html;
 use crate::record::{Breakdown, Level, Missing, Report};
 use callgrind::Dump;
@@ -44,9 +47,9 @@ pub struct InstructionOptions {
     /// The MPI to break down
     #[command(flatten)]
     pub mpi: MpiOptions,
-    /// Another MPI, of which the totals are counted; can be given several times
-    #[arg(long, value_name = "NAME=MPICC[,MPIEXEC]", value_parser = parse_peer)]
-    pub peer: Vec<Peer>,
+    /// Other MPIs, of which the totals are counted
+    #[command(flatten)]
+    pub peers: PeerOptions,
     /// Levels at which operations are counted [default: all; of an MPI named by --mpicc, mpi alone]
     #[arg(long = "level", value_delimiter = ',')]
     pub levels: Vec<LevelName>,
@@ -67,40 +70,11 @@ pub struct InstructionOptions {
     pub html: Option<PathBuf>,
 }
 
-/// An MPI beside ours.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    name: String,
-    mpicc: PathBuf,
-    mpiexec: PathBuf,
-}
-
 fn parse_payload(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         bytes if bytes <= BYTES_MAX => Ok(bytes),
         _ => Err("at most 2K: a send has to end before its receive begins".to_owned()),
     }
-}
-
-fn parse_peer(text: &str) -> Result<Peer, String> {
-    let wanted = || "expected NAME=MPICC or NAME=MPICC,MPIEXEC".to_owned();
-    let (name, paths) = text.split_once('=').ok_or_else(wanted)?;
-    let (mpicc, mpiexec) = match paths.split_once(',') {
-        Some((mpicc, mpiexec)) => (PathBuf::from(mpicc), PathBuf::from(mpiexec)),
-        None => {
-            let mpicc = PathBuf::from(paths);
-            let beside = mpicc.with_file_name("mpiexec");
-            (mpicc, beside)
-        }
-    };
-    if name.is_empty() || mpicc.as_os_str().is_empty() {
-        return Err(wanted());
-    }
-    Ok(Peer {
-        name: name.to_owned(),
-        mpicc,
-        mpiexec,
-    })
 }
 
 /// One MPI to count.
@@ -213,6 +187,7 @@ impl InstructionOptions {
 /// As [`count`]; a budget that is exceeded.
 pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    let peers = options.peers.list().map_err(usage)?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
     let mut report = Report::new(surroundings::describe_run());
     report.run.mpi.name = "fastpath".to_owned();
@@ -228,11 +203,14 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
     };
     if options.has_level(Level::Mpi) {
         add_mpi(&ours, &mut report)?;
-        for peer in &options.peer {
+        for peer in &peers {
+            let arguments = peer.list_arguments(2, topology::usable_processors());
             let theirs = Counted {
                 name: &peer.name,
                 mpicc: &peer.mpicc,
                 mpiexec: &peer.mpiexec,
+                arguments: &arguments,
+                environment: &peer.environment,
                 whole: false,
                 ..ours
             };
@@ -282,18 +260,6 @@ fn write(options: &InstructionOptions, report: &Report) -> Result<(), BenchError
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn peer__is_a_name_and_paths() {
-        let peer = parse_peer("Open MPI 5=/o/bin/mpicc").unwrap();
-        assert_eq!(peer.name, "Open MPI 5");
-        assert_eq!(peer.mpiexec, Path::new("/o/bin/mpiexec"));
-        let peer = parse_peer("m=/a/mpicc,/b/mpirun").unwrap();
-        assert_eq!(peer.mpiexec, Path::new("/b/mpirun"));
-        for wrong in ["", "name", "=/o/mpicc", "name="] {
-            assert!(parse_peer(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn count__is_what_is_executed_outside_of_the_program() {

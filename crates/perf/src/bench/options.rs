@@ -69,16 +69,16 @@ impl From<LevelName> for Level {
     }
 }
 
-/// How long, how often, what.
+/// What a case is, for a benchmark and for a comparison alike.
 #[derive(Args, Clone, Debug, Default)]
-pub struct MeasureOptions {
+pub struct CaseOptions {
     /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<u64>,
     /// Operations of each case, in place of a duration
     #[arg(long, value_parser = parse_count, conflicts_with = "duration")]
     pub iterations: Option<u64>,
-    /// Time for the samples of each case [default: 200ms]
+    /// Time for the samples of each case [default: 200ms; of each run of a comparison 50ms]
     #[arg(long, value_parser = parse_time)]
     pub duration: Option<f64>,
     /// Operations before those that count [default: 1000, or a tenth of the duration]
@@ -87,6 +87,17 @@ pub struct MeasureOptions {
     /// Messages in flight at once [default: each test's own]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub window: Option<u32>,
+    /// Verify contents, outside the timed loop
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// How long, how often, what.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MeasureOptions {
+    /// What a case is
+    #[command(flatten)]
+    pub case: CaseOptions,
     /// Operations of one sample: auto (as many as hide the clock), each, batch=N
     #[arg(long, value_parser = parse_timing)]
     pub timing: Option<String>,
@@ -96,9 +107,6 @@ pub struct MeasureOptions {
     /// Measure each size so often in a row, a line each, without a pause: a number, or `endless`
     #[arg(long, value_parser = parse_intervals)]
     pub intervals: Option<String>,
-    /// Verify contents, outside the timed loop
-    #[arg(long)]
-    pub check: bool,
     /// What ranks do that take no part
     #[arg(long, value_parser = ["spin", "yield", "sleep", "barrier"])]
     pub idle: Option<String>,
@@ -201,22 +209,33 @@ impl BenchOptions {
     }
 }
 
-impl MeasureOptions {
-    /// What the program is told for these tests.
-    pub fn settings(&self, tests: &[&'static Test]) -> Settings {
+impl CaseOptions {
+    /// What the program is told for the tests of these names.
+    pub fn settings(&self, tests: &[&str]) -> Settings {
         Settings {
-            tests: tests.iter().map(|t| t.name.to_owned()).collect(),
+            tests: tests.iter().map(|&t| t.to_owned()).collect(),
             sizes: self.sizes.clone(),
             iterations: self.iterations,
             duration_ms: self.duration,
             warmup: self.warmup,
             window: self.window,
+            check: self.check,
+            ..Settings::default()
+        }
+    }
+}
+
+impl MeasureOptions {
+    /// What the program is told for these tests.
+    pub fn settings(&self, tests: &[&'static Test]) -> Settings {
+        let names: Vec<&str> = tests.iter().map(|t| t.name).collect();
+        Settings {
             timing: self.timing.clone(),
             rounds: self.rounds,
             intervals: self.intervals.clone(),
-            check: self.check,
             idle: self.idle.clone(),
             no_floor: self.no_floor,
+            ..self.case.settings(&names)
         }
     }
 }
@@ -240,7 +259,7 @@ mod tests {
     #[test]
     fn sizes__take_units_and_have_a_limit() {
         let o = parse(&["latency", "--sizes", "0,8,4K,1M"]).unwrap();
-        assert_eq!(o.measure.sizes, [0, 8, 4096, 1 << 20]);
+        assert_eq!(o.measure.case.sizes, [0, 8, 4096, 1 << 20]);
         assert_eq!(o.ranks, [2]);
         for wrong in ["--sizes=8Q", "--sizes=2G", "--sizes=-1", "--sizes="] {
             assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
@@ -263,7 +282,7 @@ mod tests {
         ] {
             assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
         }
-        assert_eq!(parse(&["--warmup=0"]).unwrap().measure.warmup, Some(0));
+        assert_eq!(parse(&["--warmup=0"]).unwrap().measure.case.warmup, Some(0));
         assert!(parse(&["latency", "--iterations=5", "--duration=1s"]).is_err());
     }
 

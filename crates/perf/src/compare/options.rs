@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Statistic;
-use super::peers::{Peer, Words};
+use super::peers::PeerOptions;
 use super::rounds::Plan;
-use crate::bench::options::{
-    MpiOptions, parse_bytes, parse_count, parse_count_or_none, parse_ranks, parse_time,
-};
+use crate::bench::options::{CaseOptions, MpiOptions, parse_ranks};
 use crate::catalogue::{self, Class, Group};
 use crate::program::Settings;
 
@@ -52,29 +50,6 @@ pub struct CompareOptions {
     pub no_progress: bool,
 }
 
-/// The other MPIs.
-#[derive(Args, Clone, Debug, Default)]
-pub struct PeerOptions {
-    /// Another MPI: a name, its compiler wrapper, its launcher [default: mpiexec beside the wrapper]
-    #[arg(long, value_name = "NAME=MPICC[,MPIEXEC]")]
-    pub peer: Vec<String>,
-    /// A variable for a peer's launcher and ranks
-    #[arg(long, value_name = "NAME:VAR=VALUE")]
-    pub peer_env: Vec<String>,
-    /// Arguments for a peer's launcher
-    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
-    pub peer_arg: Vec<String>,
-    /// Further ones where each rank can have a processor for itself
-    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
-    pub peer_arg_fit: Vec<String>,
-    /// Further ones where there are more ranks than processors
-    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
-    pub peer_arg_crowded: Vec<String>,
-    /// A file with options of peers, one a line, as bench/peers prints them
-    #[arg(long, value_name = "FILE")]
-    pub peers: Vec<PathBuf>,
-}
-
 /// What is measured, the same for every MPI.
 #[derive(Args, Clone, Debug)]
 pub struct MeasureOptions {
@@ -91,56 +66,21 @@ pub struct MeasureOptions {
     /// How often each pair of runs is made
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
-    #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
-    pub sizes: Vec<u64>,
-    /// Operations of each case in a run, in place of a duration
-    #[arg(long, value_parser = parse_count, conflicts_with = "duration")]
-    pub iterations: Option<u64>,
-    /// Time for the samples of each case in a run
-    #[arg(long, default_value = "50ms", value_parser = parse_time)]
-    pub duration: f64,
-    /// Operations before those that count [default: 1000, or a tenth of the duration]
-    #[arg(long, value_parser = parse_count_or_none)]
-    pub warmup: Option<u64>,
-    /// Messages in flight at once [default: each test's own]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub window: Option<u32>,
+    /// What a case is
+    #[command(flatten)]
+    pub case: CaseOptions,
     /// Operations of one sample; the same for all, since it is part of the statistic
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
-    /// Verify contents, outside the timed loop
-    #[arg(long)]
-    pub check: bool,
 }
+
+/// Milliseconds for the samples of a case in a run where nothing else is asked for.
+const DURATION_MS: f64 = 50.0;
 
 fn parse_percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
         _ => Err("expected a percentage from 0 to 1000".to_owned()),
-    }
-}
-
-impl PeerOptions {
-    /// The peers, those of files after those of the command line.
-    ///
-    /// # Errors
-    /// A file that cannot be read, a word of another shape.
-    pub fn list(&self) -> Result<Vec<Peer>, String> {
-        let mut words = Words {
-            peers: self.peer.clone(),
-            environment: self.peer_env.clone(),
-            arguments: self.peer_arg.clone(),
-            arguments_fit: self.peer_arg_fit.clone(),
-            arguments_crowded: self.peer_arg_crowded.clone(),
-        };
-        for path in &self.peers {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
-            let added = words.add_file(&text);
-            added.map_err(|e| format!("{}: {e}", path.display()))?;
-        }
-        words.parse()
     }
 }
 
@@ -177,16 +117,12 @@ impl MeasureOptions {
     }
 
     fn settings(&self, test: &str) -> Settings {
+        let case = self.case.settings(&[test]);
+        let duration_ms = case.duration_ms.unwrap_or(DURATION_MS);
         Settings {
-            tests: vec![test.to_owned()],
-            sizes: self.sizes.clone(),
-            iterations: self.iterations,
-            duration_ms: self.iterations.is_none().then_some(self.duration),
-            warmup: self.warmup,
-            window: self.window,
+            duration_ms: case.iterations.is_none().then_some(duration_ms),
             timing: Some(format!("batch={}", self.batch)),
-            check: self.check,
-            ..Settings::default()
+            ..case
         }
     }
 }
@@ -224,6 +160,9 @@ mod tests {
         ];
         assert_eq!(said, wanted);
         assert_eq!(plans[0].settings.timing.as_deref(), Some("batch=16"));
+        assert_eq!(plans[0].settings.duration_ms, Some(50.0));
+        let counted = parse(&["--iterations=5"]).unwrap().measure.list_plans();
+        assert_eq!(counted.unwrap()[0].settings.duration_ms, None);
     }
 
     #[test]

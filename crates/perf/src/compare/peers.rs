@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+
 /// One MPI, ours or another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
@@ -42,6 +44,52 @@ impl Peer {
             &self.arguments_crowded
         };
         [self.arguments.as_slice(), further].concat()
+    }
+}
+
+/// The other MPIs.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PeerOptions {
+    /// Another MPI: a name, its compiler wrapper, its launcher [default: mpiexec beside the wrapper]
+    #[arg(long, value_name = "NAME=MPICC[,MPIEXEC]")]
+    pub peer: Vec<String>,
+    /// A variable for a peer's launcher and ranks
+    #[arg(long, value_name = "NAME:VAR=VALUE")]
+    pub peer_env: Vec<String>,
+    /// Arguments for a peer's launcher
+    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
+    pub peer_arg: Vec<String>,
+    /// Further ones where each rank can have a processor for itself
+    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
+    pub peer_arg_fit: Vec<String>,
+    /// Further ones where there are more ranks than processors
+    #[arg(long, value_name = "NAME:ARG[,ARG]...")]
+    pub peer_arg_crowded: Vec<String>,
+    /// A file with options of peers, one a line, as bench/peers prints them
+    #[arg(long, value_name = "FILE")]
+    pub peers: Vec<PathBuf>,
+}
+
+impl PeerOptions {
+    /// The peers, those of files after those of the command line.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a word of another shape.
+    pub fn list(&self) -> Result<Vec<Peer>, String> {
+        let mut words = Words {
+            peers: self.peer.clone(),
+            environment: self.peer_env.clone(),
+            arguments: self.peer_arg.clone(),
+            arguments_fit: self.peer_arg_fit.clone(),
+            arguments_crowded: self.peer_arg_crowded.clone(),
+        };
+        for path in &self.peers {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
+            let added = words.add_file(&text);
+            added.map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        words.parse()
     }
 }
 

@@ -11,12 +11,7 @@ fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Miss
     run_as(level, tests, sizes, false)
 }
 
-fn run_as(
-    level: Level,
-    tests: &[&str],
-    sizes: &[u64],
-    counted: bool,
-) -> (Vec<Case>, Vec<Missing>) {
+fn run_as(level: Level, tests: &[&str], sizes: &[u64], counted: bool) -> (Vec<Case>, Vec<Missing>) {
     let board = SharedBoard::create().unwrap();
     let settings = Settings {
         tests: tests.iter().map(|&t| t.to_owned()).collect(),
