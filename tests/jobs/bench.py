@@ -201,6 +201,31 @@ def case_size_beyond_memory(session):
     return None if right else f"missing {reasons}"
 
 
+def case_instructions_by_level(session):
+    """Below MPI: what each level executes for a message, a put and a flush; a level alone takes less than with the one above it."""
+    arguments = ["instructions", "--level", "transport,protocol", "--sizes", "8,1K", "--json", "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _start(session, folder, arguments).finish()
+    problem = outcome.problem(0)
+    if problem:
+        return problem
+    report = _report(outcome)
+    totals = {(b["level"], b["operation"], b["bytes"]): b["total"] for b in report["breakdowns"]}
+    for size in (8, 1024):
+        for operation in ("send", "receive"):
+            bare, whole = (totals.get((level, operation, size), 0) for level in ("transport", "protocol"))
+            if not 10 < bare < whole < 1000:
+                return f"{operation}, {size} B: {bare} on the transport, {whole} with the protocol"
+        for operation in ("put, load-store", "get, load-store", "flush, load-store"):
+            if totals.get(("transport", operation, size), 0) < 1:
+                return f"{operation}, {size} B: {totals}"
+    levels = {part["level"] for b in report["breakdowns"] for part in b["parts"]}
+    if "program" in levels or not {"transport", "protocol"} <= levels:
+        return f"levels are {levels}"
+    missing = {(entry["level"], entry["test"]) for entry in report["missing"]}
+    return None if ("protocol", "put") in missing else f"missing: {missing}"
+
+
 def _wait_for(condition, seconds, what):
     """Waits until it holds; a safety net ends it."""
     end = time.monotonic() + seconds
