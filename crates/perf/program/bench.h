@@ -78,7 +78,7 @@ struct options {
     int rounds;
     long intervals; /* cases in a row at each size; 0: one; below 0: without end */
     int runs; /* measurements of tests that have a number of their own; 0: theirs */
-    bool check, floor, list;
+    bool check, floor, list, touch;
     const char *idle;
 };
 extern struct options options;
@@ -102,6 +102,7 @@ struct test {
     double per_operation;        /* what an operation's time is divided by, besides the window */
     bool by_rank;                /* buffers for a message from each rank */
     bool fixed_size;             /* its size is not for choice */
+    bool touches;                /* knows how to write what it sends and to read what it receives */
     size_t multiple;             /* sizes are multiples of it (elements of a reduction); 0: any */
     bool line_floor;             /* the floor is at least a cache line one way */
     long batch_min;              /* operations of a sample, at least */
@@ -129,6 +130,8 @@ struct bench_case {
     bool goes_first; /* of its pair: sends before it receives; the leader where there is one pair only */
     char *send, *receive;
     long calls; /* operations done so far: who is root of the next */
+    bool touch; /* each message is written before it is sent and read after it has come */
+    uint64_t turn; /* what it is written with */
     MPI_Request *requests;
     MPI_Win win;
     MPI_Comm reversed;
@@ -217,6 +220,8 @@ double time_copy(char *to, const char *from, size_t bytes, long times);
 void *get_memory(size_t bytes);
 void fill_pattern(char *at, size_t bytes, unsigned seed);
 bool has_pattern(const char *at, size_t bytes, unsigned seed);
+void write_all(char *at, size_t bytes, uint64_t word);
+void read_all(const char *at, size_t bytes);
 double memory_shortage(double bytes); /* of this job in bytes; 0 where it fits */
 
 #endif

@@ -22,6 +22,23 @@ bool has_pattern(const char *at, size_t bytes, unsigned seed) {
     return true;
 }
 
+/* As a program that makes its message: every byte is stored. */
+void write_all(char *at, size_t bytes, uint64_t word) {
+    size_t i = 0;
+    for (; i + sizeof word <= bytes; i += sizeof word) memcpy(at + i, &word, sizeof word);
+    for (; i < bytes; i++) at[i] = (char)word;
+    __asm__ volatile("" : : "r"(at) : "memory");
+}
+
+/* As a program that uses it: every byte is loaded. */
+void read_all(const char *at, size_t bytes) {
+    uint64_t all = 0, word;
+    size_t i = 0;
+    for (; i + sizeof word <= bytes; i += sizeof word) memcpy(&word, at + i, sizeof word), all += word;
+    for (; i < bytes; i++) all += (unsigned char)at[i];
+    __asm__ volatile("" : : "r"(all));
+}
+
 static double read_number(const char *path, const char *field) {
     char line[256];
     double value = -1;

@@ -389,7 +389,7 @@ void expect_test(const struct test *t) {
     long variants = 0;
     while (t->variants && t->variants[variants]) variants++;
     /* Those with a way of their own count as they go. */
-    if (!t->drive) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
+    if (!t->drive && (t->touches || !options.touch)) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
 }
 
 void step_progress(const char *test, size_t bytes) {
@@ -398,6 +398,14 @@ void step_progress(const char *test, size_t bytes) {
 }
 
 void expect_steps(long steps) { steps_total += steps; }
+
+/* What distinguishes the case, with how its buffers are used. */
+static const char *name_variant(const char *variant) {
+    static char name[96];
+    if (!options.touch) return variant;
+    snprintf(name, sizeof name, "%s%stouched", variant, *variant ? ", " : "");
+    return name;
+}
 
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns) {
     int first = pair->first, second = pair->second;
@@ -408,8 +416,9 @@ void run_pair(const struct test *t, const struct pair *pair, size_t bytes, doubl
     MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank == first ? 0 : 1, &members);
     if (member) {
         struct bench_case c = make_case(t, members, bytes);
-        c.variant = pair->variant;
+        c.variant = name_variant(pair->variant);
         c.variant_index = pair->variant_index;
+        c.touch = options.touch;
         c.peer = world_rank == first ? second : first;
         measured = run_case(&c, duration_ns);
         if (world_ranks > 2) end_rest(pair->idle);
@@ -435,6 +444,10 @@ static void run_everyone(const struct test *t, const char *variant, int index, s
 void run_test(const struct test *t) {
     static const char *const unnamed[] = {"", NULL};
     size_t sizes[SIZES_MAX];
+    if (options.touch && !t->touches) {
+        print_missing(t->name, "no way to write what is sent and to read what comes (--touch); latency and idle have one");
+        return;
+    }
     if (t->drive) {
         t->drive(t);
         return;

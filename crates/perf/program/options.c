@@ -100,6 +100,7 @@ const char *parse_options(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *wrong = NULL;
         if (!strcmp(argv[i], "--check")) options.check = true;
+        else if (!strcmp(argv[i], "--touch")) options.touch = true;
         else if (!strcmp(argv[i], "--list")) options.list = true;
         else if (strncmp(argv[i], "--", 2)) wrong = parse_tests(argv[i]);
         else if (i + 1 == argc) wrong = refuse("lacks its value", argv[i]);

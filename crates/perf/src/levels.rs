@@ -23,7 +23,7 @@ use fastpath_bootstrap::segment::Phase;
 use serde::{Deserialize, Serialize};
 
 use crate::program::Settings;
-use crate::record::Level;
+use crate::record::{Level, TOUCHED};
 pub use board::SharedBoard;
 pub use table::print_columns;
 
@@ -235,6 +235,10 @@ fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLin
 }
 
 fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest, bytes: usize) {
+    if rank.touches() && test.name != "latency" {
+        let why = "no way to write what is sent and to read what comes (--touch); latency has one";
+        return rank.missing(test.name, why);
+    }
     match test.name {
         "put" | "get" => match link.remote() {
             Ok(transport) => remote::run(rank, transport, test, bytes),
@@ -266,9 +270,10 @@ fn run_messages(
     let mut receive = vec![2; bytes];
     let leads = rank.leads();
     let checked = rank.check(|| exchange_patterns(link, leads, &mut send, &mut receive));
+    let touches = rank.touches();
     let case = engine::Figures {
         test: test.name,
-        variant: "",
+        variant: if touches { TOUCHED } else { "" },
         operation: test.operation,
         of: test.of,
         bytes,
@@ -279,8 +284,9 @@ fn run_messages(
         line_floor: window == 0,
     };
     rank.measure(&case, |operations| {
-        for _ in 0..operations {
+        for turn in 0..operations {
             match (window, leads) {
+                (0, _) if touches => run_touched(link, leads, turn, &mut send, &mut receive),
                 (0, true) => {
                     link.send(&send);
                     link.recv(&mut receive);
@@ -300,6 +306,38 @@ fn run_messages(
             }
         }
     });
+}
+
+/// A round trip of messages that are made before they are sent and used after they have come.
+fn run_touched(link: &mut impl Link, leads: bool, turn: u64, send: &mut [u8], receive: &mut [u8]) {
+    for sends in [leads, !leads] {
+        if sends {
+            write_all(send, turn);
+            link.send(send);
+        } else {
+            link.recv(receive);
+            read_all(receive);
+        }
+    }
+}
+
+/// Stores every byte, as `write_all` of the benchmark program.
+fn write_all(bytes: &mut [u8], word: u64) {
+    let word = word.to_ne_bytes();
+    let mut words = bytes.chunks_exact_mut(word.len());
+    words.by_ref().for_each(|at| at.copy_from_slice(&word));
+    words.into_remainder().fill(word[0]);
+    std::hint::black_box(bytes.as_ptr());
+}
+
+/// Loads every byte, as `read_all` of the benchmark program.
+fn read_all(bytes: &[u8]) {
+    let mut words = bytes.chunks_exact(8);
+    let whole = words.by_ref().fold(0u64, |all, word| {
+        all.wrapping_add(u64::from_ne_bytes(word.try_into().unwrap_or_default()))
+    });
+    let rest: u64 = words.remainder().iter().map(|&b| u64::from(b)).sum();
+    std::hint::black_box(whole.wrapping_add(rest));
 }
 
 /// Each side sends bytes that only it sends; says whether this side got the other's.

@@ -72,6 +72,9 @@ pub struct Settings {
     pub intervals: Option<String>,
     /// Whether payloads are verified outside the timed loop.
     pub check: bool,
+    /// Whether messages are written before each send and read after each receive.
+    #[serde(default)]
+    pub touch: bool,
     /// What ranks do that take no part: `spin`, `yield`, `sleep` or `barrier`.
     pub idle: Option<String>,
     /// Without the floor beside the cases.
@@ -98,8 +101,10 @@ impl Settings {
         add("--intervals", self.intervals.clone());
         add("--idle", self.idle.clone());
         add("--floor", self.no_floor.then(|| "no".to_owned()));
-        if self.check {
-            words.push("--check".to_owned());
+        for (wanted, flag) in [(self.check, "--check"), (self.touch, "--touch")] {
+            if wanted {
+                words.push(flag.to_owned());
+            }
         }
         words
     }
@@ -178,9 +183,11 @@ mod tests {
             sizes: vec![0, 4096],
             duration_ms: Some(2.5),
             check: true,
+            touch: true,
             ..Settings::default()
         };
         let words = settings.arguments().join(" ");
-        assert_eq!(words, "latency,rate --sizes 0,4096 --duration 2.5 --check");
+        let wanted = "latency,rate --sizes 0,4096 --duration 2.5 --check --touch";
+        assert_eq!(words, wanted);
     }
 }

@@ -26,6 +26,10 @@ pub const SCHEMA: &str = "fastpath.bench";
 /// The version of the JSON form.
 pub const VERSION: u32 = 1;
 
+/// The variant of tests that write what they send and read what they receive; the same word as in
+/// `program/engine.c`.
+pub const TOUCHED: &str = "touched";
+
 /// One run of the tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -181,7 +185,8 @@ pub struct Case {
     /// Name of the test (`latency`, `rate`, `ring-random`, ...).
     pub test: String,
     /// What distinguishes it from cases of the same name: a pair of ranks (`0-3`), a
-    /// collective's root, `idle=sleep`; empty where nothing does.
+    /// collective's root, `idle=sleep`, `touched` where each message is written before it is sent
+    /// and read after it has come; empty where nothing does.
     #[serde(default)]
     pub variant: String,
     /// The operation timed, as the standard calls it (`MPI_Send/MPI_Recv`, `put`).
@@ -269,6 +274,12 @@ pub struct Key {
 }
 
 impl Case {
+    /// Whether each message was written before it was sent and read after it had come, so that
+    /// the times include both.
+    pub fn is_touched(&self) -> bool {
+        self.variant.split(", ").any(|part| part == TOUCHED)
+    }
+
     /// What identifies the case.
     pub fn key(&self) -> Key {
         Key {

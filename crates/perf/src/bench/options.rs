@@ -90,6 +90,9 @@ pub struct CaseOptions {
     /// Verify contents, outside the timed loop
     #[arg(long)]
     pub check: bool,
+    /// Write what is sent before each send and read it after each receive (latency and idle); the time includes both
+    #[arg(long)]
+    pub touch: bool,
 }
 
 /// How long, how often, what.
@@ -220,6 +223,7 @@ impl CaseOptions {
             warmup: self.warmup,
             window: self.window,
             check: self.check,
+            touch: self.touch,
             ..Settings::default()
         }
     }

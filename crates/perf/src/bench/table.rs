@@ -90,13 +90,17 @@ fn head(case: &Case) -> Vec<String> {
     let window = case
         .window
         .map_or(String::new(), |w| format!(", windows of {w}"));
+    let touched = match case.is_touched() {
+        true => ", each message written before it is sent and read after it has come (in the time)",
+        false => "",
+    };
     let level = match case.level {
         Level::Mpi => "",
         Level::Protocol => " at the level of the protocol",
         Level::Transport => " at the level of the transport",
     };
     let what = format!(
-        "{}{level}: {text}; {} ranks; {}{window}; {} of {}",
+        "{}{level}: {text}; {} ranks; {}{window}{touched}; {} of {}",
         case.test,
         case.ranks,
         case.operation,

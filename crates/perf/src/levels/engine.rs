@@ -111,6 +111,11 @@ impl<'a> Rank<'a> {
         self.plan.settings.check
     }
 
+    /// Whether messages are to be written before each send and read after each receive.
+    pub fn touches(&self) -> bool {
+        self.plan.settings.touch
+    }
+
     /// Says who is measured.
     pub fn start(&mut self) {
         let [other, ..] = self.learn([here() as u64, 0, 0, 0]);

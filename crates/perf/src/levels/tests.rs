@@ -12,17 +12,24 @@ fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Miss
 }
 
 fn run_as(level: Level, tests: &[&str], sizes: &[u64], counted: bool) -> (Vec<Case>, Vec<Missing>) {
-    let board = SharedBoard::create().unwrap();
     let settings = Settings {
         tests: tests.iter().map(|&t| t.to_owned()).collect(),
         sizes: sizes.to_vec(),
+        ..Settings::default()
+    };
+    run_settings(level, settings, counted)
+}
+
+fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec<Missing>) {
+    let board = SharedBoard::create().unwrap();
+    let settings = Settings {
         iterations: Some(64),
         warmup: Some(10),
         rounds: Some(2),
         window: Some(16),
         check: true,
         no_floor: true,
-        ..Settings::default()
+        ..asked
     };
     let plan = LevelPlan {
         level,
@@ -117,6 +124,26 @@ fn transport__flushes_whatever_sizes_are_asked_for() {
     let (cases, missing) = run_plan(Level::Transport, &["flush"], &[8, 64]);
     let of_test: Vec<_> = cases.iter().map(|c| (c.test.as_str(), c.bytes)).collect();
     assert_eq!((of_test, missing.len()), (vec![("flush", 0)], 0));
+    // A fence takes time on every processor; less says that the compiler has removed it.
+    let fastest = cases[0].samples.quantile(0.0).unwrap();
+    assert!(fastest > 0.5, "{fastest} ns");
+}
+
+#[test]
+fn touched__messages_are_a_variant_of_latency_and_no_other_test_has_them() {
+    for level in [Level::Protocol, Level::Transport] {
+        let settings = Settings {
+            tests: vec!["latency".into(), "rate".into(), "put".into()],
+            sizes: vec![0, 5, 4000],
+            touch: true,
+            ..Settings::default()
+        };
+        let (cases, missing) = run_settings(level, settings, false);
+        let right = |c: &Case| c.test == "latency" && c.is_touched() && c.checked == Some(true);
+        assert!(cases.len() == 3 && cases.iter().all(right), "{cases:?}");
+        assert!(missing.iter().all(|m| m.reason.contains("--touch")));
+        assert!(missing.iter().any(|m| m.test == "put"), "{missing:?}");
+    }
 }
 
 #[test]
