@@ -3,10 +3,11 @@
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 macro_rules! sources {
     ($($name:literal)*) => {
@@ -121,15 +122,54 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf, CompileError> {
     let failed = |e| CompileError::Folder(cache.clone(), e);
     make_folder(&cache).map_err(failed)?;
     let program = cache.join(format!("bench-{identity:016x}"));
-    if program.exists() {
+    if let Ok(found) = fs::File::open(&program) {
+        // So that it is not taken for one that nobody starts any more.
+        let _ = found.set_modified(SystemTime::now());
         return Ok(program);
     }
+    announce(mpicc);
+    remove_stale(&cache, SystemTime::now());
     // Compiled aside, so that nobody ever starts half a program.
     let folder = cache.join(format!("bench-{identity:016x}.{}", std::process::id()));
     make_folder(&folder).map_err(failed)?;
     let made = compile_in(mpicc, &folder, &program);
     let _ = fs::remove_dir_all(&folder);
     made.map(|()| program)
+}
+
+/// Whoever watches is told why nothing happens for some seconds, once.
+fn announce(mpicc: &Path) {
+    if io::stderr().is_terminal() {
+        let mpicc = mpicc.display();
+        eprintln!("fastpath: compiling the benchmark program with {mpicc}, once");
+    }
+}
+
+/// How long a program is kept that nobody starts.
+const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How old a folder is in which nobody compiles any more.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Removes what earlier versions of the tool, and compilations that were killed, have left.
+fn remove_stale(cache: &Path, now: SystemTime) {
+    let Ok(entries) = fs::read_dir(cache) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with("bench-");
+        let Some(found) = entry.metadata().ok().filter(|_| ours) else {
+            continue;
+        };
+        let changed = found.modified().unwrap_or(now);
+        let age = now.duration_since(changed).unwrap_or_default();
+        // What cannot be removed harms nobody.
+        let _ = match found.is_dir() {
+            true if age > ABANDONED => fs::remove_dir_all(entry.path()),
+            false if age > UNUSED => fs::remove_file(entry.path()),
+            _ => Ok(()),
+        };
+    }
 }
 
 /// The beginning of what a compiler said; it may say the same of each file.
@@ -195,6 +235,32 @@ mod tests {
     fn compile__with_a_wrapper_that_is_not_there_names_it() {
         let e = compile(Path::new("/nonexistent/mpicc")).unwrap_err();
         assert!(e.to_string().contains("/nonexistent/mpicc"), "{e}");
+    }
+
+    #[test]
+    fn cache__loses_what_nobody_uses_and_nothing_else() {
+        let name = format!("fastpath-stale-{}", std::process::id());
+        let cache = std::env::temp_dir().join(name);
+        fs::create_dir_all(cache.join("bench-1.99")).unwrap();
+        for name in ["bench-1", "tuning.json"] {
+            fs::write(cache.join(name), "").unwrap();
+        }
+        let names = || {
+            let entries = fs::read_dir(&cache).unwrap();
+            let mut names: Vec<String> = entries
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let now = SystemTime::now();
+        remove_stale(&cache, now);
+        assert_eq!(names(), ["bench-1", "bench-1.99", "tuning.json"]);
+        remove_stale(&cache, now + 2 * ABANDONED);
+        assert_eq!(names(), ["bench-1", "tuning.json"]);
+        remove_stale(&cache, now + 2 * UNUSED);
+        assert_eq!(names(), ["tuning.json"]);
+        fs::remove_dir_all(&cache).unwrap();
     }
 
     #[test]
