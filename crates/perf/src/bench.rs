@@ -283,6 +283,8 @@ impl Session {
             let job = self.job(&settings, ranks);
             if level == Level::Mpi {
                 let program = self.program.clone();
+                let alone = there.iter().any(|t| t.class == Class::Alone);
+                let job = if alone { job } else { job.with_selection() };
                 self.run_program(&program, &job, &settings)?;
             } else {
                 self.run_below(level, job, &settings)?;
@@ -339,7 +341,7 @@ impl Session {
                     bar.suspend(|| eprintln!("{text}"));
                     return;
                 }
-                Event::Missing(_) | Event::End(_) => return,
+                Event::Missing(_) | Event::Selection(_) | Event::End(_) => return,
             };
             if *shows_table {
                 bar.suspend(|| lines.iter().for_each(|line| print_line(line)));

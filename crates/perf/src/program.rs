@@ -6,6 +6,7 @@
 
 mod event;
 mod job;
+mod selection;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::record::{Case, Clock, Missing};
 
 pub use event::{Event, EventError, Progress, Start, parse_event};
 pub use job::RunError;
+pub use selection::{Selection, VARIABLE};
 pub use source::CompileError;
 
 /// The program, compiled for one MPI library.
@@ -43,6 +45,19 @@ pub struct Job {
     pub arguments: Vec<String>,
     /// The job is ended when it has printed nothing for so long.
     pub stall: Duration,
+}
+
+impl Job {
+    /// Asks our library to say which protocol serves which size, unless the user has asked for a form of
+    /// it. Not for a job whose start or memory is measured.
+    pub fn with_selection(mut self) -> Job {
+        let (name, value) = VARIABLE;
+        let given = self.environment.iter().any(|(set, _)| set == name);
+        if !given && std::env::var_os(name).is_none() {
+            self.environment.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
 }
 
 /// How long a job may be silent. A case says at its beginning that it begins; one that takes
@@ -141,11 +156,18 @@ impl Program {
     /// Runs the program; `on_event` sees each event as it comes.
     pub fn run(&self, job: &Job, mut on_event: impl FnMut(&Event)) -> Outcome {
         let mut outcome = Outcome::default();
-        outcome.failure = job::run(&self.path, job, |event| {
-            on_event(&event);
-            outcome.take(event);
+        let mut selection = None;
+        outcome.failure = job::run(&self.path, job, |event| match event {
+            Event::Selection(said) => selection = Some(said),
+            event => {
+                on_event(&event);
+                outcome.take(event);
+            }
         })
         .err();
+        if let Some(selection) = selection {
+            outcome.cases.iter_mut().for_each(|c| selection.fill(c));
+        }
         if outcome.failure.is_none() && outcome.cases.is_empty() && outcome.missing.is_empty() {
             outcome.failure = Some(RunError::Empty);
         }
@@ -166,7 +188,7 @@ impl Outcome {
                 self.missing.push(missing);
             }
             Event::End(clock) => self.clock = clock,
-            Event::Missing(_) | Event::Progress(_) | Event::Text(_) => {}
+            Event::Missing(_) | Event::Progress(_) | Event::Selection(_) | Event::Text(_) => {}
         }
     }
 }

@@ -225,14 +225,11 @@ fn measure(contestant: &Contestant, plan: &Plan) -> Outcome {
         arguments: plan.settings.arguments(),
         stall: STALL,
     };
-    let whole_job = plan
-        .settings
-        .tests
-        .iter()
-        .filter_map(|name| catalogue::find(name))
-        .find(|test| test.class == Class::Job);
-    match whole_job {
-        None => program.run(&job, |_| ()),
+    let names = plan.settings.tests.iter();
+    let tests: Vec<_> = names.filter_map(|name| catalogue::find(name)).collect();
+    match tests.iter().find(|test| test.class == Class::Job) {
+        None if tests.iter().any(|test| test.class == Class::Alone) => program.run(&job, |_| ()),
+        None => program.run(&job.with_selection(), |_| ()),
         Some(test) => {
             let start = || program.run(&job, |_| ()).failure;
             let timed = startup::measure(test, plan.ranks, STARTS, start);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::Selection;
 use crate::record::{Case, Clock, Histogram, Level, Missing, Of, Timing};
 
 /// The version of these lines.
@@ -22,6 +23,8 @@ pub enum Event {
     Missing(Missing),
     /// All is done; the clock after all that time.
     End(Clock),
+    /// Not the program's, but our library's: which protocol serves which size.
+    Selection(Selection),
     /// Not the program's: what a library or a launcher prints.
     Text(String),
 }

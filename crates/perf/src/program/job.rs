@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::event::{Event, EventError, parse_event};
-use super::{Job, STALL};
+use super::{Job, STALL, Selection};
 
 /// Why a job did not end well.
 #[derive(Debug)]
@@ -123,7 +123,10 @@ impl<F: FnMut(Event)> Reading<F> {
     fn take(&mut self, said: Said) {
         let event = match said {
             Said::Out(line) => parse_event(&line),
-            Said::Err(line) => Ok(Event::Text(line)),
+            Said::Err(line) => Ok(match Selection::parse(&line) {
+                Some(selection) => Event::Selection(selection),
+                None => Event::Text(line),
+            }),
         };
         match event {
             Ok(event) => {

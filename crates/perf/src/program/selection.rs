@@ -1,0 +1,118 @@
+//! Which protocol serves which size, as our library says it in the job itself.
+//!
+//! The table of `fastpath info --protocols --json` is what a job chooses; the job prints the same
+//! (`FASTPATH_REPORT=json`) with the constants that its ranks have.
+
+use serde::Deserialize;
+
+use crate::catalogue::{self, Group};
+use crate::record::{Case, Level};
+
+/// By which a job of our library is asked to say it; others do not know it.
+pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "json");
+
+/// What the library has selected.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Selection {
+    classes: Vec<Class>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Class {
+    peer: String,
+    memory: String,
+    transports: Vec<String>,
+    ranges: Vec<Range>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Range {
+    from: u64,
+    to: Option<u64>,
+    protocol: String,
+}
+
+impl Selection {
+    /// The selection that a line on the standard error holds, if it holds one.
+    pub fn parse(line: &str) -> Option<Selection> {
+        let looks_like = line.starts_with("{\"source\":") && line.contains("\"classes\":");
+        looks_like.then(|| serde_json::from_str(line).ok())?
+    }
+
+    /// Fills in transport and protocol of a case whose messages have the case's size; what lies
+    /// between a collective's ranks is its own affair.
+    pub fn fill(&self, case: &mut Case) {
+        let group = catalogue::find(&case.test).map(|test| test.group);
+        let messages = match group {
+            Some(Group::Messages) => true,
+            Some(Group::Scaling) => case.test != "exit-skew",
+            _ => false,
+        };
+        if !messages || case.level != Level::Mpi || case.protocol.is_some() {
+            return;
+        }
+        // Buffers of the program come from the C library.
+        let serves = |c: &&Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
+        let Some(class) = self.classes.iter().find(serves) else {
+            return;
+        };
+        let holds = |r: &&Range| r.from <= case.bytes && r.to.is_none_or(|to| case.bytes <= to);
+        if let Some(range) = class.ranges.iter().find(holds) {
+            case.transport = Some(class.transports.join(", "));
+            case.protocol = Some(range.protocol.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::record::samples::make_case;
+    use fastpath_base::config::Config;
+    use fastpath_protocol::selection::Selection as Selected;
+    use fastpath_protocol::selection::report::{Peers, Report};
+
+    /// What a job with the default settings prints.
+    fn print_report() -> String {
+        let selected = Selected::of(&Config::defaults());
+        let peers = Peers {
+            loopback: true,
+            others: true,
+        };
+        Report::of(&selected, peers).to_json()
+    }
+
+    #[test]
+    fn line__of_the_library_is_read_and_fills_in_each_size() {
+        let selection = Selection::parse(&print_report()).expect("the library's own words");
+        let name = |bytes| {
+            let mut case = make_case(bytes, &[1.0]);
+            case.protocol = None;
+            selection.fill(&mut case);
+            case.protocol.expect("every size is served")
+        };
+        assert_eq!((name(0), name(48)), (name(8), name(8)));
+        assert!(name(49) != name(48) && name(1 << 20) != name(49));
+    }
+
+    #[test]
+    fn collectives__and_other_levels_are_left_alone() {
+        let selection = Selection::parse(&print_report()).unwrap();
+        for (test, level) in [("bcast", Level::Mpi), ("latency", Level::Protocol)] {
+            let mut case = make_case(8, &[1.0]);
+            (case.test, case.level, case.protocol) = (test.to_owned(), level, None);
+            let before = case.clone();
+            selection.fill(&mut case);
+            assert_eq!(case, before);
+        }
+    }
+
+    #[test]
+    fn other_lines__are_none() {
+        let text = print_report();
+        for line in ["", "hello", "{\"source\":1}", &text[..text.len() - 1]] {
+            assert_eq!(Selection::parse(line), None, "{line}");
+        }
+    }
+}
