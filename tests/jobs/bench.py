@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -21,7 +22,10 @@ UNCHECKED = {"barrier", "exit-skew", "memory", "startup", "flush"}
 
 
 def _start(session, folder, arguments, timeout=120):
+    """The launcher has the time limit too: where a job hangs, it says what each rank was doing."""
     words = [os.path.join(session.prefix, "bin", "fastpath"), "bench", *arguments]
+    if "--list" not in arguments:
+        words += ["--mpiexec-arg=--timeout", f"--mpiexec-arg={timeout}"]
     return job.Running(words, env={"XDG_CACHE_HOME": os.path.join(session.build, "cache")}, timeout=timeout, cwd=folder)
 
 
@@ -62,7 +66,7 @@ def _check(outcome, ranks, names):
 def _make_all(ranks):
     def case(session):
         names = set(_list(session)) - {"floor"}
-        arguments = ["all", "-n", str(ranks), "--check", "--duration", "1ms", "--rounds", "2", "--sizes", "8,5000", "--json", "-"]
+        arguments = ["all", "-n", str(ranks), "--check", "--duration", "1ms", "--rounds", "2", "--sizes", "0,8,5000", "--json", "-"]
         with tempfile.TemporaryDirectory() as folder:
             outcome = _start(session, folder, arguments).finish()
         return _check(outcome, ranks, names), outcome.text()
@@ -187,6 +191,34 @@ def case_program_refuses_bad_arguments(session):
     return None
 
 
+def case_first_run_says_that_it_compiles(session):
+    """On a terminal, and only the first one."""
+    command = [os.path.join(session.prefix, "bin", "fastpath"), "bench", "barrier", "--duration", "1ms", "--no-progress"]
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            terminal, errors = pty.openpty()
+            environment = {**os.environ, "XDG_CACHE_HOME": folder}
+            done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, timeout=120)
+            os.close(errors)
+            said.append(_read_terminal(terminal))
+            if done.returncode:
+                return f"exit code {done.returncode}: {said}"
+    return None if "compiling" in said[0] and said[1] == "" else f"said {said}"
+
+
+def _read_terminal(terminal):
+    """What was written to it; its other end is closed."""
+    text = b""
+    try:
+        while part := os.read(terminal, 4096):
+            text += part
+    except OSError:
+        pass
+    os.close(terminal)
+    return text.decode(errors="replace")
+
+
 def case_size_beyond_memory(session):
     """Buffers that no memory has room for: the case is missing with its reason, the others are measured."""
     arguments = ["alltoall", "barrier", "-n", "64", "--sizes", "512M", "--duration", "1ms", "--json", "-"]
@@ -199,6 +231,47 @@ def case_size_beyond_memory(session):
     reasons = [entry["reason"] for entry in report["missing"]]
     right = len(reasons) == 1 and "memory available" in reasons[0] and report["cases"][0]["test"] == "barrier"
     return None if right else f"missing {reasons}"
+
+
+def case_touched(session):
+    """Messages that are written and read are cases of their own, and a test that cannot do so says it."""
+    arguments = ["latency", "rate", "--touch", "--check", "--duration", "2ms", "--sizes", "0,5,5000", "--json", "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _start(session, folder, arguments).finish()
+    problem = outcome.problem(0)
+    if problem:
+        return problem
+    report = _report(outcome)
+    cases = [(c["test"], c["variant"], c["bytes"], c["checked"]) for c in report["cases"]]
+    missing = {entry["test"]: entry["reason"] for entry in report["missing"]}
+    right = cases == [("latency", "touched", size, True) for size in (0, 5, 5000)] and "--touch" in missing.get("rate", "")
+    return None if right else f"{cases}, missing {missing}"
+
+
+def case_levels_at_once(session):
+    """All levels in one run: the same sizes at each, by the same protocol, contents verified."""
+    sizes = [0, 8, 100, 5000]
+    asked = ",".join(map(str, sizes))
+    for words in (["all"], ["transport", "protocol", "mpi"]):
+        arguments = ["latency", "--level", ",".join(words), "--check", "--duration", "2ms", "--sizes", asked, "--json", "-"]
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = _start(session, folder, arguments).finish()
+        problem = outcome.problem(0)
+        if problem:
+            return problem
+        report = _report(outcome)
+        cases = [(c["level"], c["bytes"], c["checked"]) for c in report["cases"]]
+        if cases != [(level, size, True) for level in ("transport", "protocol", "mpi") for size in sizes]:
+            return f"{words}: {cases}"
+        for size in sizes:
+            ways = {c["level"]: c["protocol"] for c in report["cases"] if c["bytes"] == size}
+            if ways["transport"] != ways["protocol"] or SAME_WAY.get(ways["mpi"]) != ways["protocol"]:
+                return f"{size} B: {ways}"
+    return None
+
+
+# What MPI calls a protocol, and what the levels below call it.
+SAME_WAY = {"eager short": "short", "eager": "bcopy", "eager in parts": "bcopy in parts"}
 
 
 def case_instructions_by_level(session):

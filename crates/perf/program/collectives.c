@@ -225,7 +225,7 @@ const struct test collective_tests[] = {
     {.name = "reduce", .text = "MPI_Reduce, sum of doubles, the root passing from rank to rank", OF_ALL, ROOTS,
      .operation = "MPI_Reduce", .sizes = SIZES, .multiple = 8, .run = run_reduce, .verify = verify_reduce},
     {.name = "allreduce", .text = "MPI_Allreduce, sum of doubles", OF_ALL, .operation = "MPI_Allreduce",
-     .sizes = SIZES, .multiple = 8, .run = run_allreduce, .verify = verify_reduce},
+     .sizes = "0," SIZES, .multiple = 8, .run = run_allreduce, .verify = verify_reduce},
     {.name = "reduce_scatter", .text = "MPI_Reduce_scatter, sum of doubles", OF_ALL, .operation = "MPI_Reduce_scatter",
      .sizes = BLOCKS, .by_rank = true, .multiple = 8, .prepare = prepare_doubles, .run = run_reduce_scatter,
      .verify = verify_reduce_scatter, .finish = finish_counts},

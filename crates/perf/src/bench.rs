@@ -25,7 +25,7 @@ use crate::output::file::Target;
 use crate::output::{self, OutputError, Printer, csv, print_line};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
-use options::{BenchOptions, LevelName, MpiOptions};
+use options::{BenchOptions, MpiOptions};
 use store::Store;
 
 /// Why a benchmark gave no result, or not all of it.
@@ -142,7 +142,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
     let csv = options.csv.as_deref().map(Target::open).transpose()?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let mut session = Session {
-        program: if options.levels.contains(&LevelName::Mpi) {
+        program: if options.has_level(Level::Mpi) {
             Program::compile(&mpicc)?
         } else {
             // Nobody runs it.
@@ -264,7 +264,7 @@ impl Session {
         ranks: u32,
     ) -> Result<(), RunError> {
         for level in [Level::Transport, Level::Protocol, Level::Mpi] {
-            if !options.levels.iter().any(|&l| Level::from(l) == level) {
+            if !options.has_level(level) {
                 continue;
             }
             let (there, not): (Vec<&'static Test>, Vec<_>) =

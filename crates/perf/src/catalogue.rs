@@ -351,7 +351,9 @@ pub fn describe_of(of: Of) -> &'static str {
         Of::Floor => "the hardware's operation",
         Of::Memory => "memory",
         Of::Instructions => "instructions",
-        Of::Overlap => "share of the transfer free to compute",
+        Of::Overlap => {
+            "share of the transfer free to compute, what noise moved outside of 0 to 100 % taken as those"
+        }
     }
 }
 

@@ -176,7 +176,7 @@ impl InstructionOptions {
     fn has_level(&self, level: Level) -> bool {
         match self.levels.is_empty() {
             true => level == Level::Mpi || self.mpi.mpicc.is_none(),
-            false => self.levels.iter().any(|&l| Level::from(l) == level),
+            false => self.levels.iter().any(|name| name.means(level)),
         }
     }
 }

@@ -161,7 +161,8 @@ pub enum Of {
     Memory,
     /// Instructions; no time.
     Instructions,
-    /// The share of a transfer, in percent, during which the processor could compute.
+    /// The share of a transfer, in percent, during which the processor could compute; what noise
+    /// moved below 0 or above 100 is kept as those.
     Overlap,
 }
 

@@ -22,7 +22,7 @@ pub struct BenchOptions {
     /// Number of ranks; several, separated by commas, are a job each
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
-    /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks)
+    /// Levels at which the tests run; several, or all, are compared column by column (below mpi: our own library, two ranks)
     #[arg(long = "level", value_delimiter = ',', default_value = "mpi")]
     pub levels: Vec<LevelName>,
     /// How long, how often, what
@@ -57,14 +57,18 @@ pub enum LevelName {
     Protocol,
     /// Active messages, put and get
     Transport,
+    /// Each of them
+    All,
 }
 
-impl From<LevelName> for Level {
-    fn from(name: LevelName) -> Level {
-        match name {
-            LevelName::Mpi => Level::Mpi,
-            LevelName::Protocol => Level::Protocol,
-            LevelName::Transport => Level::Transport,
+impl LevelName {
+    /// Whether it means this level.
+    pub fn means(self, level: Level) -> bool {
+        match self {
+            LevelName::Mpi => level == Level::Mpi,
+            LevelName::Protocol => level == Level::Protocol,
+            LevelName::Transport => level == Level::Transport,
+            LevelName::All => true,
         }
     }
 }
@@ -189,6 +193,11 @@ fn parse_timing(text: &str) -> Result<String, String> {
 }
 
 impl BenchOptions {
+    /// Whether tests are to run at this level.
+    pub fn has_level(&self, level: Level) -> bool {
+        self.levels.iter().any(|name| name.means(level))
+    }
+
     /// The tests that were asked for, each once.
     ///
     /// # Errors
@@ -288,6 +297,18 @@ mod tests {
         }
         assert_eq!(parse(&["--warmup=0"]).unwrap().measure.case.warmup, Some(0));
         assert!(parse(&["latency", "--iterations=5", "--duration=1s"]).is_err());
+    }
+
+    #[test]
+    fn levels__are_one_several_or_all() {
+        let has = |words: &[&str]| {
+            let options = parse(words).unwrap();
+            [Level::Mpi, Level::Protocol, Level::Transport].map(|l| options.has_level(l))
+        };
+        assert_eq!(has(&[]), [true, false, false]);
+        assert_eq!(has(&["--level", "transport,protocol"]), [false, true, true]);
+        assert_eq!(has(&["--level", "all"]), [true; 3]);
+        assert!(parse(&["--level", "verbs"]).is_err());
     }
 
     #[test]
