@@ -10,7 +10,7 @@ const TOGGLE_COLLECT: u64 = TOOL + 2;
 const DUMP_STATS_AT: u64 = TOOL + 3;
 
 /// Makes a request; 0 where nobody hears it.
-#[inline(always)] // counted code stands between two of them: a call would be counted with it
+#[inline(always)] // `fastpath bench instructions`: what is counted stands between two, and a call would be counted with it
 fn request(code: u64, argument: u64) -> u64 {
     let words = [code, argument, 0, 0, 0, 0];
     #[allow(unused_mut)]
@@ -38,7 +38,7 @@ fn request(code: u64, argument: u64) -> u64 {
 }
 
 /// Begins to collect, or ends it.
-#[inline(always)] // as `request`
+#[inline(always)] // `fastpath bench instructions`, as above
 pub fn toggle_collect() {
     request(TOGGLE_COLLECT, 0);
 }
