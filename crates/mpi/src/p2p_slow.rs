@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 mod exchange;
+mod fault;
 
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
+pub(crate) use fault::explain;
 
-use crate::channel;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -172,53 +173,6 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
         context: comm.context.to_wire() as u32,
         bytes,
     }
-}
-
-/// Explains a failure of the protocol layer.
-#[cold]
-pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error {
-    let Args { peer, tag, .. } = *args;
-    let collective = tag <= channel::FIRST_TAG;
-    let error = match fault {
-        Fault::Truncated if collective => Error::new(
-            MPI_ERR_TRUNCATE,
-            format!(
-                "rank {peer} passes {sent} bytes to this collective call, this rank expects {bytes}: the ranks differ in count, datatype or root, or in the order of their collective calls"
-            ),
-        ),
-        Fault::PeerGone if collective => Error::new(
-            MPI_ERR_OTHER,
-            format!(
-                "rank {peer} has left the job (finalized or dead) without taking part: all ranks make the same collective calls, in the same order and with the same root"
-            ),
-        ),
-        Fault::Truncated => Error::new(
-            MPI_ERR_TRUNCATE,
-            format!(
-                "the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer {bytes}: make it larger"
-            ),
-        ),
-        Fault::PeerGone => Error::new(
-            MPI_ERR_OTHER,
-            format!(
-                "rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes"
-            ),
-        ),
-        Fault::NoMemory => Error::new(
-            MPI_ERR_NO_MEM,
-            format!("no memory to talk to rank {peer}: {}", last_note()),
-        ),
-        Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
-    };
-    error.about_message(peer, tag, bytes)
-}
-
-fn last_note() -> String {
-    // SAFETY: called inside MPI.
-    let p = unsafe { process::get_unlocked() };
-    p.engine()
-        .map(|engine| engine.job.own_page().message.load())
-        .unwrap_or_default()
 }
 
 /// Starts a checked send.

@@ -1,0 +1,81 @@
+//! Peers that have left the job: what only they could end, ends here.
+#![allow(unsafe_code)]
+
+use crate::matching::ANY_PEER;
+use crate::request::{Fault, Kind, RequestId, State};
+use crate::tag::key_source;
+use crate::worker::Worker;
+use fastpath_transport::Lane;
+
+impl Worker {
+    /// Whether a peer, by its rank in the world, has left the job. What it sent before can be seen after an answer of yes.
+    #[inline]
+    pub fn peer_has_left(&self, peer: u32) -> bool {
+        match &self.endpoint(peer).lane {
+            Lane::Unconnected => self.interfaces.has_left(peer),
+            lane => lane.peer_has_left(),
+        }
+    }
+
+    /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is
+    /// not counted: it does nothing until a message comes.
+    pub fn have_left(&self, senders: &[u32], blocked: bool) -> bool {
+        let is_silent = |&peer: &u32| (blocked && peer == self.rank) || self.peer_has_left(peer);
+        senders.iter().all(is_silent)
+    }
+
+    /// Whether an operation with `peer` can never end because the peer has left the job. It is completed with
+    /// [`Fault::PeerGone`] or [`Fault::SourceGone`] then, unless its message was there after all.
+    #[inline]
+    pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
+        self.peer_has_left(peer) && self.give_up_slow(id)
+    }
+
+    /// As [`Worker::give_up`], for a receive from any of `senders`; see [`Worker::have_left`].
+    #[inline]
+    pub fn give_up_any(&mut self, id: RequestId, senders: &[u32], blocked: bool) -> bool {
+        self.have_left(senders, blocked) && self.give_up_slow(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_up_slow(&mut self, id: RequestId) -> bool {
+        self.take_arrivals();
+        let request = self.requests.get(id);
+        if request.state != State::Active {
+            return true;
+        }
+        let unsent =
+            request.kind == Kind::Send && (!request.announced || request.moved < request.early);
+        if unsent || self.pushing.contains(&id) {
+            return false; // `progress_sends` gives it up
+        }
+        let (peer, posted) = (request.peer, request.posted);
+        if peer == ANY_PEER && !self.is_idle() {
+            return false; // what this process sends to itself may be under way
+        }
+        if peer != ANY_PEER && self.awaits_early(peer, id) {
+            // What may still come by itself, from one that only claims to have left, belongs nowhere.
+            self.endpoint(peer).early.left = 0;
+        }
+        let request = self.requests.get(id);
+        request.fault = match request.kind {
+            Kind::Recv => Fault::SourceGone,
+            _ => Fault::PeerGone,
+        };
+        if posted {
+            request.source = key_source(request.key) as i32;
+            request.received_tag = request.tag;
+            // SAFETY: as it says itself.
+            unsafe { self.matcher.unpost(self.requests.address(id)) };
+        }
+        self.complete(id);
+        true
+    }
+
+    /// Handles all that is there, of peers not yet seen too: of one that has left nothing comes after that.
+    #[cold]
+    pub fn take_arrivals(&mut self) {
+        while self.progress() {}
+    }
+}
