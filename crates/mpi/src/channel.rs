@@ -174,7 +174,7 @@ impl<'a> Channel<'a> {
             if request.state != State::Complete {
                 let note = Note {
                     call: self.process.call.get(),
-                    peer: request.peer as i32,
+                    peer: self.comm.peer_rank(request.peer),
                     tag: -1,
                     context: self.comm.context.to_wire() as u32,
                     bytes: request.bytes,
@@ -189,7 +189,7 @@ impl<'a> Channel<'a> {
                 Fault::None => Ok(()),
                 fault => {
                     let args = Args {
-                        peer: peer as i32,
+                        peer: self.comm.peer_rank(peer),
                         ..self.args(0, &Buffer::empty())
                     };
                     Err(slow::explain(fault, &args, bytes, sent))

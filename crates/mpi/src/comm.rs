@@ -104,6 +104,15 @@ impl Comm {
         self.remote_group.as_deref().unwrap_or(&self.group)
     }
 
+    /// The rank by which messages reach the process of rank `world` in the world; that one where it is no member.
+    pub fn peer_rank(&self, world: u32) -> i32 {
+        let ranks = self.peer_group().world_ranks();
+        ranks
+            .iter()
+            .position(|&rank| rank == world)
+            .map_or(world as i32, |rank| rank as i32)
+    }
+
     /// Whether this is an intercommunicator.
     pub fn is_inter(&self) -> bool {
         self.remote_group.is_some()

@@ -3,9 +3,11 @@
 
 mod exchange;
 mod fault;
+mod senders;
 
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
 pub(crate) use fault::explain;
+pub(crate) use senders::Senders;
 
 use crate::comm::Comm;
 use crate::consts::*;
@@ -228,10 +230,15 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
         if request.state == State::Complete {
             return;
         }
-        let focus = (request.peer != ANY_PEER).then_some(request.peer);
-        Worker::wait_until(worker, focus, note, |w| {
-            w.requests.get(id).state == State::Complete
-                || focus.is_some_and(|peer| w.give_up(id, peer))
+        if request.peer == ANY_PEER {
+            let senders = Senders::of_any(process::get_unlocked(), request.user);
+            return Worker::wait_until(worker, None, note, |w| {
+                w.requests.get(id).state == State::Complete || senders.give_up(w, id)
+            });
+        }
+        let peer = request.peer;
+        Worker::wait_until(worker, Some(peer), note, |w| {
+            w.requests.get(id).state == State::Complete || w.give_up(id, peer)
         });
     }
 }
@@ -433,7 +440,11 @@ pub(crate) unsafe fn finish_recv(
     unsafe {
         let request = (*worker).requests.get(id);
         let (fault, bytes, sent) = (request.fault, request.bytes, request.limit);
-        let (source, tag, received) = (request.source, request.received_tag, request.received);
+        let (source, tag, received) = (
+            request::source_of(request),
+            request.received_tag,
+            request.received,
+        );
         fill_status(status, source, tag, received as i64);
         (*worker).requests.free(id);
         match fault {

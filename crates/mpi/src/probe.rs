@@ -4,11 +4,11 @@
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
-use crate::p2p_slow as slow;
+use crate::p2p_slow::{self as slow, Senders};
 use crate::process::{Process, out_of_handles};
 use crate::status::Status;
-use fastpath_protocol::Worker;
 use fastpath_protocol::recv::Found;
+use fastpath_protocol::{Fault, Worker};
 use std::cell::Cell;
 
 /// A message that a matched probe has taken out of matching.
@@ -77,16 +77,30 @@ pub fn probe(
         };
         found.is_some()
     };
+    let senders = Senders::of_source(p, &checked.comm, source, want.peer);
     // SAFETY: the worker lives while MPI runs.
     unsafe {
         (*worker).progress();
         if !look(&mut *worker) && wait {
             let note = slow::note(call, &checked.comm, &args, 0);
-            Worker::wait_until(worker, None, &note, &mut look);
+            Worker::wait_until(worker, None, &note, |w| {
+                if look(w) {
+                    return true;
+                }
+                let gone = senders.have_left(w);
+                if gone {
+                    w.take_arrivals();
+                    look(w);
+                }
+                gone
+            });
         }
     }
     let Some((token, found)) = found else {
-        return Ok(None);
+        return match wait {
+            true => Err(slow::explain(Fault::SourceGone, &args, 0, 0)),
+            false => Ok(None),
+        };
     };
     let message = match token {
         None => MPI_MESSAGE_NULL,

@@ -23,6 +23,7 @@ use crate::process::Process;
 use crate::status::Status;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
+use fastpath_protocol::tag::key_source;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Fault, Request, RequestId, State, Worker};
 use std::cell::UnsafeCell;
@@ -176,7 +177,13 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
 fn is_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
         Named::Inactive => Ok(true),
-        Named::Plain(id) => Ok(pool(p)?.get(id).state == State::Complete),
+        Named::Plain(id) => {
+            // SAFETY: the worker lives while MPI runs.
+            let worker = unsafe { &mut *p.worker()? };
+            let request = worker.requests.get(id);
+            let (ended, peer) = (request.state == State::Complete, request.peer);
+            Ok(ended || (peer != ANY_PEER && worker.give_up(id, peer)))
+        }
         Named::Operation(index) => {
             let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
                 return Ok(true);
@@ -240,11 +247,20 @@ fn status_of(request: &Request) -> Status {
     )
 }
 
-fn error_of(request: &Request) -> Option<Error> {
+/// Source of a receive that has ended, as a rank of its communicator.
+pub(crate) fn source_of(request: &Request) -> i32 {
+    match request.peer {
+        // No message has matched it.
+        ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
+        _ => request.source,
+    }
+}
+
+fn error_of(p: &Process, request: &Request) -> Option<Error> {
     (request.fault != Fault::None).then(|| {
         let (peer, tag) = match request.kind {
-            Kind::Recv => (request.source, request.received_tag),
-            _ => (request.peer as i32, request.tag),
+            Kind::Recv => (source_of(request), request.received_tag),
+            _ => (peer_of(p, request), request.tag),
         };
         let args = Args {
             buf: request.ptr,
@@ -258,13 +274,26 @@ fn error_of(request: &Request) -> Option<Error> {
     })
 }
 
+/// The other side of a request that is under way, as a rank of its communicator; `MPI_ANY_SOURCE` for any.
+fn peer_of(p: &Process, request: &Request) -> i32 {
+    match request.kind {
+        _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
+        Kind::Recv if request.posted => key_source(request.key) as i32,
+        Kind::Recv => request.source,
+        _ => match p.comms.get(request.user) {
+            Some(comm) => comm.peer_rank(request.peer),
+            None => request.peer as i32,
+        },
+    }
+}
+
 /// The result of a completed operation, without freeing it.
 fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
     match *named {
         Named::Inactive => Ok((empty_status(), None)),
         Named::Plain(id) => {
             let request = pool(p)?.get(id);
-            Ok((status_of(request), error_of(request)))
+            Ok((status_of(request), error_of(p, request)))
         }
         Named::Operation(index) => {
             if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots().get_mut(index) {
@@ -359,11 +388,7 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             if request.state == State::Complete {
                 return Ok(());
             }
-            let peer = if request.peer == ANY_PEER {
-                -1
-            } else {
-                request.peer as i32
-            };
+            let peer = peer_of(p, request);
             let context = (request.key >> 24) as u32;
             let note = Note {
                 call,

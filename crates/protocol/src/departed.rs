@@ -31,15 +31,10 @@ impl Worker {
         self.peer_has_left(peer) && self.give_up_slow(id)
     }
 
-    /// As [`Worker::give_up`], for a receive from any of `senders`; see [`Worker::have_left`].
-    #[inline]
-    pub fn give_up_any(&mut self, id: RequestId, senders: &[u32], blocked: bool) -> bool {
-        self.have_left(senders, blocked) && self.give_up_slow(id)
-    }
-
+    /// As [`Worker::give_up`], of an operation whose peers, all that it may have, have been found to have left.
     #[cold]
     #[inline(never)]
-    fn give_up_slow(&mut self, id: RequestId) -> bool {
+    pub fn give_up_slow(&mut self, id: RequestId) -> bool {
         self.take_arrivals();
         let request = self.requests.get(id);
         if request.state != State::Active {

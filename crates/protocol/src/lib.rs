@@ -2,6 +2,7 @@
 
 pub mod buffer;
 mod connecting;
+mod departed;
 mod direct;
 mod drain;
 pub mod endpoint;

@@ -3,7 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Taken};
-use crate::matching::{ANY_PEER, Want};
+use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
@@ -84,40 +84,6 @@ impl Worker {
         request.limit = 0;
         request.set_buffer(buffer);
         Ok(id)
-    }
-
-    /// Whether an operation with `peer` can never end because the peer has left the job. It is completed
-    /// with [`Fault::PeerGone`] then, unless its message was there after all.
-    #[inline]
-    pub fn give_up(&mut self, id: RequestId, peer: u32) -> bool {
-        self.endpoint(peer).lane.peer_has_left() && self.give_up_slow(id)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn give_up_slow(&mut self, id: RequestId) -> bool {
-        // What the peer sent before it left is there by now, perhaps in a ring not yet seen.
-        while self.progress() {}
-        let request = self.requests.get(id);
-        let unsent =
-            request.kind == Kind::Send && (!request.announced || request.moved < request.early);
-        if request.state == State::Active && (unsent || self.pushing.contains(&id)) {
-            return false; // `progress_sends` gives it up
-        }
-        if request.state == State::Active {
-            request.fault = Fault::PeerGone;
-            let peer = request.peer;
-            if peer != ANY_PEER && self.awaits_early(peer, id) {
-                // What may still come by itself, from one that only claims to have left, belongs nowhere.
-                self.endpoint(peer).early.left = 0;
-            }
-            if request.posted {
-                // SAFETY: as it says itself.
-                unsafe { self.matcher.unpost(self.requests.address(id)) };
-            }
-            self.complete(id);
-        }
-        true
     }
 
     /// Takes back a receive that no message has matched; false where one has.

@@ -44,8 +44,10 @@ pub enum Fault {
     None,
     /// The message was longer than the receive buffer; what fits is there.
     Truncated,
-    /// The peer has left the job.
+    /// The peer has left the job, and takes nothing any more.
     PeerGone,
+    /// Whoever could have sent the message has left the job.
+    SourceGone,
     /// There was no memory for the connection.
     NoMemory,
     /// The peer sent what no healthy peer sends.

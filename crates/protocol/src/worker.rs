@@ -235,10 +235,8 @@ impl Worker {
         }
     }
 
-    /// Wakes peers that sleep, so that those who wait for this process see that it has left.
+    /// Wakes all that sleep: whoever waits for this process, heard of or not, sees that it has left.
     pub fn announce_exit(&mut self) {
-        for &peer in &self.active {
-            self.interfaces.rouse(peer);
-        }
+        (0..self.size).for_each(|peer| self.interfaces.rouse(peer));
     }
 }

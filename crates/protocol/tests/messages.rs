@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::ANY_TAG;
@@ -462,6 +463,36 @@ fn peer_gone__fails_what_is_sent_and_what_waits() {
         (world.rank(0).requests.alive(), world.rank(0).has_unsent()),
         (0, false)
     );
+}
+
+#[test]
+fn source_gone__ends_a_receive_only_when_nothing_is_left_to_come() {
+    let mut world = World::shared(3);
+    // Rank 0 has never heard of rank 1, whose message lies in a ring not yet looked at.
+    let sending = world.send(1, 0, 2, &pattern(2, 100));
+    assert!(world.is_sent(&sending));
+    let (missing, there) = (world.recv(0, 1, 1, 100), world.recv(0, 1, 2, 100));
+    assert!(!world.rank(0).give_up(missing.id, 1), "it could still send");
+    world.rank(1).job.set_phase(Phase::Finalized);
+    assert!(world.rank(0).give_up(missing.id, 1) && world.rank(0).give_up(there.id, 1));
+    let outcome = world.finish_recv(missing).outcome;
+    assert_eq!(
+        (outcome.fault, outcome.source, outcome.tag),
+        (Fault::SourceGone, 1, 1)
+    );
+    assert!(world.finish_recv(there).data == pattern(2, 100));
+
+    let from_any = world.recv(0, ANY_PEER, 1, 8);
+    assert!(
+        !world.rank(0).have_left(&[0, 1, 2], true),
+        "rank 2 is there"
+    );
+    world.rank(2).job.set_phase(Phase::Finalized);
+    assert!(!world.rank(0).have_left(&[0, 1, 2], false), "rank 0 itself");
+    assert!(world.rank(0).have_left(&[0, 1, 2], true));
+    assert!(world.rank(0).give_up_slow(from_any.id));
+    assert_eq!(world.finish_recv(from_any).outcome.fault, Fault::SourceGone);
+    assert_eq!(world.rank(0).requests.alive(), 0);
 }
 
 #[test]

@@ -111,6 +111,14 @@ impl Interfaces {
         crate::shm::iface::rouse(self.domain.state_word(peer));
     }
 
+    /// Whether `peer` has left the job; for one that has no lane yet.
+    pub fn has_left(&self, peer: u32) -> bool {
+        match &self.sim {
+            Some(sim) => sim.has_left(peer),
+            None => self.domain.has_left(peer),
+        }
+    }
+
     /// Whether a peer may have connected to this process since the last [`Interfaces::accept`], or
     /// an interface may have something to do.
     #[inline]

@@ -20,7 +20,7 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
                 "rank {peer} passes {sent} bytes to this collective call, this rank expects {bytes}: the ranks differ in count, datatype or root, or in the order of their collective calls"
             ),
         ),
-        Fault::PeerGone if collective => Error::new(
+        Fault::PeerGone | Fault::SourceGone if collective => Error::new(
             MPI_ERR_OTHER,
             format!(
                 "rank {peer} has left the job (finalized or dead) without taking part: all ranks make the same collective calls, in the same order and with the same root"
@@ -38,6 +38,7 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
                 "rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes"
             ),
         ),
+        Fault::SourceGone => Error::new(MPI_ERR_OTHER, explain_silence(peer, tag)),
         Fault::NoMemory => Error::new(
             MPI_ERR_NO_MEM,
             format!("no memory to talk to rank {peer}: {}", last_note()),
@@ -45,6 +46,21 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
     };
     error.about_message(peer, tag, bytes)
+}
+
+fn explain_silence(peer: i32, tag: i32) -> String {
+    let tag = match tag {
+        MPI_ANY_TAG => String::new(),
+        _ => format!(" with tag {tag}"),
+    };
+    match peer {
+        MPI_ANY_SOURCE => format!(
+            "every other rank of the communicator has left the job (finalized or dead): no message{tag} can come any more"
+        ),
+        _ => format!(
+            "rank {peer} has left the job (finalized or dead): no message{tag} can come from it any more"
+        ),
+    }
 }
 
 fn last_note() -> String {

@@ -7,8 +7,11 @@ use super::{
 };
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::p2p_slow::Senders;
 use crate::process::Process;
 use crate::status::Status;
+use fastpath_protocol::RequestId;
+use fastpath_protocol::matching::ANY_PEER;
 
 /// What a call hands out, and the error of the operations that have ended. The first is stored even where there is the
 /// second: the requests are complete, and the program must learn which.
@@ -133,6 +136,42 @@ unsafe fn find_complete(
     Ok((None, any_active))
 }
 
+/// As [`find_complete`], of a call that waits: receives from any source end if nobody is left who could send, and
+/// nothing else that is active could go on.
+unsafe fn find_complete_or_gone(
+    p: &Process,
+    count: usize,
+    requests: *const usize,
+) -> Result<(Option<usize>, bool)> {
+    // SAFETY: the caller's.
+    unsafe {
+        let found = find_complete(p, count, requests)?;
+        if found != (None, true) {
+            return Ok(found);
+        }
+        let mut last = None;
+        for index in 0..count {
+            match resolve(p, *requests.add(index))? {
+                Named::Inactive => {}
+                Named::Plain(id) if has_no_sender(p, id)? => last = Some(id),
+                _ => return Ok(found),
+            }
+        }
+        if let Some(id) = last {
+            (*p.worker()?).give_up_slow(id);
+        }
+        find_complete(p, count, requests)
+    }
+}
+
+/// Whether nobody is left who could send what a receive from any source takes.
+fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
+    // SAFETY: the worker lives while MPI runs.
+    let worker = unsafe { &*p.worker()? };
+    let request = worker.requests.get(id);
+    Ok(request.peer == ANY_PEER && Senders::of_any(p, request.user).have_left(worker))
+}
+
 /// `MPI_Waitany`; `None` where no request is active.
 ///
 /// # Safety
@@ -147,7 +186,7 @@ pub unsafe fn wait_any(
     unsafe {
         let mut found = (None, true);
         wait_any_of(p, "MPI_Waitany", || {
-            found = find_complete(p, count, requests)?;
+            found = find_complete_or_gone(p, count, requests)?;
             Ok(found.0.is_some() || !found.1)
         })?;
         finish_any(p, found.0, requests, status)
@@ -217,7 +256,7 @@ pub unsafe fn complete_some(
             progress(p)?;
         } else if found == (None, true) {
             wait_any_of(p, "MPI_Waitsome", || {
-                found = find_complete(p, count, requests)?;
+                found = find_complete_or_gone(p, count, requests)?;
                 Ok(found.0.is_some() || !found.1)
             })?;
         }

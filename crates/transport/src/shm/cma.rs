@@ -10,7 +10,6 @@ use super::domain::Domain;
 use super::endpoint::ShmEndpoint;
 use crate::contract::{Remote, RemoteError};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
 use std::io;
 
 /// What is known of a peer.
@@ -57,7 +56,7 @@ pub fn probe_peer(domain: &Domain, peer: u32) -> Option<Result<(), String>> {
         Permission::Unknown => None,
         Permission::Granted(_) => Some(Ok(())),
         // It has ended already: nothing speaks against it.
-        Permission::Refused(libc::ESRCH) if has_left(domain, peer) => Some(Ok(())),
+        Permission::Refused(libc::ESRCH) if domain.has_left(peer) => Some(Ok(())),
         Permission::Refused(errno) => Some(Err(explain_refusal(errno))),
     }
 }
@@ -107,11 +106,6 @@ fn find_process(endpoint: &mut ShmEndpoint, remote: Remote) -> Result<libc::pid_
         Permission::Granted(_) => Err(RemoteError::Fault),
         Permission::Unknown | Permission::Refused(_) => Err(RemoteError::Unsupported),
     }
-}
-
-fn has_left(domain: &Domain, peer: u32) -> bool {
-    let state = domain.state_word(peer).load(Ordering::Relaxed);
-    matches!(state, STATE_FINALIZED | STATE_DEAD)
 }
 
 #[cold]

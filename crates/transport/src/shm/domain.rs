@@ -4,7 +4,7 @@
 use super::wire::Pair;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{RankPage, SegmentError};
+use fastpath_bootstrap::segment::{RankPage, STATE_DEAD, STATE_FINALIZED, SegmentError};
 
 /// The part of the node segment that belongs to this transport.
 #[derive(Clone, Copy)]
@@ -69,6 +69,14 @@ impl Domain {
     /// The word that says whether a rank is awake, asleep, finished or dead.
     pub fn state_word(&self, rank: u32) -> &'static AtomicU32 {
         &self.page(rank).state
+    }
+
+    /// Whether a rank has finished or died. What it sent and took before can be seen after an answer of yes.
+    pub fn has_left(&self, rank: u32) -> bool {
+        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the launcher
+        // that marks it dead.
+        let state = self.state_word(rank).load(Ordering::Acquire);
+        matches!(state, STATE_FINALIZED | STATE_DEAD)
     }
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.

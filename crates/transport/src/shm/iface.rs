@@ -75,6 +75,9 @@ pub(super) fn wake_peer(word: *const AtomicU32) -> Post {
 /// Wakes the owner of a state word if it sleeps.
 pub fn rouse(word: &AtomicU32) {
     // Relaxed: nothing is handed over by this word; messages and credits are published by stores of their own.
+    if word.load(Ordering::Relaxed) != STATE_SLEEPING {
+        return;
+    }
     let slept = word.compare_exchange(
         STATE_SLEEPING,
         STATE_AWAKE,

@@ -16,6 +16,11 @@ impl SimIface {
         SimIface { network, me }
     }
 
+    /// Whether `peer` has left.
+    pub fn has_left(&self, peer: u32) -> bool {
+        self.network.0.borrow().ports[peer as usize].gone
+    }
+
     /// An endpoint to `peer`, open in neither direction.
     pub fn endpoint(&self, peer: u32) -> SimEndpoint {
         SimEndpoint::new(self.network.clone(), self.me, peer)
