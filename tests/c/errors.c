@@ -16,6 +16,12 @@ static void handler(MPI_Comm *comm, int *code, ...)
     calls++;
 }
 
+static void file_handler(MPI_File *file, int *code, ...)
+{
+    CHECK(*file == MPI_FILE_NULL && *code != MPI_SUCCESS);
+    calls++;
+}
+
 static void test_handlers(void)
 {
     MPI_Comm dup, freed;
@@ -100,6 +106,33 @@ static void test_codes(void)
     CHECK(strstr(text, "MPI_Group_size") && strstr(text, "MPI_GROUP_NULL"));
 }
 
+static void test_files(void)
+{
+    /* Errors of files are returned unless the program says otherwise, whatever communicators do. */
+    MPI_Errhandler got, own;
+    MPI_File file = MPI_FILE_NULL;
+    MPI_Offset size;
+    MPI_File_get_errhandler(MPI_FILE_NULL, &got);
+    CHECK(got == MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&got);
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &got);
+    CHECK(got == MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&got);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    CHECK(MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS);
+    CHECK(MPI_File_delete("/nowhere/at/all", MPI_INFO_NULL) != MPI_SUCCESS);
+    CHECK(MPI_File_get_size(MPI_FILE_NULL, &size) != MPI_SUCCESS);
+
+    int before = calls;
+    MPI_File_create_errhandler(file_handler, &own);
+    OK(MPI_File_set_errhandler(MPI_FILE_NULL, own));
+    MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    SAME(calls, before + 1);
+    OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
+    MPI_Errhandler_free(&own);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+}
+
 int main(int argc, char **argv)
 {
     /* These work at any time. */
@@ -111,5 +144,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     test_handlers();
     test_codes();
+    test_files();
     return finish();
 }

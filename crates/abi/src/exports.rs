@@ -17,7 +17,7 @@
 use crate::entry;
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::Error;
-use fastpath_mpi::consts::MPI_ERR_UNSUPPORTED_OPERATION;
+use fastpath_mpi::consts::{MPI_ERR_UNSUPPORTED_OPERATION, MPI_FILE_NULL};
 use fastpath_mpi::errhandler::{Scope, raise as fail};
 use fastpath_mpi::process::enter;
 use fastpath_mpi::status::Status;

@@ -178,6 +178,9 @@ fn emit_jump(table: &Table, function: &Function, out: &mut String) {
 
 /// Which object's error handler gets an error of this call.
 fn scope(function: &Function) -> String {
+    if function.on_no_file {
+        return "Scope::File(MPI_FILE_NULL)".into();
+    }
     if let Some(name) = &function.scope
         && let Some(param) = function.params.iter().find(|p| p.name == *name)
         && let Some(kind) = scope_kind(&param.ctype.base)
@@ -324,6 +327,18 @@ mod tests {
         assert!(emit("MPI_Send_c", &both).contains("entry::m::send_c("));
         let apart = emit("MPI_Op_create_c", &[("op_create", body(true, true))]);
         assert!(apart.contains("fail_unsupported(Scope::None, \"MPI_Op_create_c\")"));
+    }
+
+    #[test]
+    fn error_without_an_open_file__is_one_of_files() {
+        for name in ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep"] {
+            let text = emit(name, &[]);
+            assert!(
+                text.contains("fail_unsupported(Scope::File(MPI_FILE_NULL), "),
+                "{text}"
+            );
+        }
+        assert!(emit("MPI_File_sync", &[]).contains("fail_unsupported(Scope::File(r#fh), "));
     }
 
     #[test]

@@ -204,6 +204,7 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
         anytime: false,
         deprecated: None,
         scope: None,
+        on_no_file: false,
     };
     if !function.name.starts_with("MPI_") {
         return Err(format!("{} does not start with MPI_", function.name));
@@ -213,6 +214,8 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
             function.anytime = true;
         } else if let Some(version) = attribute.strip_prefix("deprecated ") {
             function.deprecated = Some(version.into());
+        } else if attribute == "scope MPI_FILE_NULL" {
+            function.on_no_file = true;
         } else if let Some(name) = attribute.strip_prefix("scope *") {
             function.scope = Some(name.into());
         } else {
