@@ -12,6 +12,38 @@ static void expect(int line, int code, int expected)
 
 #define EXPECT(class, call) expect(__LINE__, call, class)
 
+/* Two ranks that pass different counts: the one with the larger count gets less than it expects and says so, as the
+ * other one does where it gets more; the next call is in step again. */
+static void test_counts(int few, int many)
+{
+    int count = me == 0 ? many : few, twice = 2 * many, one = 1, sum = 0;
+    int *a = ints(twice, 1), *b = ints(twice, 2);
+    MPI_Comm world = MPI_COMM_WORLD;
+    int lacks = me == 0 ? MPI_ERR_OTHER : MPI_SUCCESS, both = me == 0 ? MPI_ERR_OTHER : MPI_ERR_TRUNCATE;
+    EXPECT(lacks, MPI_Bcast(a, count, MPI_INT, 1, world));
+    EXPECT(me == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE, MPI_Bcast(a, count, MPI_INT, 0, world));
+    EXPECT(lacks, MPI_Gather(a, count, MPI_INT, b, count, MPI_INT, 0, world));
+    EXPECT(lacks, MPI_Scatter(a, count, MPI_INT, b, count, MPI_INT, 1, world));
+    EXPECT(both, MPI_Alltoall(a, count, MPI_INT, b, count, MPI_INT, world));
+    EXPECT(both, MPI_Allreduce(a, b, count, MPI_INT, MPI_SUM, world));
+    EXPECT(lacks, MPI_Reduce(a, b, count, MPI_INT, MPI_SUM, 0, world));
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    if (me == 0 && MPI_Bcast(a, count, MPI_INT, 1, world) != MPI_SUCCESS) {
+        char wanted[100];
+        snprintf(wanted, sizeof wanted, "rank 1 passes %d bytes to this collective call, this rank expects %d", 4 * few,
+                 4 * many);
+        MPI_Error_string(MPI_ERR_OTHER, text, &length);
+        CHECK(strstr(text, wanted));
+    } else if (me == 1) {
+        EXPECT(MPI_SUCCESS, MPI_Bcast(a, count, MPI_INT, 1, world));
+    }
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world));
+    CHECK(sum == ranks);
+    free(a);
+    free(b);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -74,6 +106,13 @@ int main(int argc, char **argv)
     int one = 1, sum = 0;
     EXPECT(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world));
     CHECK(sum == ranks);
+    if (ranks == 2) {
+        test_counts(1, 2);
+        test_counts(20, 21);
+        test_counts(1000, 1001);
+        test_counts(7000, 8000);
+        test_counts(100000, 100001);
+    }
     MPI_Type_free(&raw);
     MPI_Type_free(&pair);
     free(a);

@@ -6,12 +6,15 @@
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
-use crate::error::Result;
+use crate::consts::MPI_ERR_OTHER;
+use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow as slow;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
+use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::worker::SHORT_LIMIT;
@@ -80,7 +83,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Receives and returns when the data is there. A longer message is an error.
+    /// Receives and returns when the data is there. A message of another length is an error.
     ///
     /// # Safety
     /// The buffer is writable as its layout says.
@@ -88,8 +91,11 @@ impl<'a> Channel<'a> {
     pub unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
         // SAFETY: the caller's.
         unsafe {
-            if self.spin_recv(from, &data) {
-                return Ok(());
+            if let Some(taken) = self.spin_recv(from, &data) {
+                return match taken.len as u64 == data.bytes {
+                    true => Ok(()),
+                    false => Err(self.refuse_length(from, data.bytes, taken.len as u64)),
+                };
             }
             let ticket = self.start_recv(from, data)?;
             self.wait(ticket)
@@ -184,9 +190,16 @@ impl<'a> Channel<'a> {
             let request = (*worker).requests.get(ticket.0);
             let (fault, bytes, sent, peer) =
                 (request.fault, request.bytes, request.limit, request.peer);
+            let short = (request.kind == Kind::Recv && request.received < bytes)
+                .then_some(request.received);
             (*worker).requests.free(ticket.0);
             match fault {
-                Fault::None => Ok(()),
+                Fault::None if short.is_none() => Ok(()),
+                Fault::None => Err(self.refuse_length(
+                    self.comm.peer_rank(peer) as u32,
+                    bytes,
+                    short.unwrap_or(0),
+                )),
                 fault => {
                     let args = Args {
                         peer: self.comm.peer_rank(peer),
@@ -225,37 +238,45 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Looks at the peer alone for a while; false leaves everything as it was.
+    /// The error of a message that is not as long as this rank expects; one that is longer than its place is found
+    /// by the layer below.
+    #[cold]
+    #[inline(never)]
+    fn refuse_length(&self, from: u32, expected: u64, sent: u64) -> Error {
+        let args = self.args(from, &Buffer::empty());
+        slow::explain_disagreement(MPI_ERR_OTHER, &args, expected, sent)
+    }
+
+    /// Looks at the peer alone for a while; `None` leaves everything as it was.
     #[inline]
-    unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> bool {
-        let Some(&endpoint) = self.comm.endpoints.get(from as usize) else {
-            return false;
-        };
-        let Ok(worker) = self.process.worker() else {
-            return false;
-        };
+    unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
+        let &endpoint = self.comm.endpoints.get(from as usize)?;
+        let worker = self.process.worker().ok()?;
         if data.layout.is_some() || self.process.lock.is_enabled() {
-            return false;
+            return None;
         }
         let peer = self.world_rank(from);
         let key = self.context().key(from);
         // SAFETY: as in `try_send`.
         unsafe {
             if !(*worker).may_watch(peer) || !(*worker).wait.directed {
-                return false;
+                return None;
             }
             for look in 1..SPIN_LOOKS {
                 if (*endpoint).has_arrival() {
-                    return (*endpoint)
-                        .recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
-                        .is_some();
+                    return (*endpoint).recv_immediate(
+                        key,
+                        self.tag,
+                        data.ptr,
+                        data.bytes as usize,
+                    );
                 }
                 if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
-                    return false;
+                    return None;
                 }
             }
         }
-        false
+        None
     }
 
     #[inline]

@@ -6,7 +6,7 @@ mod fault;
 mod senders;
 
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
-pub(crate) use fault::explain;
+pub(crate) use fault::{explain, explain_disagreement};
 pub(crate) use senders::Senders;
 
 use crate::comm::Comm;

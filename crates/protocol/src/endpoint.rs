@@ -157,6 +157,26 @@ impl Endpoint {
         }
     }
 
+    /// As [`Endpoint::recv_short`], for a message that must be as long as its place: another one is left where it is.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
+    pub unsafe fn recv_short_whole(
+        &mut self,
+        key: u64,
+        tag: i32,
+        to: *mut u8,
+        len: usize,
+    ) -> Option<Taken> {
+        // SAFETY: the caller's; taken is what was just copied.
+        unsafe {
+            let taken = self.copy_short_if(key, tag, to, |found| found == len)?;
+            self.take_short();
+            Some(taken)
+        }
+    }
+
     /// As [`Endpoint::recv_short`], but for the end: [`Endpoint::take_short`] must follow. What it may call then finds
     /// nothing in registers that would have to be saved for it.
     ///
@@ -170,11 +190,25 @@ impl Endpoint {
         to: *mut u8,
         room: usize,
     ) -> Option<Taken> {
+        // SAFETY: the caller's.
+        unsafe { self.copy_short_if(key, tag, to, |len| len as isize <= room as isize) }
+    }
+
+    /// # Safety
+    /// `to` is writable for so many bytes as `fits` allows.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+    unsafe fn copy_short_if(
+        &mut self,
+        key: u64,
+        tag: i32,
+        to: *mut u8,
+        fits: impl FnOnce(usize) -> bool,
+    ) -> Option<Taken> {
         let arrival = self.lane.look_short(wire::EAGER)?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
         let matches = header.key == key && tag_matches(tag, header.imm as i32);
-        if !matches || len as isize > room as isize {
+        if !matches || !fits(len) {
             return None;
         }
         // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.

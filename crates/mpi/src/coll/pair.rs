@@ -85,7 +85,7 @@ unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> 
         }
         Channel::advance(&*comm.comm);
         let from = tag::collective_key(comm.from_key + other as u64);
-        match (*endpoint).recv_short(from, tag, into, bytes) {
+        match (*endpoint).recv_short_whole(from, tag, into, bytes) {
             Some(_) => Outcome::Done,
             None => Outcome::Waiting(Missing {
                 tag,
@@ -139,7 +139,10 @@ impl Missing {
                 return false;
             }
             for look in 1..SPIN_LOOKS {
-                if (*endpoint).recv_short(key, self.tag, into, bytes).is_some() {
+                if (*endpoint)
+                    .recv_short_whole(key, self.tag, into, bytes)
+                    .is_some()
+                {
                     return true;
                 }
                 if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {

@@ -14,12 +14,9 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
     let Args { peer, tag, .. } = *args;
     let collective = tag <= channel::FIRST_TAG;
     let error = match fault {
-        Fault::Truncated if collective => Error::new(
-            MPI_ERR_TRUNCATE,
-            format!(
-                "rank {peer} passes {sent} bytes to this collective call, this rank expects {bytes}: the ranks differ in count, datatype or root, or in the order of their collective calls"
-            ),
-        ),
+        Fault::Truncated if collective => {
+            return explain_disagreement(MPI_ERR_TRUNCATE, args, bytes, sent);
+        }
         Fault::PeerGone | Fault::SourceGone if collective => Error::new(
             MPI_ERR_OTHER,
             format!(
@@ -46,6 +43,19 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
     };
     error.about_message(peer, tag, bytes)
+}
+
+/// A message of a collective call that is longer or shorter than this rank expects.
+#[cold]
+pub(crate) fn explain_disagreement(class: i32, args: &Args, expected: u64, sent: u64) -> Error {
+    let Args { peer, tag, .. } = *args;
+    Error::new(
+        class,
+        format!(
+            "rank {peer} passes {sent} bytes to this collective call, this rank expects {expected}: the ranks differ in count, datatype or root, or in the order of their collective calls"
+        ),
+    )
+    .about_message(peer, tag, expected)
 }
 
 fn explain_silence(peer: i32, tag: i32) -> String {
