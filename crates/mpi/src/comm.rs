@@ -4,6 +4,7 @@
 pub(crate) mod agree;
 pub mod contexts;
 pub mod create;
+pub mod freed;
 pub mod hints;
 
 use crate::attribute::{self, Attributes};
@@ -197,8 +198,8 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     Ok(handle)
 }
 
-/// `MPI_Comm_free`: deletes the attributes, then the handle. Operations under way keep what they need
-/// of the communicator.
+/// `MPI_Comm_free`: deletes the attributes, then the handle. Requests keep what they need of the
+/// communicator.
 ///
 /// # Errors
 /// `MPI_ERR_COMM` for a handle that is no communicator or a predefined one; what a user's attribute
@@ -213,11 +214,10 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     }
     attribute::delete_all(p, &comm)?;
     p.hot_comm_clear(handle);
-    p.comms.remove(handle);
-    errhandler::detach(p, comm.errhandler.get());
-    let me = comm.my_world_rank();
-    p.contexts.give_back(me, comm.spares.replace(Block::EMPTY));
-    p.contexts.release(me, comm.context);
+    p.comms.withdraw(handle);
+    let spares = comm.spares.replace(Block::EMPTY);
+    p.contexts.give_back(comm.my_world_rank(), spares);
+    freed::add(p, comm);
     Ok(())
 }
 

@@ -212,7 +212,8 @@ struct Target {
 
 fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
     let wanted = match (error.comm(), scope) {
-        (Some(comm), _) | (None, Scope::Comm(comm)) => p.comms.get(comm),
+        (Some(comm), _) => p.comm_of_request(comm),
+        (None, Scope::Comm(comm)) => p.comms.get(comm),
         // Files return errors unless the user says otherwise.
         (None, Scope::File(file)) => {
             return Target {

@@ -4,6 +4,7 @@
 use crate::attribute::Keyval;
 use crate::comm::Comm;
 use crate::comm::contexts::Pool;
+use crate::comm::freed::Freed;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::environment::Environment;
@@ -45,6 +46,8 @@ pub struct Process {
     pub call: Cell<&'static str>,
     /// Communicators.
     pub comms: Table<Comm>,
+    /// Communicators that were freed while requests need them.
+    pub freed_comms: Freed,
     /// Groups.
     pub groups: Table<Group>,
     /// Datatypes.
@@ -159,6 +162,7 @@ impl Process {
             main_thread: Cell::new(0),
             call: Cell::new("MPI"),
             comms: Table::new(),
+            freed_comms: Freed::new(),
             groups: Table::new(),
             types: Table::new(),
             ops: Table::new(),
@@ -192,6 +196,12 @@ impl Process {
                 format!("invalid communicator handle {handle:#x}"),
             ),
         })
+    }
+
+    /// The communicator that a request was made on, which may have been freed since.
+    pub fn comm_of_request(&self, handle: usize) -> Option<Rc<Comm>> {
+        let alive = self.comms.get(handle);
+        alive.or_else(|| self.freed_comms.find(handle))
     }
 
     /// The group behind a handle, or the right error.

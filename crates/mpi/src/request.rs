@@ -15,6 +15,7 @@ use persistent::Persistent;
 pub use persistent::{make_persistent, start};
 pub use several::{Outcome, complete_some, join_errors, test_all, test_any, wait_any, wait_into};
 
+use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
@@ -27,6 +28,7 @@ use fastpath_protocol::tag::key_source;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Fault, Request, RequestId, State, Worker};
 use std::cell::UnsafeCell;
+use std::collections::HashSet;
 
 /// Handle of the request of every send that was done at once: the first of the pool, never freed.
 pub const DONE_HANDLE: usize = 1 << 30 | 4096;
@@ -280,7 +282,7 @@ fn peer_of(p: &Process, request: &Request) -> i32 {
         _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
         Kind::Recv if request.posted => key_source(request.key) as i32,
         Kind::Recv => request.source,
-        _ => match p.comms.get(request.user) {
+        _ => match p.comm_of_request(request.user) {
             Some(comm) => comm.peer_rank(request.peer),
             None => request.peer as i32,
         },
@@ -360,6 +362,21 @@ fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
         }) => operation.free(p),
         _ => Ok(()),
     }
+}
+
+/// Handles of the communicators that requests were made on, and perhaps some that none was.
+pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
+    let of_extra = |extra: &Extra| match extra {
+        Extra::Persistent(persistent) => Some(persistent.args.comm),
+        Extra::Operation { .. } => None,
+    };
+    let extras = p.extras.slots().iter().flatten().filter_map(of_extra);
+    let mut comms: HashSet<usize> = extras.collect();
+    if let Ok(pool) = pool(p) {
+        let plain = pool.in_use().filter(|r| r.kind != Kind::Foreign);
+        comms.extend(plain.map(|request| request.user));
+    }
+    comms
 }
 
 /// Makes a request out of an operation of this layer and returns its handle.
@@ -544,6 +561,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
             }
         }
         free_operation(p, id, index)?;
+        release_unused(p);
     } else if found.state == State::Complete {
         free_plain(p, id)?;
     } else {

@@ -112,16 +112,34 @@ impl<T> Table<T> {
 
     /// Removes the object behind a run-time handle and returns it; the handle is stale from now on.
     pub fn remove(&self, handle: usize) -> Option<Rc<T>> {
-        let inner = self.inner();
+        let object = self.withdraw(handle)?;
+        self.reuse(handle);
+        Some(object)
+    }
+
+    /// As [`Table::remove`], but that no other object gets the handle before [`Table::reuse`].
+    pub fn withdraw(&self, handle: usize) -> Option<Rc<T>> {
         let index = slot_index(handle)?;
-        let slot = inner.slots.get_mut(index)?;
+        let slot = self.inner().slots.get_mut(index)?;
         if encode(slot.generation, index) != handle {
             return None;
         }
-        let object = slot.object.take()?;
-        slot.generation = (slot.generation + 1) % GENERATIONS;
-        inner.free.push(index as u32);
-        Some(object)
+        slot.object.take()
+    }
+
+    /// The handle of an object that was withdrawn may come round again.
+    pub fn reuse(&self, handle: usize) {
+        let inner = self.inner();
+        let Some(index) = slot_index(handle) else {
+            return;
+        };
+        let Some(slot) = inner.slots.get_mut(index) else {
+            return;
+        };
+        if encode(slot.generation, index) == handle && slot.object.is_none() {
+            slot.generation = (slot.generation + 1) % GENERATIONS;
+            inner.free.push(index as u32);
+        }
     }
 
     /// Handles of all living run-time objects.
@@ -171,6 +189,23 @@ mod tests {
             let handle = table.insert(1).unwrap();
             assert!(handle > FIRST_USER && handle <= i32::MAX as usize);
         }
+    }
+
+    #[test]
+    fn handle__of_a_withdrawn_object_is_no_others_until_it_may_be() {
+        let table = Table::new();
+        let kept = table.insert(0).unwrap();
+        assert_eq!(table.withdraw(kept).as_deref(), Some(&0));
+        assert!(table.get(kept).is_none() && table.withdraw(kept).is_none());
+        for round in 0..2 * GENERATIONS {
+            let other = table.insert(round).unwrap();
+            assert_ne!(other, kept);
+            table.remove(other).unwrap();
+        }
+        table.reuse(kept);
+        table.reuse(kept);
+        let (a, b) = (table.insert(1).unwrap(), table.insert(2).unwrap());
+        assert_ne!(a, b);
     }
 
     #[test]

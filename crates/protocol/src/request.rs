@@ -408,10 +408,15 @@ impl RequestPool {
         all.filter(|request| request.state == State::Active)
     }
 
+    /// All requests that have not been freed; walks the pool.
+    pub fn in_use(&self) -> impl Iterator<Item = &Request> {
+        let all = (FIRST..self.fresh).map(|id| &*self.get(id));
+        all.filter(|request| request.state != State::Free)
+    }
+
     /// Number of requests in use; walks the pool.
     pub fn alive(&self) -> u32 {
-        let in_use = |&id: &u32| self.get(id).state != State::Free;
-        (FIRST..self.fresh).filter(in_use).count() as u32
+        self.in_use().count() as u32
     }
 }
 

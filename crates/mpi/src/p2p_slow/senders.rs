@@ -19,7 +19,7 @@ impl Senders {
     /// Any member of the communicator of a handle.
     pub fn of_any(p: &Process, comm: usize) -> Self {
         Senders {
-            comm: p.comms.get(comm),
+            comm: p.comm_of_request(comm),
             named: None,
             alone: !p.lock.is_enabled(),
         }

@@ -68,10 +68,11 @@ pub fn start(p: &Process, handle: usize) -> Result {
     // SAFETY: the program promises the buffer between start and completion.
     let inner = unsafe {
         match mode {
-            Some(mode) => slow::start_isend(p, checked, &args, mode)?,
-            None => slow::start_irecv(p, checked, &args)?,
+            Some(mode) => slow::start_isend(p, checked, &args, mode),
+            None => slow::start_irecv(p, checked, &args),
         }
     };
+    let inner = inner.map_err(|error| error.on_comm(args.comm))?;
     if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
         persistent.active = Some(inner);
     }
