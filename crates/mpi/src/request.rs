@@ -7,26 +7,28 @@
 mod double;
 mod immediate;
 mod persistent;
+mod result;
 mod several;
 
 pub use double::isendrecv;
 pub use immediate::try_collect;
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
+pub use result::empty_status;
+pub(crate) use result::source_of;
+use result::{peer_of, read_result, status_of};
 pub use several::{Outcome, complete_some, join_errors, test_all, test_any, wait_any, wait_into};
 
 use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::p2p::Args;
 use crate::p2p_slow as slow;
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
-use fastpath_protocol::tag::key_source;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Fault, Request, RequestId, State, Worker};
+use fastpath_protocol::{RequestId, State, Worker};
 use std::cell::UnsafeCell;
 use std::collections::HashSet;
 
@@ -222,94 +224,6 @@ fn check_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
         Named::Operation(index) if operation_has_result(p, index) => Ok(true),
         _ => is_complete(p, named),
-    }
-}
-
-/// The status that stands for "nothing was received".
-pub fn empty_status() -> Status {
-    Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0)
-}
-
-fn status_of(request: &Request) -> Status {
-    if request.kind == Kind::Send {
-        let mut status = empty_status();
-        status.set_cancelled(request.cancelled);
-        return status;
-    }
-    if request.cancelled {
-        let mut status = empty_status();
-        status.set_cancelled(true);
-        return status;
-    }
-    Status::new(
-        request.source,
-        request.received_tag,
-        MPI_SUCCESS,
-        request.received as i64,
-    )
-}
-
-/// Source of a receive that has ended, as a rank of its communicator.
-pub(crate) fn source_of(request: &Request) -> i32 {
-    match request.peer {
-        // No message has matched it.
-        ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
-        _ => request.source,
-    }
-}
-
-fn error_of(p: &Process, request: &Request) -> Option<Error> {
-    (request.fault != Fault::None).then(|| {
-        let (peer, tag) = match request.kind {
-            Kind::Recv => (source_of(request), request.received_tag),
-            _ => (peer_of(p, request), request.tag),
-        };
-        let args = Args {
-            buf: request.ptr,
-            count: 0,
-            datatype: 0,
-            peer,
-            tag,
-            comm: request.user,
-        };
-        slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
-    })
-}
-
-/// The other side of a request that is under way, as a rank of its communicator; `MPI_ANY_SOURCE` for any.
-fn peer_of(p: &Process, request: &Request) -> i32 {
-    match request.kind {
-        _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
-        Kind::Recv if request.posted => key_source(request.key) as i32,
-        Kind::Recv => request.source,
-        _ => match p.comm_of_request(request.user) {
-            Some(comm) => comm.peer_rank(request.peer),
-            None => request.peer as i32,
-        },
-    }
-}
-
-/// The result of a completed operation, without freeing it.
-fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
-    match *named {
-        Named::Inactive => Ok((empty_status(), None)),
-        Named::Plain(id) => {
-            let request = pool(p)?.get(id);
-            Ok((status_of(request), error_of(p, request)))
-        }
-        Named::Operation(index) => {
-            if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots().get_mut(index) {
-                return match result.take() {
-                    Some(Ok(status)) => {
-                        *result = Some(Ok(status));
-                        Ok((status, None))
-                    }
-                    Some(Err(error)) => Ok((empty_status(), Some(error))),
-                    None => Ok((empty_status(), None)),
-                };
-            }
-            Ok((empty_status(), None))
-        }
     }
 }
 

@@ -1,0 +1,101 @@
+//! What a request that has ended says: its status, or its error.
+
+use super::{Extra, Named, pool};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::p2p::Args;
+use crate::p2p_slow as slow;
+use crate::process::Process;
+use crate::status::Status;
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::request::Kind;
+use fastpath_protocol::tag::key_source;
+use fastpath_protocol::{Fault, Request};
+
+/// The status that stands for "nothing was received".
+pub fn empty_status() -> Status {
+    Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0)
+}
+
+pub(super) fn status_of(request: &Request) -> Status {
+    if request.kind == Kind::Send {
+        let mut status = empty_status();
+        status.set_cancelled(request.cancelled);
+        return status;
+    }
+    if request.cancelled {
+        let mut status = empty_status();
+        status.set_cancelled(true);
+        return status;
+    }
+    Status::new(
+        request.source,
+        request.received_tag,
+        MPI_SUCCESS,
+        request.received as i64,
+    )
+}
+
+/// Source of a receive that has ended, as a rank of its communicator.
+pub(crate) fn source_of(request: &Request) -> i32 {
+    match request.peer {
+        // No message has matched it.
+        ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
+        _ => request.source,
+    }
+}
+
+fn error_of(p: &Process, request: &Request) -> Option<Error> {
+    (request.fault != Fault::None).then(|| {
+        let (peer, tag) = match request.kind {
+            Kind::Recv => (source_of(request), request.received_tag),
+            _ => (peer_of(p, request), request.tag),
+        };
+        let args = Args {
+            buf: request.ptr,
+            count: 0,
+            datatype: 0,
+            peer,
+            tag,
+            comm: request.user,
+        };
+        slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
+    })
+}
+
+/// The other side of a request that is under way, as a rank of its communicator; `MPI_ANY_SOURCE` for any.
+pub(super) fn peer_of(p: &Process, request: &Request) -> i32 {
+    match request.kind {
+        _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
+        Kind::Recv if request.posted => key_source(request.key) as i32,
+        Kind::Recv => request.source,
+        _ => match p.comm_of_request(request.user) {
+            Some(comm) => comm.peer_rank(request.peer),
+            None => request.peer as i32,
+        },
+    }
+}
+
+/// The result of a completed operation, without freeing it.
+pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<Error>)> {
+    match *named {
+        Named::Inactive => Ok((empty_status(), None)),
+        Named::Plain(id) => {
+            let request = pool(p)?.get(id);
+            Ok((status_of(request), error_of(p, request)))
+        }
+        Named::Operation(index) => {
+            if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots().get_mut(index) {
+                return match result.take() {
+                    Some(Ok(status)) => {
+                        *result = Some(Ok(status));
+                        Ok((status, None))
+                    }
+                    Some(Err(error)) => Ok((empty_status(), Some(error))),
+                    None => Ok((empty_status(), None)),
+                };
+            }
+            Ok((empty_status(), None))
+        }
+    }
+}
