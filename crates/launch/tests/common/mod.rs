@@ -2,6 +2,7 @@
 //! Running the launcher under a watchdog, and finding what it leaves behind.
 
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,7 +73,21 @@ pub fn mpiexec(words: &[&str]) -> Job {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    // SAFETY: between fork and exec nothing but `signal` is called, which may be.
+    unsafe { command.pre_exec(reset_signals) };
     Job { command, mark }
+}
+
+/// Signals mean what they mean in a shell of one's own, also where the tests run under `nohup` or in the background of
+/// a script, which ignore some of them, and children inherit that.
+fn reset_signals() -> std::io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: the default action is no code of ours.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 impl Job {
