@@ -184,7 +184,14 @@ fn watch(
                 reading.take(line);
                 continue;
             }
-            Err(RecvTimeoutError::Disconnected) => return child.wait().map(Some),
+            Err(RecvTimeoutError::Disconnected) => {
+                let left = stall.saturating_sub(heard.elapsed());
+                let status = await_end(child, left)?;
+                return match status {
+                    Some(_) => Ok(status),
+                    None => end(child).map(|()| None),
+                };
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         match ended {
@@ -206,15 +213,23 @@ fn watch(
 fn end(child: &mut Child) -> io::Result<()> {
     // SAFETY: a signal to a child that has not been waited for; touches no memory.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
-    let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(5) {
-        if child.try_wait()?.is_some() {
-            return Ok(());
-        }
-        thread::park_timeout(Duration::from_millis(20));
+    if await_end(child, Duration::from_secs(5))?.is_none() {
+        child.kill()?;
+        child.wait()?;
     }
-    child.kill()?;
-    child.wait().map(drop)
+    Ok(())
+}
+
+/// Waits so long at most for the launcher to end.
+fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let since = Instant::now();
+    loop {
+        let status = child.try_wait()?;
+        if status.is_some() || since.elapsed() >= limit {
+            return Ok(status);
+        }
+        thread::park_timeout(Duration::from_millis(5));
+    }
 }
 
 #[cfg(test)]
@@ -246,6 +261,16 @@ mod tests {
         };
         assert_eq!(said, ["before"]);
         assert_eq!(events, [Event::Text("before".into())]);
+    }
+
+    #[test]
+    fn job__that_closes_its_output_and_stays_is_ended_too() {
+        let script = "echo before; exec >&- 2>&-; exec sleep 1000";
+        let (result, events) = run_script(script, Duration::from_millis(300));
+        assert!(matches!(result, Err(RunError::Stalled(..))), "{result:?}");
+        assert_eq!(events, [Event::Text("before".into())]);
+        let (result, _) = run_script("exec >&- 2>&-; exit 7", STALL);
+        assert!(matches!(result, Err(RunError::Ended(..))), "{result:?}");
     }
 
     #[test]
