@@ -8,6 +8,8 @@ mod rigs;
 mod rules;
 
 use crate::contract::{Endpoint, Header, Post};
+use std::iter;
+use std::sync::OnceLock;
 
 /// Two ends of one direction of a transport.
 pub(crate) trait Rig {
@@ -59,17 +61,29 @@ impl Sent {
                 (number as u64) << 32 | !number as u64,
             )
         };
-        let byte = |i: usize| {
-            (i as u32)
-                .wrapping_mul(31)
-                .wrapping_add(number)
-                .to_le_bytes()[0]
-        };
-        Sent {
-            header,
-            data: (0..len).map(byte).collect(),
+        // Bytes of one pattern from a place of its own: filled anew they would take most of the time of the tests.
+        let from = number.wrapping_mul(0x9e37_79b9) as usize % PATTERN_BYTES;
+        let round = iter::once(&pattern()[from..]).chain(iter::repeat(pattern()));
+        let mut data = Vec::with_capacity(len);
+        for part in round {
+            data.extend_from_slice(&part[..part.len().min(len - data.len())]);
+            if data.len() == len {
+                break;
+            }
         }
+        Sent { header, data }
     }
+}
+
+/// Length of the pattern: a prime, so that no part of a ring or of its data area is a round of it.
+const PATTERN_BYTES: usize = 65_521;
+
+fn pattern() -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| {
+        let byte = |i: u32| i.wrapping_mul(0x9e37_79b9).to_le_bytes()[3];
+        (0..PATTERN_BYTES as u32).map(byte).collect()
+    })
 }
 
 /// How to post.
