@@ -200,7 +200,7 @@ impl FromStr for Wire {
 
 impl fmt::Display for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:.4}", self.name, self.rate.gb_per_s())
+        write!(f, "{} {:.1}", self.name, self.rate.gb_per_s())
     }
 }
 

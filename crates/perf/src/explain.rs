@@ -5,9 +5,12 @@
 //! the same for all.
 
 pub mod advice;
+pub mod bandwidth;
+pub mod cliff;
 pub mod command;
 pub mod config_space;
 pub mod function;
+pub mod latency;
 pub mod lspci;
 pub mod page;
 pub mod probe;
@@ -56,6 +59,24 @@ impl Explanation {
             waterfalls: Vec::new(),
             findings: Vec::new(),
             experiments: Vec::new(),
+        }
+    }
+
+    /// Puts answers first and notes last; those of a kind stay in their order.
+    pub fn sort_findings(&mut self) {
+        self.findings.sort_by_key(|f| f.kind.rank());
+    }
+}
+
+impl FindingKind {
+    /// Place in an answer.
+    fn rank(self) -> u8 {
+        match self {
+            FindingKind::Answer => 0,
+            FindingKind::Caution => 1,
+            FindingKind::Cause => 2,
+            FindingKind::Excluded => 3,
+            FindingKind::Note => 4,
         }
     }
 }

@@ -8,7 +8,10 @@ use clap::{Args, Subcommand};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
 use super::advice::{self, Asked, Direction, Subject};
+use super::bandwidth::{self, BandwidthOptions};
+use super::cliff::{self, CliffOptions};
 use super::function::{Function, Port, Shown};
+use super::latency::{self, LatencyOptions};
 use super::lspci::{self, NotListing};
 use super::probe::{self, ProbeError, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
@@ -32,6 +35,12 @@ pub struct ExplainOptions {
 /// What can be explained.
 #[derive(Subcommand, Debug)]
 pub enum What {
+    /// What a bus, an adapter and a network leave of a bandwidth, step by step, and what is left to a measured figure
+    Bandwidth(Box<BandwidthOptions>),
+    /// A message's one-way time, part by part, and what measured times allow one to conclude
+    Latency(Box<LatencyOptions>),
+    /// What changes between one size and the next, and which sizes to probe to tell the causes apart
+    Cliff(Box<CliffOptions>),
     /// What the fields of `lspci -vv` say: what a link carries, what it could, why less may be seen
     Lspci(LspciOptions),
     /// The same of a device of this machine, from the kernel's files
@@ -173,6 +182,9 @@ impl From<LinkError> for ExplainError {
 /// See [`ExplainError`].
 pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
     match &options.what {
+        What::Bandwidth(options) => write(&[bandwidth::explain(options)?], &options.output),
+        What::Latency(options) => write(&[latency::explain(options)?], &options.output),
+        What::Cliff(options) => write(&[cliff::explain(options)?], &options.output),
         What::Lspci(options) => run_lspci(options),
         What::Device(options) => {
             let subject = sysfs::read_device(&options.sysfs, &options.name);

@@ -1,0 +1,342 @@
+//! `fastpath explain bandwidth`: from what the lanes signal to what a message can reach, and what is left to the
+//! measured figure.
+
+mod judge;
+mod steps;
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;
+mod units;
+
+use clap::{Args, ValueEnum};
+use fastpath_pcie::closed::message::Message;
+use fastpath_pcie::closed::{DataLink, message, throughput};
+use fastpath_pcie::link::AddressWidth;
+use fastpath_pcie::profile::{self, Adapter};
+use fastpath_pcie::wire::{Transport, Verb, Wire};
+use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
+
+use super::command::OutputOptions;
+use super::{Explanation, Input};
+
+/// Options of `fastpath explain bandwidth`.
+///
+/// For instance, RAMCloud's figures: `--pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3
+/// --single 3218MB/s --expected 4194MB/s`.
+#[derive(Args, Clone, Debug)]
+pub struct BandwidthOptions {
+    /// The link: generation and lanes, as 2.0x8
+    #[arg(long, value_name = "LINK")]
+    pub pcie: Link,
+    /// The maximum payload [default: 256]
+    #[arg(long, value_name = "BYTES")]
+    pub mps: Option<Bytes>,
+    /// The maximum read request [default: 512]
+    #[arg(long, value_name = "BYTES")]
+    pub mrrs: Option<Bytes>,
+    /// Bytes in which memory answers reads: 64, 128, or up to the maximum payload [default: the maximum payload]
+    #[arg(long, value_name = "BYTES")]
+    pub completion: Option<Bytes>,
+    /// Bits of the addresses: 64, or 32 where the memory lies below 4 GiB [default: 64]
+    #[arg(long, value_name = "BITS")]
+    pub address: Option<u32>,
+    /// Packets carry an end-to-end checksum
+    #[arg(long)]
+    pub ecrc: bool,
+    /// The measured bandwidth with its unit, as 3552MiB/s: of all clients together
+    #[arg(long, value_name = "RATE")]
+    pub measured: Option<StatedRate>,
+    /// How many clients sent to one server
+    #[arg(long, default_value_t = 1)]
+    pub clients: u32,
+    /// What one client alone reached
+    #[arg(long, value_name = "RATE")]
+    pub single: Option<StatedRate>,
+    /// What was expected, if somebody calculated it
+    #[arg(long, value_name = "RATE")]
+    pub expected: Option<StatedRate>,
+    /// The tool that printed the measured figures; perftest writes MB/sec for 2^20 bytes
+    #[arg(long, value_enum)]
+    pub tool: Option<Tool>,
+    /// Million messages a second that were printed beside --measured, or beside --single where that is given: proves the unit
+    #[arg(long, value_name = "MPPS")]
+    pub message_rate: Option<f64>,
+    /// Bytes of a message
+    #[arg(long, default_value = "64K")]
+    pub size: Bytes,
+    /// How messages travel
+    #[arg(long, value_enum, default_value_t = TransportName::Rc)]
+    pub transport: TransportName,
+    /// What is done with them
+    #[arg(long, value_enum, default_value_t = VerbName::Send)]
+    pub verb: VerbName,
+    /// One send in so many is signalled
+    #[arg(long, default_value_t = 100)]
+    pub cq_mod: u32,
+    /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7
+    #[arg(long, default_value = "connectx")]
+    pub adapter: String,
+    /// The network, as QDR, EDRx4 or roce100 [default: the adapter's]
+    #[arg(long, value_name = "WIRE")]
+    pub wire: Option<Wire>,
+    /// Bytes of payload in a packet of the network
+    #[arg(long, default_value = "4096")]
+    pub mtu: Bytes,
+    /// How to show it
+    #[command(flatten)]
+    pub output: OutputOptions,
+}
+
+/// Tools whose figures are known to be written in a way of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tool {
+    /// ib_send_bw and its kin.
+    Perftest,
+}
+
+/// Names of [`Transport`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportName {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+impl From<TransportName> for Transport {
+    fn from(name: TransportName) -> Transport {
+        match name {
+            TransportName::Rc => Transport::Rc,
+            TransportName::Uc => Transport::Uc,
+            TransportName::Ud => Transport::Ud,
+        }
+    }
+}
+
+/// Names of [`Verb`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerbName {
+    /// Lands in a receive buffer.
+    Send,
+    /// Written to an address.
+    Write,
+}
+
+impl From<VerbName> for Verb {
+    fn from(name: VerbName) -> Verb {
+        match name {
+            VerbName::Send => Verb::Send,
+            VerbName::Write => Verb::Write,
+        }
+    }
+}
+
+/// What is to be explained, checked.
+struct Subject {
+    link: Link,
+    wire: Wire,
+    adapter: &'static Adapter,
+    message: Message,
+    /// The unit of the answer.
+    unit: RateUnit,
+    measured: Option<Rate>,
+    single: Option<Rate>,
+    clients: u32,
+}
+
+impl Subject {
+    /// What the receiver's bus allows.
+    fn receiver(&self, link: &Link) -> Rate {
+        let parts = message::receiver(link, self.adapter, &self.message);
+        self.rate_of(link, &message::sum(&parts))
+    }
+
+    /// What the sender's bus allows.
+    fn sender(&self, link: &Link) -> Rate {
+        let parts = message::sender(link, self.adapter, &self.message);
+        self.rate_of(link, &message::sum(&parts))
+    }
+
+    fn rate_of(&self, link: &Link, traffic: &fastpath_pcie::closed::Traffic) -> Rate {
+        let found = throughput(link, traffic, DataLink::Directional);
+        Rate::from_bytes_per_s(found.per_s * self.message.size.as_f64())
+    }
+
+    /// What the network allows.
+    fn network(&self) -> Rate {
+        let message = &self.message;
+        self.wire
+            .ceiling(message.transport, message.verb, message.size)
+    }
+
+    /// A figure in the unit of the answer.
+    fn say(&self, rate: Rate) -> String {
+        let figure = rate.in_unit(self.unit);
+        let digits = if figure < 100.0 { 1 } else { 0 };
+        format!("{figure:.digits$} {}", self.unit)
+    }
+}
+
+/// Explains a bandwidth.
+///
+/// # Errors
+/// A value is none that a link, an adapter or a message can have.
+pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
+    let subject = check(options)?;
+    let what = match subject.measured {
+        Some(measured) => format!("{} over {}", subject.say(measured), subject.link),
+        None => format!("What {} can carry", subject.link),
+    };
+    let mut made = Explanation::new(what);
+    made.inputs = list_inputs(options, &subject);
+    units::judge(options, &subject, &mut made);
+    made.waterfalls
+        .push(steps::draw_receiver(options, &subject));
+    made.waterfalls.push(steps::draw_sender(&subject));
+    made.waterfalls.push(steps::draw_network(&subject));
+    judge::judge(&subject, &mut made);
+    made.sort_findings();
+    Ok(made)
+}
+
+fn refuse(what: &'static str, found: impl ToString, expected: &'static str) -> LinkError {
+    LinkError {
+        what,
+        found: found.to_string(),
+        expected,
+    }
+}
+
+fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
+    let mut link = options.pcie.with_ecrc(options.ecrc);
+    if let Some(mps) = options.mps {
+        link = link.with_max_payload(mps.0)?;
+    }
+    if let Some(mrrs) = options.mrrs {
+        link = link.with_max_read_request(mrrs.0)?;
+    }
+    if let Some(completion) = options.completion {
+        link = link.with_completion(completion.0)?;
+    }
+    if let Some(bits) = options.address {
+        link = link.with_address(AddressWidth::try_from(bits)?);
+    }
+    let adapter = profile::adapter(&options.adapter)?;
+    let wire = match options.wire {
+        Some(wire) => wire,
+        None => adapter.wire.parse()?,
+    };
+    let wire = wire.with_mtu(options.mtu.0)?;
+    let transport = Transport::from(options.transport);
+    if options.size.0 == 0 || options.size.0 > 1 << 31 {
+        return Err(refuse("message", options.size, "1 byte to 2 GiB"));
+    }
+    if transport == Transport::Ud && options.size > options.mtu {
+        return Err(refuse(
+            "datagram",
+            options.size,
+            "at most one packet of the network (--mtu)",
+        ));
+    }
+    if transport == Transport::Ud && options.verb == VerbName::Write {
+        return Err(refuse(
+            "verb",
+            "write by datagram",
+            "a send, or another transport",
+        ));
+    }
+    if options.clients == 0 {
+        return Err(refuse("clients", 0, "at least one"));
+    }
+    if options
+        .message_rate
+        .is_some_and(|rate| !(rate.is_finite() && rate > 0.0))
+    {
+        return Err(refuse(
+            "message rate",
+            options.message_rate.unwrap_or(0.0),
+            "millions of messages a second, more than 0",
+        ));
+    }
+    let message = Message {
+        signal_every: options.cq_mod.max(1),
+        receive_batch: 16,
+        mtu: wire.mtu,
+        ..Message::new(transport, options.verb.into(), options.size)
+    };
+    let meant = |stated: StatedRate| units::reinterpret(stated, options.tool);
+    let unit = options.measured.or(options.single).map(|s| meant(s).unit);
+    Ok(Subject {
+        link,
+        wire,
+        adapter,
+        message,
+        unit: unit.unwrap_or(RateUnit::MibPerS),
+        measured: options.measured.map(|s| meant(s).rate),
+        single: options.single.map(|s| meant(s).rate),
+        clients: options.clients,
+    })
+}
+
+/// As it is written on the command line.
+fn name_of(value: impl ValueEnum) -> String {
+    let known = value.to_possible_value();
+    known.map_or_else(String::new, |v| v.get_name().to_owned())
+}
+
+fn list_inputs(options: &BandwidthOptions, subject: &Subject) -> Vec<Input> {
+    let link = &subject.link;
+    let mut inputs = Vec::new();
+    let mut put = |name: &str, value: String, given: bool| {
+        inputs.push(Input {
+            name: name.to_owned(),
+            value,
+            source: if given { "given" } else { "assumed" }.to_owned(),
+        });
+    };
+    put("link", link.to_string(), true);
+    put(
+        "maximum payload",
+        Bytes(link.max_payload().into()).to_string(),
+        options.mps.is_some(),
+    );
+    put(
+        "maximum read request",
+        Bytes(link.max_read_request().into()).to_string(),
+        options.mrrs.is_some(),
+    );
+    put(
+        "read completion",
+        Bytes(link.completion().into()).to_string(),
+        options.completion.is_some(),
+    );
+    let bits = if link.address() == AddressWidth::Bits64 {
+        64
+    } else {
+        32
+    };
+    put(
+        "addresses",
+        format!("{bits} bits"),
+        options.address.is_some(),
+    );
+    put(
+        "message",
+        format!(
+            "{} by {} {}",
+            subject.message.size,
+            name_of(options.transport).to_uppercase(),
+            name_of(options.verb)
+        ),
+        true,
+    );
+    put("adapter", subject.adapter.title.to_owned(), true);
+    put(
+        "network",
+        format!("{}, packets of {} B", subject.wire, subject.wire.mtu),
+        options.wire.is_some(),
+    );
+    inputs
+}

@@ -1,0 +1,308 @@
+//! What follows from prediction and measurement.
+
+use fastpath_pcie::Rate;
+use fastpath_pcie::closed::{DataLink, write_rate};
+use fastpath_pcie::link::AddressWidth;
+
+use super::super::{Experiment, Explanation, Finding, FindingKind, Outcome};
+use super::{Subject, steps};
+
+/// What perftest allows its clock to be off: it takes the processor's nominal frequency if a measurement
+/// agrees with it to 2 %.
+const CLOCK: f64 = 0.02;
+
+/// Which stage is tightest: with several clients the sender's bus is not shared.
+pub(super) fn bound_by(subject: &Subject) -> &'static str {
+    let clients = f64::from(subject.clients);
+    let stages = [
+        ("receiver's bus", subject.receiver(&subject.link)),
+        ("sender's bus", subject.sender(&subject.link) * clients),
+        ("network", subject.network()),
+    ];
+    let tightest = stages
+        .into_iter()
+        .min_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
+    tightest.map_or("", |stage| stage.0)
+}
+
+fn prediction(subject: &Subject) -> Rate {
+    let sender = subject.sender(&subject.link) * f64::from(subject.clients);
+    subject
+        .receiver(&subject.link)
+        .min(sender)
+        .min(subject.network())
+}
+
+struct Findings<'a>(&'a mut Vec<Finding>);
+
+impl Findings<'_> {
+    fn add(&mut self, kind: FindingKind, id: &str, text: String, why: String) {
+        self.0.push(Finding {
+            kind,
+            id: id.to_owned(),
+            text,
+            why,
+        });
+    }
+}
+
+pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
+    let mut findings = Findings(&mut made.findings);
+    compare_stages(subject, &mut findings);
+    if let Some(measured) = subject.measured {
+        judge_left(subject, measured, &mut findings);
+    }
+    if let Some(single) = subject.single {
+        judge_single(subject, single, &mut findings);
+        made.experiments = tell_sender_from_receiver(subject, single);
+    } else if subject.clients == 1
+        && subject
+            .measured
+            .is_some_and(|m| m < prediction(subject) * (1.0 - CLOCK))
+    {
+        let measured = subject.measured.unwrap_or_default();
+        judge_single(subject, measured, &mut findings);
+        made.experiments = tell_sender_from_receiver(subject, measured);
+    }
+    mention_pcie_bench(subject, &mut findings);
+}
+
+fn compare_stages(subject: &Subject, findings: &mut Findings<'_>) {
+    let stages = [
+        ("the receiver's bus", subject.receiver(&subject.link)),
+        ("one sender's bus", subject.sender(&subject.link)),
+        ("the network", subject.network()),
+    ];
+    let all: Vec<String> = stages
+        .iter()
+        .map(|(name, rate)| format!("{name} {}", subject.say(*rate)))
+        .collect();
+    let text = format!(
+        "The {} is the limit: {}.",
+        bound_by(subject),
+        subject.say(prediction(subject))
+    );
+    let kind = if subject.measured.is_some() {
+        FindingKind::Note
+    } else {
+        FindingKind::Answer
+    };
+    findings.add(
+        kind,
+        "limit",
+        text,
+        format!("Allowed by {}.", all.join(", by ")),
+    );
+    let (bus, wire) = (subject.link.raw(), subject.wire.rate);
+    let signals = subject.wire.signalling.gb_per_s().0;
+    if (bus / wire - 1.0).abs() < 1e-3 && signals > bus.gb_per_s().0 {
+        let text = format!(
+            "A network of {signals:.0} Gb/s is not faster than this bus: both carry {:.0} after their encoding, and headers decide.",
+            bus.gb_per_s()
+        );
+        findings.add(FindingKind::Note, "network-ties", text, String::new());
+    }
+}
+
+fn judge_left(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
+    let predicted = prediction(subject);
+    let off = measured / predicted - 1.0;
+    let headers =
+        subject.link.raw() - write_rate(&subject.link, subject.message.size, DataLink::Ignored);
+    let share = headers / subject.link.raw() * 100.0;
+    let implied = steps::implied_overhead(&subject.link, measured);
+    let stands = match off > -0.25 {
+        true => format!(
+            " The measured figure stands for {implied:.1} B around each {} B.",
+            subject.link.max_payload()
+        ),
+        false => String::new(),
+    };
+    let why = format!(
+        "Measured {}, predicted {}: {:+.1} %. Headers alone take {} ({share:.1} %).{stands}",
+        subject.say(measured),
+        subject.say(predicted),
+        off * 100.0,
+        subject.say(headers),
+    );
+    if off.abs() <= CLOCK + 0.005 {
+        let text = "Nothing is left to explain: the bus delivers what it can.".to_owned();
+        findings.add(FindingKind::Answer, "nothing-left", text, why);
+    } else if off > 0.0 {
+        let text = format!(
+            "The figure is {:.1} % above what this link can carry: it, or what is known of the link, is wrong.",
+            off * 100.0
+        );
+        findings.add(FindingKind::Caution, "above-the-limit", text, why);
+    } else {
+        let text = format!("{} are left to explain.", subject.say(predicted - measured));
+        findings.add(FindingKind::Answer, "left", text, why);
+    }
+    if off > 0.0 {
+        explain_excess(subject, measured, findings);
+    }
+}
+
+/// Why a figure may lie above the limit, likeliest first.
+fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
+    let mut cause =
+        |id: &str, text: String, why: String| findings.add(FindingKind::Cause, id, text, why);
+    cause(
+        "clock",
+        "The tool's clock: perftest may be off by up to 2 %.".to_owned(),
+        "It takes the processor's nominal frequency where a measurement agrees with it to 2 %."
+            .to_owned(),
+    );
+    if subject.clients > 1 {
+        cause(
+            "windows",
+            format!(
+                "Figures of {} clients were added whose windows did not coincide.",
+                subject.clients
+            ),
+            "What one sends before or after the others it sends alone.".to_owned(),
+        );
+    }
+    let mut other = |id: &str, link: fastpath_pcie::Link, text: &str| {
+        let allowed = subject.receiver(&link);
+        if allowed > subject.receiver(&subject.link) {
+            let off = (measured / allowed - 1.0) * 100.0;
+            cause(
+                id,
+                text.to_owned(),
+                format!(
+                    "Then {} are allowed, and {off:+.1} % are left.",
+                    subject.say(allowed)
+                ),
+            );
+        }
+    };
+    other(
+        "short-addresses",
+        subject.link.with_address(AddressWidth::Bits32),
+        "The buffers lie below 4 GiB: headers are 4 bytes shorter.",
+    );
+    if let Ok(link) = subject
+        .link
+        .with_max_payload(u64::from(subject.link.max_payload()) * 2)
+    {
+        other(
+            "larger-payload",
+            link,
+            "The maximum payload is twice what was said: look at DevCtl, not at DevCap.",
+        );
+    }
+}
+
+/// Holds what one client reached against the sender's reads, by the size of completions.
+fn judge_single(subject: &Subject, single: Rate, findings: &mut Findings<'_>) {
+    let sizes = [64, 128, 256, 512]
+        .into_iter()
+        .filter(|&n| n <= u64::from(subject.link.max_payload()));
+    let mut allowed: Vec<(u64, Rate)> = sizes
+        .filter_map(|n| Some((n, steps::reads_of(subject, n)?.1)))
+        .collect();
+    allowed.sort_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
+    let list: Vec<String> = allowed
+        .iter()
+        .map(|(n, rate)| format!("{n} B: {}", subject.say(*rate)))
+        .collect();
+    let why = format!(
+        "Reads that memory answers in pieces of {}. The figure stands for {:.1} B around each 128 B.",
+        list.join("; "),
+        128.0 * (subject.link.raw() / single - 1.0)
+    );
+    let fits = allowed
+        .iter()
+        .find(|(_, rate)| (single / *rate - 1.0).abs() <= CLOCK);
+    match fits {
+        Some((size, rate)) => {
+            let text = format!(
+                "One client's {} fit the sender's reads, answered in pieces of {size} B: {:.1} % of {}.",
+                subject.say(single),
+                single / *rate * 100.0,
+                subject.say(*rate)
+            );
+            findings.add(FindingKind::Cause, "sender-reads", text, why);
+        }
+        None => findings.add(
+            FindingKind::Note,
+            "sender-reads",
+            format!(
+                "One client's {} fit no size of read completions.",
+                subject.say(single)
+            ),
+            why,
+        ),
+    }
+    for (size, rate) in allowed
+        .iter()
+        .filter(|(_, rate)| single > *rate * (1.0 + CLOCK))
+    {
+        let text = format!(
+            "Completions of {size} B are excluded: they allow {} at most.",
+            subject.say(*rate)
+        );
+        findings.add(
+            FindingKind::Excluded,
+            "completion-size",
+            text,
+            String::new(),
+        );
+    }
+    let per_message = single.time_of(subject.message.size.as_f64());
+    findings.add(
+        FindingKind::Cause,
+        "receiver-process",
+        format!(
+            "Or one client's limit is the receiving process, if it takes {per_message:.1} for each message of {}.",
+            subject.message.size
+        ),
+        "It would then be the limit of every sender to that process, however many there are."
+            .to_owned(),
+    );
+}
+
+fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment> {
+    let shared = subject.receiver(&subject.link).min(subject.network());
+    let two = shared.min(single * 2.0);
+    let outcome = |rate: Rate, means: &str| Outcome {
+        seen: format!("about {} together", subject.say(rate)),
+        means: means.to_owned(),
+    };
+    let sender = "the sender's bus is the limit";
+    let receiver = "the receiving process is the limit";
+    vec![
+        Experiment {
+            what: "Two client hosts send to one server process.".to_owned(),
+            outcomes: vec![outcome(two, sender), outcome(single, receiver)],
+        },
+        Experiment {
+            what: "One client host sends to processes on two server hosts.".to_owned(),
+            outcomes: vec![
+                outcome(single, sender),
+                outcome(
+                    subject
+                        .sender(&subject.link)
+                        .min(subject.network())
+                        .min(single * 2.0),
+                    receiver,
+                ),
+            ],
+        },
+    ]
+}
+
+fn mention_pcie_bench(subject: &Subject, findings: &mut Findings<'_>) {
+    let symmetric = write_rate(&subject.link, subject.message.size, DataLink::Symmetric);
+    let own = write_rate(&subject.link, subject.message.size, DataLink::Directional);
+    let text = format!(
+        "pcie-bench's model gives {} for the writes, {:.0} % less.",
+        subject.say(symmetric),
+        (1.0 - symmetric / own) * 100.0
+    );
+    let why = "It charges acknowledgements and credit updates to both directions, where those of what is written travel the other way, and each with 8 bytes \
+               per limit, where a symbol time carries a byte on every lane."
+        .to_owned();
+    findings.add(FindingKind::Note, "pcie-bench", text, why);
+}

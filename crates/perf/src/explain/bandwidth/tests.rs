@@ -1,0 +1,215 @@
+use super::super::StepKind;
+use super::*;
+use crate::explain::{Finding, FindingKind, Step};
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: BandwidthOptions,
+}
+
+fn explain_line(line: &str) -> Result<Explanation, String> {
+    let words = std::iter::once("bandwidth").chain(line.split_whitespace());
+    let line = Line::try_parse_from(words).map_err(|e| e.to_string())?;
+    explain(&line.options).map_err(|e| e.to_string())
+}
+
+const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s";
+
+fn step<'a>(made: &'a Explanation, waterfall: usize, name: &str) -> &'a Step {
+    let steps = &made.waterfalls[waterfall].steps;
+    steps
+        .iter()
+        .find(|s| s.name == name)
+        .unwrap_or_else(|| panic!("no step {name}: {steps:#?}"))
+}
+
+fn finding<'a>(made: &'a Explanation, id: &str) -> &'a Finding {
+    let found = made.findings.iter().find(|f| f.id == id);
+    found.unwrap_or_else(|| panic!("no finding {id}: {:#?}", made.findings))
+}
+
+#[track_caller]
+fn is_near(found: f64, figure: f64) {
+    assert!((found / figure - 1.0).abs() < 1e-3, "{found}, not {figure}");
+}
+
+#[test]
+fn ramcloud__units_then_headers_then_nothing() {
+    let made = explain_line(RAMCLOUD).unwrap();
+    assert_eq!(made.waterfalls[0].unit, "MiB/s");
+    is_near(step(&made, 0, "expected").level, 4194.0);
+    is_near(step(&made, 0, "right units").level, 3814.7);
+    is_near(step(&made, 0, "packet headers").level, 3487.6);
+    is_near(step(&made, 0, "measured").level, 3552.0);
+    assert!(
+        finding(&made, "unit-error")
+            .text
+            .contains("1 GB was taken for 1024 * 1024 kB")
+    );
+    assert!(
+        finding(&made, "nothing-left")
+            .why
+            .contains("18.9 B around each 256 B")
+    );
+    let order = ["clock", "windows", "short-addresses", "larger-payload"]
+        .map(|id| made.findings.iter().position(|f| f.id == id).unwrap());
+    assert!(order.is_sorted(), "{order:?}");
+    assert!(
+        finding(&made, "network-ties")
+            .text
+            .contains("A network of 40 Gb/s is not faster than this bus: both carry 32 Gb/s")
+    );
+    assert!(finding(&made, "pcie-bench").text.contains("3125 MiB/s"));
+}
+
+#[test]
+fn ramcloud__with_short_addresses_the_rest_is_below_one_percent() {
+    let made = explain_line(&format!("{RAMCLOUD} --address 32")).unwrap();
+    is_near(step(&made, 0, "packet headers").level, 3538.3);
+    let left = step(&made, 0, "left");
+    assert_eq!(left.kind, StepKind::Left);
+    assert!((0.0..0.01 * 3552.0).contains(&left.change), "{left:?}");
+}
+
+#[test]
+fn ramcloud__one_client_fits_the_senders_reads() {
+    let made = explain_line(RAMCLOUD).unwrap();
+    let reads = finding(&made, "sender-reads");
+    assert!(
+        reads
+            .text
+            .contains("3218 MiB/s fit the sender's reads, answered in pieces of 128 B"),
+        "{}",
+        reads.text
+    );
+    assert!(
+        reads.why.contains("23.7 B around each 128 B"),
+        "{}",
+        reads.why
+    );
+    assert!(
+        finding(&made, "completion-size")
+            .text
+            .contains("64 B are excluded")
+    );
+    assert!(
+        finding(&made, "receiver-process").text.contains("19.4"),
+        "{}",
+        finding(&made, "receiver-process").text
+    );
+    let [first, second] = made.experiments.as_slice() else {
+        panic!("{:?}", made.experiments)
+    };
+    assert!(
+        first.what.starts_with("Two client hosts") && second.what.starts_with("One client host")
+    );
+    // The two hypotheses predict the opposite of each other.
+    let seen = |e: &crate::explain::Experiment, means: &str| {
+        e.outcomes
+            .iter()
+            .find(|o| o.means.contains(means))
+            .unwrap()
+            .seen
+            .clone()
+    };
+    assert!(
+        seen(first, "sender").contains("347") && seen(first, "process").contains("3218"),
+        "{first:?}"
+    );
+    assert!(
+        seen(second, "sender").contains("3218") && !seen(second, "process").contains("3218"),
+        "{second:?}"
+    );
+}
+
+#[test]
+fn ramcloud__its_message_rate_proves_the_unit() {
+    let made = explain_line("--pcie 2.0x8 --measured 3217.8MB/s --message-rate 0.051485").unwrap();
+    assert!(
+        finding(&made, "printed-unit")
+            .text
+            .contains("3217.8 are MiB/s")
+    );
+    let made = explain_line("--pcie 2.0x8 --measured 3374MB/s --message-rate 0.051485").unwrap();
+    assert!(
+        finding(&made, "printed-unit")
+            .text
+            .contains("MB/s is right")
+    );
+    let made = explain_line("--pcie 2.0x8 --measured 3000MB/s --message-rate 0.051485").unwrap();
+    assert_eq!(finding(&made, "printed-unit").kind, FindingKind::Caution);
+}
+
+#[test]
+fn levels__follow_from_changes_in_every_waterfall() {
+    for line in [
+        RAMCLOUD,
+        "--pcie 5.0x16 --adapter connectx7",
+        "--pcie 3.0x8 --transport ud --size 2K --measured 20Gb/s",
+    ] {
+        let made = explain_line(line).unwrap();
+        assert_eq!(made.waterfalls.len(), 3);
+        for waterfall in &made.waterfalls {
+            let mut level = 0.0;
+            for step in &waterfall.steps {
+                match step.kind {
+                    StepKind::Start => level = step.level,
+                    StepKind::Change => level += step.change,
+                    _ => (),
+                }
+                if matches!(step.kind, StepKind::Change | StepKind::Level) {
+                    assert!((step.level - level).abs() < 1e-6, "{line}: {step:?}");
+                    assert!(step.change <= 1e-9, "{line}: {step:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tighter__stage_is_named() {
+    let made = explain_line("--pcie 5.0x16 --wire QDR --adapter connectx7").unwrap();
+    assert!(
+        finding(&made, "limit")
+            .text
+            .starts_with("The network is the limit")
+    );
+    let made = explain_line("--pcie 2.0x8 --completion 64").unwrap();
+    assert!(
+        finding(&made, "limit")
+            .text
+            .starts_with("The sender's bus is the limit")
+    );
+}
+
+#[test]
+fn nonsense__is_refused_with_what_was_expected() {
+    for (line, expected) in [
+        ("--pcie 2.0x3", "expected x1, x2, x4"),
+        ("--pcie 9.0x8", "one from 1 to 7"),
+        ("--pcie 2.0x8 --mps 300", "a power of two from 128 to 4096"),
+        ("--pcie 2.0x8 --mrrs 64", "a power of two from 128 to 4096"),
+        ("--pcie 2.0x8 --completion 512", "to the maximum payload"),
+        ("--pcie 2.0x8 --address 48", "32 or 64 bits"),
+        ("--pcie 2.0x8 --measured 3552", "needs its unit"),
+        ("--pcie 2.0x8 --measured=-3552MiB/s", "cannot be negative"),
+        ("--pcie 2.0x8 --wire PDR", "expected an InfiniBand link"),
+        ("--pcie 2.0x8 --mtu 1500", "256, 512, 1024, 2048 or 4096"),
+        ("--pcie 2.0x8 --adapter ne2000", "expected infinihost3"),
+        ("--pcie 2.0x8 --size 0", "1 byte to 2 GiB"),
+        ("--pcie 2.0x8 --transport ud", "at most one packet"),
+        (
+            "--pcie 2.0x8 --transport ud --size 2K --verb write",
+            "another transport",
+        ),
+        ("--pcie 2.0x8 --clients 0", "at least one"),
+        ("--pcie 2.0x8 --message-rate 0", "more than 0"),
+        ("--pcie 2.0x8 --message-rate NaN", "more than 0"),
+        ("", "--pcie"),
+    ] {
+        let error = explain_line(line).unwrap_err();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Units: which one a figure is in, and which ones somebody has mixed.
+
+use fastpath_pcie::{MbPerS, MibPerS, Rate, RateUnit, StatedRate};
+
+use super::super::{Explanation, Finding, FindingKind};
+use super::{BandwidthOptions, Subject, Tool};
+
+/// A figure as its tool means it: perftest divides by 2^20 and writes MB.
+pub fn reinterpret(stated: StatedRate, tool: Option<Tool>) -> StatedRate {
+    match (tool, stated.unit) {
+        (Some(Tool::Perftest), RateUnit::MbPerS) => StatedRate {
+            rate: MibPerS(stated.value()).into(),
+            unit: RateUnit::MibPerS,
+        },
+        _ => stated,
+    }
+}
+
+/// How 4 GB/s becomes another number of MB/s if powers of ten and of two are mixed, in figures per
+/// 10^9 bytes a second, and how.
+const MIXES: [(f64, &str); 3] = [
+    (
+        1_048_576.0 / 1e3,
+        "1 GB was taken for 1024 * 1024 kB, and 1000 kB for 1 MB",
+    ),
+    (1024.0, "1 GB was taken for 1024 MB"),
+    (
+        1_073_741_824.0 / 1e6,
+        "1 GB was taken for 2^30 bytes, and 1 MB for 10^6",
+    ),
+];
+
+/// Whether an expectation is the raw rate with units mixed, and how.
+pub fn find_mix(expected: StatedRate, raw: Rate) -> Option<&'static str> {
+    let matches_raw = (expected.rate / raw - 1.0).abs() < 5e-4;
+    if matches_raw {
+        return None;
+    }
+    let gigabytes = raw.bytes_per_s() / 1e9;
+    // Whole figures are rounded.
+    let near = |&&(factor, _): &&(f64, &str)| (expected.value() - gigabytes * factor).abs() <= 0.51;
+    MIXES.iter().find(near).map(|mix| mix.1)
+}
+
+pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Explanation) {
+    let mut find = |kind, id: &str, text: String, why: String| {
+        made.findings.push(Finding {
+            kind,
+            id: id.to_owned(),
+            text,
+            why,
+        });
+    };
+    let raw = subject.link.raw();
+    if let Some(expected) = options.expected
+        && let Some(how) = find_mix(expected, raw)
+    {
+        let (mb, mib) = (MbPerS::from(raw), MibPerS::from(raw));
+        let text = format!("The expected {expected} are a mixture of units: {how}.");
+        let why = format!(
+            "{} carries {:.0} = {mb:.0} = {mib}.",
+            subject.link,
+            raw.gb_per_s()
+        );
+        find(FindingKind::Answer, "unit-error", text, why);
+    }
+    let printed = options.single.or(options.measured);
+    if let (Some(printed), Some(mpps)) = (printed, options.message_rate) {
+        let real = Rate::from_bytes_per_s(mpps * 1e6 * subject.message.size.as_f64());
+        let tells = |unit: RateUnit| (real.in_unit(unit) / printed.value() - 1.0).abs() < 2e-3;
+        let found = [RateUnit::MbPerS, RateUnit::MibPerS]
+            .into_iter()
+            .find(|&u| tells(u));
+        let why = format!(
+            "{} * {mpps} million a second = {:.1} = {:.1}.",
+            subject.message.size,
+            real.mb_per_s(),
+            real.mib_per_s()
+        );
+        match found {
+            Some(unit) if unit != printed.unit => {
+                let text = format!("The printed {} are {unit}.", printed.value());
+                find(FindingKind::Answer, "printed-unit", text, why);
+            }
+            Some(unit) => find(
+                FindingKind::Note,
+                "printed-unit",
+                format!("The unit {unit} is right."),
+                why,
+            ),
+            None => find(
+                FindingKind::Caution,
+                "printed-unit",
+                "Size, message rate and bandwidth do not fit each other in any unit.".to_owned(),
+                why,
+            ),
+        }
+    } else if options.tool == Some(Tool::Perftest)
+        && printed.is_some_and(|p| p.unit == RateUnit::MbPerS)
+    {
+        find(
+            FindingKind::Note,
+            "printed-unit",
+            "What perftest prints as MB/sec are MiB/s.".to_owned(),
+            "It divides by 2^20; its column of message rates shows it (--message-rate).".to_owned(),
+        );
+    } else if printed.is_some_and(|p| p.unit == RateUnit::MbPerS) {
+        find(
+            FindingKind::Caution,
+            "printed-unit",
+            "If these MB/s were printed by perftest, they are MiB/s, 4.9 % more: say --tool perftest.".to_owned(),
+            String::new(),
+        );
+    }
+}

@@ -1,0 +1,150 @@
+use super::*;
+use crate::explain::{Finding, StepKind};
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    options: LatencyOptions,
+}
+
+fn explain_line(line: &str) -> Result<Explanation, String> {
+    let words = std::iter::once("latency").chain(line.split_whitespace());
+    let line = Line::try_parse_from(words).map_err(|e| e.to_string())?;
+    explain(&line.options).map_err(|e| e.to_string())
+}
+
+const OF_2009: &str = "--adapter connectx --host 2009 --verb write --size 32 --inline 400 --tick acpi --pair 32:2.234us:1.117us --pair 256:2.514us:2.234us";
+
+fn findings<'a>(made: &'a Explanation, id: &str) -> Vec<&'a Finding> {
+    made.findings.iter().filter(|f| f.id == id).collect()
+}
+
+#[test]
+fn inline__of_2009_read_through_the_clocks_tick() {
+    let made = explain_line(OF_2009).unwrap();
+    let gains = findings(&made, "gain");
+    assert!(gains[0].text.contains("0.84 to 1.40 us"), "{gains:?}");
+    assert!(
+        gains[0]
+            .why
+            .contains("8 ticks before (2.23 to 2.51 us), 4 after (1.12 to 1.40 us)"),
+        "{gains:?}"
+    );
+    assert!(
+        gains[0]
+            .why
+            .contains("2 serial reads fewer: 0.42 to 0.70 us each"),
+        "{gains:?}"
+    );
+    assert!(gains[1].text.contains("0.00 to 0.56 us"), "{gains:?}");
+    assert!(gains[1].why.contains("1 serial read fewer"), "{gains:?}");
+    assert!(
+        findings(&made, "read-time")[0]
+            .text
+            .contains("0.42 to 0.56 us")
+    );
+    assert!(findings(&made, "queue-memory")[0].text.contains("granted as 448 B in descriptors of 512 B: a send queue of 128 takes 64 KiB instead of 8 KiB"));
+    assert!(
+        findings(&made, "blueflame-limit")[0]
+            .text
+            .contains("208 and 209 B")
+    );
+}
+
+#[test]
+fn waterfalls__add_up_to_the_prediction_with_and_without_inline() {
+    let made = explain_line(OF_2009).unwrap();
+    let totals: Vec<f64> = made
+        .waterfalls
+        .iter()
+        .map(|w| {
+            let parts = w
+                .steps
+                .iter()
+                .filter(|s| matches!(s.kind, StepKind::Start | StepKind::Change));
+            let sum: f64 = parts
+                .map(|s| {
+                    if s.kind == StepKind::Start {
+                        s.level
+                    } else {
+                        s.change
+                    }
+                })
+                .sum();
+            let level = w
+                .steps
+                .iter()
+                .find(|s| s.kind == StepKind::Level)
+                .unwrap()
+                .level;
+            assert!((sum - level).abs() < 1e-6);
+            level
+        })
+        .collect();
+    let ticks: Vec<f64> = totals
+        .iter()
+        .map(|ns| (ns / (1e9 / 3_579_545.0)).floor())
+        .collect();
+    assert_eq!(ticks, [4.0, 8.0], "{totals:?}");
+    assert!(
+        made.waterfalls[0].title.contains("0 serial reads")
+            && made.waterfalls[1].title.contains("2 serial reads")
+    );
+}
+
+#[test]
+fn polls__late_or_early_differ_by_less_than_a_tick() {
+    let made = explain_line(&format!("{OF_2009} --measured 1.117us --against 1.257us")).unwrap();
+    let said = findings(&made, "difference");
+    assert!(
+        said[0]
+            .text
+            .contains("0.5 of a tick: which is less cannot be told"),
+        "{said:?}"
+    );
+    assert_eq!(said[0].kind, FindingKind::Caution);
+}
+
+#[test]
+fn crossover__is_told_for_host_and_adapter() {
+    let at = |line: &str| {
+        findings(&explain_line(line).unwrap(), "crossover")[0]
+            .text
+            .clone()
+    };
+    assert!(at("--adapter connectx5 --host 2016").contains("every size granted, up to 220 B"));
+    assert!(at("--adapter connectx5 --host uncombined").contains("faster up to"));
+}
+
+#[test]
+fn contradicting__pairs_are_said_to_be() {
+    let made = explain_line("--adapter connectx --host 2009 --inline 400 --tick 1ns --pair 32:2.2us:1.1us --pair 64:2.2us:2.1us").unwrap();
+    assert_eq!(findings(&made, "read-time")[0].kind, FindingKind::Caution);
+    let made = explain_line("--pair 32:2.2us:1.1us").unwrap();
+    assert_eq!(findings(&made, "no-tick").len(), 1);
+}
+
+#[test]
+fn nonsense__is_refused_with_what_was_expected() {
+    for (line, expected) in [
+        ("--measured 1.12", "needs its unit"),
+        ("--tick 0ns", "longer than nothing"),
+        ("--pair 32:2us", "SIZE:BEFORE:AFTER"),
+        ("--pair 32:2us:1us:0us", "SIZE:BEFORE:AFTER"),
+        ("--pair x:2us:1us", "SIZE:BEFORE:AFTER"),
+        ("--host 1999", "expected 2009, 2016"),
+        ("--adapter x", "expected infinihost3"),
+        (
+            "--inline 400 --adapter connectx5",
+            "what fits a descriptor of 256 bytes",
+        ),
+        ("--size 2G", "at most 1 GiB"),
+        ("--transport ud --verb write", "a send of one packet"),
+        ("--hops=-1us", "cannot be negative"),
+        ("--read 5", "needs its unit"),
+    ] {
+        let error = explain_line(line).unwrap_err();
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
