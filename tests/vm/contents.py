@@ -17,7 +17,7 @@ GUEST = os.path.join(HERE, "guest")
 # Programs of Debian in every machine, and the package of each.
 PROGRAMS = {
     "bash": "bash", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
-    "chrt": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "setsid": "util-linux",
+    "chrt": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "setsid": "util-linux", "setpriv": "util-linux",
     "ibv_devinfo": "ibverbs-utils",
     "ib_send_lat": "perftest", "ib_write_lat": "perftest", "ib_read_lat": "perftest", "ib_send_bw": "perftest",
     "ib_write_bw": "perftest", "ib_read_bw": "perftest", "ib_atomic_lat": "perftest",

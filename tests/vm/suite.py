@@ -39,6 +39,11 @@ class Case:
         for key, value in values.items():
             if not isinstance(value, KINDS.get(key, ())):
                 raise Trouble(f"{name}: {key} = {value!r} is unknown or of the wrong kind", "tests/vm/suite.py describes the keys")
+            if key in ("expect", "fails"):
+                try:
+                    re.compile(value)
+                except re.error as error:
+                    raise Trouble(f"{name}: {key}: {error}", "correct the regular expression") from None
         if "command" not in values:
             raise Trouble(f"{name} has no command", "tests/vm/suite.py describes the keys")
         self.command = values["command"]

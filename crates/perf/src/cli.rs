@@ -8,6 +8,7 @@ use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::bench::{self, BenchError};
 use crate::compare::options::CompareOptions;
+use crate::doctor::DoctorOptions;
 use crate::explain::command::ExplainOptions;
 use crate::html::PageOptions;
 use crate::info;
@@ -39,6 +40,8 @@ pub enum Command {
     Compare(Box<CompareOptions>),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
+    /// Say what RDMA adapters, libraries and limits there are, what is wrong and what to do (exit code 1: not healthy)
+    Doctor(DoctorOptions),
     /// Measure what the choice of protocols rests on, and store it for the jobs of this machine
     Tune(TuneOptions),
 }

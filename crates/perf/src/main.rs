@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fastpath_perf::{cli, compare, tune};
+use fastpath_perf::{cli, compare, doctor, tune};
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -23,6 +23,11 @@ fn main() -> ExitCode {
                 }
             };
         }
+        cli::Command::Doctor(options) => match doctor::run(&options) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(e) => pipe(Err(e)),
+        },
         cli::Command::Tune(options) => tune::run(&options).map_err(|e| e.to_string()),
     };
     match result {

@@ -1,0 +1,90 @@
+//! `fastpath doctor`: what RDMA finds on this machine, what is wrong with it, and what to do.
+//!
+//! The kernel's view comes from sysfs, the library's from the library itself: which file it was loaded from, which
+//! providers it loaded, and from where, as the process's own memory map shows.
+
+mod devices;
+mod library;
+mod limits;
+mod show;
+#[cfg(test)]
+mod tests;
+mod troubles;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use devices::{Device, Undriven};
+use library::Libraries;
+use limits::Limits;
+use troubles::{Severity, Trouble};
+
+/// Options of `fastpath doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorOptions {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+pub struct Examination {
+    healthy: bool,
+    #[serde(flatten)]
+    facts: Facts,
+    troubles: Vec<Trouble>,
+}
+
+/// What there is, before anything is said about it.
+#[derive(Debug, Serialize)]
+struct Facts {
+    devices: Vec<Device>,
+    /// Adapters on the bus that no driver has made an RDMA device of.
+    undriven: Vec<Undriven>,
+    libraries: Libraries,
+    limits: Limits,
+}
+
+impl Examination {
+    fn of(facts: Facts) -> Examination {
+        let troubles = troubles::diagnose(&facts);
+        Examination {
+            healthy: troubles.iter().all(|t| t.severity == Severity::Note),
+            facts,
+            troubles,
+        }
+    }
+}
+
+/// Examines this machine. Opens every device for a moment and sends nothing.
+pub fn examine() -> Examination {
+    let root = Path::new("/");
+    let mut devices = devices::list(root);
+    let libraries = library::load(root, &mut devices);
+    Examination::of(Facts {
+        devices,
+        undriven: devices::list_undriven(root),
+        libraries,
+        limits: limits::read(root),
+    })
+}
+
+/// Examines and prints; whether all is well. Having no adapter is no trouble.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn run(options: &DoctorOptions) -> io::Result<bool> {
+    let examination = examine();
+    let mut out = io::stdout().lock();
+    if options.json {
+        serde_json::to_writer_pretty(&mut out, &examination)?;
+        writeln!(out)?;
+    } else {
+        show::print(&mut out, &examination)?;
+    }
+    Ok(examination.healthy)
+}

@@ -1,0 +1,288 @@
+//! What is wrong with what was found, and the remedy of each. Pure: facts in, troubles out.
+
+use fastpath_pcie::link::{Generation, Lanes, Link};
+use serde::Serialize;
+
+use super::Facts;
+use super::devices::{Device, Pcie, Port};
+use super::library::Libraries;
+use super::limits::Limits;
+
+/// Something to know.
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct Trouble {
+    pub severity: Severity,
+    /// The device, port, file or limit it is about.
+    pub subject: String,
+    pub what: String,
+    pub remedy: String,
+}
+
+/// Whether it keeps something from working.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    /// It does: this machine is not healthy.
+    Trouble,
+    /// It may be meant so, or costs speed alone.
+    Note,
+}
+
+/// Bytes of locked memory with which a job of some ranks and messages of some megabytes gets on.
+const ENOUGH_LOCKED: u64 = 64 << 20;
+
+/// The largest packet of the verbs interface, in bytes, and what an Ethernet frame needs around it: GRH or
+/// IP and UDP (48), BTH (12), the largest extended headers (16), ICRC (4).
+const LARGEST_MTU: u32 = 4096;
+const AROUND: u32 = 80;
+
+/// Everything that is wrong, the worst first.
+pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
+    let mut found = Found(Vec::new());
+    found.look_at_library(&facts.libraries, &facts.devices);
+    for adapter in &facts.undriven {
+        let remedy = match &adapter.driver {
+            None => "load its driver: `modprobe mlx5_ib` (or the module of its maker), see `dmesg`"
+                .to_owned(),
+            Some(driver) => format!(
+                "{driver} makes no RDMA device of it: load the RDMA part too (`modprobe {driver}_ib` or {}), see `dmesg`",
+                driver.replace("_core", "_ib")
+            ),
+        };
+        let what = format!(
+            "an InfiniBand adapter ({}:{}) without an RDMA device",
+            adapter.vendor, adapter.device
+        );
+        found.trouble(&adapter.address, what, remedy);
+    }
+    for device in &facts.devices {
+        found.look_at_device(device);
+    }
+    if !facts.devices.is_empty() {
+        found.look_at_limits(&facts.limits);
+    }
+    found.0.sort_by_key(|t| t.severity == Severity::Note);
+    found.0
+}
+
+struct Found(Vec<Trouble>);
+
+impl Found {
+    fn add(&mut self, severity: Severity, subject: &str, what: String, remedy: String) {
+        self.0.push(Trouble {
+            severity,
+            subject: subject.to_owned(),
+            what,
+            remedy,
+        });
+    }
+
+    fn trouble(&mut self, subject: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Severity::Trouble, subject, what.into(), remedy.into());
+    }
+
+    fn note(&mut self, subject: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        self.add(Severity::Note, subject, what.into(), remedy.into());
+    }
+
+    fn look_at_library(&mut self, library: &Libraries, devices: &[Device]) {
+        if let Some(problem) = &library.problem {
+            let (what, remedy) = match problem.split_once("; ") {
+                Some((what, remedy)) => (what, remedy),
+                None => (problem.as_str(), "see what it says"),
+            };
+            match devices.is_empty() {
+                // Nobody misses it.
+                true => self.note("libibverbs", what, remedy),
+                false => self.trouble("libibverbs", what, remedy),
+            }
+        }
+        for (provider, files) in library.duplicates() {
+            let files: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
+            self.trouble(
+                provider,
+                format!("two copies of one provider: {}", files.join(" and ")),
+                "keep one: name it by one file of /etc/libibverbs.d, and build programs against that one",
+            );
+        }
+        for driver in library.drivers.iter().filter(|d| d.file.is_none()) {
+            let subject = driver.named_in.display().to_string();
+            let what = format!("names the provider {}, which is not there", driver.provider);
+            // A distribution's file may name what another package brings.
+            match driver.by_path {
+                true => self.trouble(&subject, what, "correct the path, or remove the file"),
+                false => self.note(
+                    &subject,
+                    what,
+                    "install the provider if its adapter is here (Debian: ibverbs-providers)",
+                ),
+            }
+        }
+    }
+
+    fn look_at_device(&mut self, device: &Device) {
+        let name = &device.name;
+        match &device.uverbs {
+            None => self.trouble(
+                name,
+                "programs have no way into it (no /dev/infiniband/uverbs)",
+                "modprobe ib_uverbs",
+            ),
+            Some(uverbs) => {
+                if let Some(problem) = &uverbs.problem {
+                    self.trouble(
+                        name,
+                        format!("{} cannot be opened: {problem}", uverbs.path),
+                        "let this user read and write it (a udev rule, a group); in a container: --device=/dev/infiniband",
+                    );
+                } else {
+                    self.look_at_provider(device);
+                }
+            }
+        }
+        if device.ports.iter().all(|port| port.state != "ACTIVE") {
+            for port in &device.ports {
+                self.look_at_idle_port(device, port);
+            }
+            if device.ports.is_empty() {
+                self.trouble(name, "it has no ports", "see `dmesg`; update its firmware");
+            }
+        }
+        for port in device.ports.iter().filter(|p| p.state == "ACTIVE") {
+            self.look_at_port(device, port);
+        }
+        if let Some(pcie) = &device.pcie {
+            self.look_at_bus(device, pcie);
+        }
+    }
+
+    fn look_at_provider(&mut self, device: &Device) {
+        match &device.opened {
+            Some(Ok(())) => {}
+            Some(Err(why)) => {
+                self.trouble(&device.name, format!("it does not open: {why}"), "see `dmesg`");
+            }
+            None => self.trouble(
+                &device.name,
+                "the verbs library does not offer it: it found no provider for it",
+                "install the provider (Debian: ibverbs-providers), of the version of libibverbs; a second rdma-core in LD_LIBRARY_PATH has its own",
+            ),
+        }
+    }
+
+    fn look_at_idle_port(&mut self, device: &Device, port: &Port) {
+        let subject = format!("{} port {}", device.name, port.number);
+        let what = format!("{} ({})", port.state, port.physical);
+        let interface = port.interface.as_ref().map(|i| i.name.as_str());
+        let remedy = match (port.state.as_str(), port.link_layer.as_str()) {
+            ("INIT", "InfiniBand") => {
+                "no subnet manager has seen it: start one (`opensm`) or see that the switch's runs"
+                    .to_owned()
+            }
+            ("ARMED", _) => {
+                "the subnet manager is about to activate it: wait, or see its log".to_owned()
+            }
+            (_, "Ethernet") => format!(
+                "`ip link set {} up`; check cable and switch",
+                interface.unwrap_or("INTERFACE")
+            ),
+            _ if port.physical == "Disabled" => {
+                "it was switched off: `ibportstate`, or the firmware's set-up".to_owned()
+            }
+            _ => "check cable and switch".to_owned(),
+        };
+        self.trouble(&subject, what, remedy);
+    }
+
+    fn look_at_port(&mut self, device: &Device, port: &Port) {
+        let subject = format!("{} port {}", device.name, port.number);
+        if port.gids.is_empty() {
+            let remedy = "give its network interface an address (`ip addr add`), or see that a subnet manager runs";
+            self.trouble(
+                &subject,
+                "its GID table is empty: no peer can address it",
+                remedy,
+            );
+        } else if port.link_layer == "Ethernet" && !port.gids.iter().any(|g| g.kind == "RoCE v2") {
+            let remedy = "peers on other networks cannot be reached: enable RoCE v2 (`cma_roce_mode`, the firmware's set-up)";
+            self.note(&subject, "no GID of RoCE v2", remedy);
+        }
+        if let (Some([active, most]), Some(interface)) = (port.mtu, &port.interface) {
+            // A loss of speed that one command mends.
+            if port.link_layer == "Ethernet" && active < most.min(LARGEST_MTU) {
+                let what = format!(
+                    "packets carry {active} bytes, where {most} would do{}",
+                    interface.mtu.map_or(String::new(), |mtu| format!(
+                        " (MTU of {}: {mtu})",
+                        interface.name
+                    ))
+                );
+                let remedy = format!(
+                    "`ip link set {} mtu {}` or more, on all hosts and switches",
+                    interface.name,
+                    most.min(LARGEST_MTU) + AROUND
+                );
+                self.note(&subject, what, remedy);
+            }
+        }
+    }
+
+    fn look_at_bus(&mut self, device: &Device, pcie: &Pcie) {
+        let (Some(now), Some(most)) = (
+            raw_rate(&pcie.speed, pcie.lanes),
+            raw_rate(&pcie.speed_most, pcie.lanes_most),
+        ) else {
+            return;
+        };
+        if now >= most {
+            return;
+        }
+        let ports: f64 = device.ports.iter().filter_map(|p| port_rate(&p.rate)).sum();
+        // An adapter in a slot of fewer lanes may be meant so, as long as the slot carries what the ports can.
+        let severity = match now < ports {
+            true => Severity::Trouble,
+            false => Severity::Note,
+        };
+        let what = format!(
+            "its bus runs at {} x{} ({now:.1} GB/s), of {} x{} ({most:.1} GB/s) that it could; its ports carry {ports:.1} GB/s",
+            pcie.speed, pcie.lanes, pcie.speed_most, pcie.lanes_most
+        );
+        let remedy = "another slot, or seat it anew; the BIOS's speed of that slot; in a virtual machine, look on its host";
+        self.add(severity, &device.name, what, remedy.to_owned());
+    }
+
+    fn look_at_limits(&mut self, limits: &Limits) {
+        let Some(locked) = limits.locked.filter(|_| !limits.privileged) else {
+            return;
+        };
+        if locked >= ENOUGH_LOCKED {
+            return;
+        }
+        let remedy = match limits.locked_most {
+            Some(most) if most < ENOUGH_LOCKED => {
+                "`* - memlock unlimited` in /etc/security/limits.d, LimitMEMLOCK=infinity for a service, --ulimit memlock=-1 for a container"
+            }
+            _ => "`ulimit -l unlimited` before the job starts (the hard limit allows it)",
+        };
+        let what = format!(
+            "{} KiB of memory may be locked: registering messages will fail",
+            locked >> 10
+        );
+        self.trouble("locked memory", what, remedy);
+    }
+}
+
+/// Gigabytes (10^9) a second each way; None for a speed that is not a generation's.
+fn raw_rate(speed: &str, lanes: u32) -> Option<f64> {
+    let number: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    let lanes = Lanes::try_from(lanes).ok()?;
+    let link = Link::new(Generation::of_speed(number)?, lanes);
+    Some(link.raw().bytes_per_s() / 1e9)
+}
+
+/// Gigabytes (10^9) a second of `100 Gb/sec (4X EDR)`.
+fn port_rate(rate: &str) -> Option<f64> {
+    let (number, unit) = rate.split_once(' ')?;
+    unit.starts_with("Gb/sec").then_some(())?;
+    Some(number.parse::<f64>().ok()? / 8.0)
+}
