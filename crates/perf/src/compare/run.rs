@@ -130,8 +130,11 @@ struct Contestant {
     program: Program,
 }
 
+/// Names of those that cannot be measured, and why.
+type Failures = Vec<(String, String)>;
+
 /// Compiles the program for each; those that fail, with the reason.
-fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Vec<(String, String)>) {
+fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Failures) {
     let (mut ready, mut failed) = (Vec::new(), Vec::new());
     for peer in peers {
         match Program::compile(&peer.mpicc) {
@@ -145,6 +148,34 @@ fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Vec<(String, String)>) {
 fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
     let plans = options.measure.list_plans()?;
     let files = Files::open(options)?;
+    let (contestants, failed) = gather(options, peers)?;
+    let reports = contestants.iter().map(make_report).collect();
+    let mut rounds = Rounds::new(reports, options.statistic);
+    for (name, reason) in &failed {
+        eprintln!("fastpath: {name}: {reason}");
+        rounds.note(name, String::new(), reason);
+    }
+    run_rounds(options, &plans, &contestants, &mut rounds);
+    note_same_library(&mut rounds);
+    let comparison = Comparison {
+        schema: comparison::SCHEMA.to_owned(),
+        version: comparison::VERSION,
+        statistic: options.statistic,
+        rounds: options.measure.rounds,
+        rows: rounds.list_rows(),
+        missing: rounds.list_missing().to_vec(),
+        reports: rounds.reports,
+    };
+    tell(options, files, &comparison)?;
+    let complete = failed.is_empty() && !comparison.rows.is_empty();
+    Ok(if complete { 0 } else { REFUSED })
+}
+
+/// Ours and those peers that could be compiled for; the others, with the reason.
+fn gather(
+    options: &CompareOptions,
+    peers: Vec<Peer>,
+) -> Result<(Vec<Contestant>, Failures), String> {
     let (mpicc, mpiexec) = bench::choose_mpi(&options.mpi).map_err(|e| e.to_string())?;
     let mut ours = Peer::new("fastpath", &mpicc, Some(&mpiexec));
     ours.arguments.clone_from(&options.mpi.mpiexec_arg);
@@ -155,16 +186,18 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
         program,
     }];
     contestants.extend(others);
+    Ok((contestants, failed))
+}
 
-    let reports = contestants.iter().map(make_report).collect();
-    let mut rounds = Rounds::new(reports, options.statistic);
-    for (name, reason) in &failed {
-        eprintln!("fastpath: {name}: {reason}");
-        rounds.note(name, String::new(), reason);
-    }
+fn run_rounds(
+    options: &CompareOptions,
+    plans: &[Plan],
+    contestants: &[Contestant],
+    rounds: &mut Rounds,
+) {
     let pairs = (contestants.len() - 1) * plans.len() * options.measure.rounds as usize;
     let bar = make_bar(2 * pairs as u64, !options.no_progress);
-    rounds.run(&plans, options.measure.rounds, |number, plan| {
+    rounds.run(plans, options.measure.rounds, |number, plan| {
         let contestant = &contestants[number];
         let test = plan.settings.tests.join(",");
         bar.set_message(format!("{} {test}", contestant.peer.name));
@@ -177,32 +210,23 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
         outcome
     });
     bar.finish_and_clear();
-    note_same_library(&mut rounds);
+}
 
-    let comparison = Comparison {
-        schema: comparison::SCHEMA.to_owned(),
-        version: comparison::VERSION,
-        statistic: options.statistic,
-        rounds: options.measure.rounds,
-        rows: rounds.list_rows(),
-        missing: rounds.list_missing().to_vec(),
-        reports: rounds.reports,
-    };
+/// Prints the comparison and writes it to the files.
+fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<(), String> {
     let to_standard = options.json.as_deref() == Some(Path::new("-"));
     let text = if to_standard {
         comparison.format_json()
     } else {
-        show::format_comparison(&comparison)
+        show::format_comparison(comparison)
     };
     let said = say(&text);
     if said.is_err() {
         // The last place where it can be seen.
-        eprint!("{}", show::format_comparison(&comparison));
+        eprint!("{}", show::format_comparison(comparison));
     }
-    files.write(&comparison)?;
-    said?;
-    let complete = failed.is_empty() && !comparison.rows.is_empty();
-    Ok(if complete { 0 } else { REFUSED })
+    files.write(comparison)?;
+    said
 }
 
 fn make_report(contestant: &Contestant) -> Report {
@@ -262,7 +286,8 @@ fn note_same_library(rounds: &mut Rounds) {
     }
 }
 
-fn make_bar(length: u64, wanted: bool) -> ProgressBar {
+/// A bar on the standard error, if that is a terminal.
+pub(crate) fn make_bar(length: u64, wanted: bool) -> ProgressBar {
     let bar = ProgressBar::new(length);
     if !wanted {
         bar.set_draw_target(ProgressDrawTarget::hidden());
