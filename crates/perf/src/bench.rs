@@ -267,13 +267,21 @@ impl Session {
             if !options.has_level(level) {
                 continue;
             }
-            let (there, not): (Vec<&'static Test>, Vec<_>) =
-                tests.iter().partition(|t| t.levels.contains(&level));
+            let fits = level == Level::Mpi || ranks == 2;
+            let (there, not): (Vec<&'static Test>, Vec<_>) = tests
+                .iter()
+                .partition(|t| fits && t.levels.contains(&level));
             for test in not {
+                let reason = match fits {
+                    true => "the test does not exist at this level".to_owned(),
+                    false => format!(
+                        "the levels below MPI are measured between two ranks, not {ranks} (-n 2)"
+                    ),
+                };
                 self.report.missing.push(Missing {
                     test: test.name.to_owned(),
                     level,
-                    reason: "the test does not exist at this level".to_owned(),
+                    reason,
                 });
             }
             if there.is_empty() {

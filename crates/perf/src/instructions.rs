@@ -201,6 +201,7 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
         sizes: &options.sizes,
         whole: true,
     };
+    let mut failed = Vec::new();
     if options.has_level(Level::Mpi) {
         add_mpi(&ours, &mut report)?;
         for peer in &peers {
@@ -214,7 +215,9 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
                 whole: false,
                 ..ours
             };
-            add_mpi(&theirs, &mut report)?;
+            if let Err(e) = add_mpi(&theirs, &mut report) {
+                failed.push(format!("{}: {e}", peer.name));
+            }
         }
     }
     for level in [Level::Protocol, Level::Transport] {
@@ -225,9 +228,12 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
         }
     }
     write(options, &report)?;
-    match limits {
-        Some(limits) => budget::check(&limits, &report.breakdowns, options.json.is_none()),
-        None => Ok(()),
+    if let Some(limits) = limits {
+        budget::check(&limits, &report.breakdowns, options.json.is_none())?;
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(usage(failed.join("; "))),
     }
 }
 

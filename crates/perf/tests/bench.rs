@@ -286,3 +286,13 @@ fn standard_output__that_is_full_is_told_and_the_table_still_seen() {
         assert!(said.contains("median") && said.contains("200.0"), "{said}");
     }
 }
+
+#[test]
+fn levels__below_mpi_are_for_two_ranks_and_say_so_before_anything_is_started() {
+    let mpi = Mpi::new("levels", "echo started >&2; exit 9");
+    let output = mpi.bench(&["latency", "--level", "transport", "-n", "3"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("between two ranks, not 3"), "{said}");
+    let error = error_of(&output);
+    assert!(!error.contains("started"), "{error}");
+}
