@@ -3,6 +3,7 @@
 use std::io;
 
 use clap::Args;
+use fastpath_base::clock;
 use fastpath_base::config::parse_duration_ns;
 use serde_json::{Value, json};
 
@@ -21,9 +22,12 @@ pub struct FloorOptions {
     /// Sizes in bytes, separated by commas; K and M are powers of 1024
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     sizes: Vec<u64>,
-    /// Samples of each case
-    #[arg(long, default_value_t = 1000, value_parser = parse_samples)]
+    /// Samples of each case; of a copy and of a way to carry a message at most 100
+    #[arg(long, default_value_t = 1000, value_parser = parse_samples, conflicts_with = "duration")]
     samples: usize,
+    /// Time for the samples of each case, in place of a number
+    #[arg(long, value_parser = parse_batch)]
+    duration: Option<u64>,
     /// A sample is the mean over a batch that lasts at least this long
     #[arg(long, default_value = "20us", value_parser = parse_batch)]
     batch: u64,
@@ -42,10 +46,52 @@ fn parse_batch(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The most samples of a case.
+const SAMPLES_MAX: usize = 1 << 20;
+
 fn parse_samples(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n) if (1..=1 << 20).contains(&n) => Ok(n),
+        Ok(n) if (1..=SAMPLES_MAX).contains(&n) => Ok(n),
         _ => Err("expected a whole number from 1 to 1048576".to_owned()),
+    }
+}
+
+/// How many samples a case gets.
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    /// So many.
+    Samples(usize),
+    /// As many as are taken in so many nanoseconds.
+    DurationNs(u64),
+}
+
+/// Samples from which it is told how many fit a duration.
+const TRIAL: usize = 20;
+
+impl Amount {
+    /// At most so many, where a number was asked for.
+    fn at_most(self, most: usize) -> Amount {
+        match self {
+            Amount::Samples(n) => Amount::Samples(n.min(most)),
+            duration => duration,
+        }
+    }
+
+    /// The samples that `measure`, called with a number of them, takes.
+    fn take(self, mut measure: impl FnMut(usize) -> io::Result<Vec<f64>>) -> io::Result<Vec<f64>> {
+        let wanted = match self {
+            Amount::Samples(n) => return measure(n),
+            Amount::DurationNs(ns) => ns as f64,
+        };
+        let begin = clock::now_ns();
+        let mut all = measure(TRIAL)?;
+        let spent = (clock::now_ns() - begin).max(1) as f64;
+        // The trial counts too: no sample is dropped.
+        let left = (wanted - spent) / spent * TRIAL as f64;
+        if left >= 1.0 {
+            all.extend(measure(left.min(SAMPLES_MAX as f64) as usize)?);
+        }
+        Ok(all)
     }
 }
 
@@ -109,21 +155,27 @@ fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchError> {
 pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     let pair = choose_processors(&options.processors)?;
     let form = if options.json { Form::Json } else { Form::Text };
-    let (samples, batch_ns) = (options.samples, options.batch);
+    let batch_ns = options.batch;
+    let amount = options
+        .duration
+        .map_or(Amount::Samples(options.samples), Amount::DurationNs);
     let mut sizes: Vec<usize> = options.sizes.iter().map(|&b| b as usize).collect();
     if sizes.is_empty() {
         sizes = (6..=22).step_by(2).map(|shift| 1 << shift).collect();
     }
-    let line = floor::measure_lines(pair, samples, batch_ns).map_err(BenchError::Floor)?;
+    let line = amount.take(|n| floor::measure_lines(pair, n, batch_ns));
+    let line = line.map_err(BenchError::Floor)?;
     let line = summarize(&line).ok_or(BenchError::Empty)?;
     print_floor_line(pair, &line, batch_ns, observe_clock_step_ns(), form);
-    let stream = measure_stream(pair, samples, batch_ns).map_err(BenchError::Floor)?;
+    let stream = amount.take(|n| measure_stream(pair, n, batch_ns));
+    let stream = stream.map_err(BenchError::Floor)?;
     let stream = summarize(&stream).ok_or(BenchError::Empty)?;
     print_floor_stream(&stream, form);
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
-    let samples = samples.min(100);
+    let amount = amount.at_most(100);
     for &bytes in &sizes {
-        let taken = copier.sample(bytes, samples, batch_ns);
+        let taken = amount.take(|n| Ok(copier.sample(bytes, n, batch_ns)));
+        let taken = taken.map_err(BenchError::Floor)?;
         let copy = summarize(&taken).ok_or(BenchError::Empty)?;
         print_floor_copy(bytes, &copy, form);
     }
@@ -133,7 +185,7 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     }
     for bytes in large {
         for way in TRANSFER_WAYS {
-            let taken = measure_transfer(pair, way, bytes, samples, batch_ns);
+            let taken = amount.take(|n| measure_transfer(pair, way, bytes, n, batch_ns));
             let time = taken.map(|t| summarize(&t));
             print_transfer(bytes, way, &time, form);
         }
@@ -244,4 +296,37 @@ fn print_transfer(bytes: usize, way: Way, time: &io::Result<Option<Summary>>, fo
         Ok(None) => format!("{bytes:>9} {way:<26} no samples"),
         Err(e) => format!("{bytes:>9} {way:<26} not open: {e}"),
     });
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amount__of_time_is_filled_and_keeps_its_trial() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let take = |amount: Amount| {
+            asked.borrow_mut().clear();
+            let taken = amount.take(|n| {
+                asked.borrow_mut().push(n);
+                Ok(vec![1.0; n])
+            });
+            taken.unwrap().len()
+        };
+        assert_eq!(take(Amount::Samples(7)), 7);
+        assert_eq!(take(Amount::Samples(7).at_most(5)), 5);
+        // An hour of samples that take next to nothing.
+        let many = take(Amount::DurationNs(3_600_000_000_000).at_most(5));
+        assert_eq!(many, asked.borrow().iter().sum::<usize>());
+        assert_eq!(*asked.borrow(), [TRIAL, SAMPLES_MAX]);
+        // Less than the trial takes.
+        assert_eq!(take(Amount::DurationNs(1)), TRIAL);
+    }
+
+    #[test]
+    fn amount__passes_on_why_nothing_can_be_measured() {
+        let refused = Amount::DurationNs(1000).take(|_| Err(io::Error::other("no")));
+        assert_eq!(refused.unwrap_err().to_string(), "no");
+    }
 }
