@@ -299,6 +299,37 @@ def case_instructions_by_level(session):
     return None if ("protocol", "put") in missing else f"missing: {missing}"
 
 
+def case_peer_that_fails_leaves_the_counts_of_ours(session):
+    """The counts of ours are printed, the peer is named, the exit code says so."""
+    arguments = ["instructions", "--level", "mpi", "--peer", "none=/nowhere/mpicc", "--json", "-"]
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = _start(session, folder, arguments).finish()
+    if outcome.code != 1 or "none" not in outcome.err or "/nowhere/mpicc" not in outcome.err:
+        return f"exit code {outcome.code}", outcome.text()
+    counted = {(b["mpi"], b["operation"]) for b in _report(outcome)["breakdowns"]}
+    return None if ("fastpath", "MPI_Send") in counted else f"counted {counted}"
+
+
+def case_ablation_alternates(session):
+    """Every step after the first is told as a ratio to the one before, of runs in the same turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "ablation.json")
+        arguments = ["ablation", "--turns", "2", "--no-instructions", "--duration", "2ms", "--sizes", "8,4K", "--json", path]
+        outcome = _start(session, folder, arguments).finish()
+        problem = outcome.problem(0)
+        if problem:
+            return problem
+        with open(path, encoding="utf-8") as file:
+            steps = json.load(file)["ablation"]
+    if steps[0].get("changes") or len(steps[0]["disabled"]) != len(steps) - 1:
+        return f"first step: {steps[0]['disabled']}"
+    for step in steps[1:]:
+        changes = [(change["bytes"], bool(change["ratio"]["interval"])) for change in step["changes"]]
+        if changes != [(8, True), (4096, True)]:
+            return f"{step['added']}: {changes}"
+    return None
+
+
 def _wait_for(condition, seconds, what):
     """Waits until it holds; a safety net ends it."""
     end = time.monotonic() + seconds

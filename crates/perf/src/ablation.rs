@@ -1,7 +1,7 @@
 //! `fastpath bench ablation`: everything off that can be switched off, then one optimisation after
 //! the other on, in time and in instructions (the table of the study "sm Latency", Open MPI, 2009).
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fastpath_base::config::FEATURES;
@@ -9,11 +9,14 @@ use fastpath_base::config::FEATURES;
 use crate::bench::options::{MeasureOptions, MpiOptions};
 use crate::bench::{BenchError, choose_mpi, surroundings};
 use crate::catalogue::find;
+use crate::compare::interval::{self, Ratio};
+use crate::compare::run::make_bar;
 use crate::html;
 use crate::instructions::{Counted, count};
+use crate::output::file::Target;
 use crate::output::print_line;
 use crate::program::{Job, Program, STALL};
-use crate::record::{AblationStep, Breakdown, Report};
+use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 
 /// Options of `fastpath bench ablation`.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -21,6 +24,9 @@ pub struct AblationOptions {
     /// The order in which the optimisations are switched on [default: as `fastpath info` lists them]
     #[arg(long, value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(FEATURES))]
     pub order: Vec<String>,
+    /// How often all steps are timed, in turn
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub turns: u32,
     /// Without instructions (they need valgrind)
     #[arg(long)]
     pub no_instructions: bool,
@@ -44,6 +50,9 @@ const CALLS: [&str; 2] = ["MPI_Send", "MPI_Recv"];
 /// Sizes where the optimisations differ: a slot, a buffer, parts, a long message.
 const SIZES: [u64; 4] = [8, 1 << 10, 16 << 10, 256 << 10];
 
+/// Milliseconds for the samples of a case in a turn where nothing else is asked for.
+const DURATION_MS: f64 = 50.0;
+
 /// What is switched on in each step, and what is still off.
 fn list_steps(order: &[String]) -> Vec<(String, Vec<String>)> {
     let mut order = order.to_vec();
@@ -59,43 +68,123 @@ fn list_steps(order: &[String]) -> Vec<(String, Vec<String>)> {
     steps
 }
 
+/// One step while it is measured.
+struct Step {
+    added: String,
+    disabled: Vec<String>,
+    /// With the samples of all turns.
+    cases: Vec<Case>,
+    /// The medians of each turn, by size.
+    turns: Vec<BTreeMap<u64, f64>>,
+}
+
+impl Step {
+    fn environment(&self) -> Vec<(String, String)> {
+        vec![("FASTPATH_DISABLE".to_owned(), self.disabled.join(","))]
+    }
+
+    fn take(&mut self, cases: Vec<Case>) {
+        let medians = cases
+            .iter()
+            .filter_map(|case| Some((case.bytes, case.samples.quantile(0.5)?)));
+        self.turns.push(medians.collect());
+        for case in cases {
+            match self.cases.iter_mut().find(|c| c.key() == case.key()) {
+                Some(earlier) => earlier.samples.merge(&case.samples),
+                None => self.cases.push(case),
+            }
+        }
+    }
+
+    /// Its time to that of another step, of the runs in the same turns.
+    fn compare(&self, before: &Step) -> Vec<Change> {
+        let of_size = |bytes: u64| {
+            let turns = self.turns.iter().zip(&before.turns);
+            let pairs: Vec<(f64, f64)> = turns
+                .filter_map(|(now, then)| Some((*now.get(&bytes)?, *then.get(&bytes)?)))
+                .collect();
+            let ratio = interval::of_pairs(&pairs)?;
+            Some(Change { bytes, ratio })
+        };
+        self.cases.iter().filter_map(|c| of_size(c.bytes)).collect()
+    }
+}
+
 /// Does what `fastpath bench ablation` was asked for.
 ///
 /// # Errors
-/// The program cannot be compiled, a job fails, a file cannot be written.
+/// The program cannot be compiled, a job fails, a file cannot be written. What was measured before is
+/// shown and written.
 pub fn run(options: &AblationOptions) -> Result<(), BenchError> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    let json = options.json.as_deref().map(Target::open).transpose()?;
+    let page = options.html.as_deref().map(Target::open).transpose()?;
     let program = Program::compile(&mpicc)?;
     let mut report = Report::new(surroundings::describe_run());
     report.run.mpi.name = "fastpath".to_owned();
     report.run.mpi.path = format!("{}, {}", mpicc.display(), mpiexec.display());
-    for (added, disabled) in list_steps(&options.order) {
-        let environment = vec![("FASTPATH_DISABLE".to_owned(), disabled.join(","))];
-        let cases = time_step(options, &program, &mpiexec, &environment, &mut report)?;
-        let instructions = match options.no_instructions {
-            true => Vec::new(),
-            false => count_step(options, &mpicc, &mpiexec, &environment)?,
+    let make_step = |(added, disabled)| Step {
+        added,
+        disabled,
+        cases: Vec::new(),
+        turns: Vec::new(),
+    };
+    let mut steps: Vec<Step> = list_steps(&options.order)
+        .into_iter()
+        .map(make_step)
+        .collect();
+    let mut done = time_steps(options, &program, &mpiexec, &mut steps, &mut report);
+    for (index, step) in steps.iter().enumerate() {
+        let before = index.checked_sub(1).map(|i| &steps[i]);
+        let counted = match options.no_instructions || done.is_err() {
+            true => Ok(Vec::new()),
+            false => count_step(options, &mpicc, &mpiexec, &step.environment()),
         };
-        let step = AblationStep {
-            added,
-            disabled,
-            cases,
+        let instructions = counted.unwrap_or_else(|e| {
+            done = Err(e);
+            Vec::new()
+        });
+        report.ablation.push(AblationStep {
+            added: step.added.clone(),
+            disabled: step.disabled.clone(),
+            cases: step.cases.clone(),
+            changes: before.map_or_else(Vec::new, |before| step.compare(before)),
             instructions,
-        };
-        if report.ablation.is_empty() {
-            print_head(&step);
+        });
+    }
+    print_steps(&report.ablation, options.turns);
+    if let Some(file) = json {
+        file.finish(&crate::output::json::format_report(&report))?;
+    }
+    if let Some(file) = page {
+        file.finish(&html::write_page(std::slice::from_ref(&report), None))?;
+    }
+    done
+}
+
+/// Times all steps, turn by turn, up and down in turn, so that a machine that drifts favours none.
+fn time_steps(
+    options: &AblationOptions,
+    program: &Program,
+    mpiexec: &Path,
+    steps: &mut [Step],
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true);
+    for turn in 0..options.turns {
+        let mut order: Vec<usize> = (0..steps.len()).collect();
+        if turn % 2 == 1 {
+            order.reverse();
         }
-        print_step(&step);
-        report.ablation.push(step);
+        for index in order {
+            let step = &mut steps[index];
+            bar.set_message(format!("turn {}, {}", turn + 1, name_step(&step.added)));
+            let cases = time_step(options, program, mpiexec, &step.environment(), report)?;
+            step.take(cases);
+            bar.inc(1);
+        }
     }
-    if let Some(path) = &options.json {
-        let text = crate::output::json::format_report(&report);
-        fs::write(path, text).map_err(|e| BenchError::Write(path.clone(), e))?;
-    }
-    if let Some(path) = &options.html {
-        let page = html::write_page(std::slice::from_ref(&report), None);
-        fs::write(path, page).map_err(|e| BenchError::Write(path.clone(), e))?;
-    }
+    bar.finish_and_clear();
     Ok(())
 }
 
@@ -105,11 +194,16 @@ fn time_step(
     mpiexec: &Path,
     environment: &[(String, String)],
     report: &mut Report,
-) -> Result<Vec<crate::record::Case>, BenchError> {
+) -> Result<Vec<Case>, BenchError> {
     let tests: Vec<_> = find("latency").into_iter().collect();
     let mut settings = options.measure.settings(&tests);
     if settings.sizes.is_empty() {
         settings.sizes = SIZES.to_vec();
+    }
+    // The statistic has to be the same in every turn.
+    settings.timing.get_or_insert_with(|| "batch=16".to_owned());
+    if settings.iterations.is_none() {
+        settings.duration_ms.get_or_insert(DURATION_MS);
     }
     let job = Job {
         mpiexec: mpiexec.to_owned(),
@@ -119,7 +213,7 @@ fn time_step(
         arguments: settings.arguments(),
         stall: STALL,
     };
-    let outcome = program.run(&job, |_| {});
+    let outcome = program.run(&job.with_selection(), |_| {});
     if let Some(failure) = outcome.failure {
         return Err(BenchError::Run(failure));
     }
@@ -149,40 +243,86 @@ fn count_step(
     Ok(counted.into_iter().filter(wanted).collect())
 }
 
-fn print_head(step: &AblationStep) {
-    print_line(
-        "latency: median, ns of half a round trip between two ranks; instructions of a call with 8 B (callgrind)",
-    );
-    let mut line = format!("{:<22}", "on");
-    for case in &step.cases {
-        line += &format!(" {:>10}", format!("{} B", case.bytes));
+fn name_step(added: &str) -> String {
+    match added {
+        "" => "nothing".to_owned(),
+        added => format!("+ {added}"),
     }
-    for b in &step.instructions {
+}
+
+fn print_steps(steps: &[AblationStep], turns: u32) {
+    let Some(first) = steps.iter().find(|step| !step.cases.is_empty()) else {
+        return;
+    };
+    print_line(&format!(
+        "latency: median, ns of half a round trip between two ranks; ratio to the step before, with its 95 % interval over {turns} turns; instructions of a call with 8 B (callgrind)",
+    ));
+    let mut line = format!("{:<22}", "on");
+    for case in &first.cases {
+        line += &format!(" {:>10} {:<22}", format!("{} B", case.bytes), "ratio");
+    }
+    for b in &first.instructions {
         line += &format!(" {:>10}", b.operation);
     }
-    print_line(&line);
+    print_line(line.trim_end());
+    steps.iter().for_each(print_step);
 }
 
 fn print_step(step: &AblationStep) {
-    let name = match step.added.as_str() {
-        "" => "nothing".to_owned(),
-        added => format!("+ {added}"),
-    };
-    let mut line = format!("{name:<22}");
+    let mut line = format!("{:<22}", name_step(&step.added));
     for case in &step.cases {
         let median = case.samples.quantile(0.5).unwrap_or(0.0);
-        line += &format!(" {median:>10.1}");
+        let change = step.changes.iter().find(|c| c.bytes == case.bytes);
+        let change = change.map_or_else(String::new, |c| describe_ratio(&c.ratio));
+        line += &format!(" {median:>10.1} {change:<22}");
     }
     for b in &step.instructions {
         line += &format!(" {:>10.2}", b.total);
     }
-    print_line(&line);
+    print_line(line.trim_end());
+}
+
+fn describe_ratio(ratio: &Ratio) -> String {
+    match ratio.interval {
+        Some([low, high]) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.ratio),
+        None => format!("{:.3}", ratio.ratio),
+    }
 }
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::record::samples::make_case;
+
+    fn make_step(turns: &[f64]) -> Step {
+        let mut step = Step {
+            added: String::new(),
+            disabled: Vec::new(),
+            cases: Vec::new(),
+            turns: Vec::new(),
+        };
+        turns
+            .iter()
+            .for_each(|&ns| step.take(vec![make_case(8, &[ns; 3])]));
+        step
+    }
+
+    #[test]
+    fn change__is_of_runs_in_the_same_turn() {
+        // The machine gets slower from turn to turn; the step takes four fifths.
+        let before = make_step(&[100.0, 200.0, 400.0]);
+        let now = make_step(&[80.0, 160.0, 320.0]);
+        let changes = now.compare(&before);
+        assert_eq!((changes.len(), changes[0].bytes), (1, 8));
+        let ratio = changes[0].ratio;
+        let [low, high] = ratio.interval.unwrap();
+        assert!(
+            (ratio.ratio - 0.8).abs() < 0.001 && high - low < 0.01,
+            "{ratio:?}"
+        );
+        assert_eq!((now.cases.len(), now.cases[0].samples.count()), (1, 9));
+    }
 
     #[test]
     fn steps__go_from_all_off_to_all_on_each_feature_once() {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use breakdown::{AblationStep, Breakdown, Part};
+pub use breakdown::{AblationStep, Breakdown, Change, Part};
 pub use histogram::{Histogram, Summary};
 
 /// The name that every stored result carries.

@@ -165,6 +165,7 @@ pub fn make_whole_report(name: &str) -> Report {
                 make_case("latency", 8, 2, 95.0 * scale),
                 make_case("latency", 4096, 2, 300.0 * scale),
             ],
+            changes: Vec::new(),
             instructions: vec![breakdown("MPI_Send", *scale), breakdown("MPI_Recv", *scale)],
         })
         .collect();

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Case, Level};
+use crate::compare::interval::Ratio;
 
 /// The instructions of one operation, counted by callgrind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,16 @@ pub struct Part {
     pub instructions: f64,
 }
 
+/// What a step of an ablation changed at one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Change {
+    /// Bytes of the case.
+    pub bytes: u64,
+    /// Its median to that of the step before, of pairs in the same turn.
+    pub ratio: Ratio,
+}
+
 /// A step of an ablation: everything that can be switched off is, but for what earlier steps and
 /// this one switched on again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,8 +59,11 @@ pub struct AblationStep {
     pub added: String,
     /// `FASTPATH_DISABLE` as it was set.
     pub disabled: Vec<String>,
-    /// What was timed.
+    /// What was timed, with the samples of all turns.
     pub cases: Vec<Case>,
+    /// What the step changed; empty in the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// What was counted.
     pub instructions: Vec<Breakdown>,
 }

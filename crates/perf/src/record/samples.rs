@@ -1,6 +1,8 @@
 //! Made-up results for tests.
 
-use super::{AblationStep, Breakdown, Case, Level, Missing, Of, Part, Report, Run, Timing};
+use crate::compare::interval::Ratio;
+
+use super::{AblationStep, Breakdown, Case, Change, Level, Missing, Of, Part, Report, Run, Timing};
 
 /// A latency of this many bytes with these samples.
 pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
@@ -86,6 +88,13 @@ pub fn make_report() -> Report {
         added: "sendi".into(),
         disabled: vec!["recvi".into()],
         cases: vec![make_case(8, &[95.0])],
+        changes: vec![Change {
+            bytes: 8,
+            ratio: Ratio {
+                ratio: 0.9,
+                interval: Some([0.8, 1.0]),
+            },
+        }],
         instructions: vec![breakdown.clone()],
     });
     report.breakdowns.push(breakdown);
