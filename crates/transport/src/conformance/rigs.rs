@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::loopback::LoopbackEndpoint;
+use crate::rc::tests::RcPair;
+use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;
 use crate::sim::{Conditions, Network, SimEndpoint, SimIface};
@@ -12,6 +14,8 @@ conform!(sim, SimPair<0>);
 conform!(sim_narrow, SimPair<1>);
 conform!(sim_lossy, SimPair<2>);
 conform!(sim_wired_up, SimPair<3>);
+conform!(rc, RcRig<0>);
+conform!(rc_narrow, RcRig<1>);
 
 impl Rig for LoopbackEndpoint {
     type End = Self;
@@ -130,5 +134,65 @@ impl<const WEATHER: u32> Rig for SimPair<WEATHER> {
     }
     fn observe(&mut self) -> Vec<u8> {
         self.network.fingerprint(0, 1).to_le_bytes().to_vec()
+    }
+}
+
+/// Two ends on an RDMA adapter; the number chooses how much room there is.
+struct RcRig<const ROOM: u32>(RcPair);
+
+impl<const ROOM: u32> Rig for RcRig<ROOM> {
+    type End = RcEndpoint;
+
+    fn new(start: Start) -> Self {
+        let settings = match ROOM {
+            0 => RcSettings::default(),
+            _ => RcSettings {
+                window: 8,
+                receives: 16,
+                depth: 16,
+                buffers: [4, 2],
+                inline: 0,
+                ..RcSettings::default()
+            },
+        };
+        let mut pair = RcPair::new(settings);
+        pair.start_at(start.messages);
+        RcRig(pair)
+    }
+    fn tx(&mut self) -> &mut RcEndpoint {
+        &mut self.0.ends[0]
+    }
+    fn rx(&mut self) -> &mut RcEndpoint {
+        &mut self.0.ends[1]
+    }
+    fn settle(&mut self) {
+        self.0.until("the network to come to rest", |pair| {
+            pair.ends[1].look().is_some() || pair.ends[0].is_drained()
+        });
+        // What has reached the peer's memory is announced there soon after.
+        for _ in 0..self.0.patience {
+            if self.0.ends[1].look().is_some() {
+                return;
+            }
+        }
+    }
+    fn return_credits(&mut self) {
+        self.0.ends[1].return_all_credits();
+        self.0.until("the credits to arrive", |pair| {
+            pair.ends[0].is_drained() && pair.ends[1].is_drained()
+        });
+        for _ in 0..self.0.patience {
+            self.0.progress();
+        }
+    }
+    fn observe(&mut self) -> Vec<u8> {
+        // Nothing that would make room for the sender happens here.
+        for _ in 0..self.0.patience {
+            if self.0.has_all_arrived() {
+                break;
+            }
+            self.0.ifaces[1].progress();
+        }
+        self.0.ends[1].fingerprint()
     }
 }

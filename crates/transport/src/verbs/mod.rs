@@ -17,6 +17,8 @@ pub mod abi;
 mod call;
 pub mod device;
 pub mod error;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod inline;
 #[cfg(test)]
 mod layout_tests;
@@ -39,3 +41,22 @@ pub use pair::{AddressHandle, PairSettings, Peer, Persistence, QueuePair, Servic
 pub use path::{LocalPort, Path, PortAddress};
 pub use post::{Failure, Operation, PostError, Posted, SendFlags};
 pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};
+
+/// The device of a test: the one that `FASTPATH_TEST_DEVICE` names, or else the fake one. Says whether it is real.
+#[cfg(test)]
+pub(crate) fn test_device() -> (std::sync::Arc<DeviceContext>, bool) {
+    match std::env::var("FASTPATH_TEST_DEVICE") {
+        Ok(name) => {
+            let library = Library::load().expect("FASTPATH_TEST_DEVICE is set");
+            let context = DeviceContext::open(library, &name);
+            (
+                context.unwrap_or_else(|error| panic!("FASTPATH_TEST_DEVICE: {error}")),
+                true,
+            )
+        }
+        Err(_) => {
+            fake::set_conditions(fake::Conditions::default());
+            (fake::open(), false)
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What an interface keeps for each peer, and the send buffers that connections share.
+
+use super::wire::HEADER;
+use crate::contract::Header;
+use crate::verbs::{Access, Buffer, Failure, MemoryRegion, QueuePair, Sge, VerbsError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The queue pair is there; the peer is unknown.
+    Made,
+    /// What the peer sends is taken.
+    Open,
+    /// The peer takes what is sent.
+    Ready,
+    /// It works no more.
+    Failed(Failure),
+}
+
+/// A message that has arrived and not been taken.
+pub(super) struct Inbound {
+    pub header: Header,
+    pub body: Body,
+    /// Packets it came in.
+    pub packets: u32,
+}
+
+/// Where the payload of an arrival lies.
+pub(super) enum Body {
+    /// In a receive buffer behind the header: its number, bytes.
+    Slot(u32, u32),
+    /// Put together from several.
+    Whole(Vec<u8>),
+}
+
+/// A message of which a part has arrived.
+pub(super) struct Assembly {
+    pub header: Header,
+    pub data: Vec<u8>,
+    pub total: usize,
+    pub packets: u32,
+}
+
+/// Somebody waits for the completion of an operation.
+pub(super) struct Ticket {
+    /// What the user knows it by.
+    pub cookie: u64,
+    /// Where the answer of an atomic comes to.
+    pub answer: Option<Slot>,
+    /// Memory of the user that must stay registered meanwhile.
+    pub _region: Option<Arc<MemoryRegion>>,
+}
+
+/// One peer.
+pub(super) struct Connection {
+    pub pair: QueuePair,
+    pub stage: Stage,
+    /// Sequence number of the first packet, 24 bits.
+    pub psn: u32,
+    /// Bytes that may go inline, and sends under way.
+    pub inline: usize,
+    pub depth: u32,
+    /// Sends posted and sends known to be done, both counted from the same start.
+    pub posted: u32,
+    pub done: u32,
+    /// How many had been posted after the last one whose success is reported.
+    pub signaled: u32,
+    /// Completions to come for those.
+    pub expected: u32,
+    /// Send buffers in use: each is free again when `done` has passed its number.
+    pub slots: VecDeque<(u32, Slot)>,
+    /// Operations somebody waits for, in order.
+    pub tickets: VecDeque<(u32, Ticket)>,
+    /// Packets that the peer has room for.
+    pub credits: u32,
+    /// Packets taken of which the peer has not been told.
+    pub owed: u32,
+    /// Packets that the peer may have here.
+    pub window: u32,
+    pub inbox: VecDeque<Inbound>,
+    pub assembly: Option<Assembly>,
+    /// Which of the interface's send queues it completes on.
+    pub queue: usize,
+}
+
+impl Connection {
+    /// Room in the send queue, but for the one place kept for what the transport itself must say.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        (self.depth - 1).saturating_sub(self.posted.wrapping_sub(self.done))
+    }
+
+    /// Whether sends are under way.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.posted != self.done
+    }
+
+    /// Whether the success of what is posted next must be reported: so many have been silent.
+    #[inline]
+    pub fn owes_signal(&self) -> bool {
+        self.posted.wrapping_sub(self.signaled) + 1 >= self.depth / 4
+    }
+}
+
+/// A send buffer: its class and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    class: u8,
+    index: u32,
+}
+
+/// Payload of a small send buffer.
+const SMALL: usize = 1024 - HEADER;
+
+/// The send buffers of an interface: small and large ones, of which the large are made at first use.
+pub(super) struct Pool {
+    classes: [Class; 2],
+}
+
+struct Class {
+    /// Bytes of one, header included.
+    stride: usize,
+    count: u32,
+    buffer: Option<Buffer>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// So many small and large ones, the latter for `largest` bytes of payload.
+    pub fn new(counts: [u32; 2], largest: usize) -> Self {
+        let class = |stride: usize, count| Class {
+            stride,
+            count,
+            buffer: None,
+            free: Vec::new(),
+        };
+        Pool {
+            classes: [
+                class(HEADER + SMALL, counts[0]),
+                class((HEADER + largest).next_multiple_of(64), counts[1]),
+            ],
+        }
+    }
+
+    fn class_of(payload: usize) -> usize {
+        (payload > SMALL) as usize
+    }
+
+    /// Makes the buffers of the first class for such payloads that has none yet; false where all are there.
+    ///
+    /// # Errors
+    /// No memory, or the limit on locked memory is too low.
+    pub fn prepare(
+        &mut self,
+        payload: usize,
+        make: impl FnOnce(usize, Access) -> Result<Buffer, VerbsError>,
+    ) -> Result<bool, VerbsError> {
+        let mut classes = self.classes[Self::class_of(payload)..].iter_mut();
+        let Some(class) = classes.find(|class| class.buffer.is_none()) else {
+            return Ok(false);
+        };
+        // Atomics answer into them.
+        class.buffer = Some(make(class.stride * class.count as usize, Access::Write)?);
+        class.free = (0..class.count).rev().collect();
+        Ok(true)
+    }
+
+    /// Free buffers for such payloads.
+    #[inline]
+    pub fn available(&self, payload: usize) -> u32 {
+        let free = |class: &Class| match class.buffer {
+            Some(_) => class.free.len() as u32,
+            None => class.count,
+        };
+        self.classes[Self::class_of(payload)..]
+            .iter()
+            .map(free)
+            .sum()
+    }
+
+    /// A free buffer: a large one where the small ones are in use, so that a message finds room where a longer
+    /// one does.
+    #[inline]
+    pub fn take(&mut self, payload: usize) -> Option<Slot> {
+        let first = Self::class_of(payload);
+        let classes = self.classes[first..].iter_mut();
+        let mut free = classes
+            .zip(first as u8..)
+            .map(|(class, number)| (class.free.pop(), number));
+        free.find_map(|(index, class)| index.map(|index| Slot { class, index }))
+    }
+
+    /// Gives one back.
+    #[inline]
+    pub fn give(&mut self, slot: Slot) {
+        self.classes[slot.class as usize].free.push(slot.index);
+    }
+
+    /// Where a buffer lies, and the key of its memory.
+    #[inline]
+    pub fn locate(&self, slot: Slot) -> (*mut u8, u32) {
+        let class = &self.classes[slot.class as usize];
+        match &class.buffer {
+            Some(buffer) => {
+                let at = buffer
+                    .address()
+                    .wrapping_add(slot.index as usize * class.stride);
+                (at, buffer.region().lkey())
+            }
+            None => unreachable!("a slot without its buffer"),
+        }
+    }
+}
+
+/// A segment of memory for a work request.
+#[inline]
+pub(super) fn segment(at: *const u8, len: usize, lkey: u32) -> Sge {
+    Sge {
+        addr: at.expose_provenance() as u64,
+        length: len as u32,
+        lkey,
+    }
+}

@@ -1,0 +1,627 @@
+//! Posting, polling, and what a completion means.
+#![allow(unsafe_code)]
+
+use super::connection::{Assembly, Body, Connection, Inbound, Slot, Stage, Ticket, segment};
+use super::iface::{Completion, Core};
+use super::wire::*;
+use crate::contract::{Header, Post};
+use crate::verbs::abi::EVENT_DEVICE_FATAL;
+use crate::verbs::post::{failure, immediate};
+use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, Wc};
+use fastpath_base::copy::copy;
+
+/// Completions taken by one poll.
+const POLL: usize = 16;
+/// Posted receive buffers below which none waits for others to be posted with it.
+const LOW: u32 = 32;
+/// Polls that find nothing between two looks for failures of silent sends.
+const QUIET: u32 = 64;
+/// Such looks between two questions whether the device is still there, which cost a system call.
+const LOOKS: u32 = 64;
+/// Payload that may be put together on the stack to go inline.
+const INLINE_MOST: usize = 1024;
+
+impl Core {
+    #[inline]
+    pub fn connection(&mut self, index: usize) -> &mut Connection {
+        match self.connections.get_mut(index) {
+            Some(Some(connection)) => connection,
+            _ => unreachable!("an endpoint without its connection"),
+        }
+    }
+
+    /// Whether a message of so many packets could be sent now; `PeerGone` where never again.
+    #[inline]
+    fn admit(&mut self, index: usize, packets: u32) -> Post {
+        let connection = self.connection(index);
+        match connection.stage {
+            Stage::Ready if connection.credits >= packets && connection.room() >= packets => {
+                Post::Done
+            }
+            Stage::Failed(_) => Post::PeerGone,
+            _ => Post::NoResource,
+        }
+    }
+
+    /// Posts one operation, silent unless `report` or it is time. It has room.
+    ///
+    /// # Safety
+    /// As [`crate::verbs::QueuePair::post_send`].
+    #[inline]
+    unsafe fn post(
+        &mut self,
+        index: usize,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        report: bool,
+        inline: InlineChoice,
+    ) -> bool {
+        let connection = self.connection(index);
+        let flags = SendFlags {
+            signaled: report || connection.owes_signal(),
+            inline,
+            ..SendFlags::default()
+        };
+        let id = (index as u64) << 32 | connection.posted as u64;
+        // SAFETY: the caller's.
+        match unsafe { connection.pair.post_send(id, operation, segments, flags) } {
+            Ok(posted) => {
+                connection.posted = connection.posted.wrapping_add(1);
+                if flags.signaled {
+                    connection.signaled = connection.posted;
+                    connection.expected += 1;
+                    let queue = connection.queue;
+                    self.send_queues[queue].expected += 1;
+                }
+                match posted.inline {
+                    true => self.counters.inline += 1,
+                    false => self.counters.copied += 1,
+                }
+                true
+            }
+            Err(error) => self.post_error_slow(index, error),
+        }
+    }
+
+    /// A refusal although there was room: the queue pair or the device has gone.
+    #[cold]
+    #[inline(never)]
+    fn post_error_slow(&mut self, index: usize, error: PostError) -> bool {
+        let text = match error {
+            PostError::Failed(error) => error.to_string(),
+            other => format!("{other:?}"),
+        };
+        self.fail_connection(index, Failure::Local, text);
+        false
+    }
+
+    /// The immediate data of a packet, with what is owed to the peer.
+    #[inline]
+    fn tag(&mut self, index: usize, kind: Kind, total: usize) -> Operation<'static> {
+        let connection = self.connection(index);
+        let credits = std::mem::take(&mut connection.owed);
+        let total = total as u32;
+        Operation::SendImmediate(
+            Tag {
+                kind,
+                credits,
+                total,
+            }
+            .encode(),
+        )
+    }
+
+    /// Sends a message that lies in the caller's memory, header and payload, if both fit inline.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline]
+    pub unsafe fn send_inline(
+        &mut self,
+        index: usize,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Post {
+        let post = self.admit(index, 1);
+        if post != Post::Done {
+            return post;
+        }
+        let tag = self.tag(index, Kind::Whole, 0);
+        let head = encode_header(header);
+        let segments = [segment(head.as_ptr(), HEADER, 0), segment(data, len, 0)];
+        // SAFETY: inline data is copied by the call; both segments are readable.
+        let sent = unsafe { self.post(index, &tag, &segments, false, InlineChoice::Force) };
+        if !sent {
+            return Post::PeerGone;
+        }
+        self.connection(index).credits -= 1;
+        Post::Done
+    }
+
+    /// Sends a message that `pack` writes.
+    pub fn send_copied(
+        &mut self,
+        index: usize,
+        header: Header,
+        len: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
+        let count = packets(len);
+        let post = self.admit(index, count);
+        if post != Post::Done {
+            return post;
+        }
+        if HEADER + len <= self.connection(index).inline.min(INLINE_MOST) {
+            let mut bytes = [0; INLINE_MOST];
+            pack(bytes.as_mut_ptr());
+            // SAFETY: the bytes are there until the call returns.
+            return unsafe { self.send_inline(index, header, bytes.as_ptr(), len) };
+        }
+        let Some(slot) = self.take_slot(len) else {
+            return Post::NoResource;
+        };
+        let (at, lkey) = self.pool.locate(slot);
+        // SAFETY: a slot has room for header and payload, and is this message's alone.
+        unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
+        pack(at.wrapping_add(HEADER));
+        match self.post_packets(index, at, len, lkey, slot) {
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Posts the packets of a message that lies in a slot.
+    fn post_packets(
+        &mut self,
+        index: usize,
+        at: *const u8,
+        len: usize,
+        lkey: u32,
+        slot: Slot,
+    ) -> bool {
+        let count = packets(len);
+        let mut done = 0;
+        for packet in 0..count {
+            let (kind, from, bytes) = match (packet, count) {
+                (0, 1) => (Kind::Whole, at, HEADER + len),
+                (0, _) => (Kind::First, at, HEADER + PACKET),
+                _ => (
+                    Kind::More,
+                    at.wrapping_add(HEADER + done),
+                    PACKET.min(len - done),
+                ),
+            };
+            let tag = self.tag(index, kind, if kind == Kind::First { len } else { 0 });
+            let last = packet + 1 == count;
+            if last {
+                let connection = self.connection(index);
+                let number = connection.posted;
+                connection.slots.push_back((number, slot));
+            }
+            // Large buffers are few: they come back as soon as may be.
+            let report = last && count > 1;
+            let list = [segment(from, bytes, lkey)];
+            // SAFETY: the slot stays this message's until the completion that frees it.
+            if !unsafe { self.post(index, &tag, &list, report, InlineChoice::Auto) } {
+                if !last {
+                    self.pool.give(slot);
+                }
+                return false;
+            }
+            self.connection(index).credits -= 1;
+            done += PACKET.min(len - done);
+        }
+        true
+    }
+
+    /// A send buffer for such a payload, if one is free or can be made.
+    #[inline]
+    pub fn take_slot(&mut self, len: usize) -> Option<Slot> {
+        match self.pool.take(len) {
+            Some(slot) => Some(slot),
+            None => self.take_slot_slow(len),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_slot_slow(&mut self, len: usize) -> Option<Slot> {
+        let domain = &self.domain;
+        match self
+            .pool
+            .prepare(len, |bytes, access| domain.buffer(bytes, access))
+        {
+            Ok(true) => return self.pool.take(len),
+            Ok(false) => {}
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
+        // All are under way, or done in silence: then ask.
+        self.recall();
+        None
+    }
+
+    /// Makes sure that the success of everything under way will be reported.
+    #[cold]
+    fn recall(&mut self) {
+        for index in 0..self.connections.len() {
+            if self.connections[index].is_some() {
+                self.report_last(index);
+            }
+        }
+    }
+
+    /// Makes sure that the success of what a connection has under way will be reported.
+    pub fn report_last(&mut self, index: usize) {
+        let connection = self.connection(index);
+        let silent = connection.is_busy() && connection.signaled != connection.posted;
+        let under_way = connection.posted.wrapping_sub(connection.done);
+        if !silent || matches!(connection.stage, Stage::Failed(_)) || under_way >= connection.depth
+        {
+            return;
+        }
+        // Nothing is written: it is only there to complete.
+        let nothing = Operation::Write {
+            address: 0,
+            rkey: 0,
+        };
+        // SAFETY: no memory is named.
+        unsafe { self.post(index, &nothing, &[], true, InlineChoice::Auto) };
+    }
+
+    /// Gives receive buffers back by a packet of its own, if `least` of them are owed.
+    pub fn return_credits(&mut self, index: usize, least: u32) {
+        let connection = self.connection(index);
+        let under_way = connection.posted.wrapping_sub(connection.done);
+        let able = matches!(connection.stage, Stage::Open | Stage::Ready);
+        if connection.owed < least.max(1) || !able || under_way >= connection.depth {
+            return;
+        }
+        let tag = self.tag(index, Kind::Credits, 0);
+        // SAFETY: no memory is named.
+        if unsafe { self.post(index, &tag, &[], false, InlineChoice::Auto) } {
+            self.counters.credit_packets += 1;
+        }
+    }
+
+    /// Posts an operation on the peer's memory that somebody waits for.
+    ///
+    /// # Safety
+    /// The segments stay as the operation needs them until it is reported.
+    pub unsafe fn post_remote(
+        &mut self,
+        index: usize,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        ticket: Option<Ticket>,
+    ) -> Post {
+        let report = ticket.is_some();
+        if let Some(ticket) = ticket {
+            let connection = self.connection(index);
+            let number = connection.posted;
+            connection.tickets.push_back((number, ticket));
+        }
+        // SAFETY: the caller's.
+        match unsafe { self.post(index, operation, segments, report, InlineChoice::Auto) } {
+            true if report => Post::InProgress,
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Whether an operation on the peer's memory could be posted now.
+    #[inline]
+    pub fn admit_remote(&mut self, index: usize) -> Post {
+        self.admit(index, 0)
+    }
+
+    /// Handles what has arrived, and what is done where something was under way.
+    pub fn progress(&mut self) -> bool {
+        let arrived = self.poll_receives();
+        let mut done = false;
+        for queue in 0..self.send_queues.len() {
+            if self.send_queues[queue].expected > 0 {
+                done |= self.poll_sends(queue);
+            }
+        }
+        if arrived || done {
+            self.quiet = 0;
+            return true;
+        }
+        self.quiet += 1;
+        self.quiet.is_multiple_of(QUIET) && self.look_for_failures()
+    }
+
+    /// Polls the send queues of connections whose sends are all silent: failure is reported all the same.
+    #[cold]
+    #[inline(never)]
+    fn look_for_failures(&mut self) -> bool {
+        let mut found = false;
+        for queue in 0..self.send_queues.len() {
+            let mut sharers = self.connections.iter().flatten();
+            if sharers.any(|connection| connection.queue == queue && connection.is_busy()) {
+                found |= self.poll_sends(queue);
+            }
+        }
+        self.domain.release_unused();
+        if self.quiet >= QUIET * LOOKS {
+            self.quiet = 0;
+            let context = self.domain.memory.context().clone();
+            while let Some(event) = context.next_event() {
+                if event.event_type == EVENT_DEVICE_FATAL {
+                    self.lose_device(format!("{}: the device is gone", context.name()));
+                }
+            }
+        }
+        found
+    }
+
+    /// Takes a batch of arrivals; says whether there were any.
+    #[inline]
+    pub fn poll_receives(&mut self) -> bool {
+        let mut batch = [Wc::default(); POLL];
+        let count = match self.recv_cq.poll(&mut batch) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) => return self.lose_device(error.to_string()),
+        };
+        for completion in &batch[..count] {
+            self.handle_receive(completion);
+        }
+        self.posted = self.posted.saturating_sub(count as u32);
+        self.refill_if_worth();
+        true
+    }
+
+    /// Posts the receive buffers that were emptied: a batch of them, or what there is where few are posted.
+    #[inline]
+    fn refill_if_worth(&mut self) {
+        if self.idle.len() >= POLL || (self.posted < LOW && !self.idle.is_empty()) {
+            self.refill();
+        }
+    }
+
+    fn refill(&mut self) {
+        if let Err(error) = self.post_receives() {
+            self.lose_device(error.to_string());
+        }
+    }
+
+    fn handle_receive(&mut self, completion: &Wc) {
+        let number = completion.wr_id as u32;
+        let Some(index) = self.find_connection(completion.qp_num) else {
+            return self.idle.push(number); // of a connection that has been ended
+        };
+        let index = index as usize;
+        if let Some(why) = failure(completion) {
+            self.idle.push(number);
+            if why != Failure::Flushed {
+                self.fail_connection(index, why, format!("a receive failed: {why:?}"));
+            }
+            return;
+        }
+        let tag = Tag::decode(immediate(completion).unwrap_or(u32::MAX));
+        let len = (completion.byte_len as usize).min(HEADER + PACKET);
+        let (at, _) = self.receive(number);
+        let connection = self.connection(index);
+        // A peer cannot give back more than there is: the count stays what packets may carry.
+        connection.credits = (connection.credits + tag.credits).min(WINDOW_MOST);
+        let kept = match tag.kind {
+            Kind::Whole if len >= HEADER => {
+                let inbound = Inbound {
+                    // SAFETY: the packet has its header.
+                    header: unsafe { read_header(at) },
+                    body: Body::Slot(number, (len - HEADER) as u32),
+                    packets: 1,
+                };
+                connection.inbox.push_back(inbound);
+                return;
+            }
+            // SAFETY: `len` bytes have arrived there.
+            Kind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
+            // SAFETY: as above.
+            Kind::More => unsafe { self.add_to_assembly(index, at, len) },
+            Kind::Credits => len == 0,
+            Kind::Whole => false,
+        };
+        self.counters.violations += !kept as u64;
+        self.idle.push(number);
+    }
+
+    unsafe fn begin_assembly(
+        &mut self,
+        index: usize,
+        total: usize,
+        at: *const u8,
+        len: usize,
+    ) -> bool {
+        let mut data = self.spare.pop().unwrap_or_default();
+        let connection = self.connection(index);
+        if len != HEADER + PACKET
+            || total <= PACKET
+            || total > LARGEST
+            || connection.assembly.is_some()
+        {
+            return false;
+        }
+        data.clear();
+        data.reserve(total);
+        // SAFETY: header and a packet's payload have arrived.
+        let first = unsafe { std::slice::from_raw_parts(at.add(HEADER), PACKET) };
+        data.extend_from_slice(first);
+        connection.assembly = Some(Assembly {
+            // SAFETY: as above.
+            header: unsafe { read_header(at) },
+            data,
+            total,
+            packets: 1,
+        });
+        true
+    }
+
+    unsafe fn add_to_assembly(&mut self, index: usize, at: *const u8, len: usize) -> bool {
+        let connection = self.connection(index);
+        let Some(assembly) = &mut connection.assembly else {
+            return false;
+        };
+        if len != PACKET.min(assembly.total - assembly.data.len()) {
+            return false;
+        }
+        // SAFETY: `len` bytes have arrived there.
+        let part = unsafe { std::slice::from_raw_parts(at, len) };
+        assembly.data.extend_from_slice(part);
+        assembly.packets += 1;
+        if assembly.data.len() == assembly.total
+            && let Some(whole) = connection.assembly.take()
+        {
+            connection.inbox.push_back(Inbound {
+                header: whole.header,
+                body: Body::Whole(whole.data),
+                packets: whole.packets,
+            });
+        }
+        true
+    }
+
+    /// Takes the first arrival of a connection, and tells the peer now and then.
+    #[inline]
+    pub fn take(&mut self, index: usize) {
+        let connection = self.connection(index);
+        let Some(inbound) = connection.inbox.pop_front() else {
+            return;
+        };
+        connection.owed += inbound.packets;
+        let half = connection.window / 2;
+        if connection.owed >= half {
+            self.return_credits(index, half);
+        }
+        match inbound.body {
+            Body::Slot(number, _) => self.idle.push(number),
+            Body::Whole(data) => self.spare.push(data),
+        }
+        self.refill_if_worth();
+    }
+
+    /// Takes a batch of completions of sends; says whether there were any.
+    pub fn poll_sends(&mut self, queue: usize) -> bool {
+        let mut batch = [Wc::default(); POLL];
+        self.counters.send_polls += 1;
+        let count = match self.send_queues[queue].cq.poll(&mut batch) {
+            Ok(count) => count,
+            Err(error) => return self.lose_device(error.to_string()),
+        };
+        for completion in &batch[..count] {
+            self.counters.send_completions += 1;
+            self.handle_sent(completion);
+        }
+        count > 0
+    }
+
+    fn handle_sent(&mut self, completion: &Wc) {
+        let (index, number) = ((completion.wr_id >> 32) as usize, completion.wr_id as u32);
+        // A connection that has been ended may have left some behind, and its place may be another's.
+        if self.find_connection(completion.qp_num) != Some(index as u32) {
+            return;
+        }
+        if let Some(why) = failure(completion) {
+            return self.fail_connection(index, why, String::new());
+        }
+        let connection = self.connection(index);
+        if matches!(connection.stage, Stage::Failed(_)) {
+            return;
+        }
+        connection.done = number.wrapping_add(1);
+        connection.expected -= 1;
+        let queue = connection.queue;
+        self.send_queues[queue].expected -= 1;
+        self.release(index, Ok(()));
+    }
+
+    /// Gives back what operations that are done held, and reports those somebody waits for.
+    fn release(&mut self, index: usize, result: Result<(), Failure>) {
+        loop {
+            let connection = self.connection(index);
+            let done = connection.done;
+            let is_done = |number: u32| (number.wrapping_sub(done) as i32) < 0;
+            match connection.slots.front() {
+                Some(&(number, slot)) if is_done(number) => {
+                    connection.slots.pop_front();
+                    self.pool.give(slot);
+                }
+                _ => break,
+            }
+        }
+        loop {
+            let connection = self.connection(index);
+            let done = connection.done;
+            let is_done = |number: u32| (number.wrapping_sub(done) as i32) < 0;
+            if !connection
+                .tickets
+                .front()
+                .is_some_and(|(number, _)| is_done(*number))
+            {
+                break;
+            }
+            if let Some((_, ticket)) = connection.tickets.pop_front() {
+                self.finish(ticket, result);
+            }
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Failure>) {
+        let found = ticket.answer.map_or(0, |slot| {
+            let (at, _) = self.pool.locate(slot);
+            self.pool.give(slot);
+            // SAFETY: a slot is longer than that, and the adapter has written it or never will.
+            unsafe { at.cast::<u64>().read() }
+        });
+        self.completions.push_back(Completion {
+            cookie: ticket.cookie,
+            result: result.map(|()| found),
+        });
+    }
+
+    /// The connection does not work any more: everything under way has failed.
+    #[cold]
+    #[inline(never)]
+    pub fn fail_connection(&mut self, index: usize, why: Failure, text: String) {
+        let connection = self.connection(index);
+        if matches!(connection.stage, Stage::Failed(_)) {
+            return;
+        }
+        connection.stage = Stage::Failed(why);
+        // What is still posted comes back by itself, and is not looked at.
+        let _ = connection.pair.stop();
+        connection.done = connection.posted;
+        let (queue, expected) = (connection.queue, std::mem::take(&mut connection.expected));
+        self.send_queues[queue].expected -= expected;
+        self.counters.failures += 1;
+        let detail = if text.is_empty() {
+            format!("{why:?}")
+        } else {
+            text
+        };
+        self.trouble = Some(detail);
+        self.release(index, Err(why));
+    }
+
+    /// The device does not answer any more.
+    #[cold]
+    #[inline(never)]
+    fn lose_device(&mut self, text: String) -> bool {
+        for index in 0..self.connections.len() {
+            if self.connections[index].is_some() {
+                self.fail_connection(index, Failure::Local, text.clone());
+            }
+        }
+        false
+    }
+}
+
+/// # Safety
+/// A header is there.
+#[inline]
+unsafe fn read_header(at: *const u8) -> Header {
+    // SAFETY: the caller's; any alignment is right for bytes.
+    decode_header(unsafe { &*at.cast::<[u8; HEADER]>() })
+}

@@ -1,0 +1,496 @@
+//! The endpoint: connecting, the contract, and operations on the peer's memory.
+#![allow(unsafe_code)]
+
+use super::connection::{Body, Stage, Ticket, segment};
+use super::iface::{Completion, Core};
+use super::wire::{HEADER, LARGEST, PairAddress};
+use crate::contract::*;
+use crate::verbs::{Access, Failure, Operation, Peer, Step, VerbsError};
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Payload of an active message that every endpoint sends as short, inline or not, in bytes: what control messages
+/// of the layer above need.
+const SHORT_LEAST: usize = 48;
+/// Bytes of one read or write at most; the verbs interface has 2^31.
+const ZCOPY_MOST: usize = 1 << 30;
+
+/// A connection to one peer.
+pub struct RcEndpoint {
+    core: Rc<RefCell<Core>>,
+    index: usize,
+    state: Option<&'static AtomicU32>,
+}
+
+impl Drop for RcEndpoint {
+    fn drop(&mut self) {
+        self.core.borrow_mut().remove_connection(self.index);
+    }
+}
+
+impl RcEndpoint {
+    pub(super) fn new(
+        core: Rc<RefCell<Core>>,
+        index: usize,
+        state: Option<&'static AtomicU32>,
+    ) -> Self {
+        RcEndpoint { core, index, state }
+    }
+
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> (&RefCell<Core>, usize) {
+        (&self.core, self.index)
+    }
+
+    /// Whether addresses must still be exchanged.
+    pub fn wants_wireup(&self) -> bool {
+        let stage = self.core.borrow_mut().connection(self.index).stage;
+        matches!(stage, Stage::Made | Stage::Open)
+    }
+
+    /// Where the peer finds this end.
+    pub fn local_address(&self) -> Address {
+        let core = &mut *self.core.borrow_mut();
+        let port = core.domain.port.address();
+        let connection = core.connection(self.index);
+        let address = PairAddress {
+            number: connection.pair.number(),
+            psn: connection.psn,
+            window: connection.window,
+            port,
+        };
+        address.encode()
+    }
+
+    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
+    /// [`super::RcIface::trouble`] says why.
+    pub fn open(&mut self, address: &Address) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let Some(peer) = PairAddress::decode(address) else {
+            core.trouble = Some("the peer's address is none".to_owned());
+            return false;
+        };
+        let persistence = core.settings.persistence;
+        let path = core.domain.port.path_to(&peer.port);
+        let connection = core.connection(self.index);
+        let opened = path.and_then(|path| {
+            if connection.stage != Stage::Made {
+                return Err(VerbsError::call(Step::ModifyRtr, "", libc::EISCONN));
+            }
+            let (number, psn) = (peer.number, peer.psn);
+            let to = Peer { path, number, psn };
+            connection.pair.connect(&to, connection.psn, &persistence)
+        });
+        match opened {
+            Ok(()) => {
+                connection.stage = Stage::Open;
+                connection.credits = peer.window;
+                true
+            }
+            Err(error) => {
+                core.trouble = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// From now on the peer takes what is sent.
+    pub fn set_ready(&mut self) {
+        let mut core = self.core.borrow_mut();
+        let connection = core.connection(self.index);
+        if connection.stage == Stage::Open {
+            connection.stage = Stage::Ready;
+        }
+    }
+
+    /// Bytes that may go inline, as the device granted them; the header of a message counts.
+    pub fn granted_inline(&self) -> usize {
+        self.core.borrow_mut().connection(self.index).inline
+    }
+
+    /// Why the connection failed, if it has.
+    pub fn failure(&self) -> Option<Failure> {
+        match self.core.borrow_mut().connection(self.index).stage {
+            Stage::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer has left, or cannot be reached any more.
+    pub fn peer_has_left(&self) -> bool {
+        let left = |state: &AtomicU32| {
+            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
+        };
+        if self.failure().is_some() {
+            return true;
+        }
+        // What it sent before stays to be taken.
+        let core = &mut *self.core.borrow_mut();
+        self.state.is_some_and(left) && {
+            core.poll_receives();
+            core.connection(self.index).inbox.is_empty()
+        }
+    }
+
+    /// Whether so many messages of so many bytes would find room now.
+    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let packets = super::wire::packets(bytes).saturating_mul(messages);
+        let connection = core.connection(self.index);
+        connection.stage == Stage::Ready
+            && connection.credits >= packets
+            && connection.room() >= packets
+            && core.pool.available(bytes) >= messages
+    }
+
+    /// Tells the peer what has been taken, if that is worth a packet.
+    pub fn return_credits(&mut self) {
+        let mut core = self.core.borrow_mut();
+        let worth = core.connection(self.index).window / 4;
+        core.return_credits(self.index, worth);
+    }
+
+    /// Tells the peer all that has been taken.
+    pub fn return_all_credits(&mut self) {
+        self.core.borrow_mut().return_credits(self.index, 1);
+    }
+
+    /// Whether everything sent has reached the peer's memory; makes sure that it will be known.
+    pub fn is_drained(&mut self) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let queue = core.connection(self.index).queue;
+        if core.connection(self.index).is_busy() {
+            core.report_last(self.index);
+            core.poll_sends(queue);
+        }
+        !core.connection(self.index).is_busy()
+    }
+
+    /// Completes when everything posted before has: writes are in the peer's memory, reads and atomics answered.
+    /// `Done` where nothing is under way.
+    pub fn flush(&mut self, cookie: u64) -> Post {
+        let core = &mut *self.core.borrow_mut();
+        if !core.connection(self.index).is_busy() {
+            return match core.connection(self.index).stage {
+                Stage::Failed(_) => Post::PeerGone,
+                _ => Post::Done,
+            };
+        }
+        match core.admit_remote(self.index) {
+            Post::Done => {}
+            refused => return refused,
+        }
+        if core.connection(self.index).room() == 0 {
+            return Post::NoResource;
+        }
+        let nothing = Operation::Write {
+            address: 0,
+            rkey: 0,
+        };
+        let ticket = ticket(cookie);
+        // SAFETY: no memory is named.
+        unsafe { core.post_remote(self.index, &nothing, &[], Some(ticket)) }
+    }
+
+    /// Writes `len` bytes, at most [`RcEndpoint::granted_inline`], into the peer's memory from the descriptor.
+    /// [`RcEndpoint::flush`] says when they are there.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    pub unsafe fn put_short(&mut self, from: *const u8, len: usize, to: Remote) -> Post {
+        let core = &mut *self.core.borrow_mut();
+        if let Some(refused) = refuse_remote(core, self.index) {
+            return refused;
+        }
+        debug_assert!(len <= core.connection(self.index).inline);
+        let write = write_to(to);
+        // SAFETY: it goes inline; the caller's.
+        unsafe { core.post_remote(self.index, &write, &[segment(from, len, 0)], None) }
+    }
+
+    /// Writes `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's buffer, into
+    /// the peer's memory.
+    pub fn put_bcopy(&mut self, len: usize, pack: impl FnOnce(*mut u8), to: Remote) -> Post {
+        let core = &mut *self.core.borrow_mut();
+        if let Some(refused) = refuse_remote(core, self.index) {
+            return refused;
+        }
+        let Some(slot) = core.take_slot(len) else {
+            return Post::NoResource;
+        };
+        let (at, lkey) = core.pool.locate(slot);
+        pack(at);
+        let connection = core.connection(self.index);
+        let number = connection.posted;
+        connection.slots.push_back((number, slot));
+        // SAFETY: the slot is this operation's until it is done.
+        unsafe { core.post_remote(self.index, &write_to(to), &[segment(at, len, lkey)], None) }
+    }
+
+    /// Writes `len` bytes from the caller's memory into the peer's.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes until the operation is reported.
+    pub unsafe fn put_zcopy(
+        &mut self,
+        from: *const u8,
+        len: usize,
+        to: Remote,
+        cookie: u64,
+    ) -> Post {
+        // SAFETY: the caller's; the memory is only read.
+        unsafe { self.post_zcopy(from.cast_mut(), len, Access::Read, &write_to(to), cookie) }
+    }
+
+    /// Reads `len` bytes of the peer's memory into the caller's.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nobody else's, until the operation is reported.
+    pub unsafe fn get_zcopy(&mut self, to: *mut u8, len: usize, from: Remote, cookie: u64) -> Post {
+        let read = Operation::Read {
+            address: from.addr,
+            rkey: from.rkey as u32,
+        };
+        // SAFETY: the caller's.
+        unsafe { self.post_zcopy(to, len, Access::Write, &read, cookie) }
+    }
+
+    unsafe fn post_zcopy(
+        &mut self,
+        at: *mut u8,
+        len: usize,
+        access: Access,
+        operation: &Operation<'_>,
+        cookie: u64,
+    ) -> Post {
+        let core = &mut *self.core.borrow_mut();
+        if let Some(refused) = refuse_remote(core, self.index) {
+            return refused;
+        }
+        // SAFETY: the caller's.
+        let region = match unsafe { core.domain.register(at, len, access) } {
+            Ok(region) => region,
+            Err(error) => {
+                core.trouble = Some(error.to_string());
+                return Post::NoResource;
+            }
+        };
+        let list = [segment(at, len, region.lkey())];
+        let ticket = Ticket {
+            _region: Some(region),
+            ..ticket(cookie)
+        };
+        // SAFETY: the caller's; the region lives as long as the ticket.
+        unsafe { core.post_remote(self.index, operation, &list, Some(ticket)) }
+    }
+
+    /// Adds to 8 bytes of the peer's memory; the completion says what was there.
+    pub fn fetch_add(&mut self, to: Remote, add: u64, cookie: u64) -> Post {
+        self.post_atomic(
+            cookie,
+            |address, rkey| Operation::FetchAdd { address, rkey, add },
+            to,
+        )
+    }
+
+    /// Replaces 8 bytes of the peer's memory if they are `compare`; the completion says what was there.
+    pub fn compare_swap(&mut self, to: Remote, compare: u64, swap: u64, cookie: u64) -> Post {
+        self.post_atomic(
+            cookie,
+            |address, rkey| Operation::CompareSwap {
+                address,
+                rkey,
+                compare,
+                swap,
+            },
+            to,
+        )
+    }
+
+    fn post_atomic(
+        &mut self,
+        cookie: u64,
+        operation: impl FnOnce(u64, u32) -> Operation<'static>,
+        to: Remote,
+    ) -> Post {
+        let core = &mut *self.core.borrow_mut();
+        if let Some(refused) = refuse_remote(core, self.index) {
+            return refused;
+        }
+        let Some(slot) = core.take_slot(8) else {
+            return Post::NoResource;
+        };
+        let (at, lkey) = core.pool.locate(slot);
+        let ticket = Ticket {
+            answer: Some(slot),
+            ..ticket(cookie)
+        };
+        let operation = operation(to.addr, to.rkey as u32);
+        // SAFETY: the slot is this operation's until it is reported.
+        unsafe {
+            core.post_remote(
+                self.index,
+                &operation,
+                &[segment(at, 8, lkey)],
+                Some(ticket),
+            )
+        }
+    }
+
+    /// Waits for an operation of this endpoint; others' completions stay.
+    fn wait_for(&mut self, cookie: u64) -> Completion {
+        loop {
+            let core = &mut *self.core.borrow_mut();
+            let found = core.completions.iter().position(|c| c.cookie == cookie);
+            if let Some(completion) = found.and_then(|at| core.completions.remove(at)) {
+                return completion;
+            }
+            core.progress();
+            fastpath_base::sync::spin_loop();
+        }
+    }
+
+    /// Posts a copy of up to [`ZCOPY_MOST`] bytes at a time, and waits for it.
+    fn copy_directly(
+        &mut self,
+        len: usize,
+        mut post: impl FnMut(&mut Self, usize, usize, u64) -> Post,
+    ) -> Result<(), RemoteError> {
+        let mut done = 0;
+        while done < len {
+            let part = ZCOPY_MOST.min(len - done);
+            let cookie = {
+                let mut core = self.core.borrow_mut();
+                core.next_cookie = core.next_cookie.wrapping_add(1) | 1 << 63;
+                core.next_cookie
+            };
+            match post(self, done, part, cookie) {
+                Post::InProgress => {}
+                Post::NoResource => {
+                    let mut core = self.core.borrow_mut();
+                    let ready = core.connection(self.index).stage == Stage::Ready;
+                    if !ready || core.connection(self.index).room() > 0 {
+                        // Not connected, or the memory cannot be registered.
+                        return Err(RemoteError::Unsupported);
+                    }
+                    core.progress();
+                    continue;
+                }
+                _ => return Err(RemoteError::Fault),
+            }
+            match self.wait_for(cookie).result {
+                Ok(_) => done += part,
+                Err(_) => return Err(RemoteError::Fault),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ticket(cookie: u64) -> Ticket {
+    Ticket {
+        cookie,
+        answer: None,
+        _region: None,
+    }
+}
+
+fn write_to(to: Remote) -> Operation<'static> {
+    Operation::Write {
+        address: to.addr,
+        rkey: to.rkey as u32,
+    }
+}
+
+/// Why no operation on the peer's memory can be posted now.
+fn refuse_remote(core: &mut Core, index: usize) -> Option<Post> {
+    match core.admit_remote(index) {
+        Post::Done if core.connection(index).room() > 0 => None,
+        Post::Done => Some(Post::NoResource),
+        refused => Some(refused),
+    }
+}
+
+impl Endpoint for RcEndpoint {
+    fn capabilities(&self) -> Capabilities {
+        let inline = self.granted_inline();
+        Capabilities {
+            name: "rc",
+            short: inline.saturating_sub(HEADER).clamp(SHORT_LEAST, LARGEST),
+            bcopy: LARGEST,
+            get_zcopy: ZCOPY_MOST,
+            put_zcopy: ZCOPY_MOST,
+            reliable: true,
+            needs_wireup: true,
+            directed: true,
+        }
+    }
+
+    unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        let core = &mut *self.core.borrow_mut();
+        if HEADER + len <= core.connection(self.index).inline {
+            // SAFETY: the caller's.
+            return unsafe { core.send_inline(self.index, header, data, len) };
+        }
+        // SAFETY: the caller's; `to` has room for `len` bytes.
+        core.send_copied(self.index, header, len, |to| unsafe {
+            fastpath_base::copy::copy(to, data, len)
+        })
+    }
+
+    fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        debug_assert!(len <= LARGEST);
+        self.core
+            .borrow_mut()
+            .send_copied(self.index, header, len, pack)
+    }
+
+    #[inline]
+    fn look(&mut self) -> Option<Arrival<'_>> {
+        let core = &mut *self.core.borrow_mut();
+        if core.connection(self.index).inbox.is_empty() {
+            core.poll_receives();
+        }
+        let first = core.connection(self.index).inbox.front()?;
+        let header = first.header;
+        let (data, len) = match &first.body {
+            Body::Whole(data) => (data.as_ptr(), data.len()),
+            Body::Slot(number, len) => {
+                let (number, len) = (*number, *len as usize);
+                (
+                    core.receive(number).0.wrapping_add(HEADER).cast_const(),
+                    len,
+                )
+            }
+        };
+        Some(Arrival::new(header, data, len))
+    }
+
+    fn take(&mut self) {
+        self.core.borrow_mut().take(self.index);
+    }
+
+    unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
+        self.copy_directly(len, |this, done, part, cookie| {
+            let from = Remote {
+                addr: from.addr + done as u64,
+                ..from
+            };
+            // SAFETY: within what the caller promises, until it has completed.
+            unsafe { this.get_zcopy(to.wrapping_add(done), part, from, cookie) }
+        })
+    }
+
+    unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
+        self.copy_directly(len, |this, done, part, cookie| {
+            let to = Remote {
+                addr: to.addr + done as u64,
+                ..to
+            };
+            // SAFETY: within what the caller promises, until it has completed.
+            unsafe { this.put_zcopy(from.wrapping_add(done), part, to, cookie) }
+        })
+    }
+}

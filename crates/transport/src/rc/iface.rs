@@ -1,0 +1,358 @@
+//! The interface: queues that all connections share, progress, and what has gone wrong.
+#![allow(unsafe_code)]
+
+use super::Settings;
+use super::connection::{Connection, Pool, Stage};
+use super::domain::Domain;
+use super::endpoint::RcEndpoint;
+use super::wire::{HEADER, LARGEST, PACKET};
+use crate::verbs::queue::BATCH;
+use crate::verbs::{
+    Access, Buffer, CompletionQueue, DeviceContext, Failure, PairSettings, QueuePair, RecvEntry,
+    Service, SharedReceiveQueue, VerbsError,
+};
+use fastpath_base::sync::AtomicU32;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes from one receive buffer to the next.
+pub(super) const STRIDE: usize = (HEADER + PACKET).next_multiple_of(64);
+/// Connections on one send queue: it must hold a completion of everything they have under way, which is what
+/// a failure makes.
+const SHARERS: usize = 32;
+
+/// What has happened, for reports and tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Queue pairs made.
+    pub connections: u64,
+    /// Polls of a send queue.
+    pub send_polls: u64,
+    /// Completions of sends.
+    pub send_completions: u64,
+    /// Sends that went inline, and those from a buffer of the transport.
+    pub inline: u64,
+    /// See `inline`.
+    pub copied: u64,
+    /// Packets that gave credits back and nothing else.
+    pub credit_packets: u64,
+    /// Packets that no healthy peer sends, dropped.
+    pub violations: u64,
+    /// Connections that failed.
+    pub failures: u64,
+}
+
+/// An operation that somebody waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// What the caller gave.
+    pub cookie: u64,
+    /// What an atomic found, 0 for others; or why it failed.
+    pub result: Result<u64, Failure>,
+}
+
+/// Receive buffers that were made together.
+pub(super) struct Receives {
+    pub buffer: Buffer,
+    /// Number of the first.
+    pub first: u32,
+}
+
+/// A completion queue of sends.
+pub(super) struct SendQueue {
+    pub cq: Arc<CompletionQueue>,
+    pub connections: usize,
+    /// Completions to come.
+    pub expected: u32,
+}
+
+/// Everything that the connections of an interface share. Its order is that in which it goes: connections,
+/// queues, memory.
+pub(super) struct Core {
+    pub connections: Vec<Option<Box<Connection>>>,
+    /// Queue pair numbers in order, with the connections they belong to.
+    numbers: Vec<(u32, u32)>,
+    /// The one looked up last.
+    last: (u32, u32),
+    pub send_queues: Vec<SendQueue>,
+    pub shared: Arc<SharedReceiveQueue>,
+    pub recv_cq: Arc<CompletionQueue>,
+    pub receives: Vec<Receives>,
+    /// Receive buffers that hold nothing and are not posted, and how many are.
+    pub idle: Vec<u32>,
+    pub posted: u32,
+    pub pool: Pool,
+    pub domain: Domain,
+    pub settings: Settings,
+    pub counters: Counters,
+    pub completions: VecDeque<Completion>,
+    /// Vectors that messages were put together in.
+    pub spare: Vec<Vec<u8>>,
+    /// Progress without completions since the send queues were last looked at for failures.
+    pub quiet: u32,
+    /// Why the last failed connection did.
+    pub trouble: Option<String>,
+    pub next_cookie: u64,
+}
+
+/// An adapter's port as this process uses it for reliable connections.
+pub struct RcIface {
+    core: Rc<RefCell<Core>>,
+}
+
+impl RcIface {
+    /// An interface on a device's port: `port`, or else its first active one.
+    ///
+    /// # Errors
+    /// No such port, none active, or the device refuses something; nothing is left behind.
+    pub fn new(
+        context: &Arc<DeviceContext>,
+        port: Option<u8>,
+        settings: Settings,
+    ) -> Result<Self, VerbsError> {
+        let domain = Domain::new(context, port)?;
+        let limit = context.attributes().max_srq_wr.max(0) as u32;
+        let most = settings.receives.max(limit.min(1 << 14));
+        let mut core = Core {
+            connections: Vec::new(),
+            numbers: Vec::new(),
+            last: (u32::MAX, 0),
+            send_queues: Vec::new(),
+            shared: SharedReceiveQueue::new(&domain.memory, most)?,
+            recv_cq: CompletionQueue::new(context, most, None)?,
+            receives: Vec::new(),
+            idle: Vec::new(),
+            posted: 0,
+            pool: Pool::new(settings.buffers, LARGEST),
+            domain,
+            settings,
+            counters: Counters::default(),
+            completions: VecDeque::new(),
+            spare: Vec::new(),
+            quiet: 0,
+            trouble: None,
+            next_cookie: 1 << 63,
+        };
+        core.add_receives(settings.receives)?;
+        Ok(RcIface {
+            core: Rc::new(RefCell::new(core)),
+        })
+    }
+
+    /// An endpoint with a queue pair of its own, not connected. `state` is the word that says whether
+    /// the peer has left the job, where there is one.
+    ///
+    /// # Errors
+    /// The device has no more.
+    pub fn endpoint(&self, state: Option<&'static AtomicU32>) -> Result<RcEndpoint, VerbsError> {
+        let index = self.core.borrow_mut().add_connection()?;
+        Ok(RcEndpoint::new(self.core.clone(), index, state))
+    }
+
+    /// Handles what has arrived and what is done; says whether anything was.
+    pub fn progress(&mut self) -> bool {
+        self.core.borrow_mut().progress()
+    }
+
+    /// An operation that was waited for and is done.
+    pub fn take_completion(&mut self) -> Option<Completion> {
+        self.core.borrow_mut().completions.pop_front()
+    }
+
+    /// Counters so far.
+    pub fn counters(&self) -> Counters {
+        self.core.borrow().counters
+    }
+
+    /// Why the last connection that failed did, for people.
+    pub fn trouble(&self) -> Option<String> {
+        self.core.borrow().trouble.clone()
+    }
+
+    /// Runs with the memory domain.
+    pub fn with_domain<T>(&self, act: impl FnOnce(&mut Domain) -> T) -> T {
+        act(&mut self.core.borrow_mut().domain)
+    }
+}
+
+impl Core {
+    /// Makes and posts receive buffers.
+    fn add_receives(&mut self, count: u32) -> Result<(), VerbsError> {
+        let buffer = self.domain.buffer(count as usize * STRIDE, Access::Write)?;
+        let first = self
+            .receives
+            .last()
+            .map_or(0, |last| last.first + (last.buffer.len() / STRIDE) as u32);
+        self.receives.push(Receives { buffer, first });
+        self.idle.extend(first..first + count);
+        self.post_receives()
+    }
+
+    /// Where a receive buffer lies, and the key of its memory.
+    #[inline]
+    pub fn receive(&self, number: u32) -> (*mut u8, u32) {
+        let group = match &self.receives[..] {
+            [only] => only,
+            many => &many[many.partition_point(|group| group.first <= number) - 1],
+        };
+        let offset = (number - group.first) as usize * STRIDE;
+        let at = group.buffer.address().wrapping_add(offset);
+        (at, group.buffer.region().lkey())
+    }
+
+    /// Posts the receive buffers that are not posted.
+    pub fn post_receives(&mut self) -> Result<(), VerbsError> {
+        while !self.idle.is_empty() {
+            let take = self.idle.len().min(BATCH);
+            let start = self.idle.len() - take;
+            let mut entries = [RecvEntry {
+                id: 0,
+                segment: crate::verbs::Sge::default(),
+            }; BATCH];
+            for (entry, &number) in entries.iter_mut().zip(&self.idle[start..]) {
+                let (at, lkey) = self.receive(number);
+                entry.id = number as u64;
+                entry.segment = super::connection::segment(at, HEADER + PACKET, lkey);
+            }
+            // SAFETY: the buffers belong to the queue until they complete.
+            let posted = unsafe { self.shared.post(&entries[..take]) };
+            match posted {
+                Ok(()) => {
+                    self.idle.truncate(start);
+                    self.posted += take as u32;
+                }
+                Err((accepted, error)) => {
+                    self.idle.drain(start..start + accepted);
+                    self.posted += accepted as u32;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue on which one more connection can complete.
+    fn send_queue(&mut self) -> Result<usize, VerbsError> {
+        if let Some(at) = self
+            .send_queues
+            .iter()
+            .position(|q| q.connections < SHARERS)
+        {
+            return Ok(at);
+        }
+        let context = self.domain.memory.context();
+        let limit = context.attributes().max_cqe.max(1) as u32;
+        let depth = (self.settings.depth * 2 * SHARERS as u32).min(limit);
+        self.send_queues.push(SendQueue {
+            cq: CompletionQueue::new(context, depth, None)?,
+            connections: 0,
+            expected: 0,
+        });
+        Ok(self.send_queues.len() - 1)
+    }
+
+    /// Makes a queue pair; says the connection's number.
+    fn add_connection(&mut self) -> Result<usize, VerbsError> {
+        let open = self.connections.iter().flatten().count() as u32 + 1;
+        let buffers = self
+            .receives
+            .last()
+            .map_or(0, |last| last.first + (last.buffer.len() / STRIDE) as u32);
+        // Beyond the first ones a connection brings fewer than its window: peers that all fill theirs at once
+        // are made to wait by the adapter, and then try again.
+        let spoken_for = open.saturating_mul(self.settings.window);
+        if spoken_for > buffers && buffers + self.settings.receives_each <= self.shared.depth() {
+            self.add_receives(self.settings.receives_each)?;
+        }
+        let queue = self.send_queue()?;
+        let pair = QueuePair::new(
+            &self.domain.memory,
+            &PairSettings {
+                service: Service::Reliable,
+                send_cq: &self.send_queues[queue].cq,
+                recv_cq: &self.recv_cq,
+                shared: Some(&self.shared),
+                send_depth: self.settings.depth,
+                recv_depth: 0,
+                send_segments: 2,
+                inline: self.settings.inline,
+                port: self.domain.port.number(),
+                qkey: 0,
+            },
+        )?;
+        self.send_queues[queue].connections += 1;
+        self.counters.connections += 1;
+        let number = pair.number();
+        let psn =
+            (fastpath_base::clock::now_ns() as u32 ^ number.wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
+        let connection = Connection {
+            inline: pair.granted_inline() as usize,
+            // What was asked for, so that completions fit; more may have been granted.
+            depth: self.settings.depth,
+            pair,
+            stage: Stage::Made,
+            psn,
+            posted: 0,
+            done: 0,
+            signaled: 0,
+            expected: 0,
+            slots: VecDeque::new(),
+            tickets: VecDeque::new(),
+            credits: 0,
+            owed: 0,
+            window: self.settings.window,
+            inbox: VecDeque::new(),
+            assembly: None,
+            queue,
+        };
+        let index = self.connections.iter().position(Option::is_none);
+        let index = index.unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        self.connections[index] = Some(Box::new(connection));
+        let at = self.numbers.partition_point(|entry| entry.0 < number);
+        self.numbers.insert(at, (number, index as u32));
+        Ok(index)
+    }
+
+    /// Ends a connection and takes back what it held.
+    pub fn remove_connection(&mut self, index: usize) {
+        let Some(mut connection) = self.connections[index].take() else {
+            return;
+        };
+        self.send_queues[connection.queue].connections -= 1;
+        self.send_queues[connection.queue].expected -= connection.expected;
+        let number = connection.pair.number();
+        self.numbers.retain(|entry| entry.0 != number);
+        self.last = (u32::MAX, 0);
+        // First the queue pair: until it is gone, the adapter may read what was posted.
+        let slots = std::mem::take(&mut connection.slots);
+        let tickets = std::mem::take(&mut connection.tickets);
+        let inbox = std::mem::take(&mut connection.inbox);
+        drop(connection);
+        let answers = tickets.into_iter().filter_map(|(_, ticket)| ticket.answer);
+        let slots = slots.into_iter().map(|(_, slot)| slot);
+        slots.chain(answers).for_each(|slot| self.pool.give(slot));
+        for inbound in inbox {
+            if let super::connection::Body::Slot(number, _) = inbound.body {
+                self.idle.push(number);
+            }
+        }
+    }
+
+    /// The connection that a queue pair number belongs to.
+    #[inline]
+    pub fn find_connection(&mut self, number: u32) -> Option<u32> {
+        if self.last.0 != number {
+            let at = self
+                .numbers
+                .binary_search_by_key(&number, |entry| entry.0)
+                .ok()?;
+            self.last = self.numbers[at];
+        }
+        Some(self.last.1)
+    }
+}

@@ -1,0 +1,57 @@
+//! Reliable connections of RDMA adapters: one queue pair for each peer that is talked to.
+//!
+//! Messages are sends into receive buffers that all connections share; what fits goes inline, the rest
+//! from buffers of the transport, in packets of 8 KiB. Each side counts how many packets it may have at the
+//! other (credits), so that a peer that does not take holds its sender back and no other. Memory of a peer is
+//! written, read and changed directly, given a key.
+//!
+//! Sends complete in silence but for a few ([`Settings::depth`] / 4 apart, and those somebody waits for); one
+//! completion returns the room of all before it. The send queue is polled only while something is outstanding.
+
+mod connection;
+mod datapath;
+pub mod domain;
+pub mod endpoint;
+pub mod iface;
+#[cfg(test)]
+pub(crate) mod tests;
+mod wire;
+
+pub use domain::Domain;
+pub use endpoint::RcEndpoint;
+pub use iface::{Completion, Counters, RcIface};
+
+use crate::verbs::Persistence;
+
+/// How an interface is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Packets of one peer that may lie here untaken, 8 to 255.
+    pub window: u32,
+    /// Receive buffers for all connections at first, each of 8 KiB; at least twice the window.
+    pub receives: u32,
+    /// Receive buffers that each connection adds once the first ones are spoken for.
+    pub receives_each: u32,
+    /// Sends of one connection under way, 16 or more.
+    pub depth: u32,
+    /// Small and large send buffers for all connections.
+    pub buffers: [u32; 2],
+    /// Bytes of inline data asked for.
+    pub inline: u32,
+    /// How long connections try.
+    pub persistence: Persistence,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            window: 64,
+            receives: 256,
+            receives_each: 16,
+            depth: 128,
+            buffers: [128, 16],
+            inline: crate::verbs::inline::DEFAULT_INLINE,
+            persistence: Persistence::default(),
+        }
+    }
+}

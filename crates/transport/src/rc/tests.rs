@@ -1,0 +1,696 @@
+//! Two ends in one process, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names. What only
+//! the fake one can do is tested on it alone.
+#![allow(unsafe_code, non_snake_case)]
+
+use super::connection::Body;
+use super::*;
+use crate::contract::*;
+use crate::verbs::{Access, Failure, Step, VerbsError, fake, fault, test_device};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long; a test that does has hung.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Two interfaces with one connection between them.
+pub(crate) struct RcPair {
+    pub ends: [RcEndpoint; 2],
+    pub ifaces: [RcIface; 2],
+    /// Polls after which what has reached the peer's memory has been announced there.
+    pub patience: u32,
+}
+
+impl RcPair {
+    pub fn new(settings: Settings) -> Self {
+        let (context, real) = test_device();
+        let pair = Self::on(&context, settings).expect("two ends on one device");
+        let patience = if real { 2000 } else { 100 };
+        RcPair { patience, ..pair }
+    }
+
+    fn on(
+        context: &std::sync::Arc<crate::verbs::DeviceContext>,
+        settings: Settings,
+    ) -> Result<Self, VerbsError> {
+        let ifaces = [
+            RcIface::new(context, None, settings)?,
+            RcIface::new(context, None, settings)?,
+        ];
+        let mut ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
+        let addresses = [ends[0].local_address(), ends[1].local_address()];
+        for (end, address) in ends.iter_mut().zip([addresses[1], addresses[0]]) {
+            // Until both know each other nothing goes.
+            assert_eq!(end.am_bcopy(Header::default(), 0, |_| ()), Post::NoResource);
+            if !end.open(&address) {
+                return Err(VerbsError::Value("not opened".to_owned()));
+            }
+        }
+        ends.iter_mut().for_each(RcEndpoint::set_ready);
+        Ok(RcPair {
+            ends,
+            ifaces,
+            patience: 100,
+        })
+    }
+
+    pub fn progress(&mut self) {
+        self.ifaces.iter_mut().for_each(|iface| {
+            iface.progress();
+        });
+    }
+
+    /// Makes progress until `done` says so.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            self.progress();
+            assert!(
+                start.elapsed() < WATCHDOG,
+                "{what}: {:?}",
+                self.ifaces[0].trouble()
+            );
+        }
+    }
+
+    /// The counters of the first end start at `messages` sends.
+    pub fn start_at(&mut self, messages: u32) {
+        for end in &mut self.ends {
+            end.start_at(messages);
+        }
+    }
+
+    /// Whether every packet of the first end has been seen by the second, and none of what that one gave back is
+    /// under way.
+    pub fn has_all_arrived(&mut self) -> bool {
+        let (credits, window) = self.ends[0].with(|c| (c.credits, c.window));
+        let there = self.ends[1].with(|c| {
+            let waiting: u32 = c.inbox.iter().map(|inbound| inbound.packets).sum();
+            waiting + c.assembly.as_ref().map_or(0, |a| a.packets) + c.owed
+        });
+        window - credits == there
+    }
+
+    fn complete(&mut self, cookie: u64) -> Result<u64, Failure> {
+        let mut found = None;
+        self.until("a completion", |pair| {
+            found = pair.ifaces[0].take_completion();
+            found.is_some()
+        });
+        let completion = found.unwrap();
+        assert_eq!(completion.cookie, cookie);
+        completion.result
+    }
+}
+
+impl RcEndpoint {
+    fn start_at(&mut self, messages: u32) {
+        self.with(|connection| {
+            assert_eq!(connection.posted, connection.done);
+            connection.posted = messages;
+            connection.done = messages;
+            connection.signaled = messages;
+        });
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut connection::Connection) -> T) -> T {
+        let (core, index) = self.parts();
+        act(core.borrow_mut().connection(index))
+    }
+
+    /// All that the peer's sends have done here.
+    pub(crate) fn fingerprint(&self) -> Vec<u8> {
+        let (core, index) = self.parts();
+        let core = &mut *core.borrow_mut();
+        let mut seen = Vec::new();
+        let credits = core.connection(index).credits;
+        for inbound in &core.connections[index].as_ref().unwrap().inbox {
+            seen.extend(wire::encode_header(inbound.header));
+            match &inbound.body {
+                Body::Whole(data) => seen.extend(data),
+                Body::Slot(number, len) => {
+                    let at = core.receive(*number).0.wrapping_add(wire::HEADER);
+                    // SAFETY: an arrival that has not been taken.
+                    seen.extend(unsafe { std::slice::from_raw_parts(at, *len as usize) });
+                }
+            }
+        }
+        seen.extend(credits.to_le_bytes());
+        seen
+    }
+}
+
+/// Memory that peers may reach.
+struct Exposed {
+    memory: Box<[u64]>,
+    region: std::sync::Arc<crate::verbs::MemoryRegion>,
+}
+
+impl Exposed {
+    fn new(iface: &RcIface, words: usize) -> Self {
+        let mut memory = vec![0_u64; words].into_boxed_slice();
+        let at = memory.as_mut_ptr().cast();
+        // SAFETY: the memory lives as long as the region.
+        let region =
+            iface.with_domain(|domain| unsafe { domain.register(at, words * 8, Access::Remote) });
+        let region = region.unwrap();
+        Exposed { memory, region }
+    }
+
+    fn remote(&self, offset: usize) -> Remote {
+        Remote {
+            addr: self.region.address() as u64 + offset as u64,
+            rkey: self.region.rkey() as u64,
+        }
+    }
+
+    fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        let at = self.memory.as_ptr().cast::<u8>();
+        // SAFETY: within the memory; the adapter writes it, so it is read as if by another's hand.
+        (offset..offset + len)
+            .map(|i| unsafe { at.add(i).read_volatile() })
+            .collect()
+    }
+}
+
+fn quick() -> Settings {
+    Settings {
+        persistence: crate::verbs::Persistence {
+            timeout: 8,
+            retries: 1,
+            rnr_retries: 1,
+            rnr_timer: 1,
+            ..Default::default()
+        },
+        ..Settings::default()
+    }
+}
+
+fn send(end: &mut RcEndpoint, number: u32, len: usize) -> Post {
+    end.am_bcopy(Header::new(7, number, 0), len, |to| {
+        // SAFETY: room for `len` bytes.
+        unsafe { std::ptr::write_bytes(to, number as u8, len) }
+    })
+}
+
+/// Takes what arrives: number and length.
+fn take(end: &mut RcEndpoint) -> Option<(u32, usize)> {
+    let arrival = end.look()?;
+    let seen = (arrival.header.imm, arrival.len());
+    end.take();
+    Some(seen)
+}
+
+#[test]
+fn messages__go_both_ways_in_order() {
+    let mut pair = RcPair::new(Settings::default());
+    let mut sent = [0_u32; 2];
+    let mut seen = [0_u32; 2];
+    let size = |number: u32| [0, 8, 100, 3000, 8192, 8193, 32_768][number as usize % 7];
+    pair.until("500 messages each way", |pair| {
+        for me in 0..2 {
+            if sent[me] < 500 && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done {
+                sent[me] += 1;
+            }
+            if let Some((number, len)) = take(&mut pair.ends[me]) {
+                assert_eq!((number, len), (seen[me], size(number)));
+                seen[me] += 1;
+            }
+            pair.ends[me].return_credits();
+        }
+        seen == [500; 2]
+    });
+    let counters = pair.ifaces[0].counters();
+    assert_eq!((counters.violations, counters.failures), (0, 0));
+    assert!(counters.inline > 0 && counters.copied > 0, "{counters:?}");
+}
+
+#[test]
+fn sends__are_silent_but_for_a_few_and_all_room_comes_back() {
+    let mut pair = RcPair::new(Settings::default());
+    for round in 0..40 {
+        for number in 0..32 {
+            assert_eq!(
+                send(&mut pair.ends[0], number, 8),
+                Post::Done,
+                "round {round}"
+            );
+        }
+        for _ in 0..32 {
+            let mut seen = None;
+            pair.until("a message", |pair| {
+                seen = take(&mut pair.ends[1]);
+                seen.is_some()
+            });
+        }
+        pair.ends[1].return_all_credits();
+        pair.until("all drained", |pair| {
+            pair.ends[0].is_drained() && pair.ends[1].is_drained() && pair.has_all_arrived()
+        });
+    }
+    let counters = pair.ifaces[0].counters();
+    let messages = 40 * 32;
+    // Every 32nd by itself, and one for each drain.
+    assert!(
+        counters.send_completions <= messages / 32 + 40 + 1,
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn progress__polls_no_send_queue_when_nothing_was_sent() {
+    let mut pair = RcPair::new(Settings::default());
+    for _ in 0..10_000 {
+        pair.progress();
+    }
+    assert_eq!(pair.ifaces[0].counters().send_polls, 0);
+}
+
+#[test]
+fn memory__is_written_read_and_changed() {
+    let mut pair = RcPair::new(Settings::default());
+    let far = Exposed::new(&pair.ifaces[1], 1 << 15);
+    let data: Vec<u8> = (0..200_000).map(|i| (i * 7) as u8).collect();
+    let inline = pair.ends[0].granted_inline();
+    for len in [0, 1, 8, inline] {
+        // SAFETY: the data is there.
+        let post = unsafe { pair.ends[0].put_short(data.as_ptr(), len, far.remote(64)) };
+        assert_eq!(post, Post::Done);
+        flush(&mut pair);
+        assert_eq!(far.read(64, len), data[..len], "{len}");
+    }
+    for len in [1, 1008, 1009, 32_768] {
+        let post = pair.ends[0].put_bcopy(
+            len,
+            // SAFETY: room for `len` bytes.
+            |to| unsafe { std::ptr::copy_nonoverlapping(data[5..].as_ptr(), to, len) },
+            far.remote(1),
+        );
+        assert_eq!(post, Post::Done);
+        flush(&mut pair);
+        assert_eq!(far.read(1, len), data[5..5 + len], "{len}");
+    }
+    // SAFETY: data and copy outlive the operations.
+    unsafe {
+        let post = pair.ends[0].put_zcopy(data.as_ptr(), data.len(), far.remote(8), 11);
+        assert_eq!(post, Post::InProgress);
+        assert_eq!(pair.complete(11), Ok(0));
+        assert_eq!(far.read(8, data.len()), data);
+        let mut copy = vec![0; data.len()];
+        let post = pair.ends[0].get_zcopy(copy.as_mut_ptr(), copy.len(), far.remote(8), 12);
+        assert_eq!(post, Post::InProgress);
+        assert_eq!(pair.complete(12), Ok(0));
+        assert_eq!(copy, data);
+        // As the contract has them, they wait.
+        copy.fill(0);
+        pair.ends[0]
+            .get(copy.as_mut_ptr(), copy.len(), far.remote(8))
+            .unwrap();
+        assert_eq!(copy, data);
+        pair.ends[0].put(data.as_ptr(), 5, far.remote(0)).unwrap();
+    }
+    assert_eq!(far.read(0, 5), data[..5]);
+    let at = far.remote(4096);
+    let before = u64::from_ne_bytes(far.read(4096, 8).try_into().unwrap());
+    assert_eq!(pair.ends[0].fetch_add(at, 5, 13), Post::InProgress);
+    assert_eq!(pair.complete(13), Ok(before));
+    assert_eq!(pair.ends[0].compare_swap(at, 0, 1, 14), Post::InProgress);
+    assert_eq!(pair.complete(14), Ok(before + 5));
+    assert_eq!(
+        pair.ends[0].compare_swap(at, before + 5, 99, 15),
+        Post::InProgress
+    );
+    assert_eq!(pair.complete(15), Ok(before + 5));
+    assert_eq!(far.read(4096, 8), 99_u64.to_ne_bytes());
+}
+
+fn flush(pair: &mut RcPair) {
+    match pair.ends[0].flush(1) {
+        Post::Done => {}
+        Post::InProgress => assert_eq!(pair.complete(1), Ok(0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn flush__completes_after_all_that_was_posted() {
+    let mut pair = RcPair::new(Settings::default());
+    let far = Exposed::new(&pair.ifaces[1], 4096);
+    assert_eq!(pair.ends[0].flush(1), Post::Done);
+    let mut posted = 0_u64;
+    for _ in 0..20 {
+        while posted < 4096 {
+            // SAFETY: a number of the stack, which goes inline.
+            let post = unsafe {
+                pair.ends[0].put_short(
+                    (&raw const posted).cast(),
+                    8,
+                    far.remote(posted as usize * 8),
+                )
+            };
+            match post {
+                Post::Done => posted += 1,
+                Post::NoResource => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        flush_with_patience(&mut pair);
+        assert_eq!(
+            far.read((posted as usize - 1) * 8, 8),
+            (posted - 1).to_ne_bytes()
+        );
+    }
+    assert!(posted > 1000, "{posted}");
+}
+
+fn flush_with_patience(pair: &mut RcPair) {
+    pair.until("room for a flush", |pair| match pair.ends[0].flush(1) {
+        Post::NoResource => false,
+        Post::Done => true,
+        Post::InProgress => pair.complete(1) == Ok(0),
+        other => panic!("{other:?}"),
+    });
+}
+
+#[test]
+fn room__that_is_gone_comes_back_though_all_sends_were_silent() {
+    let settings = Settings {
+        buffers: [3, 2],
+        inline: 0,
+        ..Settings::default()
+    };
+    let mut pair = RcPair::new(settings);
+    let mut sent = 0;
+    let mut seen = 0;
+    pair.until("300 messages through 3 buffers", |pair| {
+        if sent < 300 && send(&mut pair.ends[0], sent, 900) == Post::Done {
+            sent += 1;
+        }
+        seen += take(&mut pair.ends[1]).is_some() as u32;
+        pair.ends[1].return_credits();
+        seen == 300
+    });
+}
+
+#[test]
+fn dead_peer__makes_errors_and_nothing_hangs() {
+    let mut pair = RcPair::new(quick());
+    let far = Exposed::new(&pair.ifaces[1], 8);
+    let [mut near, gone] = pair.ends;
+    drop(gone);
+    // SAFETY: 8 bytes of the stack, which go inline; then memory that outlives the operation.
+    let silent = unsafe { near.put_short([0; 8].as_ptr(), 8, far.remote(0)) };
+    assert_eq!(silent, Post::Done);
+    let data = [0; 1000];
+    // SAFETY: as above.
+    let post = unsafe { near.put_zcopy(data.as_ptr(), 1000, far.remote(0), 5) };
+    assert_eq!(post, Post::InProgress);
+    let start = Instant::now();
+    let mut found = None;
+    while found.is_none() {
+        pair.ifaces[0].progress();
+        found = pair.ifaces[0].take_completion();
+        assert!(start.elapsed() < WATCHDOG);
+    }
+    let result = found.unwrap().result;
+    assert!(
+        matches!(result, Err(Failure::NoAnswer | Failure::Flushed)),
+        "{result:?}"
+    );
+    assert_eq!(near.failure(), Some(Failure::NoAnswer));
+    assert_eq!(
+        (send(&mut near, 0, 8), near.flush(1)),
+        (Post::PeerGone, Post::PeerGone)
+    );
+    assert!(near.peer_has_left() && near.is_drained());
+    assert_eq!(pair.ifaces[0].counters().failures, 1);
+}
+
+#[test]
+fn silent_send__that_fails_is_reported() {
+    let mut pair = RcPair::new(quick());
+    let nowhere = Remote {
+        addr: 0x1000,
+        rkey: 0x1234_5678,
+    };
+    // SAFETY: 8 bytes of the stack, which go inline.
+    let post = unsafe { pair.ends[0].put_short([0; 8].as_ptr(), 8, nowhere) };
+    assert_eq!(post, Post::Done);
+    pair.until("the failure", |pair| pair.ends[0].failure().is_some());
+    assert_eq!(pair.ends[0].failure(), Some(Failure::RemoteAccess));
+    assert_eq!(pair.ifaces[0].trouble(), Some("RemoteAccess".to_owned()));
+}
+
+#[test]
+fn wrong_key__fails_the_operation_and_the_connection() {
+    for kind in 0..3 {
+        let mut pair = RcPair::new(quick());
+        let far = Exposed::new(&pair.ifaces[1], 8);
+        let beyond = far.remote(64);
+        let mut data = [0_u8; 16];
+        // SAFETY: the data outlives the operation, which is waited for.
+        let post = unsafe {
+            match kind {
+                0 => pair.ends[0].put_zcopy(data.as_ptr(), 16, beyond, 3),
+                1 => pair.ends[0].get_zcopy(data.as_mut_ptr(), 16, beyond, 3),
+                _ => pair.ends[0].fetch_add(beyond, 1, 3),
+            }
+        };
+        assert_eq!(post, Post::InProgress);
+        assert_eq!(pair.complete(3), Err(Failure::RemoteAccess), "{kind}");
+        assert_eq!(send(&mut pair.ends[0], 0, 8), Post::PeerGone);
+    }
+}
+
+#[test]
+fn peer_without_buffers__is_an_error_if_the_patience_ends() {
+    let settings = Settings {
+        window: 64,
+        receives: 8,
+        receives_each: 20_000,
+        ..quick()
+    };
+    let mut pair = RcPair::new(settings);
+    // The receiving side takes nothing and makes no progress: its buffers run out before the credits do.
+    for number in 0..60 {
+        assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
+    }
+    let start = Instant::now();
+    while pair.ends[0].failure().is_none() {
+        pair.ends[0].is_drained();
+        assert!(start.elapsed() < WATCHDOG);
+    }
+    assert_eq!(pair.ends[0].failure(), Some(Failure::NoBuffer));
+}
+
+#[test]
+fn garbage__is_counted_and_dropped() {
+    use crate::verbs::{Operation, SendFlags};
+    use wire::{Kind, Tag};
+    let mut pair = RcPair::new(Settings::default());
+    let tag = |kind, total| {
+        let credits = 0;
+        Operation::SendImmediate(
+            Tag {
+                kind,
+                credits,
+                total,
+            }
+            .encode(),
+        )
+    };
+    let bad = [
+        (tag(Kind::Whole, 0), 3),
+        (tag(Kind::First, 20_000), 10),
+        (tag(Kind::More, 0), 100),
+        (tag(Kind::Credits, 0), 1),
+        (Operation::Send, 50),
+    ];
+    let bytes = [0x5a_u8; 128];
+    for (operation, len) in &bad {
+        let list = [connection::segment(bytes.as_ptr(), *len, 0)];
+        pair.ends[0].with(|connection| {
+            let id = connection.posted as u64;
+            connection.posted += 1;
+            let flags = SendFlags::default();
+            // SAFETY: it goes inline.
+            let posted = unsafe { connection.pair.post_send(id, operation, &list, flags) };
+            assert!(posted.unwrap().inline);
+        });
+    }
+    assert_eq!(send(&mut pair.ends[0], 77, 8), Post::Done);
+    let mut seen = None;
+    pair.until("the good message", |pair| {
+        seen = take(&mut pair.ends[1]);
+        seen.is_some()
+    });
+    assert_eq!(seen, Some((77, 8)));
+    assert_eq!(pair.ifaces[1].counters().violations, bad.len() as u64);
+}
+
+#[test]
+fn inline__whatever_is_granted_messages_arrive() {
+    let grants = [
+        (0, 512, 300, 0),
+        (64, 512, 300, 320),
+        (1, 100, 400, 100),
+        (64, 512, 0, 0),
+    ];
+    for (inline_step, inline_most, inline, expected) in grants {
+        let context = fake::open();
+        fake::set_conditions(fake::Conditions {
+            inline_step,
+            inline_most,
+            ..fake::Conditions::default()
+        });
+        let settings = Settings {
+            inline,
+            ..Settings::default()
+        };
+        let mut pair = RcPair::on(&context, settings).unwrap();
+        assert_eq!(pair.ends[0].granted_inline(), expected);
+        fake::take_posted();
+        let short = pair.ends[0].capabilities().short;
+        for len in [0, 47, 48, short - 1, short, short + 1] {
+            let before = pair.ifaces[0].counters();
+            assert_eq!(send(&mut pair.ends[0], len as u32, len), Post::Done);
+            let mut seen = None;
+            pair.until("a message", |pair| {
+                seen = take(&mut pair.ends[1]);
+                seen.is_some()
+            });
+            assert_eq!(seen, Some((len as u32, len)));
+            let inline = pair.ifaces[0].counters().inline - before.inline;
+            assert_eq!(inline == 1, 16 + len <= expected, "{len} of {expected}");
+            let posted = fake::take_posted();
+            let flag = posted[0].1 & crate::verbs::abi::SEND_INLINE != 0;
+            assert_eq!(flag, 16 + len <= expected);
+        }
+    }
+}
+
+#[test]
+fn failure__at_each_step_leaves_nothing_behind() {
+    let (context, real) = test_device();
+    fault::take_seen();
+    let base = fault::alive();
+    drop(RcPair::on(&context, Settings::default()).unwrap());
+    assert_eq!(fault::alive(), base);
+    let steps = fault::take_seen();
+    for wanted in [
+        Step::AllocPd,
+        Step::RegMr,
+        Step::CreateCq,
+        Step::CreateSrq,
+        Step::CreateQp,
+        Step::QueryQp,
+        Step::ModifyInit,
+        Step::ModifyRtr,
+        Step::ModifyRts,
+    ] {
+        assert!(steps.contains(&wanted), "{wanted:?} is not among the steps");
+    }
+    for (at, &step) in steps.iter().enumerate() {
+        let earlier = steps[..at].iter().filter(|&&s| s == step).count() as u32;
+        fault::arm(step, earlier, libc::EBUSY);
+        let made = RcPair::on(&context, Settings::default());
+        match made {
+            Err(VerbsError::Value(_)) => assert!(matches!(step, Step::ModifyRtr | Step::ModifyRts)),
+            Err(error) => assert_eq!(error.errno(), libc::EBUSY),
+            // An empty row of the GID table is no error.
+            Ok(_) => assert_eq!(step, Step::QueryGid, "step {at} was not struck"),
+        }
+        assert!(!fault::disarm(), "step {at}, {step:?}, was not struck");
+        assert_eq!(
+            fault::alive(),
+            base,
+            "after a failure of {step:?} something is left"
+        );
+    }
+    drop(context);
+    assert_eq!(fault::alive(), 0, "real device: {real}");
+}
+
+#[test]
+fn device__that_is_taken_out_makes_errors() {
+    let context = fake::open();
+    fake::set_conditions(fake::Conditions::default());
+    let mut pair = RcPair::on(&context, Settings::default()).unwrap();
+    let far = Exposed::new(&pair.ifaces[1], 8);
+    let data = [0; 64];
+    // SAFETY: the data outlives the operation.
+    let post = unsafe { pair.ends[0].put_zcopy(data.as_ptr(), 64, far.remote(0), 9) };
+    assert_eq!(post, Post::InProgress);
+    fake::remove_device();
+    assert!(pair.complete(9).is_err());
+    assert_eq!(send(&mut pair.ends[0], 0, 8), Post::PeerGone);
+    assert_eq!(
+        pair.ends[1].am_bcopy(Header::default(), 8, |_| ()),
+        Post::PeerGone
+    );
+    assert!(pair.ends[1].peer_has_left());
+}
+
+#[test]
+fn port__that_is_down_or_without_address_is_named() {
+    let context = fake::open();
+    let bad = [
+        (false, true, "port 1 down"),
+        (true, false, "GID table is empty"),
+    ];
+    for (active, addresses, text) in bad {
+        fake::set_conditions(fake::Conditions {
+            active,
+            addresses,
+            ..fake::Conditions::default()
+        });
+        let error = RcIface::new(&context, None, Settings::default())
+            .err()
+            .unwrap();
+        let error = error.to_string();
+        assert!(error.contains(text) && error.contains("fake0"), "{error}");
+    }
+    fake::set_conditions(fake::Conditions::default());
+    assert!(RcIface::new(&context, Some(2), Settings::default()).is_err());
+}
+
+#[test]
+fn connections__many_share_buffers_and_give_them_back() {
+    let (context, _) = test_device();
+    let settings = Settings {
+        window: 16,
+        receives: 32,
+        receives_each: 4,
+        ..Settings::default()
+    };
+    let ifaces = [(); 2].map(|()| RcIface::new(&context, None, settings).unwrap());
+    let mut links: Vec<[RcEndpoint; 2]> = Vec::new();
+    for _ in 0..40 {
+        let mut ends = [&ifaces[0], &ifaces[1]].map(|iface| iface.endpoint(None).unwrap());
+        let addresses = [ends[0].local_address(), ends[1].local_address()];
+        assert!(ends[0].open(&addresses[1]) && ends[1].open(&addresses[0]));
+        ends.iter_mut().for_each(RcEndpoint::set_ready);
+        links.push(ends);
+    }
+    let [mut near, mut far] = ifaces;
+    let start = Instant::now();
+    let mut seen = vec![0; links.len()];
+    let mut sent = vec![0; links.len()];
+    while seen.iter().any(|&count| count < 50) {
+        assert!(start.elapsed() < WATCHDOG, "{seen:?}");
+        for (at, [tx, rx]) in links.iter_mut().enumerate() {
+            if sent[at] < 50 && send(tx, sent[at], 5000) == Post::Done {
+                sent[at] += 1;
+            }
+            if let Some((number, len)) = take(rx) {
+                assert_eq!((number, len), (seen[at], 5000));
+                seen[at] += 1;
+            }
+            rx.return_credits();
+        }
+        near.progress();
+        far.progress();
+    }
+    let base = fault::alive();
+    links.truncate(1);
+    assert_eq!(base - fault::alive(), 78);
+    assert_eq!(far.counters().violations + near.counters().failures, 0);
+}

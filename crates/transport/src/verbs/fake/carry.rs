@@ -1,0 +1,443 @@
+//! Posting, carrying out, polling.
+
+use super::*;
+use libc::c_int;
+
+pub(super) unsafe extern "C" fn post_recv(
+    qp: *mut Qp,
+    list: *mut RecvWr,
+    bad: *mut *mut RecvWr,
+) -> c_int {
+    // SAFETY: the caller's pair and list.
+    unsafe {
+        let qp = &mut *qp.cast::<FakeQp>();
+        let depth = qp.cap.max_recv_wr;
+        take_list(&mut qp.receives, depth, list, bad)
+    }
+}
+
+pub(super) unsafe extern "C" fn post_srq_recv(
+    srq: *mut Srq,
+    list: *mut RecvWr,
+    bad: *mut *mut RecvWr,
+) -> c_int {
+    // SAFETY: the caller's queue and list.
+    unsafe {
+        let srq = &mut *srq.cast::<FakeSrq>();
+        take_list(&mut srq.receives, srq.depth, list, bad)
+    }
+}
+
+unsafe fn take_list(
+    receives: &mut VecDeque<Room>,
+    depth: u32,
+    mut list: *mut RecvWr,
+    bad: *mut *mut RecvWr,
+) -> c_int {
+    if with(|fabric| fabric.removed) {
+        // SAFETY: the caller's.
+        unsafe { *bad = list };
+        return libc::EIO;
+    }
+    while !list.is_null() {
+        // SAFETY: the caller's list.
+        let request = unsafe { *list };
+        if receives.len() >= depth as usize {
+            // SAFETY: the caller's.
+            unsafe { *bad = list };
+            return libc::ENOMEM;
+        }
+        assert_eq!(request.num_sge, 1);
+        receives.push_back(Room {
+            id: request.wr_id,
+            // SAFETY: a request has its one segment.
+            segment: unsafe { *request.sg_list },
+        });
+        list = request.next;
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn post_send(
+    qp: *mut Qp,
+    list: *mut SendWr,
+    bad: *mut *mut SendWr,
+) -> c_int {
+    // SAFETY: the caller's pair and list.
+    let (qp, request) = unsafe { (&mut *qp.cast::<FakeQp>(), *list) };
+    // SAFETY: the caller's.
+    unsafe { *bad = list };
+    assert!(request.next.is_null(), "one send at a time is posted here");
+    if with(|fabric| fabric.removed) {
+        return libc::EIO;
+    }
+    if qp.attr.qp_state < QPS_RTS || request.num_sge as u32 > qp.cap.max_send_sge {
+        return libc::EINVAL;
+    }
+    if qp.used >= qp.cap.max_send_wr {
+        return libc::ENOMEM;
+    }
+    let segments = match request.num_sge {
+        0 => Vec::new(),
+        // SAFETY: the request has so many segments.
+        len => unsafe { std::slice::from_raw_parts(request.sg_list, len as usize) }.to_vec(),
+    };
+    let mut inline = None;
+    if request.send_flags & SEND_INLINE != 0 {
+        let bytes: u64 = segments.iter().map(|s| s.length as u64).sum();
+        let outbound = [
+            WR_SEND,
+            WR_SEND_WITH_IMM,
+            WR_SEND_WITH_INV,
+            WR_RDMA_WRITE,
+            WR_RDMA_WRITE_WITH_IMM,
+        ];
+        if bytes > qp.cap.max_inline_data as u64 || !outbound.contains(&request.opcode) {
+            return libc::EINVAL;
+        }
+        // SAFETY: inline data is readable now.
+        inline = Some(unsafe { gather(&segments) });
+    }
+    qp.used += 1;
+    with(|fabric| fabric.posted.push((request.opcode, request.send_flags)));
+    qp.jobs.push_back(Job {
+        request,
+        segments,
+        inline,
+        tries: 0,
+    });
+    0
+}
+
+/// The bytes of segments.
+unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for segment in segments.iter().filter(|segment| segment.length > 0) {
+        let at = std::ptr::with_exposed_provenance(segment.addr as usize);
+        // SAFETY: the caller's.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(at, segment.length as usize) });
+    }
+    bytes
+}
+
+/// Whether a key allows access to memory.
+fn allows(fabric: &Fabric, key: u32, address: u64, len: u64, access: i32) -> bool {
+    let Some(&region) = fabric.regions.get(&key) else {
+        return false;
+    };
+    // SAFETY: what is registered is alive.
+    let (start, size) = unsafe { ((*region).addr as u64, (*region).length as u64) };
+    let inside = address >= start && address.saturating_add(len) <= start + size;
+    inside && fabric.access[&key] & access == access
+}
+
+/// What became of a job.
+enum Outcome {
+    Done { opcode: c_int, bytes: u32 },
+    Again,
+    Failed(c_int),
+}
+
+impl Fabric {
+    /// Carries out what is posted, up to the pace.
+    fn pump(&mut self) {
+        let mut left = self.conditions.pace;
+        let numbers: Vec<u32> = self.pairs.keys().copied().collect();
+        for number in numbers {
+            while left > 0 && self.carry_one(number) {
+                left -= 1;
+            }
+        }
+    }
+
+    /// The next job of a queue pair; false where there is none, or it must wait.
+    fn carry_one(&mut self, number: u32) -> bool {
+        // SAFETY: pairs in the table are alive.
+        let qp = unsafe { &mut *self.pairs[&number] };
+        let Some(mut job) = qp.jobs.pop_front() else {
+            return false;
+        };
+        let outcome = match qp.attr.qp_state {
+            QPS_ERR => Outcome::Failed(WC_WR_FLUSH_ERR),
+            _ if self.removed => Outcome::Failed(WC_FATAL_ERR),
+            // SAFETY: jobs keep what the poster promised.
+            _ => unsafe { self.carry(qp, &job) },
+        };
+        match outcome {
+            Outcome::Again if job.tries < qp.attr.rnr_retry as u32 || qp.attr.rnr_retry == 7 => {
+                job.tries += 1;
+                qp.jobs.push_front(job);
+                return false;
+            }
+            Outcome::Again => self.report(qp, &job, WC_RNR_RETRY_EXC_ERR, 0, 0),
+            Outcome::Failed(status) => self.report(qp, &job, status, 0, 0),
+            Outcome::Done { opcode, bytes } => {
+                qp.silent += 1;
+                if job.request.send_flags & SEND_SIGNALED != 0 || qp.signal_all {
+                    self.report(qp, &job, WC_SUCCESS, opcode, bytes);
+                }
+            }
+        }
+        true
+    }
+
+    fn report(&mut self, qp: &mut FakeQp, job: &Job, status: c_int, opcode: c_int, bytes: u32) {
+        if status != WC_SUCCESS {
+            qp.silent += 1;
+            qp.attr.qp_state = QPS_ERR;
+        }
+        let completion = Wc {
+            wr_id: job.request.wr_id,
+            status,
+            opcode,
+            byte_len: bytes,
+            qp_num: qp.base.qp_num,
+            ..Wc::default()
+        };
+        let freed = std::mem::take(&mut qp.silent);
+        // SAFETY: a pair's queue is alive.
+        unsafe { complete(qp.base.send_cq, completion, qp.base.qp_num, freed) };
+    }
+
+    unsafe fn carry(&mut self, qp: &mut FakeQp, job: &Job) -> Outcome {
+        let request = &job.request;
+        let outbound = !matches!(
+            request.opcode,
+            WR_RDMA_READ | WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD
+        );
+        let access = if outbound { 0 } else { ACCESS_LOCAL_WRITE };
+        if job.inline.is_none() {
+            for s in job.segments.iter().filter(|s| s.length > 0) {
+                if !allows(self, s.lkey, s.addr, s.length as u64, access) {
+                    return Outcome::Failed(WC_LOC_PROT_ERR);
+                }
+            }
+        }
+        if qp.base.qp_type == QPT_UD {
+            // SAFETY: the caller's.
+            return unsafe { self.carry_datagram(job) };
+        }
+        let other = qp.attr.dest_qp_num;
+        let Some(&peer) = self
+            .pairs
+            .get(&other)
+            .filter(|_| !self.dead.contains(&other))
+        else {
+            return Outcome::Failed(WC_RETRY_EXC_ERR);
+        };
+        // SAFETY: pairs in the table are alive; a pair connected to itself is not made here.
+        let peer = unsafe { &mut *peer };
+        let connected = peer.attr.qp_state >= QPS_RTR && peer.attr.qp_state != QPS_ERR;
+        if !connected || peer.attr.dest_qp_num != qp.base.qp_num {
+            return Outcome::Failed(WC_RETRY_EXC_ERR);
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            match request.opcode {
+                WR_SEND | WR_SEND_WITH_IMM => self.carry_send(peer, job),
+                WR_RDMA_WRITE => self.carry_write(job),
+                WR_RDMA_READ => self.carry_read(job),
+                _ => self.carry_atomic(job),
+            }
+        }
+    }
+
+    unsafe fn carry_send(&mut self, peer: &mut FakeQp, job: &Job) -> Outcome {
+        let rooms = match peer.base.srq.is_null() {
+            true => &mut peer.receives,
+            // SAFETY: a pair's queue is alive.
+            false => unsafe { &mut (*peer.base.srq.cast::<FakeSrq>()).receives },
+        };
+        let Some(room) = rooms.pop_front() else {
+            return Outcome::Again;
+        };
+        // SAFETY: checked by `carry`.
+        let bytes = unsafe { payload(job) };
+        let to = room.segment;
+        if bytes.len() > to.length as usize {
+            return Outcome::Failed(WC_REM_INV_REQ_ERR);
+        }
+        assert!(
+            bytes.is_empty()
+                || allows(
+                    self,
+                    to.lkey,
+                    to.addr,
+                    bytes.len() as u64,
+                    ACCESS_LOCAL_WRITE
+                ),
+            "a receive buffer is not registered"
+        );
+        let has_immediate = job.request.opcode == WR_SEND_WITH_IMM;
+        let completion = Wc {
+            wr_id: room.id,
+            opcode: WC_OP_RECV,
+            byte_len: bytes.len() as u32,
+            imm_data: job.request.imm_data,
+            wc_flags: if has_immediate { WC_WITH_IMM } else { 0 },
+            qp_num: peer.base.qp_num,
+            ..Wc::default()
+        };
+        // SAFETY: the room is registered memory; the queue is alive.
+        unsafe {
+            write(to.addr, &bytes);
+            complete(peer.base.recv_cq, completion, 0, 0);
+        }
+        let bytes = bytes.len() as u32;
+        Outcome::Done {
+            opcode: WC_OP_SEND,
+            bytes,
+        }
+    }
+
+    /// Who has no buffer for it, or another key, does not get it, and nobody learns of that.
+    unsafe fn carry_datagram(&mut self, job: &Job) -> Outcome {
+        // SAFETY: this service's part of the union; the payload was checked by `carry`.
+        let (to, bytes) = unsafe { (job.request.wr.ud, payload(job)) };
+        let len = bytes.len() as u32;
+        let done = Outcome::Done {
+            opcode: WC_OP_SEND,
+            bytes: len,
+        };
+        let Some(&peer) = self.pairs.get(&to.remote_qpn) else {
+            return done;
+        };
+        // SAFETY: pairs in the table are alive.
+        let peer = unsafe { &mut *peer };
+        let ready = peer.attr.qp_state >= QPS_RTR && peer.attr.qkey == to.remote_qkey;
+        if let Some(room) = ready.then(|| peer.receives.pop_front()).flatten() {
+            let immediate = job.request.opcode == WR_SEND_WITH_IMM;
+            let completion = Wc {
+                wr_id: room.id,
+                opcode: WC_OP_RECV,
+                byte_len: len + 40,
+                imm_data: job.request.imm_data,
+                wc_flags: WC_GRH | if immediate { WC_WITH_IMM } else { 0 },
+                qp_num: peer.base.qp_num,
+                src_qp: 0,
+                ..Wc::default()
+            };
+            assert!(room.segment.length >= len + 40);
+            // SAFETY: the room is registered memory; the queue is alive.
+            unsafe {
+                write(room.segment.addr + 40, &bytes);
+                complete(peer.base.recv_cq, completion, 0, 0);
+            }
+        }
+        done
+    }
+
+    unsafe fn carry_write(&mut self, job: &Job) -> Outcome {
+        // SAFETY: this operation's part of the union; the payload was checked by `carry`.
+        let (to, bytes) = unsafe { (job.request.wr.rdma, payload(job)) };
+        let len = bytes.len() as u64;
+        if len > 0 && !allows(self, to.rkey, to.remote_addr, len, ACCESS_REMOTE_WRITE) {
+            return Outcome::Failed(WC_REM_ACCESS_ERR);
+        }
+        // SAFETY: registered for this.
+        unsafe { write(to.remote_addr, &bytes) };
+        Outcome::Done {
+            opcode: WC_OP_RDMA_WRITE,
+            bytes: len as u32,
+        }
+    }
+
+    unsafe fn carry_read(&mut self, job: &Job) -> Outcome {
+        // SAFETY: this operation's part of the union.
+        let from = unsafe { job.request.wr.rdma };
+        let len: u64 = job.segments.iter().map(|s| s.length as u64).sum();
+        if len > 0 && !allows(self, from.rkey, from.remote_addr, len, ACCESS_REMOTE_READ) {
+            return Outcome::Failed(WC_REM_ACCESS_ERR);
+        }
+        let mut at = from.remote_addr;
+        for segment in job.segments.iter().filter(|s| s.length > 0) {
+            let part = Sge {
+                addr: at,
+                ..*segment
+            };
+            // SAFETY: both are registered for this.
+            unsafe { write(segment.addr, &gather(&[part])) };
+            at += segment.length as u64;
+        }
+        Outcome::Done {
+            opcode: WC_OP_RDMA_READ,
+            bytes: len as u32,
+        }
+    }
+
+    unsafe fn carry_atomic(&mut self, job: &Job) -> Outcome {
+        // SAFETY: this operation's part of the union.
+        let to = unsafe { job.request.wr.atomic };
+        if job.segments.len() != 1 || job.segments[0].length != 8 {
+            return Outcome::Failed(WC_LOC_LEN_ERR);
+        }
+        let aligned = to.remote_addr.is_multiple_of(8);
+        if !aligned || !allows(self, to.rkey, to.remote_addr, 8, ACCESS_REMOTE_ATOMIC) {
+            return Outcome::Failed(WC_REM_ACCESS_ERR);
+        }
+        let at = std::ptr::with_exposed_provenance_mut::<u64>(to.remote_addr as usize);
+        // SAFETY: registered for this, and aligned.
+        let before = unsafe { at.read() };
+        let opcode = match job.request.opcode {
+            WR_ATOMIC_FETCH_AND_ADD => {
+                // SAFETY: as above.
+                unsafe { at.write(before.wrapping_add(to.compare_add)) };
+                WC_OP_FETCH_ADD
+            }
+            WR_ATOMIC_CMP_AND_SWP => {
+                if before == to.compare_add {
+                    // SAFETY: as above.
+                    unsafe { at.write(to.swap) };
+                }
+                WC_OP_COMP_SWAP
+            }
+            _ => return Outcome::Failed(WC_LOC_QP_OP_ERR),
+        };
+        // SAFETY: checked by `carry`.
+        unsafe { write(job.segments[0].addr, &before.to_ne_bytes()) };
+        Outcome::Done { opcode, bytes: 8 }
+    }
+}
+
+unsafe fn payload(job: &Job) -> Vec<u8> {
+    match &job.inline {
+        Some(bytes) => bytes.clone(),
+        // SAFETY: the caller's.
+        None => unsafe { gather(&job.segments) },
+    }
+}
+
+unsafe fn write(to: u64, bytes: &[u8]) {
+    let to = std::ptr::with_exposed_provenance_mut(to as usize);
+    // SAFETY: the caller's.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+}
+
+unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
+    // SAFETY: the caller's.
+    let cq = unsafe { &mut *cq.cast::<FakeCq>() };
+    assert!(
+        cq.ready.len() < cq.base.cqe as usize,
+        "a completion queue ran over"
+    );
+    cq.ready.push_back((completion, number, freed));
+}
+
+pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, len: c_int, to: *mut Wc) -> c_int {
+    with(|fabric| {
+        fabric.polls += 1;
+        fabric.pump();
+        // SAFETY: the caller's queue.
+        let cq = unsafe { &mut *cq.cast::<FakeCq>() };
+        let count = cq.ready.len().min(len as usize);
+        for (index, (completion, number, freed)) in cq.ready.drain(..count).enumerate() {
+            if let Some(&qp) = fabric.pairs.get(&number) {
+                // SAFETY: pairs in the table are alive.
+                unsafe { (*qp).used -= freed };
+            }
+            // SAFETY: the caller's room.
+            unsafe { *to.add(index) = completion };
+        }
+        count as c_int
+    })
+}

@@ -1,0 +1,180 @@
+//! An adapter inside the thread of a test, behind the same table of functions as the real library.
+//!
+//! It is strict where real ones are lenient: a payload that did not go inline is read when the send is
+//! carried out, not when it is posted; queue space comes back only when a later completion is taken; every
+//! key, length and depth is checked. It carries out what was posted when a completion queue is polled.
+//! [`Conditions`] say what it grants and what goes wrong.
+#![allow(unsafe_code)]
+
+mod carry;
+mod objects;
+
+use super::abi::*;
+use super::device::DeviceContext;
+use super::library::Library;
+use objects::*;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What the adapter grants and what goes wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Conditions {
+    /// Inline data comes in multiples of this; 0: none is granted.
+    pub inline_step: u32,
+    /// Most inline data; more is refused.
+    pub inline_most: u32,
+    /// Whether the port is active.
+    pub active: bool,
+    /// Whether the GID table has rows.
+    pub addresses: bool,
+    /// Operations carried out at each poll at most.
+    pub pace: usize,
+    /// Bytes that may be registered in all.
+    pub lockable: usize,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Conditions {
+            inline_step: 64,
+            inline_most: 512,
+            active: true,
+            addresses: true,
+            pace: usize::MAX,
+            lockable: usize::MAX,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Fabric {
+    conditions: Conditions,
+    pairs: BTreeMap<u32, *mut FakeQp>,
+    regions: BTreeMap<u32, *mut Mr>,
+    access: BTreeMap<u32, i32>,
+    next_number: u32,
+    /// Queue pairs whose other end does not answer.
+    dead: Vec<u32>,
+    /// Whether the device has been removed.
+    removed: bool,
+    /// Pointers to everything alive, to find what was leaked or freed twice.
+    polls: u64,
+    /// Requests as they were posted: opcode and flags.
+    posted: Vec<(i32, u32)>,
+}
+
+thread_local! {
+    static FABRIC: RefCell<Fabric> = RefCell::default();
+}
+
+fn with<T>(act: impl FnOnce(&mut Fabric) -> T) -> T {
+    FABRIC.with_borrow_mut(act)
+}
+
+/// Sets what the adapter of this thread does from now on.
+pub(crate) fn set_conditions(conditions: Conditions) {
+    with(|fabric| fabric.conditions = conditions);
+}
+
+/// The queue pair of that number does not answer any more.
+pub(crate) fn kill(number: u32) {
+    with(|fabric| fabric.dead.push(number));
+}
+
+/// The device is taken out.
+pub(crate) fn remove_device() {
+    with(|fabric| fabric.removed = true);
+}
+
+/// How often a completion queue has been polled in this thread.
+pub(crate) fn polls() -> u64 {
+    with(|fabric| fabric.polls)
+}
+
+/// Opcode and flags of every send posted since the last call of this.
+pub(crate) fn take_posted() -> Vec<(i32, u32)> {
+    with(|fabric| std::mem::take(&mut fabric.posted))
+}
+
+/// Opens the device.
+pub(crate) fn open() -> Arc<DeviceContext> {
+    DeviceContext::open(&LIBRARY, "fake0").expect("the fake device opens")
+}
+
+/// The table.
+pub(crate) static LIBRARY: Library = Library {
+    get_device_list,
+    free_device_list,
+    open_device,
+    close_device,
+    query_device,
+    query_port,
+    query_gid,
+    alloc_pd,
+    dealloc_pd,
+    reg_mr,
+    dereg_mr,
+    create_comp_channel,
+    destroy_comp_channel,
+    create_cq,
+    destroy_cq,
+    get_cq_event,
+    ack_cq_events,
+    create_srq,
+    destroy_srq,
+    create_qp,
+    query_qp,
+    modify_qp,
+    destroy_qp,
+    create_ah,
+    destroy_ah,
+    get_async_event,
+    ack_async_event,
+    wc_status_str,
+    query_gid_ex: Some(query_gid_ex),
+    path: std::path::PathBuf::new(),
+};
+
+/// A send as it waits to be carried out.
+struct Job {
+    request: SendWr,
+    segments: Vec<Sge>,
+    /// The payload, where it went inline.
+    inline: Option<Vec<u8>>,
+    tries: u32,
+}
+
+/// A posted receive.
+struct Room {
+    id: u64,
+    segment: Sge,
+}
+
+#[repr(C)]
+struct FakeQp {
+    base: Qp,
+    cap: QpCap,
+    attr: QpAttr,
+    signal_all: bool,
+    jobs: VecDeque<Job>,
+    /// Sends whose queue space has not come back.
+    used: u32,
+    /// Sends carried out since the last completion that was reported.
+    silent: u32,
+    receives: VecDeque<Room>,
+}
+
+#[repr(C)]
+struct FakeCq {
+    base: Cq,
+    /// Each with the queue pair and the sends whose space comes back when it is taken.
+    ready: VecDeque<(Wc, u32, u32)>,
+}
+
+#[repr(C)]
+struct FakeSrq {
+    base: Srq,
+    depth: u32,
+    receives: VecDeque<Room>,
+}
