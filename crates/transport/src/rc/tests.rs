@@ -590,6 +590,9 @@ fn failure__at_each_step_leaves_nothing_behind() {
     }
     for (at, &step) in steps.iter().enumerate() {
         let earlier = steps[..at].iter().filter(|&&s| s == step).count() as u32;
+        if step == Step::QueryGid && earlier > 3 {
+            continue; // a table may have a thousand rows
+        }
         fault::arm(step, earlier, libc::EBUSY);
         let made = RcPair::on(&context, Settings::default());
         match made {

@@ -176,6 +176,9 @@ impl DeviceContext {
     /// The table cannot be read.
     pub fn gid_table(&self, port: u8) -> Result<Vec<GidEntry>, VerbsError> {
         let len = self.query_port(port)?.gid_tbl_len.max(0) as u32;
+        if let Some(table) = self.whole_gid_table(port, len as usize)? {
+            return Ok(table);
+        }
         let mut table = Vec::new();
         for index in 0..len {
             match self.query_gid(port, index) {
@@ -187,6 +190,37 @@ impl DeviceContext {
             }
         }
         Ok(table)
+    }
+
+    /// The same by one call; `None` where the library or the kernel has none.
+    fn whole_gid_table(&self, port: u8, len: usize) -> Result<Option<Vec<GidEntry>>, VerbsError> {
+        let Some(query) = self.library.query_gid_table else {
+            return Ok(None);
+        };
+        let mut table = vec![GidEntry::default(); len * self.ports() as usize];
+        let mut filled = 0;
+        let asked = check(Step::QueryGid, &self.name, || {
+            // SAFETY: the context is open; the table is writable for its length.
+            filled = unsafe {
+                query(
+                    self.raw.as_ptr(),
+                    table.as_mut_ptr(),
+                    table.len(),
+                    0,
+                    size_of::<GidEntry>(),
+                )
+            };
+            if filled < 0 { -filled as i32 } else { 0 }
+        });
+        match asked {
+            Ok(()) => {
+                table.truncate(filled as usize);
+                table.retain(|entry| entry.port_num == port as u32 && entry.gid.raw != [0; 16]);
+                Ok(Some(table))
+            }
+            Err(error) if [libc::EOPNOTSUPP, libc::ENOSYS].contains(&error.errno()) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry, VerbsError> {

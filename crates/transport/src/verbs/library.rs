@@ -3,7 +3,7 @@
 
 use super::abi::*;
 use super::error::VerbsError;
-use libc::{c_char, c_int, c_void, size_t};
+use libc::{c_char, c_int, c_void, size_t, ssize_t};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -20,6 +20,8 @@ macro_rules! functions {
             $(pub(super) $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
             /// Not in every release: rows of the GID table with their types.
             pub(super) query_gid_ex: Option<QueryGidEx>,
+            /// Not in every release: all rows that are filled, by one call.
+            pub(super) query_gid_table: Option<QueryGidTable>,
             /// Where the library was loaded from.
             pub path: PathBuf,
         }
@@ -29,6 +31,7 @@ macro_rules! functions {
                 Ok(Library {
                     $($name: find(loaded, $symbol)?,)*
                     query_gid_ex: find(loaded, "_ibv_query_gid_ex").ok(),
+                    query_gid_table: find(loaded, "_ibv_query_gid_table").ok(),
                     path,
                 })
             }
@@ -39,6 +42,10 @@ macro_rules! functions {
 /// `_ibv_query_gid_ex`: context, port, index, entry, flags, size of the entry.
 pub(super) type QueryGidEx =
     unsafe extern "C" fn(*mut Context, u32, u32, *mut GidEntry, u32, size_t) -> c_int;
+
+/// `_ibv_query_gid_table`: context, entries, how many, flags, size of an entry; answers how many are filled.
+pub(super) type QueryGidTable =
+    unsafe extern "C" fn(*mut Context, *mut GidEntry, size_t, u32, size_t) -> ssize_t;
 
 functions! {
     get_device_list "ibv_get_device_list" (*mut c_int) -> *mut *mut Device;

@@ -54,12 +54,8 @@ struct Fabric {
     regions: BTreeMap<u32, *mut Mr>,
     access: BTreeMap<u32, i32>,
     next_number: u32,
-    /// Queue pairs whose other end does not answer.
-    dead: Vec<u32>,
     /// Whether the device has been removed.
     removed: bool,
-    /// Pointers to everything alive, to find what was leaked or freed twice.
-    polls: u64,
     /// Requests as they were posted: opcode and flags.
     posted: Vec<(i32, u32)>,
 }
@@ -77,19 +73,9 @@ pub(crate) fn set_conditions(conditions: Conditions) {
     with(|fabric| fabric.conditions = conditions);
 }
 
-/// The queue pair of that number does not answer any more.
-pub(crate) fn kill(number: u32) {
-    with(|fabric| fabric.dead.push(number));
-}
-
 /// The device is taken out.
 pub(crate) fn remove_device() {
     with(|fabric| fabric.removed = true);
-}
-
-/// How often a completion queue has been polled in this thread.
-pub(crate) fn polls() -> u64 {
-    with(|fabric| fabric.polls)
 }
 
 /// Opcode and flags of every send posted since the last call of this.
@@ -133,6 +119,7 @@ pub(crate) static LIBRARY: Library = Library {
     ack_async_event,
     wc_status_str,
     query_gid_ex: Some(query_gid_ex),
+    query_gid_table: None,
     path: std::path::PathBuf::new(),
 };
 
