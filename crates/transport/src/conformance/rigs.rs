@@ -171,7 +171,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
         });
         // What has reached the peer's memory is announced there soon after.
         for _ in 0..self.0.patience {
-            if self.0.ends[1].look().is_some() {
+            if self.0.ends[1].look().is_some() || self.0.has_all_arrived() {
                 return;
             }
         }
@@ -182,6 +182,9 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
             pair.ends[0].is_drained() && pair.ends[1].is_drained()
         });
         for _ in 0..self.0.patience {
+            if self.0.has_all_arrived() {
+                return;
+            }
             self.0.progress();
         }
     }

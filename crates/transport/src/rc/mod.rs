@@ -8,6 +8,7 @@
 //! Sends complete in silence but for a few ([`Settings::depth`] / 4 apart, and those somebody waits for); one
 //! completion returns the room of all before it. The send queue is polled only while something is outstanding.
 
+mod arrivals;
 mod connection;
 mod datapath;
 pub mod domain;

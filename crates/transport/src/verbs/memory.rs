@@ -80,6 +80,11 @@ pub struct MemoryRegion {
     domain: Arc<ProtectionDomain>,
 }
 
+// SAFETY: as for `DeviceContext`.
+unsafe impl Send for MemoryRegion {}
+// SAFETY: as for `DeviceContext`.
+unsafe impl Sync for MemoryRegion {}
+
 impl MemoryRegion {
     /// Registers `len` bytes at `address`, at least 1.
     ///

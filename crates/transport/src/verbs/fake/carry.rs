@@ -1,4 +1,5 @@
 //! Posting, carrying out, polling.
+#![allow(unsafe_code)]
 
 use super::*;
 use libc::c_int;

@@ -1,4 +1,5 @@
 //! Making and unmaking.
+#![allow(unsafe_code)]
 
 use super::carry::{poll_cq, post_recv, post_send, post_srq_recv};
 use super::*;
@@ -263,12 +264,10 @@ pub(super) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) 
 }
 
 pub(super) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
-    // SAFETY: what is registered is alive.
     let in_use = with(|fabric| {
-        fabric
-            .pairs
-            .values()
-            .any(|&qp| unsafe { (*qp).base.srq } == srq)
+        // SAFETY: what is registered is alive.
+        let uses = |&qp: &*mut FakeQp| unsafe { (*qp).base.srq } == srq;
+        fabric.pairs.values().any(uses)
     });
     assert!(!in_use, "a receive queue was freed before its queue pairs");
     // SAFETY: made by `create_srq`.
