@@ -297,6 +297,14 @@ mod tests {
     }
 
     #[test]
+    fn pointing__descriptors_of_datagrams_take_a_second_block() {
+        let size = |transport, verb| pointing_descriptor(transport, verb, 1);
+        assert_eq!(size(Transport::Rc, Verb::Send), 32);
+        assert_eq!(size(Transport::Rc, Verb::Write), 48);
+        assert_eq!(size(Transport::Ud, Verb::Send), 80);
+    }
+
+    #[test]
     fn estimate__is_twelve_a_segment() {
         assert_eq!(estimate_by_segments(1), 12);
         assert_eq!(estimate_by_segments(4), 48);

@@ -120,7 +120,12 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
         );
     } else {
         let names: Vec<&str> = candidates.iter().map(|c| c.id).collect();
-        let text = format!("{} candidates: {}.", candidates.len(), names.join(", "));
+        let what = if names.len() == 1 {
+            "candidate"
+        } else {
+            "candidates"
+        };
+        let text = format!("{} {what}: {}.", names.len(), names.join(", "));
         let why =
             "They change at this size; which one matters, only other sizes can tell.".to_owned();
         made.findings

@@ -266,12 +266,22 @@ fn judge_crossover(
     let grant = found.grant;
     let (id, text) = match found.crossover {
         Crossover::Never => ("crossover", "Inline data is never faster here.".to_owned()),
-        Crossover::Until(size) => (
-            "crossover",
-            format!(
-                "Inline data is faster up to {size} B; beyond, the processor's stores cost more than the reads."
-            ),
-        ),
+        Crossover::Until(size) => {
+            let again = found
+                .ranges
+                .iter()
+                .find(|r| r.from > size && r.gain > Time::ZERO);
+            let again = again.map_or_else(String::new, |range| {
+                let from = range.from;
+                format!(
+                    " From {from} B on, where the adapter reads the descriptor, it is faster again."
+                )
+            });
+            let text = format!(
+                "Inline data is faster up to {size} B; beyond, the processor's stores cost more than the reads that they save.{again}"
+            );
+            ("crossover", text)
+        }
         Crossover::Always(size) => (
             "crossover",
             format!("Inline data is faster at every size granted, up to {size} B."),
