@@ -23,6 +23,9 @@ pub struct ProbeOptions {
     /// Which GPU, by the driver's count from 0
     #[arg(long, default_value_t = 0)]
     pub gpu: u32,
+    /// The driver's library
+    #[arg(long, default_value = "libcuda.so.1", hide = true)]
+    pub driver: String,
     /// Where the kernel's files are
     #[arg(long, default_value = "/sys", hide = true)]
     pub sysfs: PathBuf,
@@ -90,7 +93,7 @@ impl Measured {
 /// # Errors
 /// See [`ProbeError`].
 pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
-    let cuda = Cuda::open("libcuda.so.1")?;
+    let cuda = Cuda::open(&options.driver)?;
     let gpu = cuda.use_gpu(options.gpu)?;
     let buffers = gpu.allocate(SIZES[SIZES.len() - 1])?;
     let mut copies = Vec::new();

@@ -351,9 +351,10 @@ impl Buffers<'_> {
 
 /// Threads of the kernel: each reads 8 bytes of a line of 64.
 const LANES: usize = 8;
-/// Lines of the chain, a page apart, so that no line is fetched with another.
-const LINES: usize = 512;
-const STRIDE: usize = 4096;
+/// Lines of the chain: more than are read at once, so that none is read twice, and so far apart that none is fetched with
+/// another.
+const LINES: usize = 8192;
+const STRIDE: usize = 512;
 
 /// Lines in host memory: each holds, for every thread, the address of that thread's part of the next line. The last leads
 /// to the first.
@@ -416,7 +417,7 @@ const CHASE: &CStr = c"
     mov.u32 %lane, %tid.x;
     mul.wide.u32 %part, %lane, 8;
     add.u64 %at, %at, %part;
-    add.u64 %end, %at, 2097152;
+    add.u64 %end, %at, 4194304;
 again:
     ld.volatile.global.u64 %at, [%at];
     sub.u32 %left, %left, 1;
@@ -427,7 +428,7 @@ again:
 }
 ";
 const _: () = assert!(
-    LINES * STRIDE == 2_097_152,
+    LINES * STRIDE == 4_194_304,
     "the kernel writes behind the lines"
 );
 
