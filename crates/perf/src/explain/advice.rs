@@ -44,6 +44,8 @@ impl Direction {
 pub struct Subject {
     /// The device.
     pub device: Function,
+    /// Addresses of the other functions of the same card, which share its link.
+    pub siblings: Vec<String>,
     /// Ports above it, nearest first, as far as they are known.
     pub above: Vec<Function>,
     /// The network's own rate where the device has one, in Gb/s of data, and its name.

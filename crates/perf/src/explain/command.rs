@@ -305,7 +305,9 @@ fn make_subject(functions: &[Function], index: usize) -> Subject {
         bus = port.bus();
         above.push(port.clone());
     }
+    let siblings = functions.iter().filter(|f| f.is_sibling(&device));
     Subject {
+        siblings: siblings.map(|f| f.address.clone()).collect(),
         device,
         above,
         network: None,

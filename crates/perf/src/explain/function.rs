@@ -243,6 +243,19 @@ impl Function {
         }
     }
 
+    /// Whether another function is of the same card: all of its address but the function is the same.
+    pub fn is_sibling(&self, other: &Function) -> bool {
+        let card = |f: &Function| {
+            let (card, _) = f.address.rsplit_once('.')?;
+            Some((
+                f.domain().to_owned(),
+                card.rsplit(':').nth(1)?.to_owned(),
+                card.rsplit(':').next()?.to_owned(),
+            ))
+        };
+        self.address != other.address && card(self).is_some() && card(self) == card(other)
+    }
+
     /// What the name tells of the link (`PCIe 2.0 5GT/s`, `PCIe 2.0 x8`), where no register does.
     pub fn link_by_name(&self) -> LinkShape {
         let told = self.name.split("PCIe ").nth(1).unwrap_or_default();
@@ -287,6 +300,20 @@ mod tests {
         let f = Function::new("41:00.0", "");
         assert_eq!((f.bus(), f.domain()), (Some(0x41), "0000"));
         assert_eq!(Function::default().bus(), None);
+    }
+
+    #[test]
+    fn siblings__share_all_but_the_function() {
+        let sibling = |a: &str, b: &str| Function::new(a, "").is_sibling(&Function::new(b, ""));
+        assert!(sibling("41:00.0", "41:00.1") && sibling("0000:41:00.0", "41:00.1"));
+        for (a, b) in [
+            ("41:00.0", "41:00.0"),
+            ("41:00.0", "41:01.0"),
+            ("41:00.0", "0001:41:00.1"),
+            ("", ""),
+        ] {
+            assert!(!sibling(a, b), "{a} {b}");
+        }
     }
 
     #[test]

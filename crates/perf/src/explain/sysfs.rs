@@ -79,6 +79,7 @@ pub fn read_device(root: &Path, name: &str) -> Result<Subject, DeviceError> {
     }
     Ok(Subject {
         network: read_network(root, &folder),
+        siblings: list_siblings(&folder, &device),
         above: list_above(&folder),
         device,
         source: "sysfs",
@@ -147,6 +148,18 @@ fn list_above(folder: &Path) -> Vec<Function> {
     let parents = folder.ancestors().skip(1).take(ABOVE_MAX);
     let ports = parents.take_while(|p| is_address(&last_name(p)));
     ports.map(read_function).collect()
+}
+
+/// The other functions of the same card: the folders beside its own.
+fn list_siblings(folder: &Path, device: &Function) -> Vec<String> {
+    let beside = folder.parent().and_then(|p| fs::read_dir(p).ok());
+    let names = beside.into_iter().flatten().flatten();
+    let mut siblings: Vec<String> = names
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .filter(|n| is_address(n) && device.is_sibling(&Function::new(n, "")))
+        .collect();
+    siblings.sort();
+    siblings
 }
 
 /// The first line of a small file; what is longer or no text is not taken.
@@ -259,14 +272,18 @@ fn count_link_errors(text: &str) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
-/// Rate of the data of a port of an adapter, in Gb/s, and what it is called.
+/// Rate of the data of the device's first network port, in Gb/s, and what it is called.
 fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
-    let class = root.join("class/infiniband");
-    for adapter in fs::read_dir(class).ok()?.flatten() {
-        let path = adapter.path();
-        if fs::canonicalize(path.join("device")).ok().as_deref() != Some(folder) {
-            continue;
-        }
+    let own = |class: &str| {
+        let entries = fs::read_dir(root.join("class").join(class)).ok()?;
+        let mut paths = entries.flatten().map(|e| e.path());
+        paths.find(|p| {
+            fs::canonicalize(p.join("device"))
+                .is_ok_and(|d| d == folder || d.parent() == Some(folder))
+        })
+    };
+    let usable = |rate: f64| Some(rate).filter(|r| r.is_finite() && *r > 0.0);
+    if let Some(path) = own("infiniband") {
         let port = path.join("ports/1");
         let rate = read_line(&port.join("rate"))?;
         let signalled: f64 = rate.split_whitespace().next()?.parse().ok()?;
@@ -274,10 +291,23 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
         let old = ["SDR", "DDR", "QDR"].iter().any(|s| rate.contains(s));
         let is_ethernet = read_line(&port.join("link_layer")).as_deref() == Some("Ethernet");
         let share = if old && !is_ethernet { 0.8 } else { 1.0 };
-        let name = format!("{}, port 1: {rate}", last_name(&path));
-        return (signalled.is_finite() && signalled > 0.0).then_some((signalled * share, name));
+        let rate = clean(&rate);
+        return Some((
+            usable(signalled * share)?,
+            format!("{}, port 1: {rate}", last_name(&path)),
+        ));
     }
-    None
+    let path = own("net")?;
+    let megabits: f64 = read_line(&path.join("speed"))?.parse().ok()?;
+    Some((
+        usable(megabits / 1e3)?,
+        format!("{}: {megabits} Mb/s", last_name(&path)),
+    ))
+}
+
+/// A line that may be printed.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
 #[cfg(test)]

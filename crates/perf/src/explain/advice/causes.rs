@@ -3,7 +3,7 @@
 use fastpath_pcie::{Link, Rate, StatedRate};
 
 use super::fields::READ_NS;
-use super::{AGREES, Direction, Subject, ceiling, expected, finding, format_rate};
+use super::{AGREES, Direction, Subject, ceiling, expected, finding, format_rate, links};
 use crate::explain::function::Function;
 use crate::explain::{Experiment, Explanation, Finding, FindingKind, Outcome};
 
@@ -37,17 +37,23 @@ pub(super) fn judge(
         })
         .collect();
     let each = each.join(" and ");
+    let could = links::make(subject.device.link_can);
+    let could_more = narrowest.is_some() || could.is_some_and(|c| c.raw() > link.raw());
+    let nothing_left = match could_more {
+        true => "the bus explains it, and the bus is less than it could be",
+        false => "the bus explains it, nothing is left to look for",
+    };
     let fits = shares.iter().any(|share| (share - 1.0).abs() <= AGREES);
     let (at, says, why) = match fits {
         true if least > 1.0 => (
             "agrees",
-            "the bus explains it, nothing is left to look for",
+            nothing_left,
             "a little more than it can carry: memory below 4 GiB has shorter headers (--address 32), and the clocks and windows of \
              the usual tools leave 3 % open",
         ),
         true => (
             "agrees",
-            "the bus explains it, nothing is left to look for",
+            nothing_left,
             "within what clocks and windows of the usual tools leave open (3 %)",
         ),
         false if least > 1.0 => (

@@ -148,6 +148,17 @@ pub fn explain_state(subject: &Subject, is_given: bool, findings: &mut Vec<Findi
         let text = format!("The link is what the device can be: {}.", say(is));
         findings.push(finding(FindingKind::Note, "link-full", text, String::new()));
     }
+    if !subject.siblings.is_empty() && make(is).is_some() {
+        findings.push(finding(
+            FindingKind::Note,
+            "shared-link",
+            format!(
+                "The link is shared with {}: what all functions of the card move must fit through it.",
+                list_some(&subject.siblings)
+            ),
+            String::new(),
+        ));
+    }
     let retrained =
         device.retrained == Some(true) || port.is_some_and(|p| p.retrained == Some(true));
     if retrained && (can != is || device.errors.corrected == Some(true)) {
@@ -159,6 +170,17 @@ pub fn explain_state(subject: &Subject, is_given: bool, findings: &mut Vec<Findi
                 .to_owned(),
             "clear it (setpci) and see whether it comes back".to_owned(),
         ));
+    }
+}
+
+/// A few of many, and how many more there are.
+fn list_some(all: &[String]) -> String {
+    const SOME: usize = 4;
+    let shown = all.iter().take(SOME).map(String::as_str);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match all.len() {
+        n if n > SOME => format!("{shown} and {} more", n - SOME),
+        _ => shown,
     }
 }
 

@@ -137,6 +137,20 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
 }
 
 #[test]
+fn agreement__with_a_link_that_could_be_more_says_so() {
+    let made = explain(&subject(GPU), &measured("14.3GB/s")).unwrap();
+    let found = find(&made, "agrees");
+    assert!(found.text.contains("less than it could be"), "{found:?}");
+    let mut card = subject(CONNECTX);
+    card.siblings = (1..=6).map(|i| format!("41:00.{i}")).collect();
+    let made = explain(&card, &measured("3479MiB/s")).unwrap();
+    let found = find(&made, "agrees");
+    assert!(found.text.contains("nothing is left"), "{found:?}");
+    let shared = &find(&made, "shared-link").text;
+    assert!(shared.contains("41:00.4 and 2 more"), "{shared}");
+}
+
+#[test]
 fn speed__below_what_it_could_be_is_explained() {
     let slow = GPU.replace(
         "LnkSta:\tSpeed 16GT/s",

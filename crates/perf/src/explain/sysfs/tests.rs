@@ -134,6 +134,18 @@ fn adapter__is_known_by_its_own_name_and_its_network() {
     let (rate, name) = subject.network.unwrap();
     assert!((rate - 32.0).abs() < 1e-9, "{rate}");
     assert!(name.contains("mlx4_0") && name.contains("QDR"), "{name}");
+    assert!(subject.siblings.is_empty());
+    // An Ethernet card of two functions.
+    for function in ["0000:42:00.0", "0000:42:00.1"] {
+        let folder = tree.add(&format!("pci0000:40/{function}"), &sample("connectx2"), &[]);
+        let entry = tree.name("net", &format!("eth{}", &function[11..]), &folder);
+        fs::write(entry.join("speed"), "25000\n").unwrap();
+    }
+    let subject = read_device(&tree.0, "eth1").unwrap();
+    assert_eq!(subject.network, Some((25.0, "eth1: 25000 Mb/s".to_owned())));
+    assert_eq!(subject.siblings, ["0000:42:00.0"]);
+    fs::write(tree.0.join("class/net/eth1/speed"), "-1\n").unwrap();
+    assert_eq!(read_device(&tree.0, "eth1").unwrap().network, None);
 }
 
 #[test]
