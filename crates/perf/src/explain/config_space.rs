@@ -308,6 +308,16 @@ mod tests {
     }
 
     #[test]
+    fn read_completion_boundary__is_64_or_128() {
+        let (mut bytes, text) = pair!("gpu");
+        assert_eq!(read_new(&bytes).rcb, Some(64));
+        bytes[0x88] |= 1 << 3;
+        assert_eq!(read_new(&bytes).rcb, Some(128));
+        let text = text.replace("RCB 64", "RCB 128");
+        assert_eq!(lspci::parse(&text).unwrap()[0].rcb, Some(128));
+    }
+
+    #[test]
     fn bytes__of_a_device_that_is_gone_and_too_few() {
         assert!(!read_new(&[0xff; 256]).answers);
         let error = read(&[0; 63], &mut Function::new("", "")).unwrap_err();
@@ -322,6 +332,12 @@ mod tests {
         let (mut bytes, _) = pair!("gpu");
         bytes[0x103] = 0x10;
         bytes[0x102] = 0x01;
+        assert_eq!(read_new(&bytes).ecrc, None);
+        // Into the space of ordinary capabilities, to bytes that look like an extended one.
+        let (mut bytes, _) = pair!("gpu");
+        bytes[0x102] = 0x01;
+        bytes[0x103] = 0x0c;
+        bytes[0xc0] = ADVANCED_ERRORS as u8;
         assert_eq!(read_new(&bytes).ecrc, None);
         let (mut bytes, _) = pair!("gpu");
         bytes[0x34] = 0xfc;

@@ -49,6 +49,10 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
     assert!(near(read.steps[1].level, 3538.3), "{read:?}");
     assert_eq!(input(&made, "maximum payload"), ("256 B", "lspci: DevCtl"));
     assert_eq!(find(&made, "agrees").kind, FindingKind::Answer);
+    assert!(
+        !ids(&made).contains(&"payload"),
+        "it is as large as it can be"
+    );
     // Memory below 4 GiB has shorter headers.
     let asked = Asked {
         address: Some(32),
