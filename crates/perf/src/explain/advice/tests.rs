@@ -53,7 +53,11 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
         !ids(&made).contains(&"payload"),
         "it is as large as it can be"
     );
-    // Memory below 4 GiB has shorter headers.
+    // Memory below 4 GiB has shorter headers, for devices of 32 bits always.
+    let mut old = subject(CONNECTX);
+    old.device.dma_bits = Some(32);
+    let made = explain(&old, &Asked::default()).unwrap();
+    assert_eq!(input(&made, "addresses").0, "32 bits");
     let asked = Asked {
         address: Some(32),
         direction: Some(Direction::Write),
@@ -280,6 +284,15 @@ fn fields__that_cost_bandwidth_say_how_much() {
         "{made:?}"
     );
     assert!(!ids(&made).contains(&"tags"));
+    // A port above that takes no more, and one that takes as much.
+    let mut below = subject(&small);
+    below.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
+    for (bytes, said) in [(128, "no more is possible"), (256, "pci=pcie_bus_perf")] {
+        below.above[0].payload_can = Some(bytes);
+        let made = explain(&below, &Asked::default()).unwrap();
+        let why = &find(&made, "payload").why;
+        assert!(why.contains(said), "{bytes}: {why}");
+    }
     // 32 reads of 128 B last 568 ns at 7.2 GB/s, and half as long on twice the lanes.
     for (text, kind) in [
         (include_str!("../samples/nvme.txt"), FindingKind::Note),
