@@ -293,7 +293,7 @@ impl Session {
                 let program = self.program.clone();
                 let alone = there.iter().any(|t| t.class == Class::Alone);
                 let job = if alone { job } else { job.with_selection() };
-                self.run_program(&program, &job, &settings)?;
+                self.run_program(&program, &job, &settings, level)?;
             } else {
                 self.run_below(level, job, &settings)?;
             }
@@ -320,7 +320,7 @@ impl Session {
             arguments: vec!["bench".to_owned(), "rank".to_owned(), plan],
             ..job
         };
-        self.run_program(&own, &job, settings)
+        self.run_program(&own, &job, settings, level)
     }
 
     fn run_program(
@@ -328,6 +328,7 @@ impl Session {
         program: &Program,
         job: &Job,
         settings: &Settings,
+        level: Level,
     ) -> Result<(), RunError> {
         let Session {
             bar,
@@ -372,24 +373,31 @@ impl Session {
         self.report.cases.extend(outcome.cases);
         self.report.missing.extend(outcome.missing);
         if let Some(failure) = &outcome.failure {
-            self.note_unmeasured(settings, job.ranks, failure);
+            self.note_unmeasured(settings, level, job.ranks, failure);
         }
         outcome.failure.map_or(Ok(()), Err)
     }
 
     /// Tests that a job did not come to before it failed.
-    fn note_unmeasured(&mut self, settings: &Settings, ranks: u32, failure: &RunError) {
+    fn note_unmeasured(
+        &mut self,
+        settings: &Settings,
+        level: Level,
+        ranks: u32,
+        failure: &RunError,
+    ) {
         let report = &mut self.report;
         let reason = failure.to_string();
         let reason = reason.lines().next().unwrap_or("").to_owned();
         // The last one that has cases may lack some of them.
-        let is_of_job = |c: &&Case| c.ranks == ranks && settings.tests.contains(&c.test);
+        let is_of_job =
+            |c: &&Case| c.ranks == ranks && c.level == level && settings.tests.contains(&c.test);
         let last = report.cases.iter().rev().find(is_of_job);
         let at = last.and_then(|case| settings.tests.iter().position(|t| *t == case.test));
         for test in &settings.tests[at.unwrap_or(0)..] {
             report.missing.push(Missing {
                 test: test.clone(),
-                level: Level::Mpi,
+                level,
                 reason: format!("{ranks} ranks: {reason}"),
             });
         }

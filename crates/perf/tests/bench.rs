@@ -296,3 +296,12 @@ fn levels__below_mpi_are_for_two_ranks_and_say_so_before_anything_is_started() {
     let error = error_of(&output);
     assert!(!error.contains("started"), "{error}");
 }
+
+#[test]
+fn level__at_which_a_job_failed_is_the_one_that_is_missing() {
+    let mpi = Mpi::new("failed-level", "exit 9");
+    let output = mpi.bench(&["latency", "--level", "protocol", "--json", "-"]);
+    error_of(&output);
+    let missing = &report_of(&output)["missing"][0];
+    assert_eq!(missing["level"], "protocol", "{missing}");
+}
