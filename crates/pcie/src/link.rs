@@ -429,6 +429,7 @@ impl FromStr for Link {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn link(text: &str) -> Link {
         text.parse().unwrap()
@@ -523,6 +524,18 @@ mod tests {
             assert!(link.with_completion(bytes).is_err(), "{bytes}");
         }
         assert!(AddressWidth::try_from(48).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn text__of_any_kind_is_a_link_or_refused(text in "\\PC{0,16}", shaped in "(gen)?[0-9.]{0,4}[xX ]{0,2}[0-9]{0,6}") {
+            for text in [text, shaped] {
+                if let Ok(link) = text.parse::<Link>() {
+                    prop_assert!(link.raw().bytes_per_s() > 0.0);
+                }
+                let _ = text.parse::<crate::wire::Wire>();
+            }
+        }
     }
 
     #[test]

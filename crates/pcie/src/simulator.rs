@@ -66,6 +66,10 @@ pub struct FlowSpec {
     pub receive_batch: u32,
     /// What the receiving process does with each message, beyond noticing it.
     pub work: Time,
+    /// What that becomes for messages that have waited, if it changes.
+    pub cold: Option<Cold>,
+    /// Least time between two posts of a load.
+    pub pace: Time,
     /// Cables and switches.
     pub hops: Time,
 }
@@ -85,9 +89,20 @@ impl FlowSpec {
             receives: 512,
             receive_batch: 16,
             work: Time::ZERO,
+            cold: None,
+            pace: Time::ZERO,
             hops: Time::from_ns(100.0),
         }
     }
+}
+
+/// A receiver that falls behind and then takes longer: what it works on has left its caches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cold {
+    /// A message that waited longer than this costs more.
+    pub after: Time,
+    /// What the process does with it, beyond noticing it.
+    pub work: Time,
 }
 
 /// A message that its receiver has.
@@ -188,6 +203,11 @@ impl Simulator {
         for _ in 0..depth {
             self.post_next(flow);
         }
+    }
+
+    /// Changes the least time between two posts of a flow's load.
+    pub fn set_pace(&mut self, flow: usize, pace: Time) {
+        self.flows[flow].spec.pace = pace;
     }
 
     /// Lets a node's device read and write memory without a network: `count` times `write` and `read` bytes,

@@ -109,11 +109,13 @@ impl Simulator {
 
     /// Posts the next message of a flow's load.
     pub(super) fn post_next(&mut self, flow: usize) {
-        let (size, left) = &mut self.flows[flow].load;
+        let state = &mut self.flows[flow];
+        let (size, left) = &mut state.load;
         if *left > 0 {
             *left -= 1;
-            let (size, now) = (*size, self.queue.now);
-            let id = self.post_at(flow, size, 0, now);
+            let (size, at) = (*size, self.queue.now.max(state.next_post));
+            state.next_post = at + super::fs(state.spec.pace);
+            let id = self.post_at(flow, size, 0, at);
             self.messages[id as usize].told = false;
         }
     }
@@ -395,7 +397,10 @@ impl Simulator {
         let (_, spec) = self.spec_of(message);
         let node = &mut self.nodes[spec.to];
         let start = self.queue.now.max(node.processes[spec.process]);
-        let end = start + node.times.poll + super::fs(spec.work);
+        let waited = time(start - self.queue.now);
+        let cold = spec.cold.filter(|cold| waited > cold.after);
+        let work = cold.map_or(spec.work, |cold| cold.work);
+        let end = start + node.times.poll + super::fs(work);
         node.processes[spec.process] = end;
         self.queue.plan(end, Event::Done { message });
     }

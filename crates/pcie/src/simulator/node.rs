@@ -136,6 +136,8 @@ pub(super) struct FlowState {
     pub counts: FlowCounts,
     /// Size, and how many are still to be posted.
     pub load: (Bytes, u64),
+    /// When its pace allows the next one.
+    pub next_post: u64,
     /// Receive descriptors in memory, being fetched, in the adapter.
     pub posted: u32,
     pub fetching: u32,
@@ -156,6 +158,7 @@ impl FlowState {
             spec,
             counts: FlowCounts::default(),
             load: (Bytes(0), 0),
+            next_post: 0,
             posted: spec.receives,
             fetching: 0,
             fetched: 0,

@@ -355,3 +355,51 @@ fn messages__of_a_queue_pair_do_not_overtake_each_other() {
     let order: Vec<u64> = std::iter::from_fn(|| Some(simulator.take_delivery()?.token)).collect();
     assert_eq!(order, [0, 1, 2, 3, 4]);
 }
+
+/// Datagrams at a pace that the receiver keeps up with while it is warm, and not once it has fallen behind: at the
+/// full rate it tips over, and only a slower one brings it back.
+#[test]
+fn receiver__that_fell_behind_stays_behind() {
+    let (warm, cold) = (Time::from_ns(450.0), Time::from_ns(520.0));
+    let paces = |paces: &[(f64, u64)]| -> Vec<u64> {
+        let mut simulator = Simulator::new(&[node("2009", "connectx"); 2]);
+        let spec = FlowSpec {
+            transport: Transport::Ud,
+            receives: 300,
+            work: warm,
+            cold: Some(Cold {
+                after: Time::from_ns(5000.0),
+                work: cold,
+            }),
+            ..FlowSpec::new(0, 1)
+        };
+        let flow = simulator.add_flow(spec);
+        let mut posted = 0;
+        let drops = paces.iter().map(|&(pace, count)| {
+            let before = simulator.counts(flow).dropped;
+            simulator.set_pace(flow, Time::from_ns(pace));
+            simulator.load(flow, Bytes(1728), count, 8);
+            posted += count;
+            while simulator.counts(flow).posted < posted {
+                simulator.run_until(simulator.now() + Time::from_ns(100.0));
+            }
+            simulator.counts(flow).dropped - before
+        });
+        let drops = drops.collect();
+        simulator.run();
+        drops
+    };
+    let (full, right, slow) = (0.0, 546.0, 900.0);
+    // At the pace of 1729 bytes: fine for as long as one likes.
+    assert_eq!(paces(&[(right, 8000)]), [0]);
+    // The same after some time at full rate: lost for as long as one likes.
+    let tipped = paces(&[(full, 8000), (right, 8000), (right, 8000)]);
+    assert!(
+        tipped[0] > 0 && tipped[1] > 100 && tipped[2] >= tipped[1],
+        "{tipped:?}"
+    );
+    // After some time at a slower one it is fine again.
+    let rested = paces(&[(full, 8000), (slow, 5000), (right, 5000), (right, 8000)]);
+    assert!(rested[0] > 0, "{rested:?}");
+    assert_eq!(rested[3], 0, "{rested:?}");
+}

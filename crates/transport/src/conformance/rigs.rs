@@ -6,7 +6,8 @@ use crate::rc::tests::RcPair;
 use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;
-use crate::sim::{Conditions, Network, SimEndpoint, SimIface};
+use crate::sim::{Conditions, Hardware, Network, SimEndpoint, SimIface};
+use fastpath_pcie::profile;
 
 conform!(loopback, LoopbackEndpoint);
 conform!(shm, ShmPair);
@@ -14,6 +15,7 @@ conform!(sim, SimPair<0>);
 conform!(sim_narrow, SimPair<1>);
 conform!(sim_lossy, SimPair<2>);
 conform!(sim_wired_up, SimPair<3>);
+conform!(sim_hardware, SimPair<4>);
 conform!(rc, RcRig<0>);
 conform!(rc_narrow, RcRig<1>);
 
@@ -66,10 +68,18 @@ fn conditions(weather: u32, seed: u64) -> Conditions {
             },
             ..base
         },
-        _ => Conditions {
+        3 => Conditions {
             wireup: true,
             ..base
         },
+        _ => {
+            let (host, adapter) = (&profile::HOSTS[0], &profile::ADAPTERS[1]);
+            let hardware = Hardware::new(host, adapter, 400).unwrap();
+            Conditions {
+                hardware: Some(hardware),
+                ..base
+            }
+        }
     }
 }
 
