@@ -3,6 +3,48 @@
  * test: ranks=1,2,3,4 */
 #include "check.h"
 
+/* A send is not taken back, in no mode and of no length: it completes as if MPI_Cancel had not been called, and its
+ * message arrives. */
+static void cancel_sends(int to, int from)
+{
+    enum { LENGTHS = 4, MODES = 5 };
+    static const int lengths[LENGTHS] = {8, 1000, 30000, 400000};
+    static unsigned char out[MODES][400000], into[400000], attached[4000000];
+    MPI_Request sends[MODES], in;
+    MPI_Status statuses[MODES], status;
+    int cancelled;
+    MPI_Buffer_attach(attached, sizeof attached);
+    for (int i = 0; i < LENGTHS; i++) {
+        int n = lengths[i];
+        for (int mode = 0; mode < MODES; mode++)
+            fill(out[mode], n, mode);
+        OK(MPI_Isend(out[0], n, MPI_BYTE, to, 20, MPI_COMM_WORLD, &sends[0]));
+        OK(MPI_Issend(out[1], n, MPI_BYTE, to, 21, MPI_COMM_WORLD, &sends[1]));
+        OK(MPI_Ibsend(out[2], n, MPI_BYTE, to, 22, MPI_COMM_WORLD, &sends[2]));
+        OK(MPI_Send_init(out[3], n, MPI_BYTE, to, 23, MPI_COMM_WORLD, &sends[3]));
+        OK(MPI_Ssend_init(out[4], n, MPI_BYTE, to, 24, MPI_COMM_WORLD, &sends[4]));
+        OK(MPI_Startall(2, &sends[3]));
+        for (int mode = 0; mode < MODES; mode++)
+            OK(MPI_Cancel(&sends[mode]));
+        for (int mode = MODES - 1; mode >= 0; mode--) {
+            OK(MPI_Irecv(into, n, MPI_BYTE, from, 20 + mode, MPI_COMM_WORLD, &in));
+            OK(MPI_Wait(&in, &status));
+            STATUS(status, from, 20 + mode, n);
+            HOLDS(into, n, mode);
+        }
+        for (int mode = 0; mode < MODES; mode++) {
+            OK(MPI_Wait(&sends[mode], &statuses[mode]));
+            OK(MPI_Test_cancelled(&statuses[mode], &cancelled));
+            SAME(cancelled, 0);
+        }
+        OK(MPI_Request_free(&sends[3]));
+        OK(MPI_Request_free(&sends[4]));
+    }
+    void *buffer;
+    int size;
+    MPI_Buffer_detach(&buffer, &size);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -89,5 +131,6 @@ int main(int argc, char **argv)
             SAME(numbers[i], received++);
     }
     SAME(received, MANY / 5);
+    cancel_sends(to, from);
     return finish();
 }
