@@ -17,6 +17,15 @@ int main(int argc, char **argv)
         MPI_Finalize();
         MPI_Comm_size(MPI_COMM_WORLD, &size);
     }
+    if (strcmp(how, "hang") == 0) {
+        /* Each waits on a communicator of another kind. */
+        MPI_Comm half, named;
+        MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &half);
+        MPI_Comm_dup(MPI_COMM_WORLD, &named);
+        MPI_Comm_set_name(named, "halo exchange");
+        MPI_Comm comms[3] = {MPI_COMM_WORLD, half, named};
+        MPI_Recv(&value, 1, MPI_INT, (rank + 1) % size, 3, comms[rank % 3], MPI_STATUS_IGNORE);
+    }
     if (rank == 1) {
         if (strcmp(how, "rank") == 0)
             MPI_Send(&value, 1, MPI_INT, size, 3, MPI_COMM_WORLD);

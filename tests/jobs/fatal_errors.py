@@ -4,8 +4,8 @@
 ENDS = {
     "rank": (6, ["MPI_Send", "rank 1 of 3", "MPI_ERR_RANK", "cause:", "MPI_COMM_WORLD", "to do:"]),
     "named": (6, ["MPI_Recv", "the one with a name"]),
-    "early": (16, ["MPI_Comm_size", "MPI_Init"]),
-    "late": (16, ["MPI_Comm_size", "MPI_Finalize"]),
+    "early": (16, ["MPI_Comm_size", "MPI_Init", " of 3, host", "MPI_ERR_OTHER, other error"]),
+    "late": (16, ["MPI_Comm_size", "MPI_Finalize", " of 3, host"]),
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),
     "call": (5, ["MPI_Comm_call_errhandler", "MPI_ERR_COMM"]),
     "unsupported": (55, ["MPI_Open_port", "not implemented"]),
@@ -14,12 +14,29 @@ ENDS = {
 
 def _make(how, code, texts):
     def case(session):
-        outcome = session.mpirun(3, [session.binary("fatal"), how]).finish()
-        problem = outcome.problem(code, quiet=False)
-        missing = [text for text in texts if text not in outcome.err]
-        return problem or (f"the report lacks {missing}: {outcome.err}" if missing else None)
+        return _judge(session.mpirun(3, [session.binary("fatal"), how]).finish(), code, texts)
 
     return case
+
+
+def _judge(outcome, code, texts):
+    problem = outcome.problem(code, quiet=False)
+    missing = [text for text in texts if text not in outcome.err]
+    return problem or (f"the report lacks {missing}: {outcome.err}" if missing else None)
+
+
+def case_transports(session):
+    """Before there is a communicator the report knows the rank too."""
+    job = session.mpirun(2, [session.binary("fatal")], env={"FASTPATH_TRANSPORTS": "cma"})
+    return _judge(job.finish(), 16, ["MPI_Init", " of 2, host", "add shm"])
+
+
+def case_hang(session):
+    """What each rank waits for, when the time is up, with the communicator as a person calls it."""
+    job = session.mpirun(3, [session.binary("fatal"), "hang"], timeout=2)
+    names = ["MPI_COMM_WORLD", "made by MPI_Comm_split", "halo exchange"]
+    wanted = [f"peer {(i + 1) % 3}, tag 3, communicator {name}, 4 bytes" for i, name in enumerate(names)]
+    return _judge(job.finish(), 124, ["this looks like a deadlock", *wanted])
 
 
 for _how, (_code, _texts) in ENDS.items():

@@ -296,13 +296,13 @@ impl Job {
     /// Notes what this rank waits for, from now on. Call it before sleeping, never on the path
     /// of a message that is there. `peer` and `tag` negative for any or none.
     #[cold]
-    pub fn note_waiting(&self, call: &str, peer: i32, tag: i32, context: u32, bytes: u64) {
+    pub fn note_waiting(&self, call: &str, peer: i32, tag: i32, comm: &str, bytes: u64) {
         let since_ns = clock::now_ns();
         self.own_page().note_waiting(WaitNoteRef {
             call,
             peer,
             tag,
-            context,
+            comm,
             bytes,
             since_ns,
         });

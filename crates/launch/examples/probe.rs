@@ -124,7 +124,7 @@ fn flood(mib: usize) {
 
 /// Sleeps as a rank does that waits for a message which never comes.
 fn sleep_in(job: &Job, call: &str) {
-    job.note_waiting(call, 1, 7, 3, 8);
+    job.note_waiting(call, 1, 7, "halo", 8);
     println!("waiting");
     let word = &job.own_page().state;
     loop {
@@ -135,7 +135,7 @@ fn sleep_in(job: &Job, call: &str) {
 
 fn wait_for_death(job: &Job, rank: usize) {
     let word = &job.own_page().state;
-    job.note_waiting("MPI_Recv", rank as i32, 0, 0, 0);
+    job.note_waiting("MPI_Recv", rank as i32, 0, "", 0);
     loop {
         // ORDERING: before the look at the peer's state; partner is the launcher, which marks the
         // peer dead and then wakes who sleeps.

@@ -118,11 +118,10 @@ fn describe_note(note: &WaitNote, now_ns: u64) -> String {
     if note.tag >= 0 {
         let _ = write!(text, ", tag {}", note.tag);
     }
-    let _ = write!(
-        text,
-        ", communicator context {}, {} bytes",
-        note.context, note.bytes
-    );
+    if !note.comm.is_empty() {
+        let _ = write!(text, ", communicator {}", note.comm);
+    }
+    let _ = write!(text, ", {} bytes", note.bytes);
     let seconds = now_ns.saturating_sub(note.since_ns) as f64 / 1e9;
     let _ = write!(text, ", for {seconds:.1} s");
     text
@@ -153,7 +152,7 @@ mod tests {
             call,
             peer: 1,
             tag: 7,
-            context: 3,
+            comm: "halo",
             bytes: 8,
             since_ns: 1_000_000_000,
         }
@@ -180,7 +179,10 @@ mod tests {
         segment.page(0).unwrap().note_waiting(note("MPI_Recv"));
         let text = describe_ranks(&ranks, &segment, 3_500_000_000);
         assert!(text.contains("waits in MPI_Recv, peer 1, tag 7"), "{text}");
-        assert!(text.contains("8 bytes, for 2.5 s"), "{text}");
+        assert!(
+            text.contains("communicator halo, 8 bytes, for 2.5 s"),
+            "{text}"
+        );
         assert!(
             text.contains("has not called MPI_Init") && !text.contains("deadlock"),
             "{text}"

@@ -163,7 +163,7 @@ pub fn drain(p: &Process) -> Result {
         call: p.call.get(),
         peer: -1,
         tag: -1,
-        context: 0,
+        comm: 0,
         bytes: p.attached.used.get() as u64,
     };
     // SAFETY: the worker lives while MPI runs.

@@ -182,7 +182,7 @@ impl<'a> Channel<'a> {
                     call: self.process.call.get(),
                     peer: self.comm.peer_rank(request.peer),
                     tag: -1,
-                    context: self.comm.context.to_wire() as u32,
+                    comm: self.comm.handle.get(),
                     bytes: request.bytes,
                 };
                 slow::wait_complete(worker, ticket.0, &note);

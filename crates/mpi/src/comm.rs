@@ -36,6 +36,8 @@ pub struct Comm {
     pub rank: u32,
     /// As `MPI_Comm_set_name` left it.
     pub name: RefCell<String>,
+    /// The MPI call that made it.
+    made_by: &'static str,
     /// Handle of the error handler.
     pub errhandler: Cell<usize>,
     /// Cartesian or graph structure.
@@ -80,6 +82,7 @@ impl Comm {
             remote_group,
             rank,
             name: RefCell::default(),
+            made_by: p.call.get(),
             errhandler: Cell::new(MPI_ERRORS_ARE_FATAL),
             topology: RefCell::default(),
             attributes: Attributes::default(),
@@ -87,6 +90,15 @@ impl Comm {
             collective_sequence: Cell::new(0),
             spares: Cell::new(spares),
             endpoints,
+        }
+    }
+
+    /// What a person would call it: by its name or, where it has none, by how it was made.
+    pub fn title(&self) -> String {
+        let name = self.name.borrow();
+        match name.is_empty() {
+            true => format!("made by {}", self.made_by),
+            false => name.clone(),
         }
     }
 

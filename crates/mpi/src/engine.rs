@@ -123,6 +123,7 @@ pub fn init(required: i32) -> Result<i32> {
     if job.rank() == 0 {
         print_selection(&mut worker, config);
     }
+    worker.name_comm = name_comm;
     let worker = Box::into_raw(Box::new(worker));
     let allowed = Allowed {
         send: !config.is_disabled("sendi"),
@@ -243,6 +244,15 @@ fn add_predefined_comm(
     if let Some(comm) = p.comms.get(handle) {
         p.hot_comm_set(handle, &comm);
     }
+}
+
+/// For the note of a rank that is about to sleep; see [`Worker::name_comm`].
+fn name_comm(handle: usize) -> String {
+    // SAFETY: called by a thread that holds the lock, from a wait.
+    let p = unsafe { process::get_unlocked() };
+    p.comm_of_request(handle)
+        .map(|comm| comm.title())
+        .unwrap_or_default()
 }
 
 /// Lets other threads into MPI while `pause` runs.

@@ -172,7 +172,7 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
         call,
         peer: args.peer,
         tag: args.tag,
-        context: comm.context.to_wire() as u32,
+        comm: comm.handle.get(),
         bytes,
     }
 }

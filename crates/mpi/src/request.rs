@@ -320,12 +320,11 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 return Ok(());
             }
             let peer = peer_of(p, request);
-            let context = (request.key >> 24) as u32;
             let note = Note {
                 call,
                 peer,
                 tag: request.tag,
-                context,
+                comm: request.user,
                 bytes: request.bytes,
             };
             slow::wait_complete(p.worker()?, id, &note);
@@ -343,7 +342,7 @@ fn wait_any_of(p: &Process, call: &'static str, mut done: impl FnMut() -> Result
             call,
             peer: -1,
             tag: -1,
-            context: 0,
+            comm: 0,
             bytes: 0,
         };
         // SAFETY: the worker lives while MPI runs; `done` makes its own short references.

@@ -39,8 +39,8 @@ pub struct Note {
     pub peer: i32,
     /// Tag.
     pub tag: i32,
-    /// Context of the communicator.
-    pub context: u32,
+    /// What names the communicator in the layer above; see [`Worker::name_comm`]. 0 for none.
+    pub comm: usize,
     /// Bytes of the message or buffer.
     pub bytes: u64,
 }
@@ -255,7 +255,8 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
     this.return_all_credits();
     let job = this.job;
     let page = job.own_page();
-    job.note_waiting(note.call, note.peer, note.tag, note.context, note.bytes);
+    let comm = (this.name_comm)(note.comm);
+    job.note_waiting(note.call, note.peer, note.tag, &comm, note.bytes);
     this.wait.sleepers += 1;
     if this.wait.sleepers == 1 {
         job.header().awake.fetch_sub(1, Ordering::Relaxed);

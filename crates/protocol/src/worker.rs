@@ -74,6 +74,8 @@ pub struct Worker {
     pub wait: WaitPolicy,
     /// The job.
     pub job: &'static Job,
+    /// What a person calls a communicator ([`crate::waiting::Note::comm`]); empty for none.
+    pub name_comm: fn(usize) -> String,
     /// Called with every completed detached request (buffered sends) before it is freed.
     pub on_detached: Option<fn(&Request)>,
 }
@@ -123,6 +125,7 @@ impl Worker {
             counters: Counters::default(),
             wait,
             job,
+            name_comm: |_| String::new(),
             on_detached: None,
         })
     }

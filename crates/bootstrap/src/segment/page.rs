@@ -74,7 +74,7 @@ const _: () = {
     assert!(offset_of!(RankPage, doorbell) == 128);
     assert!(offset_of!(RankPage, phase) == 192);
     assert!(offset_of!(RankPage, wait) == 256);
-    assert!(size_of::<Status>() == 128);
+    assert!(size_of::<Status>() == 192);
 };
 
 /// What a rank waits for. Written before it sleeps, so never on the path of a message that is
@@ -88,11 +88,10 @@ struct Status {
     waiting: AtomicU32,
     peer: AtomicI32,
     tag: AtomicI32,
-    context: AtomicU32,
-    _reserved: AtomicU32,
     bytes: AtomicU64,
     since_ns: AtomicU64,
     call: SharedText<5>,
+    comm: SharedText<8>,
 }
 
 /// What a rank was waiting for when it was asked.
@@ -104,8 +103,8 @@ pub struct WaitNote {
     pub peer: i32,
     /// Tag, negative for any or none.
     pub tag: i32,
-    /// Context number of the communicator.
-    pub context: u32,
+    /// What a person calls the communicator; empty for none.
+    pub comm: String,
     /// Bytes of the message or room for it.
     pub bytes: u64,
     /// When it began, in nanoseconds of the monotonic clock.
@@ -138,11 +137,10 @@ impl RankPage {
                 waiting: word(),
                 peer: AtomicI32::new(0),
                 tag: AtomicI32::new(0),
-                context: word(),
-                _reserved: word(),
                 bytes: long(),
                 since_ns: long(),
                 call: SharedText::new(),
+                comm: SharedText::new(),
             },
             message: SharedText::new(),
         }
@@ -172,10 +170,10 @@ impl RankPage {
         self.begin_note();
         s.peer.store(note.peer, Ordering::Relaxed);
         s.tag.store(note.tag, Ordering::Relaxed);
-        s.context.store(note.context, Ordering::Relaxed);
         s.bytes.store(note.bytes, Ordering::Relaxed);
         s.since_ns.store(note.since_ns, Ordering::Relaxed);
         s.call.store(note.call);
+        s.comm.store(note.comm);
         s.waiting.store(1, Ordering::Relaxed);
         self.end_note();
     }
@@ -199,7 +197,7 @@ impl RankPage {
                     call: s.call.load(),
                     peer: s.peer.load(Ordering::Relaxed),
                     tag: s.tag.load(Ordering::Relaxed),
-                    context: s.context.load(Ordering::Relaxed),
+                    comm: s.comm.load(),
                     bytes: s.bytes.load(Ordering::Relaxed),
                     since_ns: s.since_ns.load(Ordering::Relaxed),
                 };
@@ -241,8 +239,8 @@ pub struct WaitNoteRef<'a> {
     pub peer: i32,
     /// See [`WaitNote::tag`].
     pub tag: i32,
-    /// See [`WaitNote::context`].
-    pub context: u32,
+    /// See [`WaitNote::comm`]; at most 64 bytes of it are kept.
+    pub comm: &'a str,
     /// See [`WaitNote::bytes`].
     pub bytes: u64,
     /// See [`WaitNote::since_ns`].
@@ -261,7 +259,7 @@ mod model {
             call,
             peer: number,
             tag: number,
-            context: number as u32,
+            comm: if number == 1 { "one" } else { "two" },
             bytes: number as u64,
             since_ns: number as u64,
         }
@@ -288,7 +286,7 @@ mod model {
                 };
                 let expected = note(seen.peer, call);
                 assert_eq!(seen.call, call);
-                assert_eq!((seen.tag, seen.context), (expected.tag, expected.context));
+                assert_eq!((seen.tag, &*seen.comm), (expected.tag, expected.comm));
                 assert_eq!(
                     (seen.bytes, seen.since_ns),
                     (expected.bytes, expected.since_ns)

@@ -53,7 +53,7 @@ classes! {
     MPI_ERR_UNKNOWN, "unknown error", "";
     MPI_ERR_TRUNCATE, "message longer than the receive buffer",
         "receive with a count that is at least as large as the sender's; MPI_Probe tells the size in advance";
-    MPI_ERR_OTHER, "error of a kind that has no class of its own", "";
+    MPI_ERR_OTHER, "other error", "";
     MPI_ERR_INTERN, "internal error of the MPI library", "this is a defect of Fastpath: please report it with this message";
     MPI_ERR_PENDING, "pending request", "";
     MPI_ERR_IN_STATUS, "the error codes are in the statuses", "look at MPI_ERROR of each status";

@@ -6,6 +6,7 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::Error;
 use crate::process::Process;
+use fastpath_base::config::{Key, VARIABLES};
 use std::fmt::Write;
 
 /// The report of a fatal error: rank, host, call, class, cause, the message and communicator it is
@@ -77,7 +78,7 @@ pub fn summarize_abort(p: &Process, comm: Option<&Comm>) -> String {
 fn whereabouts(p: &Process) -> String {
     let who = match p.comms.get(MPI_COMM_WORLD) {
         Some(world) => format!("rank {} of {}", world.rank, world.size()),
-        None => "a process without a rank".to_string(),
+        None => launched_as(),
     };
     format!(
         "{who}, host {}, process {}",
@@ -86,13 +87,17 @@ fn whereabouts(p: &Process) -> String {
     )
 }
 
+/// Before initialisation: what the launcher has told the process.
+fn launched_as() -> String {
+    let told = |key: Key| std::env::var(VARIABLES[key as usize].name).ok();
+    match (told(Key::Rank), told(Key::Size)) {
+        (Some(rank), Some(size)) => format!("rank {rank} of {size}"),
+        _ => "a process that mpiexec has not started".into(),
+    }
+}
+
 fn comm_name(comm: &Comm) -> String {
-    let name = comm.name.borrow();
-    let name = if name.is_empty() {
-        "without a name"
-    } else {
-        name.as_str()
-    };
+    let name = comm.title();
     match &comm.remote_group {
         Some(remote) => format!(
             "{name}, {} and {} ranks, this process is rank {}",

@@ -25,7 +25,7 @@ const NOTE: Note = Note {
     call: "fastpath bench --level protocol",
     peer: -1,
     tag: TAG,
-    context: 0,
+    comm: 0,
     bytes: 0,
 };
 
