@@ -416,11 +416,9 @@ mod tests {
         );
         assert_eq!(job.processors(), 2);
         assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
-        job.note_waiting("MPI_Recv", 1, 7, 0, 8);
-        assert_eq!(
-            segment.page(3).unwrap().wait_note().unwrap().call,
-            "MPI_Recv"
-        );
+        job.note_waiting("MPI_Recv", 1, 7, "halo", 8);
+        let note = segment.page(3).unwrap().wait_note().unwrap();
+        assert_eq!((&*note.call, &*note.comm), ("MPI_Recv", "halo"));
         job.clear_waiting();
         assert_eq!(segment.page(3).unwrap().wait_note(), None);
         job.set_phase(Phase::Finalized);

@@ -651,7 +651,7 @@ mod tests {
             },
             peer: n,
             tag: n,
-            context: n as u32,
+            comm: if n % 2 == 0 { "MPI_COMM_WORLD" } else { "halo" },
             bytes: n as u64,
             since_ns: n as u64,
         };
@@ -665,7 +665,8 @@ mod tests {
                 if let Some(seen) = page.wait_note() {
                     assert_eq!(seen.tag, seen.peer);
                     assert_eq!(seen.bytes, seen.since_ns);
-                    assert_eq!(seen.call, note(seen.peer).call);
+                    let whole = note(seen.peer);
+                    assert_eq!((&*seen.call, &*seen.comm), (whole.call, whole.comm));
                 }
             }
         });
@@ -684,7 +685,7 @@ mod tests {
             call: "MPI_Recv",
             peer: 1,
             tag: 7,
-            context: 3,
+            comm: "halo",
             bytes: 8,
             since_ns: 9,
         });
