@@ -8,12 +8,12 @@ use crate::html::svg::{at, escape, shorten, three_digits};
 
 /// Width of a drawing, and where its bars begin and end.
 const WIDE: f64 = 516.0;
-const BARS: (f64, f64) = (168.0, 430.0);
+const BARS: (f64, f64) = (190.0, 434.0);
 /// Height of a row and of the bar in it.
 const ROW: f64 = 28.0;
 const BAR: f64 = 16.0;
 /// Characters of a name and of a figure that fit beside the bars.
-const NAME_MAX: usize = 23;
+const NAME_MAX: usize = 26;
 
 /// The page of some explanations.
 pub fn write_page(explanations: &[Explanation]) -> String {

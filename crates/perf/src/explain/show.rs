@@ -70,7 +70,7 @@ const YELLOW: &str = "33";
 
 /// The whole explanation, with the end of its last line.
 pub fn format_text(explanation: &Explanation, look: Look) -> String {
-    let mut out = look.paint(BOLD, &explanation.title) + "\n";
+    let mut out = look.paint(BOLD, &wrap(&explanation.title, look.columns, 0, 4));
     if !explanation.inputs.is_empty() {
         out += "\n";
         out += &format_inputs(&explanation.inputs, look);
@@ -150,9 +150,22 @@ fn format_inputs(inputs: &[Input], look: Look) -> String {
     };
     let (name, value) = (wide(|i| &i.name), wide(|i| &i.value));
     let line = |input: &Input| {
-        let source = look.paint(FAINT, &input.source);
-        let text = format!("  {:<name$}  {:<value$}  {source}", input.name, input.value);
-        text.trim_end().to_owned() + "\n"
+        let head = format!("  {:<name$}  {:<value$}  ", input.name, input.value);
+        let at = head.chars().count();
+        // A value that is a sentence goes on below itself, and its source stands below it.
+        let head = match head.trim_end() {
+            long if long.chars().count() > look.columns => wrap(long, look.columns, 2, 4 + name),
+            short if at + 24 > look.columns => format!("{short}\n"),
+            _ => {
+                let source = wrap(&input.source, look.columns, at, at);
+                let source = look.paint(FAINT, source.trim());
+                return format!("{head}{source}").trim_end().to_owned() + "\n";
+            }
+        };
+        match input.source.as_str() {
+            "" => head,
+            source => head + &look.paint(FAINT, &wrap(source, look.columns, 4 + name, 4 + name)),
+        }
     };
     inputs.iter().map(line).collect()
 }
@@ -184,7 +197,11 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
             _ => head,
         };
         let at = 2 + names + 2 + numbers + 2 + bar + 2;
-        out += &format!("{head}{drawn}  {}", format_how(&step.how, at, look));
+        let line = format!("{head}{drawn}  {}", format_how(&step.how, at, look));
+        for line in line.lines() {
+            out += line.trim_end();
+            out.push('\n');
+        }
     }
     out + &format_sources(steps, look)
 }
@@ -382,18 +399,25 @@ mod tests {
         assert!(text.is_ascii(), "{text}");
         for line in text.lines() {
             assert!(line.chars().count() <= COLUMNS, "{line}");
+            assert_eq!(line, line.trim_end());
         }
     }
 
     #[test]
     fn text__fits_every_terminal() {
+        let mut explanation = make_explanation();
+        let long = "a sentence of some length that has to go on in a second line ".repeat(3);
+        explanation.title.clone_from(&long);
+        explanation.inputs[0].source.clone_from(&long);
+        explanation.inputs[1].value.clone_from(&long);
+        explanation.inputs[1].source.clone_from(&long);
         for columns in [60, 100, 160] {
             let look = Look {
                 columns,
                 color: false,
                 blocks: true,
             };
-            let text = format_text(&make_explanation(), look);
+            let text = format_text(&explanation, look);
             for line in text.lines() {
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
             }
