@@ -24,7 +24,8 @@ BOOT_KVM = 10
 # What takes a processor in software long and is of no use here.
 KERNEL_LINE = ("quiet panic=-1 cryptomgr.notests mitigations=off nokaslr lsm= audit=0 nowatchdog tsc=reliable no_timer_check "
                "zswap.enabled=0 i8042.noaux i8042.nokbd preempt=full rcupdate.rcu_expedited=1 "
-               "trace_clock=local random.trust_cpu=on")
+               "trace_clock=local random.trust_cpu=on "
+               "initcall_blacklist=tpm_init,crypto_kdf108_init,load_system_certificate_list,init_encrypted,init_zswap")
 
 CHANNELS = ["out", "err", "events", "files"]
 
