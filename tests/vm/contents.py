@@ -1,10 +1,13 @@
 """What lies in the machine: the tools of every run, the project's installation, and what a run names."""
 
+import contextlib
 import glob
+import hashlib
 import os
 import shlex
 import shutil
 import subprocess
+import time
 
 from . import kernel
 from .image import Image
@@ -125,15 +128,24 @@ class Contents:
             return source
         folder = os.path.join(self.cache, "stripped")
         os.makedirs(folder, exist_ok=True)
-        name = os.path.basename(source)
-        path = os.path.join(folder, f"{name}-{seen.st_ino}-{seen.st_mtime_ns}")
+        origin = hashlib.sha256(os.path.realpath(source).encode()).hexdigest()[:8]
+        path = os.path.join(folder, f"{os.path.basename(source)}-{origin}-{seen.st_mtime_ns}")
         if not os.path.exists(path):
-            for old in glob.glob(os.path.join(folder, f"{glob.escape(name)}-{seen.st_ino}-*")):
-                os.unlink(old)
+            _remove_unused(folder, origin, os.path.basename(path))
             subprocess.run(["strip", "--strip-debug", "-o", f"{path}.{os.getpid()}", source], check=True)
             os.rename(f"{path}.{os.getpid()}", path)
         os.utime(path)
         return path
+
+
+def _remove_unused(folder, origin, wanted):
+    """Earlier states of a file, and what no run has needed for a week; another run may be doing the same."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        with contextlib.suppress(FileNotFoundError):
+            old = f"-{origin}-" in name and not name.startswith(wanted)
+            if old or os.stat(path).st_mtime < time.time() - 7 * 86400:
+                os.unlink(path)
 
 
 def _assignments(values):

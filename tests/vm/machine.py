@@ -142,6 +142,8 @@ def _follow(pipes, boot, follower):
                 *lines, partial = (partial + data).split(b"\n")
                 for line in lines:
                     words = line.decode(errors="replace").split(" ")
+                    if words[0] == "broken":
+                        raise Trouble(f"the machine is not as it should be: {' '.join(words[1:])}", "scripts/vm shell; then look at dmesg")
                     finished = finished or words[0] == "done"
                     end = time.monotonic() + (follower.event(words) or GRACE)
     return finished, files.getvalue()
