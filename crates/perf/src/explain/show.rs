@@ -28,26 +28,29 @@ impl Look {
         blocks: false,
     };
 
-    /// That of the standard output. Colours stay away where NO_COLOR is set (no-color.org) or the
-    /// terminal is a dumb one.
+    /// That of the standard output.
     pub fn of_stdout() -> Look {
-        let set = |name: &str| std::env::var(name).unwrap_or_default();
         if !std::io::stdout().is_terminal() {
             return Look::PLAIN;
         }
-        let columns = console::Term::stdout()
-            .size_checked()
-            .map_or(COLUMNS, |(_, columns)| usize::from(columns));
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(set);
+        let size = console::Term::stdout().size_checked();
+        let columns = size.map_or(COLUMNS, |(_, columns)| usize::from(columns));
+        Look::of_terminal(columns, |name| std::env::var(name).unwrap_or_default())
+    }
+
+    /// That of a terminal. Colours stay away where NO_COLOR is set (no-color.org) or it is a dumb one; blocks where the
+    /// locale has no UTF-8.
+    fn of_terminal(columns: usize, variable: impl Fn(&str) -> String) -> Look {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(&variable);
         let locale = locale.iter().find(|value| !value.is_empty());
-        let utf8 = locale.is_some_and(|l| {
-            let lower = l.to_lowercase();
+        let has_utf8 = |locale: &String| {
+            let lower = locale.to_lowercase();
             lower.contains("utf-8") || lower.contains("utf8")
-        });
+        };
         Look {
             columns: columns.clamp(60, 160),
-            color: set("NO_COLOR").is_empty() && set("TERM") != "dumb",
-            blocks: utf8,
+            color: variable("NO_COLOR").is_empty() && variable("TERM") != "dumb",
+            blocks: locale.is_some_and(has_utf8),
         }
     }
 
@@ -357,6 +360,25 @@ mod tests {
         color: true,
         blocks: true,
     };
+
+    #[test]
+    fn look__follows_the_terminal_and_its_variables() {
+        let look = |columns, set: &[(&str, &str)]| {
+            Look::of_terminal(columns, |name| {
+                let found = set.iter().find(|(n, _)| *n == name);
+                found.map_or(String::new(), |(_, value)| (*value).to_owned())
+            })
+        };
+        let usual = look(120, &[("LANG", "C.UTF-8"), ("TERM", "xterm")]);
+        assert_eq!(
+            (usual.columns, usual.color, usual.blocks),
+            (120, true, true)
+        );
+        assert!(!look(120, &[("NO_COLOR", "1")]).color);
+        assert!(!look(120, &[("TERM", "dumb")]).color);
+        assert!(!look(120, &[("LC_ALL", "C"), ("LANG", "C.UTF-8")]).blocks);
+        assert_eq!((look(3, &[]).columns, look(9999, &[]).columns), (60, 160));
+    }
 
     #[test]
     fn text__has_every_part_of_an_explanation() {
