@@ -2,11 +2,15 @@
 //! themselves.
 #![allow(non_snake_case)]
 
+use clap::Parser;
+
 use crate::audit::audit;
+use crate::cli::{Cli, Command};
 use crate::explain::advice::{Asked, Subject, explain};
+use crate::explain::command::What;
 use crate::explain::function::Function;
 use crate::explain::show::{Look, format_text};
-use crate::explain::{config_space, lspci};
+use crate::explain::{bandwidth, cliff, config_space, latency, lspci};
 use crate::output::json::format_report;
 use crate::program::parse_event;
 use crate::record::{Report, samples};
@@ -85,6 +89,54 @@ fn fuzz__configuration_space_is_read() {
         let mut function = Function::new("0000:17:00.0", "");
         if config_space::read(input, &mut function).is_ok() && round % 8 == 0 {
             explain_all_ways(function);
+        }
+    });
+}
+
+#[test]
+fn fuzz__command_lines_of_explain_are_answered_or_refused() {
+    let corpus: &[&[u8]] = &[
+        b"bandwidth --pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s",
+        b"bandwidth --pcie 5.0x16 --transport ud --size 2K --wire roce100 --mtu 2048 --measured 20Gb/s --message-rate 1.2 --ecrc",
+        b"latency --adapter connectx --host 2009 --size 32 --inline 400 --tick acpi --pair 32:2.234us:1.117us --measured 1us --against 2us",
+        b"latency --size 1M --read 1us --hops 0ns --wire EDRx1 --pcie 3.0x16 --verb send",
+        b"cliff --at 1728 --transport ud --rate 3020MiB/s --offset 64 --slot-align 64",
+        b"cliff --at 208 --verb write --inline 448 --mps 4096 --mtu 256",
+    ];
+    let mut round = 0;
+    crate::mutate::run(corpus, |input| {
+        round += 1;
+        // Reading the words takes long.
+        if round % 16 != 0 {
+            return;
+        }
+        let line = String::from_utf8_lossy(input);
+        let words = ["fastpath", "explain"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        let Ok(Cli {
+            command: Command::Explain(options),
+        }) = Cli::try_parse_from(words)
+        else {
+            return;
+        };
+        let made = match &options.what {
+            What::Bandwidth(options) => bandwidth::explain(options),
+            What::Latency(options) => latency::explain(options),
+            What::Cliff(options) => cliff::explain(options),
+            _ => return,
+        };
+        match made {
+            Ok(made) => {
+                for step in made.waterfalls.iter().flat_map(|w| &w.steps) {
+                    assert!(
+                        step.level.is_finite() && step.change.is_finite(),
+                        "{line}: {step:?}"
+                    );
+                }
+                format_text(&made, Look::PLAIN);
+            }
+            Err(error) => assert!(!error.expected.is_empty()),
         }
     });
 }

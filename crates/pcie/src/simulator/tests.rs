@@ -403,3 +403,43 @@ fn receiver__that_fell_behind_stays_behind() {
     assert!(rested[0] > 0, "{rested:?}");
     assert_eq!(rested[3], 0, "{rested:?}");
 }
+
+/// Messages of many packets: the closed form lets further packets follow at the rate of the slowest stage.
+#[test]
+fn message__of_many_packets_takes_as_long_as_its_parts() {
+    for (host_name, adapter_name) in [
+        ("2009", "connectx"),
+        ("2016", "connectx3"),
+        ("2016", "connectx5"),
+    ] {
+        let (host, adapter) = (host(host_name).unwrap(), adapter(adapter_name).unwrap());
+        let path = Path::new(host, adapter).unwrap();
+        let spec = NodeSpec {
+            data_link: false,
+            ..node(host_name, adapter_name)
+        };
+        let mut before = 0.0;
+        for size in [4096, 8192, 65536, 1 << 20] {
+            let mut simulator = Simulator::new(&[spec; 2]);
+            let flow = simulator.add_flow(FlowSpec {
+                verb: Verb::Write,
+                ..FlowSpec::new(0, 1)
+            });
+            simulator.post(flow, Bytes(size), 0);
+            simulator.run();
+            let simulated = simulator.take_delivery().unwrap().delivered.ns();
+            let way = path.way(Transport::Rc, Verb::Write, size as u32, false);
+            let message = Message {
+                way,
+                ..Message::new(Transport::Rc, Verb::Write, Bytes(size))
+            };
+            let calculated = path.one_way(&message).ns();
+            assert!(
+                (simulated / calculated - 1.0).abs() < 1e-3,
+                "{adapter_name} {size}: {simulated} {calculated}"
+            );
+            assert!(simulated > before);
+            before = simulated;
+        }
+    }
+}
