@@ -102,6 +102,16 @@ class Contents:
                 if found := _find(word):
                     self.image.add_file(found)
 
+    def add_python(self):
+        """Debian's interpreter and library, without what tests and documents them."""
+        interpreter = os.path.realpath("/usr/bin/python3")
+        said = subprocess.run([interpreter, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
+                              capture_output=True, text=True, check=True).stdout.strip()
+        self.image.add_file("/usr/bin/python3")
+        for name in os.listdir(said):
+            if name not in ("test", "idlelib", "lib2to3", "pydoc_data", "tkinter", "ensurepip", "distutils"):
+                self.image.add_file(os.path.join(said, name))
+
     def add_case(self, name, command, timeout, netem="", hosts=1):
         folder = f"/vm/cases/{self._cases:04}"
         self._cases += 1

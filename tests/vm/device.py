@@ -1,8 +1,10 @@
 """The same cases on an adapter of this machine, without a virtual one."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
 
 from . import suite
@@ -40,9 +42,10 @@ def run_cases(cases, told, prefix):
     env = {key: value for key, value in _environment(path).items() if not key.startswith("FASTPATH_")}
     skipped = 0
     for case in cases:
-        reasons = [word for word, there in [("netem", case.netem), ("two hosts", case.hosts == 2)] if there]
+        reasons = [word for word, there in [("netem", case.netem), ("two hosts", case.hosts == 2),
+                                             ("a machine to itself", case.needs_vm)] if there]
         if reasons:
-            print(f"SKIP {case.name}: needs {' and '.join(reasons)}, which this adapter has not", flush=True)
+            print(f"SKIP {case.name}: needs {' and '.join(reasons)}, which is not so here", flush=True)
             skipped += 1
             continue
         told(case, _run_case(case, env, prefix))
@@ -59,32 +62,42 @@ def _run_case(case, env, prefix):
         if os.path.lexists(path):
             os.unlink(path)
         os.symlink(suite.build_tests(arguments), path)
-    since = time.monotonic()
-    started = subprocess.Popen(["bash", "-c", case.command], cwd=ROOT, env={**env, "PATH": f"{folder}:{env['PATH']}"},
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               start_new_session=True)
-    late = False
-    try:
-        output, _ = started.communicate(timeout=case.timeout)
-    except subprocess.TimeoutExpired:
-        late = True
-        os.killpg(started.pid, signal.SIGKILL)
-        output, _ = started.communicate()
-    left = _left_behind(started.pid)
-    return suite.Result(started.returncode, time.monotonic() - since, late, left, output.decode(errors="replace"))
+    since, late = time.monotonic(), False
+    # A file, not a pipe: what is left behind must not keep the reader waiting.
+    with tempfile.TemporaryFile() as output:
+        started = subprocess.Popen(["bash", "-c", case.command], cwd=ROOT, env={**env, "PATH": f"{folder}:{env['PATH']}"},
+                                   stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        try:
+            code = started.wait(case.timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+            os.killpg(started.pid, signal.SIGKILL)
+            code = started.wait()
+        seconds, left = time.monotonic() - since, _left_behind(started.pid)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    return suite.Result(code if code >= 0 else 128 - code, seconds, late, left, text)
 
 
 def _left_behind(session):
-    """Processes of a session whose leader has ended; they are ended too."""
-    found = []
+    """Processes of a session whose leader has ended; those that are ending get a moment, the others are ended."""
+    end = time.monotonic() + 1
+    while (found := _processes(session)) and time.monotonic() < end:
+        time.sleep(0.01)
+    for process in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    return " ".join(f"{process} ({command})" for process, command in found.items())
+
+
+def _processes(session):
+    """The live processes of a session, each with its command."""
+    found = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
+        with contextlib.suppress(OSError):  # it has just ended
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
-                line = file.read()
-            state, _, _, own = line.rpartition(")")[2].split()[:4]
+                state, _, _, own = file.read().rpartition(")")[2].split()[:4]
             if int(own) == session and state not in "ZX":
-                found.append(f"{entry} ({line.partition('(')[2].rpartition(')')[0]})")
-                os.kill(int(entry), signal.SIGKILL)
-        except OSError:
-            continue  # it has just ended
-    return " ".join(found)
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    found[int(entry)] = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    return found

@@ -110,19 +110,22 @@ class Image:
         with open(scratch, "wb") as file:
             # Parents sort before what they hold.
             for number, (name, (mode, content)) in enumerate(sorted(self._entries.items())):
+                time = 0
                 if isinstance(content, str):
+                    # Python takes what it compiled earlier only if the source has the time that it had then.
+                    time = int(os.stat(content).st_mtime)
                     with open(content, "rb") as source:
                         content = source.read()
-                _write_entry(file, name.lstrip("/"), mode, number + 1, content or b"")
-            _write_entry(file, "TRAILER!!!", 0, 0, b"")
+                _write_entry(file, name.lstrip("/"), mode, number + 1, time, content or b"")
+            _write_entry(file, "TRAILER!!!", 0, 0, 0, b"")
             file.write(b"\0" * (-file.tell() % 512))
         os.rename(scratch, path)
 
 
-def _write_entry(file, name, mode, inode, content):
+def _write_entry(file, name, mode, inode, time, content):
     name = name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(mode) else 1
-    fields = [inode, mode, 0, 0, links, 0, len(content), 0, 0, 0, 0, len(name), 0]
+    fields = [inode, mode, 0, 0, links, time, len(content), 0, 0, 0, 0, len(name), 0]
     head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
     file.write(head + b"\0" * (-len(head) % 4))
     file.write(content + b"\0" * (-len(content) % 4))

@@ -11,7 +11,9 @@ A file is TOML; a table is a case:
     hosts = 2          # two virtual hosts: `on a COMMAND`, `on b COMMAND`
     programs = ["x"]   # programs of tests/c, compiled; found by name
     files = ["x/y"]    # further files or folders of the tree
+    python = true      # Python and its library are there
     cargo = { rc_tests = "-p fastpath-transport --lib" }     # test binaries of crates, by the name they shall have
+    only = "vm"        # it changes the machine, or looks at it: never run on a real adapter's host
     fails = "regex"    # the case is a test of this test bed: it must fail, and be said to fail like this
 """
 
@@ -30,7 +32,7 @@ from .trouble import Trouble
 
 FOLDER = os.path.join(HERE, "cases")
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
-         "files": list, "cargo": dict, "fails": str}
+         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool}
 
 
 class Case:
@@ -50,6 +52,9 @@ class Case:
         self.timeout, self.exit = values.get("timeout", 60), values.get("exit", 0)
         self.expect, self.fails = values.get("expect"), values.get("fails")
         self.netem, self.hosts = values.get("netem", ""), values.get("hosts", 1)
+        if values.get("only", "vm") != "vm":
+            raise Trouble(f"{name}: only = {values['only']!r}", 'it can only be "vm"')
+        self.needs_vm, self.python = "only" in values, values.get("python", False)
         self.programs, self.files, self.cargo = (values.get("programs", []), values.get("files", []), values.get("cargo", {}))
 
     def problem(self, result):
