@@ -125,7 +125,7 @@ impl<'a> Path<'a> {
         if message.way.is_blueflame() {
             let chunks = self.chunks(message);
             let last = self.bus_time(f64::from(descriptor::BLOCK + overhead));
-            let how = format!("{chunks} writes of 64 B, then {last:.1} on the bus");
+            let how = format!("{chunks} * 64 B stored, then {last:.1} on the bus");
             parts.push(part(
                 "BlueFlame",
                 host.store * f64::from(chunks) + last,

@@ -10,6 +10,7 @@ use clap::Args;
 use fastpath_pcie::closed::latency::Path;
 use fastpath_pcie::closed::message::Message;
 use fastpath_pcie::crossover::{self, Crossover};
+use fastpath_pcie::descriptor::Way;
 use fastpath_pcie::profile;
 use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Time};
@@ -72,6 +73,14 @@ pub struct LatencyOptions {
     pub output: OutputOptions,
 }
 
+/// `1 serial read`, `2 serial reads`.
+fn say_reads(way: Way) -> String {
+    match way.serial_reads() {
+        1 => "1 serial read".to_owned(),
+        n => format!("{n} serial reads"),
+    }
+}
+
 /// Explains a latency.
 ///
 /// # Errors
@@ -126,7 +135,7 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     if inline {
         let other = message(size, false);
         let mut waterfall = draw(&path, &other, None);
-        waterfall.title = format!("The same by DMA: {} serial reads", other.way.serial_reads());
+        waterfall.title = format!("The same by DMA: {}", say_reads(other.way));
         made.waterfalls.push(waterfall);
     }
     judge_way(&path, &chosen, &mut made);
@@ -196,11 +205,7 @@ fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32) -> Vec<I
 }
 
 fn draw(path: &Path<'_>, message: &Message, measured: Option<Time>) -> Waterfall {
-    let title = format!(
-        "{}: {} serial reads",
-        message.way.name(),
-        message.way.serial_reads()
-    );
+    let title = format!("{}: {}", message.way.name(), say_reads(message.way));
     let mut parts = path.parts(message).into_iter();
     let Some(first) = parts.next() else {
         return WaterfallBuilder::start(title, "ns", "nothing", 0.0, "", "").build();
