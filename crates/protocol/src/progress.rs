@@ -56,7 +56,7 @@ impl Worker {
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
         // Threads of this process that sleep must be woken when a request completes: the long way does that.
-        let alone = self.wait.sleepers == 0;
+        let alone = self.wait.sleepers == self.wait.drain_at;
         while rounds < ROUND {
             if alone && self.drain_one(peer) {
                 rounds += 1;

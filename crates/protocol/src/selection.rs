@@ -19,6 +19,7 @@ use fastpath_base::config::{Config, Key};
 use fastpath_base::{clock, wait};
 use fastpath_transport::interfaces::Allowed;
 use fastpath_transport::shm::cma::explain_refusal;
+use fastpath_transport::shm::idle::Ahead;
 use report::{Peers, Report};
 use std::path::PathBuf;
 use tuning::{Machine, Place};
@@ -83,7 +84,22 @@ pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String>
     Ok(Allowed {
         loopback,
         cma: Wishes::of(config).no_cma.is_none(),
+        ahead: choose_ahead(config),
     })
+}
+
+fn choose_ahead(config: &Config) -> Ahead {
+    let mut ahead = Ahead::default();
+    if config.is_disabled("prefetch") {
+        ahead = ahead.without_prefetch();
+    }
+    if config.is_disabled("pause") {
+        ahead = ahead.without_pause();
+    }
+    if config.is_disabled("demote") {
+        ahead = ahead.without_demotion();
+    }
+    ahead
 }
 
 /// Where constants come from.

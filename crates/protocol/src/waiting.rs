@@ -63,6 +63,8 @@ pub struct WaitPolicy {
     pub breathe: Option<Breathe>,
     /// Threads of this process that sleep now.
     pub sleepers: u32,
+    /// Number of sleeping threads with which arrivals may go the short way (`drain`): 0, or one that is never reached.
+    pub drain_at: u32,
     /// Whether one of them sleeps on the state word, where peers wake it.
     pub led: bool,
     /// When this process last moved to another processor.
@@ -79,6 +81,10 @@ impl WaitPolicy {
             directed: !config.is_disabled("directed"),
             breathe,
             sleepers: 0,
+            drain_at: match config.is_disabled("drain") {
+                true => u32::MAX,
+                false => 0,
+            },
             led: false,
             moved_ns: 0,
         }

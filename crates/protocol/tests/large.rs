@@ -46,6 +46,7 @@ fn policy() -> WaitPolicy {
         directed: true,
         breathe: None,
         sleepers: 0,
+        drain_at: 0,
         led: false,
         moved_ns: 0,
     }

@@ -4,18 +4,21 @@ use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
 use crate::shm::arena::KEY_ARENA;
+use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::SegmentError;
 
-/// Which transports may be used.
+/// Which transports may be used, and what they may do to be fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
     /// A rank's messages to itself, inside the process.
     pub loopback: bool,
     /// Single copy by the kernel.
     pub cma: bool,
+    /// What shared memory does beside moving messages.
+    pub ahead: Ahead,
 }
 
 /// Every interface that this process has opened.
@@ -38,6 +41,7 @@ impl Interfaces {
         let allowed = Allowed {
             loopback: true,
             cma: true,
+            ahead: Ahead::default(),
         };
         let (shm, arena) = (Iface::new(domain), Arena::new(domain));
         Interfaces {
@@ -97,7 +101,7 @@ impl Interfaces {
     /// Opens a lane for sending.
     pub fn connect(&self, lane: &mut Lane) -> Result<(), SegmentError> {
         match lane {
-            Lane::Shm(endpoint) => endpoint.connect(),
+            Lane::Shm(endpoint) => endpoint.connect(self.allowed.ahead),
             Lane::Sim(endpoint) => {
                 endpoint.connect();
                 Ok(())

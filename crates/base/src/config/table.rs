@@ -52,6 +52,10 @@ pub const FEATURES: &[&str] = &[
     "cma",
     "direct",
     "pipeline",
+    "prefetch",
+    "demote",
+    "pause",
+    "drain",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

@@ -43,6 +43,7 @@ pub fn policy() -> WaitPolicy {
         directed: true,
         breathe: None,
         sleepers: 0,
+        drain_at: 0,
         led: false,
         moved_ns: 0,
     }

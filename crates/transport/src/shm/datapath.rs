@@ -4,6 +4,7 @@
 //! shares only the [`Pair`]. Positions count slots from the start and wrap at 2^32.
 #![allow(unsafe_code)]
 
+use super::idle::Ahead;
 use super::wire::*;
 use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
@@ -12,12 +13,9 @@ use fastpath_base::sync::{AtomicU32, Ordering, compiler_fence};
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Payloads up to this size in the data area are pushed towards a reader that waits; above, and in a stream of them, it
-/// costs more than it gives.
-const DEMOTED_MAX: usize = 1024;
 /// How many slots ahead the producer asks for lines.
 const SLOTS_AHEAD: u32 = 3;
-/// How many bytes of them.
+/// How many bytes of a payload are pushed towards a reader that waits.
 const DEMOTED_BYTES: usize = 512;
 /// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them.
 /// What is left of the first area still holds the longest message in parts.
@@ -59,6 +57,8 @@ pub(super) struct DataQueue {
     pub next: u32,
     /// Positions of both rings when a wait last began after something had been sent; see `idle`.
     pub mark: (u32, u32),
+    /// What is done so that the next message goes faster.
+    pub ahead: Ahead,
     pub entries: [(u32, u32); SLOTS as usize],
 }
 
@@ -142,7 +142,8 @@ impl Tx {
             };
             let at = (*self.pair).data.get().cast::<u8>().add(offset as usize);
             pack(at);
-            if len <= DEMOTED_MAX && is_first {
+            let queue = &mut *self.in_data;
+            if len <= queue.ahead.demoted_max as usize && is_first {
                 demote(at, len.min(DEMOTED_BYTES));
             }
             slot.payload.get().cast::<DataRef>().write(DataRef {
@@ -150,7 +151,6 @@ impl Tx {
                 len: len as u16,
                 aux: header.aux,
             });
-            let queue = &mut *self.in_data;
             queue.entries[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
             queue.next = queue.next.wrapping_add(1);
             self.publish(slot, header, LEN_IN_DATA)

@@ -6,6 +6,7 @@ use super::cma::Permission;
 use super::datapath::{DataQueue, Rx, Tx};
 use super::direct::{self, Windows};
 use super::domain::Domain;
+use super::idle::Ahead;
 use super::wire::*;
 use crate::contract::*;
 use fastpath_base::sync::Ordering;
@@ -67,7 +68,7 @@ impl ShmEndpoint {
     }
 
     /// Opens the ring towards the peer. Fails where there is no memory for it.
-    pub fn connect(&mut self) -> Result<(), SegmentError> {
+    pub fn connect(&mut self, ahead: Ahead) -> Result<(), SegmentError> {
         if !self.tx.pair.is_null() {
             return Ok(());
         }
@@ -77,6 +78,7 @@ impl ShmEndpoint {
             first: 0,
             next: 0,
             mark: (0, 0),
+            ahead,
             entries: [(0, 0); SLOTS as usize],
         }));
         self.tx.data_size = DATA_BYTES_FIRST;

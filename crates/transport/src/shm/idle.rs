@@ -14,14 +14,59 @@ use fastpath_base::sync::spin_loop;
 
 /// Lines asked for at one look: no more than a processor has under way at once, so that the look is not held up.
 const LINES: u32 = 8;
-/// Messages sent since the last wait that make a stream, in which nothing is asked for ahead.
-const STREAM: u32 = 16;
-/// Messages taken, while nothing was sent back, that make a burst.
-const BURST: u32 = 8;
 /// How long a consumer that has caught up with a burst looks away: some hundred cycles.
 const PAUSES: u32 = 2;
 /// Bytes taken from the data area that are worth telling the producer of.
 const WORTH_TELLING: u32 = 8 * 1024;
+
+/// What a ring's owner does so that later messages go faster. Switched off it is a limit that nothing reaches, so that
+/// nobody has to ask whether it is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// Messages sent since the last wait above which they are a stream, in which no lines are asked for ahead.
+    pub(super) stream: u32,
+    /// Messages taken, while nothing was sent back, that make a burst, after which the consumer looks away for a moment.
+    pub(super) burst: u32,
+    /// Payloads of up to so many bytes in the data area are pushed towards a reader that waits; above, and in a stream of
+    /// them, it costs more than it gives.
+    pub(super) demoted_max: u32,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Ahead {
+            stream: 16,
+            burst: 8,
+            demoted_max: 1024,
+        }
+    }
+}
+
+impl Ahead {
+    /// Without lines asked for while a rank waits.
+    #[must_use]
+    pub fn without_prefetch(self) -> Self {
+        Ahead { stream: 0, ..self }
+    }
+
+    /// Without the pause after a burst.
+    #[must_use]
+    pub fn without_pause(self) -> Self {
+        Ahead {
+            burst: u32::MAX,
+            ..self
+        }
+    }
+
+    /// Without payloads pushed towards their reader.
+    #[must_use]
+    pub fn without_demotion(self) -> Self {
+        Ahead {
+            demoted_max: 0,
+            ..self
+        }
+    }
+}
 
 impl Tx {
     /// Whether [`Tx::warm`] has something to do.
@@ -64,11 +109,11 @@ impl ShmEndpoint {
         let sent = self.tx.tail.wrapping_sub(queue.mark.0);
         if sent != 0 {
             queue.mark = (self.tx.tail, self.rx.head);
-            if sent > STREAM {
+            if sent > queue.ahead.stream {
                 // The lines of the last messages are still being read, and the next ones are far.
                 (self.tx.recent, self.tx.warmed) = (0, 0);
             }
-        } else if self.rx.head.wrapping_sub(queue.mark.1) >= BURST {
+        } else if self.rx.head.wrapping_sub(queue.mark.1) >= queue.ahead.burst {
             // The producer is about to fill the slot that would be looked at, and each look takes its line away: it
             // does better ahead. Once, so that a trickle is not slowed down.
             for _ in 0..PAUSES {

@@ -71,6 +71,7 @@ impl Shared {
                 first: 0,
                 next: 0,
                 mark: (0, 0),
+                ahead: Default::default(),
                 entries: [(0, 0); SLOTS as usize],
             })),
             domain: ptr::null(),

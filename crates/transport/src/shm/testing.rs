@@ -54,7 +54,9 @@ impl Rig for ShmPair {
         unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<Pair>()) };
         domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
         let mut iface = Iface::new(domains[1]);
-        pair.tx.connect().expect("memory for a pair");
+        pair.tx
+            .connect(Default::default())
+            .expect("memory for a pair");
         let mut callers = Vec::new();
         iface.accept(|peer| callers.push(peer));
         assert_eq!(callers, [0]);
