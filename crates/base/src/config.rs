@@ -6,7 +6,7 @@
 mod parse;
 mod table;
 
-pub use parse::{parse_count, parse_duration_ns, parse_flag, parse_size};
+pub use parse::{parse_bytes, parse_count, parse_duration_ns, parse_flag, parse_size};
 pub use table::{FEATURES, Key, Kind, VARIABLES, Variable, WAIT_MODES};
 
 use std::ffi::OsString;
@@ -72,9 +72,18 @@ pub struct ConfigError {
     pub reason: String,
 }
 
+/// Characters of a wrong value that are shown.
+const SHOWN: usize = 80;
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}: {}", self.name, self.text, self.reason)
+        let shown: String = self.text.chars().take(SHOWN).collect();
+        let dots = if shown.len() < self.text.len() {
+            "..."
+        } else {
+            ""
+        };
+        write!(f, "{}={shown}{dots}: {}", self.name, self.reason)
     }
 }
 
@@ -85,6 +94,11 @@ impl std::error::Error for ConfigError {}
 pub struct Config {
     settings: Vec<Setting>,
     warnings: Vec<String>,
+}
+
+/// Whether an empty value of this variable counts as not set.
+fn may_be_empty(index: usize) -> bool {
+    !matches!(VARIABLES[index].kind, Kind::BytesOrAuto)
 }
 
 impl Config {
@@ -122,7 +136,7 @@ impl Config {
             let text = text.to_string_lossy();
             match VARIABLES.iter().position(|v| v.name == name) {
                 None => config.warnings.push(unknown_warning(name)),
-                Some(_) if text.is_empty() => {}
+                Some(index) if text.is_empty() && may_be_empty(index) => {}
                 Some(index) => {
                     let variable = &VARIABLES[index];
                     let value = parse::parse_value(&variable.kind, &text).map_err(|reason| {
@@ -347,6 +361,47 @@ mod tests {
     fn disable__takes_a_list() {
         let c = read(&[("FASTPATH_DISABLE", "sendi, cma")]).unwrap();
         assert!(c.is_disabled("sendi") && c.is_disabled("cma") && !c.is_disabled("recvi"));
+    }
+
+    #[test]
+    fn max_inline__is_decimal_bytes_or_refused_with_the_reason() {
+        let read = |text: &str| read(&[("FASTPATH_MAX_INLINE", text)]);
+        let good = [
+            ("0", Some(0)),
+            ("400", Some(400)),
+            ("0400", Some(400)),
+            ("1K", Some(1024)),
+            ("2k", Some(2048)),
+            ("1M", Some(1 << 20)),
+            ("4294967295", Some(u32::MAX as u64)),
+            ("auto", None),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(read(text).unwrap().number(Key::MaxInline), bytes, "{text}");
+        }
+        let long = "1".repeat(1000);
+        let bad = [
+            ("", "empty"),
+            ("-1", "negative"),
+            ("-", "negative"),
+            ("K", "not a number"),
+            ("0x190", "not a number"),
+            ("4 00", "not a number"),
+            ("+4", "not a number"),
+            ("1.5K", "not a number"),
+            ("12KK", "not a number"),
+            ("400B", "not a number"),
+            ("４００", "not a number"),
+            ("4294967296", "too large"),
+            ("4096M", "too large"),
+            ("99999999999999999999K", "too large"),
+            (&long, "too long"),
+        ];
+        for (text, why) in bad {
+            let error = read(text).unwrap_err().to_string();
+            let told = error.contains(why) && error.contains("FASTPATH_MAX_INLINE=");
+            assert!(told && error.len() < 200, "{text:?}: {error}");
+        }
     }
 
     #[test]

@@ -176,6 +176,11 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     if !json && !config.flag(Key::Report) {
         return;
     }
+    if let Some(adapter) = worker.adapter() {
+        // What is reported below is of shared memory, which nobody is reached by.
+        eprintln!("fastpath: peers are reached by {adapter}");
+        return;
+    }
     let report = worker.report(REPORT_PATIENCE_NS);
     match json {
         true => eprintln!("{}", report.to_json()),

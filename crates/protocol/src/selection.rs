@@ -69,9 +69,18 @@ impl Wishes {
 pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String> {
     let (loopback, shm) = (is_listed(config, "loopback"), is_listed(config, "shm"));
     let listed = || config.list(Key::Transports).join(",");
+    if !shm && is_listed(config, "rc") {
+        // A rank reaches itself without an adapter.
+        return Ok(Allowed {
+            loopback: true,
+            cma: false,
+            shm: false,
+            ahead: choose_ahead(config),
+        });
+    }
     if ranks > 1 && !shm {
         return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add shm",
+            "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add shm or rc",
             listed()
         ));
     }
@@ -85,6 +94,7 @@ pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String>
         loopback,
         cma: Wishes::of(config).no_cma.is_none(),
         ahead: choose_ahead(config),
+        shm: true,
     })
 }
 
@@ -212,12 +222,24 @@ impl Worker {
     /// Takes over what the user has set; to be called before the first message.
     ///
     /// # Errors
-    /// As [`choose_transports`].
+    /// As [`choose_transports`]; or there is no adapter that could be used.
     pub fn configure(&mut self, config: &Config) -> Result<(), String> {
         self.interfaces.allowed = choose_transports(config, self.size())?;
+        if !self.interfaces.allowed.shm && self.size() > 1 {
+            let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
+            let inline = config.number(Key::MaxInline).map(|bytes| bytes as u32);
+            self.interfaces.open_rc(device, inline).map_err(|why| {
+                format!("FASTPATH_TRANSPORTS leaves rc alone, which cannot be used: {why}")
+            })?;
+        }
         *self.selection = Selection::of(config);
         self.thresholds = self.selection.thresholds();
         Ok(())
+    }
+
+    /// The transport and adapter by which every peer is reached, where one is.
+    pub fn adapter(&self) -> Option<String> {
+        self.interfaces.adapter()
     }
 
     /// What is wrong with the stored constants, if anything is.

@@ -232,6 +232,11 @@ unsafe fn pause_slow(
         // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
         WaitMode::Auto => (waited > spin_ns, SPIN_NS.max(spin_ns)),
     };
+    // What comes through an adapter wakes nobody.
+    let (yields, limit) = match this.interfaces.must_poll() {
+        true => (yields || waited >= limit, u64::MAX),
+        false => (yields, limit),
+    };
     if waited >= limit {
         // SAFETY: the caller's.
         unsafe { sleep(worker, note, done) };

@@ -234,7 +234,12 @@ impl Worker {
     pub fn leave(&mut self) {
         self.progress();
         for index in 0..self.active.len() {
-            self.endpoint(self.active[index]).lane.return_credits();
+            let peer = self.active[index];
+            self.endpoint(peer).lane.return_credits();
+            // An adapter may still have to send what it was given; a peer that is gone makes that an error.
+            while !self.endpoint(peer).lane.may_leave() {
+                self.progress();
+            }
         }
     }
 

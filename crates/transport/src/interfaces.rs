@@ -3,12 +3,14 @@
 use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
+use crate::mail::Mail;
+use crate::rc::{self, RcIface};
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
+use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::SegmentError;
 
 /// Which transports may be used, and what they may do to be fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Allowed {
     pub cma: bool,
     /// What shared memory does beside moving messages.
     pub ahead: Ahead,
+    /// Shared memory. Without it peers are reached by an adapter.
+    pub shm: bool,
 }
 
 /// Every interface that this process has opened.
@@ -28,6 +32,8 @@ pub struct Interfaces {
     /// To be set before the first lane is made.
     pub allowed: Allowed,
     sim: Option<SimIface>,
+    /// An adapter, and how ranks that are reached by it find each other.
+    rc: Option<(RcIface, Mail)>,
     /// Whether an interface other than shared memory's wants to be asked for news.
     alive: bool,
     /// Memory of this process that its peers can reach by load and store.
@@ -42,6 +48,7 @@ impl Interfaces {
             loopback: true,
             cma: true,
             ahead: Ahead::default(),
+            shm: true,
         };
         let (shm, arena) = (Iface::new(domain), Arena::new(domain));
         Interfaces {
@@ -49,6 +56,7 @@ impl Interfaces {
             shm,
             allowed,
             sim: None,
+            rc: None,
             alive: false,
             arena,
         }
@@ -64,6 +72,35 @@ impl Interfaces {
         }
     }
 
+    /// Reaches every peer by reliable connections of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first
+    /// that has an active port. `inline`: bytes of inline data to ask for, if the user says so.
+    ///
+    /// # Errors
+    /// For people: what is missing and what to do.
+    pub fn open_rc(&mut self, device: Option<&str>, inline: Option<u32>) -> Result<(), String> {
+        let settings = rc::Settings {
+            inline: verbs::inline::requested(None, inline, None).0,
+            ..rc::Settings::default()
+        };
+        let iface = open_adapter(device, settings).map_err(|error| error.to_string())?;
+        self.rc = Some((iface, Mail::new(self.domain.job)));
+        self.alive = true;
+        Ok(())
+    }
+
+    /// The transport and adapter by which peers are reached, for people.
+    pub fn adapter(&self) -> Option<String> {
+        let describe = |domain: &mut rc::Domain| format!("rc on {}", domain.describe());
+        self.rc
+            .as_ref()
+            .map(|(iface, _)| iface.with_domain(describe))
+    }
+
+    /// Whether arrivals wake nobody, so that a rank that waits must look for them.
+    pub fn must_poll(&self) -> bool {
+        self.rc.is_some()
+    }
+
     /// The time by which interfaces measure, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.sim
@@ -76,6 +113,13 @@ impl Interfaces {
         if peer == self.domain.me && self.allowed.loopback {
             let state = self.domain.state_word(peer);
             return Lane::Loopback(Box::new(LoopbackEndpoint::of_rank(state)));
+        }
+        if let Some((iface, _)) = &self.rc {
+            let state = Some(self.domain.state_word(peer));
+            // Without one, `connect` says why.
+            return iface
+                .endpoint(state)
+                .map_or(Lane::Unconnected, |endpoint| Lane::Rc(Box::new(endpoint)));
         }
         match &self.sim {
             Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),
@@ -99,14 +143,30 @@ impl Interfaces {
     }
 
     /// Opens a lane for sending.
-    pub fn connect(&self, lane: &mut Lane) -> Result<(), SegmentError> {
+    ///
+    /// # Errors
+    /// For people: what there is not enough of.
+    pub fn connect(&self, lane: &mut Lane) -> Result<(), String> {
+        match (lane, &self.rc) {
+            (Lane::Unconnected, Some((iface, _))) => {
+                let why = iface.endpoint(None).err().map(|error| error.to_string());
+                Err(why.unwrap_or_else(|| "there was no queue pair a moment ago".to_owned()))
+            }
+            (lane, _) => self.connect_lane(lane),
+        }
+    }
+
+    fn connect_lane(&self, lane: &mut Lane) -> Result<(), String> {
         match lane {
-            Lane::Shm(endpoint) => endpoint.connect(self.allowed.ahead),
+            Lane::Shm(endpoint) => {
+                let opened = endpoint.connect(self.allowed.ahead);
+                opened.map_err(|error| error.to_string())
+            }
             Lane::Sim(endpoint) => {
                 endpoint.connect();
                 Ok(())
             }
-            Lane::Loopback(_) | Lane::Unconnected => Ok(()),
+            Lane::Rc(_) | Lane::Loopback(_) | Lane::Unconnected => Ok(()),
         }
     }
 
@@ -132,7 +192,8 @@ impl Interfaces {
 
     /// Calls `found` with each peer that has newly connected to this process.
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
-        if self.shm.has_news() {
+        // With an adapter the same signal says that mail has come.
+        if self.rc.is_none() && self.shm.has_news() {
             self.shm.accept(&mut found);
         }
         if let Some(sim) = &mut self.sim {
@@ -142,6 +203,9 @@ impl Interfaces {
 
     /// Handles what has arrived at interfaces that serve all peers at once; says whether anything had.
     pub fn progress(&mut self) -> bool {
+        if let Some((iface, _)) = &mut self.rc {
+            return iface.progress();
+        }
         self.sim.as_mut().is_some_and(SimIface::progress)
     }
 
@@ -150,17 +214,54 @@ impl Interfaces {
         if let Some(sim) = &self.sim {
             sim.send_wireup(peer, step, address);
         }
+        if let Some((_, mail)) = &self.rc {
+            // Memory may be there when the wire-up asks again.
+            let _ = mail.send(peer, step, &address);
+        }
     }
 
     /// Whether the wire-up interface signals an arrival, without asking it.
     pub fn wireup_signals(&self) -> bool {
+        if let Some((_, mail)) = &self.rc {
+            return mail.signals();
+        }
         self.sim.as_ref().is_some_and(SimIface::wireup_signals)
     }
 
     /// Asks the wire-up interface for a message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
+        if let Some((_, mail)) = &mut self.rc {
+            return mail.receive();
+        }
         self.sim.as_mut()?.receive_wireup()
     }
+}
+
+/// The adapter of a name, with a port after a colon if wanted, or else the first that works.
+fn open_adapter(device: Option<&str>, settings: rc::Settings) -> Result<RcIface, VerbsError> {
+    let library = verbs::Library::load()?;
+    if let Some(wanted) = device {
+        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
+        let number = match port {
+            "" => None,
+            port => Some(port.parse().map_err(|_| {
+                let text =
+                    format!("FASTPATH_DEVICE={wanted}: expected a device as mlx5_0 or mlx5_0:1");
+                VerbsError::Value(text)
+            })?),
+        };
+        return RcIface::new(&DeviceContext::open(library, name)?, number, settings);
+    }
+    let mut trouble = VerbsError::NoDevice;
+    for name in verbs::list_devices(library)? {
+        let made = DeviceContext::open(library, &name)
+            .and_then(|context| RcIface::new(&context, None, settings));
+        match made {
+            Ok(iface) => return Ok(iface),
+            Err(error) => trouble = error,
+        }
+    }
+    Err(trouble)
 }
 
 impl Lane {
@@ -169,19 +270,24 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.accept(),
             Lane::Sim(endpoint) => endpoint.open_receive(),
-            Lane::Loopback(_) | Lane::Unconnected => {}
+            Lane::Rc(_) | Lane::Loopback(_) | Lane::Unconnected => {}
         }
     }
 
     /// Whether addresses must be exchanged before the lane carries data.
     pub fn wants_wireup(&self) -> bool {
-        matches!(self, Lane::Sim(endpoint) if endpoint.wants_wireup())
+        match self {
+            Lane::Sim(endpoint) => endpoint.wants_wireup(),
+            Lane::Rc(endpoint) => endpoint.wants_wireup(),
+            _ => false,
+        }
     }
 
     /// Where the peer finds this end.
     pub fn local_address(&self) -> Address {
         match self {
             Lane::Sim(endpoint) => endpoint.local_address(),
+            Lane::Rc(endpoint) => endpoint.local_address(),
             _ => Address::default(),
         }
     }
@@ -190,14 +296,17 @@ impl Lane {
     pub fn open(&mut self, address: &Address) -> bool {
         match self {
             Lane::Sim(endpoint) => endpoint.open(address),
+            Lane::Rc(endpoint) => endpoint.open(address),
             _ => false,
         }
     }
 
     /// Opens the lane for sending: the peer's end is open.
     pub fn set_ready(&mut self) {
-        if let Lane::Sim(endpoint) = self {
-            endpoint.set_ready();
+        match self {
+            Lane::Sim(endpoint) => endpoint.set_ready(),
+            Lane::Rc(endpoint) => endpoint.set_ready(),
+            _ => {}
         }
     }
 
@@ -211,6 +320,7 @@ impl Lane {
                 }
             }
             Lane::Sim(endpoint) => endpoint.return_credits(),
+            Lane::Rc(endpoint) => endpoint.return_credits(),
             Lane::Loopback(_) | Lane::Unconnected => {}
         }
     }
@@ -228,6 +338,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.peer_has_left(),
             Lane::Sim(endpoint) => endpoint.peer_has_left(),
+            Lane::Rc(endpoint) => endpoint.peer_has_left(),
             Lane::Loopback(_) | Lane::Unconnected => false,
         }
     }
@@ -237,7 +348,16 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.tx.is_drained(),
             Lane::Sim(endpoint) => endpoint.is_drained(),
+            Lane::Rc(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
+        }
+    }
+
+    /// Whether the process may end without taking back what it has sent: it lies where the peer finds it.
+    pub fn may_leave(&mut self) -> bool {
+        match self {
+            Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
+            _ => true,
         }
     }
 

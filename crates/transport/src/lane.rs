@@ -3,6 +3,7 @@
 
 use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
+use crate::rc::RcEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::sim::SimEndpoint;
 use fastpath_base::sync::{Ordering, fence};
@@ -19,6 +20,8 @@ pub enum Lane {
     Loopback(Box<LoopbackEndpoint>) = 2,
     /// The simulated network.
     Sim(Box<SimEndpoint>) = 3,
+    /// A reliable connection of an RDMA adapter.
+    Rc(Box<RcEndpoint>) = 4,
 }
 
 impl Lane {
@@ -29,6 +32,12 @@ impl Lane {
             Lane::Shm(endpoint) => Some(endpoint.capabilities()),
             Lane::Loopback(endpoint) => Some(endpoint.capabilities()),
             Lane::Sim(endpoint) => Some(endpoint.capabilities()),
+            // What a message lies in is not registered for its receiver, so that nothing can be fetched.
+            Lane::Rc(endpoint) => Some(Capabilities {
+                get_zcopy: 0,
+                put_zcopy: 0,
+                ..endpoint.capabilities()
+            }),
         }
     }
 
@@ -79,7 +88,7 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.rouse(),
             Lane::Loopback(endpoint) => endpoint.rouse(),
             Lane::Sim(endpoint) => endpoint.rouse(),
-            Lane::Unconnected => Post::Done,
+            Lane::Rc(_) | Lane::Unconnected => Post::Done,
         }
     }
 
@@ -160,6 +169,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.tx.has_room_for(messages, bytes as u32),
             Lane::Sim(endpoint) => endpoint.promise_room(messages),
+            Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -185,6 +195,7 @@ impl Lane {
                 Lane::Shm(endpoint) => endpoint.get(to, len, from),
                 Lane::Loopback(endpoint) => endpoint.get(to, len, from),
                 Lane::Sim(endpoint) => endpoint.get(to, len, from),
+                Lane::Rc(endpoint) => endpoint.get(to, len, from),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -234,6 +245,7 @@ impl Lane {
                 Lane::Shm(endpoint) => endpoint.put(from, len, to),
                 Lane::Loopback(endpoint) => endpoint.put(from, len, to),
                 Lane::Sim(endpoint) => endpoint.put(from, len, to),
+                Lane::Rc(endpoint) => endpoint.put(from, len, to),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -257,6 +269,8 @@ impl Lane {
         match self {
             // SAFETY: the caller's.
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            // SAFETY: the caller's.
+            Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
         }
     }
@@ -266,6 +280,7 @@ impl Lane {
     fn am_bcopy_other(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         match self {
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Rc(endpoint) => endpoint.am_bcopy(header, len, pack),
             _ => Post::NoResource,
         }
     }
@@ -275,6 +290,7 @@ impl Lane {
     fn look_other(&mut self) -> Option<Arrival<'_>> {
         match self {
             Lane::Sim(endpoint) => endpoint.look(),
+            Lane::Rc(endpoint) => endpoint.look(),
             _ => None,
         }
     }
@@ -282,8 +298,10 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn take_other(&mut self) {
-        if let Lane::Sim(endpoint) = self {
-            endpoint.take();
+        match self {
+            Lane::Sim(endpoint) => endpoint.take(),
+            Lane::Rc(endpoint) => endpoint.take(),
+            _ => {}
         }
     }
 }

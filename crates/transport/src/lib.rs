@@ -11,6 +11,7 @@ pub mod contract;
 pub mod interfaces;
 pub mod lane;
 pub mod loopback;
+mod mail;
 pub mod rc;
 pub mod reliable;
 pub mod shm;

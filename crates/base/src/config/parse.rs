@@ -15,6 +15,7 @@ pub(super) fn parse_value(kind: &Kind, text: &str) -> Result<Value, String> {
         },
         Kind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
         Kind::SizeOrAuto => or_auto(text, parse_size),
+        Kind::BytesOrAuto => or_auto(text, parse_bytes),
         Kind::DurationOrAuto => or_auto(text, parse_duration_ns),
         Kind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
         Kind::Choice(words) => find_word(text, words).map(Value::Choice),
@@ -80,6 +81,40 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     };
     scale(number, (1u64 << shift) as f64)
         .ok_or_else(|| "expected a size such as 4096, 64K or 1M".to_owned())
+}
+
+/// Most characters of a number of bytes: more is a mistake.
+const LONGEST_BYTES: usize = 32;
+
+/// Decimal bytes below 2^32, with `K` or `M` for 1024 and 1024 * 1024. Stricter than [`parse_size`]: no
+/// fractions, no other units, nothing around it.
+///
+/// # Errors
+/// Anything else, in words: empty, negative, not a number, too large, too long.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let refuse = |why: &str| {
+        Err(format!(
+            "{why}; expected decimal bytes such as 0, 220 or 1K"
+        ))
+    };
+    if text.len() > LONGEST_BYTES {
+        return refuse("too long");
+    }
+    let (digits, shift) = match text.as_bytes() {
+        [] => return refuse("empty"),
+        [b'-', ..] => return refuse("negative"),
+        [_, .., b'k' | b'K'] => (&text[..text.len() - 1], 10),
+        [_, .., b'm' | b'M'] => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return refuse("not a number");
+    }
+    let bytes = digits.parse::<u64>().ok();
+    match bytes.and_then(|bytes| bytes.checked_mul(1 << shift)) {
+        Some(bytes) if bytes <= u32::MAX as u64 => Ok(bytes),
+        _ => refuse("too large"),
+    }
 }
 
 /// Time with its unit (`ns`, `us`, `ms`, `s`), in nanoseconds. `0` needs no unit.

@@ -11,6 +11,8 @@ pub enum Kind {
     Size,
     /// Bytes, or `auto`.
     SizeOrAuto,
+    /// Bytes as `220`, `1K` or `1M` and nothing else, or `auto`. Empty is refused.
+    BytesOrAuto,
     /// Time: `10us`, `1.5ms`, `2s`; a bare number is refused.
     DurationOrAuto,
     /// A whole number.
@@ -62,7 +64,7 @@ pub const FEATURES: &[&str] = &[
 pub const REPORT_FORMS: &[&str] = &["json"];
 
 /// Names of the transports that `FASTPATH_TRANSPORTS` can list.
-pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma"];
+pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc"];
 
 /// Defines the keys and the table together, so that they cannot fall out of step.
 macro_rules! variables {
@@ -99,6 +101,10 @@ variables! {
         "piece in which a large message is copied through shared memory; auto: by measured cost";
     Tuning "FASTPATH_TUNING" Kind::Text, "auto", false,
         "file of measured constants; auto: in the cache directory, else measured at the first large message; none: neither";
+    Device "FASTPATH_DEVICE" Kind::Text, "auto", false,
+        "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an active port";
+    MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
+        "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: 220";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     CompilerC "FASTPATH_CC" Kind::Text, "cc", false,

@@ -29,6 +29,12 @@ impl Domain {
         })
     }
 
+    /// Device, port and packet size, for people.
+    pub fn describe(&self) -> String {
+        let (name, port) = (self.memory.context().name(), &self.port);
+        format!("{name} port {}, MTU {}", port.number(), port.mtu_bytes())
+    }
+
     /// Memory that will stay mapped, and what it holds in place, until [`Domain::forget`]: its
     /// registration is kept from use to use.
     pub fn declare_lasting(&mut self, range: Range<usize>) {

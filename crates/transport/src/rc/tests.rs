@@ -21,10 +21,8 @@ pub(crate) struct RcPair {
 
 impl RcPair {
     pub fn new(settings: Settings) -> Self {
-        let (context, real) = test_device();
-        let pair = Self::on(&context, settings).expect("two ends on one device");
-        let patience = if real { 2000 } else { 100 };
-        RcPair { patience, ..pair }
+        let (context, _) = test_device();
+        Self::on(&context, settings).expect("two ends on one device")
     }
 
     fn on(

@@ -5,18 +5,11 @@
 //! the queue pair and is what counts. Each operation with an outbound payload goes inline when all of
 //! it fits ([`decide`]); reads and atomics have none.
 
-use super::error::VerbsError;
 use std::fmt;
 
 /// Asked for where nobody says anything, in bytes: the header of a message and the payload of a short one
 /// fit, while on the adapters known (mlx4, mlx5) the descriptor grows to no more than four times the least.
 pub const DEFAULT_INLINE: u32 = 220;
-
-/// Most bytes that can be asked for.
-pub const LARGEST_INLINE: u64 = u32::MAX as u64;
-
-/// Most characters of a value: more is a mistake, and is not shown whole.
-const LONGEST_TEXT: usize = 32;
 
 /// Who decided how much is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,41 +49,6 @@ pub fn requested(
     .into_iter()
     .find_map(|(value, source)| value.map(|value| (value, source)));
     first.unwrap_or((DEFAULT_INLINE, Source::Default))
-}
-
-/// A size as `FASTPATH_MAX_INLINE` has it: a decimal number of bytes, with `K` or `M` for 1024 and 1024 * 1024.
-///
-/// # Errors
-/// Anything else, in words: empty, negative, not decimal, too large, too long.
-pub fn parse_inline(text: &str) -> Result<u32, VerbsError> {
-    let refuse = |why: &str| {
-        let shown: String = text.chars().take(LONGEST_TEXT).collect();
-        let dots = if shown.len() < text.len() { "..." } else { "" };
-        Err(VerbsError::Value(format!(
-            "FASTPATH_MAX_INLINE={shown}{dots}: {why}; expected decimal bytes such as 0, 220 or 1K"
-        )))
-    };
-    if text.len() > LONGEST_TEXT {
-        return refuse("too long");
-    }
-    let (digits, shift) = match text.as_bytes() {
-        [] => return refuse("empty"),
-        [b'-', ..] => return refuse("negative"),
-        [_, .., b'k' | b'K'] => (&text[..text.len() - 1], 10),
-        [_, .., b'm' | b'M'] => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return refuse("not a number");
-    }
-    let bytes = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift));
-    match bytes.and_then(|bytes| u32::try_from(bytes).ok()) {
-        Some(bytes) => Ok(bytes),
-        None => refuse("too large"),
-    }
 }
 
 /// How one operation wants it.
@@ -162,54 +120,6 @@ mod tests {
                 expected,
                 "{present:03b}"
             );
-        }
-    }
-
-    #[test]
-    fn parse__is_decimal_with_units() {
-        let good = [
-            ("0", 0),
-            ("400", 400),
-            ("0400", 400),
-            ("1K", 1024),
-            ("2k", 2048),
-            ("1M", 1 << 20),
-            ("4294967295", u32::MAX),
-            ("4095M", 4095 << 20),
-        ];
-        for (text, bytes) in good {
-            assert_eq!(parse_inline(text), Ok(bytes), "{text}");
-        }
-    }
-
-    #[test]
-    fn parse__refuses_with_the_reason() {
-        let long = "1".repeat(33);
-        let bad = [
-            ("", "empty"),
-            ("-1", "negative"),
-            ("-", "negative"),
-            ("K", "not a number"),
-            ("0x190", "not a number"),
-            ("4 00", "not a number"),
-            (" 400", "not a number"),
-            ("+4", "not a number"),
-            ("1.5K", "not a number"),
-            ("12KK", "not a number"),
-            ("400B", "not a number"),
-            ("4294967296", "too large"),
-            ("4096M", "too large"),
-            ("99999999999999999999K", "too large"),
-            (&long, "too long"),
-            ("４００", "not a number"),
-        ];
-        for (text, why) in bad {
-            let error = parse_inline(text).unwrap_err().to_string();
-            assert!(
-                error.contains(why) && error.contains("FASTPATH_MAX_INLINE"),
-                "{text:?}: {error}"
-            );
-            assert!(error.len() < 150, "{error}");
         }
     }
 

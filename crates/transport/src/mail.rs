@@ -1,0 +1,205 @@
+//! Messages of the wire-up between ranks of one node, through the job's memory.
+//!
+//! Each ordered pair of ranks has one place, at the begin of its region, which a pair that talks by another transport
+//! has no ring in. A message replaces the one before: the wire-up asks again for what it misses. A place is
+//! changed under a version that is odd meanwhile.
+#![allow(unsafe_code)]
+
+use crate::contract::{ADDRESS_BYTES, Address};
+use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::SegmentError;
+
+/// Words of an address.
+const WORDS: usize = ADDRESS_BYTES.div_ceil(8);
+
+/// Where the messages of one rank to another lie.
+#[repr(C)]
+struct Place {
+    /// Odd while the sender writes; 0: nothing yet.
+    version: AtomicU32,
+    /// The step, and the bytes of the address above it.
+    step: AtomicU32,
+    words: [AtomicU64; WORDS],
+}
+
+/// One rank's mail.
+pub(crate) struct Mail {
+    job: &'static Job,
+    me: usize,
+    seen_generation: u32,
+    /// Versions read from each peer.
+    seen: Vec<u32>,
+    /// Peers still to be looked at.
+    waiting: Vec<u32>,
+}
+
+impl Mail {
+    /// The mail of the job's rank.
+    pub fn new(job: &'static Job) -> Self {
+        Mail {
+            job,
+            me: job.rank(),
+            seen_generation: 0,
+            seen: vec![0; job.size()],
+            waiting: Vec::new(),
+        }
+    }
+
+    fn place(&self, from: usize, to: usize) -> Option<&'static Place> {
+        let at = self.job.pair_region(from, to)?;
+        // SAFETY: a region is mapped as long as the job, longer than a place, and of aligned atomics that any
+        // bits are right for; it is touched where its sender has had it backed.
+        Some(unsafe { at.cast().as_ref() })
+    }
+
+    /// Sends a message; what was sent before and not been read is gone.
+    ///
+    /// # Errors
+    /// No memory for the pair's region.
+    pub fn send(&self, peer: u32, step: u8, address: &Address) -> Result<(), SegmentError> {
+        let to = peer as usize;
+        let layout = self.job.segment().layout();
+        let bytes = size_of::<Place>() as u64;
+        let offset = layout.pair_offset(self.me, to);
+        self.job.segment().ensure_backed(offset, bytes)?;
+        let (Some(place), Some(page)) = (self.place(self.me, to), self.job.rank_page(to)) else {
+            return Ok(());
+        };
+        let mut padded = [0; WORDS * 8];
+        let len = address.as_slice().len();
+        padded[..len].copy_from_slice(address.as_slice());
+        let version = place.version.load(Ordering::Relaxed);
+        place
+            .version
+            .store(version.wrapping_add(1) | 1, Ordering::Relaxed);
+        // ORDERING: partner is the acquire fence in `read`: who sees any of what follows sees the odd version.
+        fence(Ordering::Release);
+        let head = step as u32 | (len as u32) << 8;
+        place.step.store(head, Ordering::Relaxed);
+        for (word, bytes) in place.words.iter().zip(padded.chunks_exact(8)) {
+            let bytes = bytes.try_into().unwrap_or_default();
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        // ORDERING: publishes the message; partner is the acquire load in `read`.
+        place
+            .version
+            .store((version | 1).wrapping_add(1), Ordering::Release);
+        if let Some(words) = self.job.incoming_bitmap(to)
+            && let Some(word) = words.get(self.me / 64)
+        {
+            // ORDERING: partner is the acquire load in `receive`: the region is backed.
+            word.fetch_or(1 << (self.me % 64), Ordering::Release);
+        }
+        // ORDERING: partner is the acquire load in `receive`: bit and message are there.
+        page.incoming_generation.fetch_add(1, Ordering::Release);
+        crate::shm::iface::rouse(&page.state);
+        Ok(())
+    }
+
+    /// Whether a message may have come. One load.
+    pub fn signals(&self) -> bool {
+        let generation = &self.job.own_page().incoming_generation;
+        !self.waiting.is_empty() || generation.load(Ordering::Relaxed) != self.seen_generation
+    }
+
+    /// A message that has come: sender, step, address.
+    pub fn receive(&mut self) -> Option<(u32, u8, Address)> {
+        let own = self.job.own_page();
+        // ORDERING: partner is the release in `send`.
+        let generation = own.incoming_generation.load(Ordering::Acquire);
+        if self.waiting.is_empty() && generation != self.seen_generation {
+            self.seen_generation = generation;
+            let words = self.job.incoming_bitmap(self.me).unwrap_or_default();
+            for (index, word) in words.iter().enumerate() {
+                // ORDERING: partner is the release in `send`.
+                let mut bits = word.load(Ordering::Acquire);
+                while bits != 0 {
+                    self.waiting.push(index as u32 * 64 + bits.trailing_zeros());
+                    bits &= bits - 1;
+                }
+            }
+        }
+        while let Some(peer) = self.waiting.pop() {
+            if let Some(found) = self.read(peer) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The message of a peer, if it is a new one and whole.
+    fn read(&mut self, peer: u32) -> Option<(u32, u8, Address)> {
+        let place = self.place(peer as usize, self.me)?;
+        let seen = self.seen.get_mut(peer as usize)?;
+        // ORDERING: partner is the release store in `send`.
+        let version = place.version.load(Ordering::Acquire);
+        if version == *seen || version & 1 != 0 {
+            return None; // who writes now rings again
+        }
+        let head = place.step.load(Ordering::Relaxed);
+        let mut bytes = [0; WORDS * 8];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(&place.words) {
+            to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        // ORDERING: partner is the release fence in `send`.
+        fence(Ordering::Acquire);
+        if place.version.load(Ordering::Relaxed) != version {
+            return None;
+        }
+        *seen = version;
+        let address = Address::new(bytes.get(..(head >> 8) as usize)?)?;
+        Some((peer, head as u8, address))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn pair() -> [Mail; 2] {
+        let jobs = Job::in_process(2).unwrap();
+        let mails: Vec<Mail> = jobs
+            .into_iter()
+            .map(|job| Mail::new(Box::leak(Box::new(job))))
+            .collect();
+        mails.try_into().ok().unwrap()
+    }
+
+    #[test]
+    fn send__is_received_once() {
+        let [a, mut b] = pair();
+        assert!(!b.signals());
+        let address = Address::new(&[7; ADDRESS_BYTES]).unwrap();
+        a.send(1, 3, &address).unwrap();
+        assert!(b.signals());
+        assert_eq!(b.receive(), Some((0, 3, address)));
+        assert_eq!((b.receive(), b.signals()), (None, false));
+    }
+
+    #[test]
+    fn send__replaces_what_was_not_read() {
+        let [mut a, b] = pair();
+        for step in 1..=3 {
+            b.send(0, step, &Address::new(&[step; 5]).unwrap()).unwrap();
+        }
+        assert_eq!(a.receive(), Some((1, 3, Address::new(&[3; 5]).unwrap())));
+        assert_eq!(a.receive(), None);
+    }
+
+    #[test]
+    fn receive__of_what_no_healthy_peer_writes_is_nothing() {
+        let [a, mut b] = pair();
+        a.send(1, 1, &Address::default()).unwrap();
+        let place = b.place(0, 1).unwrap();
+        place.step.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(b.receive(), None);
+        place.version.store(7, Ordering::Relaxed);
+        b.job
+            .own_page()
+            .incoming_generation
+            .fetch_add(1, Ordering::Relaxed);
+        assert_eq!(b.receive(), None);
+    }
+}
