@@ -266,7 +266,8 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
         mtu: wire.mtu,
         ..Message::new(transport, options.verb.into(), options.size)
     };
-    let meant = |stated: StatedRate| units::reinterpret(stated, options.tool);
+    let proved = units::prove(options);
+    let meant = |stated: StatedRate| units::reinterpret(stated, options.tool, proved);
     let unit = options.measured.or(options.single).map(|s| meant(s).unit);
     Ok(Subject {
         link,

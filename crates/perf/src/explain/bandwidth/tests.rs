@@ -132,6 +132,15 @@ fn ramcloud__its_message_rate_proves_the_unit() {
             .text
             .contains("3217.8 are MiB/s")
     );
+    // All else counts in the unit proved.
+    let reads = &finding(&made, "sender-reads").text;
+    assert!(
+        reads.contains("3218 MiB/s fit the sender's reads, answered in pieces of 128 B"),
+        "{reads}"
+    );
+    let left = &finding(&made, "left").text;
+    assert!(left.starts_with("258 MiB/s are left"), "{left}");
+    assert_eq!(made.waterfalls[0].unit, "MiB/s");
     let made = explain_line("--pcie 2.0x8 --measured 3374MB/s --message-rate 0.051485").unwrap();
     assert!(
         finding(&made, "printed-unit")

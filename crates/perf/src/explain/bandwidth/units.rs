@@ -1,12 +1,23 @@
 //! Units: which one a figure is in, and which ones somebody has mixed.
 
-use fastpath_pcie::{MbPerS, MibPerS, Rate, RateUnit, StatedRate};
+use fastpath_pcie::{Bytes, MbPerS, MibPerS, Rate, RateUnit, StatedRate};
 
 use super::super::{Explanation, Finding, FindingKind};
 use super::{BandwidthOptions, Subject, Tool};
 
-/// A figure as its tool means it: perftest divides by 2^20 and writes MB.
-pub fn reinterpret(stated: StatedRate, tool: Option<Tool>) -> StatedRate {
+/// A figure as it is meant: in the unit that a message rate proved for those written so, or by its tool:
+/// perftest divides by 2^20 and writes MB.
+pub fn reinterpret(
+    stated: StatedRate,
+    tool: Option<Tool>,
+    proved: Option<(RateUnit, RateUnit)>,
+) -> StatedRate {
+    if let Some((_, unit)) = proved.filter(|(written, _)| *written == stated.unit) {
+        return StatedRate {
+            rate: Rate::new(stated.value(), unit),
+            unit,
+        };
+    }
     match (tool, stated.unit) {
         (Some(Tool::Perftest), RateUnit::MbPerS) => StatedRate {
             rate: MibPerS(stated.value()).into(),
@@ -42,6 +53,26 @@ pub fn find_mix(expected: StatedRate, raw: Rate) -> Option<&'static str> {
     MIXES.iter().find(near).map(|mix| mix.1)
 }
 
+/// The figure that the message rate stands beside.
+fn printed(options: &BandwidthOptions) -> Option<StatedRate> {
+    options.single.or(options.measured)
+}
+
+/// What `mpps` million messages of `size` a second are, and the unit in which they are the printed figure.
+fn read_unit(printed: StatedRate, mpps: f64, size: Bytes) -> (Rate, Option<RateUnit>) {
+    let real = Rate::from_bytes_per_s(mpps * 1e6 * size.as_f64());
+    let tells = |unit: &RateUnit| (real.in_unit(*unit) / printed.value() - 1.0).abs() < 2e-3;
+    let units = [RateUnit::MbPerS, RateUnit::MibPerS];
+    (real, units.into_iter().find(tells))
+}
+
+/// The unit as written, and the one that the message rate proves.
+pub(super) fn prove(options: &BandwidthOptions) -> Option<(RateUnit, RateUnit)> {
+    let printed = printed(options)?;
+    let (_, unit) = read_unit(printed, options.message_rate?, options.size);
+    Some((printed.unit, unit?))
+}
+
 pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Explanation) {
     let mut find = |kind, id: &str, text: String, why: String| {
         made.findings.push(Finding {
@@ -64,13 +95,9 @@ pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Ex
         );
         find(FindingKind::Answer, "unit-error", text, why);
     }
-    let printed = options.single.or(options.measured);
+    let printed = printed(options);
     if let (Some(printed), Some(mpps)) = (printed, options.message_rate) {
-        let real = Rate::from_bytes_per_s(mpps * 1e6 * subject.message.size.as_f64());
-        let tells = |unit: RateUnit| (real.in_unit(unit) / printed.value() - 1.0).abs() < 2e-3;
-        let found = [RateUnit::MbPerS, RateUnit::MibPerS]
-            .into_iter()
-            .find(|&u| tells(u));
+        let (real, found) = read_unit(printed, mpps, subject.message.size);
         let why = format!(
             "{} * {mpps} million a second = {:.1} = {:.1}.",
             subject.message.size,
