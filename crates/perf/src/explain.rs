@@ -28,6 +28,10 @@ pub const VERSION: u32 = 1;
 /// The schema of an explanation, as JSON Schema (draft 2020-12).
 pub const SCHEMA_TEXT: &str = include_str!("../../../docs/schema/explanation-1.json");
 
+/// How far a measured figure may lie from the predicted one and still agree with it: what clocks and
+/// windows of the usual tools leave open.
+pub const AGREES: f64 = 0.03;
+
 /// An answer in parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -11,7 +11,7 @@ use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
 use super::function::{Function, LinkShape, Shown};
-use super::{Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
+use super::{AGREES, Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
 
 /// What moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -70,10 +70,6 @@ pub struct Asked {
     /// Width of addresses in bits, 32 or 64.
     pub address: Option<u32>,
 }
-
-/// How far a measured figure may lie from the predicted one and still agree with it: what clocks and
-/// windows of the usual tools leave open.
-pub const AGREES: f64 = 0.03;
 
 /// What a link carries, as far as it is known, and where each value comes from.
 struct Known {

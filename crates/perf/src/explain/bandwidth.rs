@@ -61,22 +61,23 @@ pub struct BandwidthOptions {
     /// Million messages a second that were printed beside --measured, or beside --single where that is given: proves the unit
     #[arg(long, value_name = "MPPS")]
     pub message_rate: Option<f64>,
-    /// Bytes of a message
-    #[arg(long, default_value = "64K")]
-    pub size: Bytes,
-    /// How messages travel
-    #[arg(long, value_enum, default_value_t = TransportName::Rc)]
-    pub transport: TransportName,
-    /// What is done with them
-    #[arg(long, value_enum, default_value_t = VerbName::Send)]
-    pub verb: VerbName,
+    /// Bytes of a message [default: 64K]
+    #[arg(long)]
+    pub size: Option<Bytes>,
+    /// How messages travel [default: rc]
+    #[arg(long, value_enum)]
+    pub transport: Option<TransportName>,
+    /// What is done with them [default: send]
+    #[arg(long, value_enum)]
+    pub verb: Option<VerbName>,
     /// One send in so many is signalled
     #[arg(long, default_value_t = 100)]
     pub cq_mod: u32,
-    /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7
-    #[arg(long, default_value = "connectx")]
-    pub adapter: String,
-    /// The network, as QDR, EDRx4 or roce100 [default: the adapter's]
+    /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7 [default: descriptors of one of the link's
+    /// generation, and no network]
+    #[arg(long)]
+    pub adapter: Option<String>,
+    /// The network, as QDR, EDRx4 or roce100 [default: that of --adapter]
     #[arg(long, value_name = "WIRE")]
     pub wire: Option<Wire>,
     /// Bytes of payload in a packet of the network
@@ -136,7 +137,8 @@ impl From<VerbName> for Verb {
 /// What is to be explained, checked.
 struct Subject {
     link: Link,
-    wire: Wire,
+    /// The network, where one is given or comes with the adapter given.
+    wire: Option<Wire>,
     adapter: &'static Adapter,
     message: Message,
     /// The unit of the answer.
@@ -144,6 +146,21 @@ struct Subject {
     measured: Option<Rate>,
     single: Option<Rate>,
     clients: u32,
+    tool: Option<Tool>,
+}
+
+impl BandwidthOptions {
+    fn size(&self) -> Bytes {
+        self.size.unwrap_or(Bytes(64 << 10))
+    }
+
+    fn transport(&self) -> TransportName {
+        self.transport.unwrap_or(TransportName::Rc)
+    }
+
+    fn verb(&self) -> VerbName {
+        self.verb.unwrap_or(VerbName::Send)
+    }
 }
 
 impl Subject {
@@ -164,11 +181,16 @@ impl Subject {
         Rate::from_bytes_per_s(found.per_s * self.message.size.as_f64())
     }
 
-    /// What the network allows.
-    fn network(&self) -> Rate {
+    /// What the network allows, if one is known.
+    fn network(&self) -> Option<Rate> {
         let message = &self.message;
-        self.wire
-            .ceiling(message.transport, message.verb, message.size)
+        let of = |wire: Wire| wire.ceiling(message.transport, message.verb, message.size);
+        self.wire.map(of)
+    }
+
+    /// A rate, or the network's where that is less.
+    fn through_network(&self, rate: Rate) -> Rate {
+        self.network().map_or(rate, |network| network.min(rate))
     }
 
     /// A figure in the unit of the answer.
@@ -195,7 +217,11 @@ pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
     made.waterfalls
         .push(steps::draw_receiver(options, &subject));
     made.waterfalls.push(steps::draw_sender(&subject));
-    made.waterfalls.push(steps::draw_network(&subject));
+    made.waterfalls.extend(
+        subject
+            .wire
+            .map(|wire| steps::draw_network(&subject, &wire)),
+    );
     judge::judge(&subject, &mut made);
     made.sort_findings();
     Ok(made)
@@ -223,24 +249,27 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     if let Some(bits) = options.address {
         link = link.with_address(AddressWidth::try_from(bits)?);
     }
-    let adapter = profile::adapter(&options.adapter)?;
+    let adapter = match &options.adapter {
+        Some(name) => profile::adapter(name)?,
+        None => adapter_of_generation(&link),
+    };
     let wire = match options.wire {
         Some(wire) => wire,
         None => adapter.wire.parse()?,
     };
     let wire = wire.with_mtu(options.mtu.0)?;
-    let transport = Transport::from(options.transport);
-    if options.size.0 == 0 || options.size.0 > 1 << 31 {
-        return Err(refuse("message", options.size, "1 byte to 2 GiB"));
+    let (size, transport) = (options.size(), Transport::from(options.transport()));
+    if size.0 == 0 || size.0 > 1 << 31 {
+        return Err(refuse("message", size, "1 byte to 2 GiB"));
     }
-    if transport == Transport::Ud && options.size > options.mtu {
+    if transport == Transport::Ud && size > options.mtu {
         return Err(refuse(
             "datagram",
-            options.size,
+            size,
             "at most one packet of the network (--mtu)",
         ));
     }
-    if transport == Transport::Ud && options.verb == VerbName::Write {
+    if transport == Transport::Ud && options.verb() == VerbName::Write {
         return Err(refuse(
             "verb",
             "write by datagram",
@@ -264,21 +293,32 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
         signal_every: options.cq_mod.max(1),
         receive_batch: 16,
         mtu: wire.mtu,
-        ..Message::new(transport, options.verb.into(), options.size)
+        ..Message::new(transport, options.verb().into(), size)
     };
     let proved = units::prove(options);
     let meant = |stated: StatedRate| units::reinterpret(stated, options.tool, proved);
     let unit = options.measured.or(options.single).map(|s| meant(s).unit);
     Ok(Subject {
         link,
-        wire,
+        wire: (options.wire.is_some() || options.adapter.is_some()).then_some(wire),
         adapter,
         message,
         unit: unit.unwrap_or(RateUnit::MibPerS),
         measured: options.measured.map(|s| meant(s).rate),
         single: options.single.map(|s| meant(s).rate),
         clients: options.clients,
+        tool: options.tool,
     })
+}
+
+/// The newest adapter known whose bus is not newer than the link: its descriptors stand for those of others.
+fn adapter_of_generation(link: &Link) -> &'static Adapter {
+    let is_not_newer = |adapter: &&Adapter| {
+        let own: Result<Link, LinkError> = adapter.link.parse();
+        own.is_ok_and(|own| own.generation() <= link.generation())
+    };
+    let found = profile::ADAPTERS.iter().rfind(is_not_newer);
+    found.unwrap_or(&profile::ADAPTERS[0])
 }
 
 /// As it is written on the command line.
@@ -325,19 +365,24 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject) -> Vec<Input> {
     );
     put(
         "message",
-        format!(
-            "{} by {} {}",
-            subject.message.size,
-            name_of(options.transport).to_uppercase(),
-            name_of(options.verb)
-        ),
-        true,
+        subject.message.size.to_string(),
+        options.size.is_some(),
     );
-    put("adapter", subject.adapter.title.to_owned(), true);
     put(
-        "network",
-        format!("{}, packets of {} B", subject.wire, subject.wire.mtu),
-        options.wire.is_some(),
+        "transport",
+        name_of(options.transport()).to_uppercase(),
+        options.transport.is_some(),
     );
+    put("verb", name_of(options.verb()), options.verb.is_some());
+    put(
+        "adapter",
+        subject.adapter.title.to_owned(),
+        options.adapter.is_some(),
+    );
+    let network = subject.wire.map_or_else(
+        || "not known, and left out: --adapter, --wire".to_owned(),
+        |wire| format!("{wire}, packets of {} B", wire.mtu),
+    );
+    put("network", network, options.wire.is_some());
     inputs
 }

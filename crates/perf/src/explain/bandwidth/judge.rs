@@ -1,36 +1,40 @@
 //! What follows from prediction and measurement.
 
-use fastpath_pcie::Rate;
 use fastpath_pcie::closed::{DataLink, write_rate};
 use fastpath_pcie::link::AddressWidth;
+use fastpath_pcie::{Rate, RateUnit};
 
-use super::super::{Experiment, Explanation, Finding, FindingKind, Outcome};
-use super::{Subject, steps};
+use super::super::{AGREES, Experiment, Explanation, Finding, FindingKind, Outcome};
+use super::{Subject, Tool, steps};
 
 /// What perftest allows its clock to be off: it takes the processor's nominal frequency if a measurement
 /// agrees with it to 2 %.
 const CLOCK: f64 = 0.02;
 
-/// Which stage is tightest: with several clients the sender's bus is not shared.
-pub(super) fn bound_by(subject: &Subject) -> &'static str {
+/// The stages and what they allow: with several clients the sender's bus is not shared.
+fn stages(subject: &Subject) -> Vec<(&'static str, Rate)> {
     let clients = f64::from(subject.clients);
-    let stages = [
+    let mut stages = vec![
         ("receiver's bus", subject.receiver(&subject.link)),
         ("sender's bus", subject.sender(&subject.link) * clients),
-        ("network", subject.network()),
     ];
-    let tightest = stages
-        .into_iter()
-        .min_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
-    tightest.map_or("", |stage| stage.0)
+    stages.extend(subject.network().map(|rate| ("network", rate)));
+    stages
+}
+
+fn tightest(subject: &Subject) -> (&'static str, Rate) {
+    let stages = stages(subject).into_iter();
+    let found = stages.min_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
+    found.unwrap_or_default()
+}
+
+/// Which stage is tightest.
+pub(super) fn bound_by(subject: &Subject) -> &'static str {
+    tightest(subject).0
 }
 
 fn prediction(subject: &Subject) -> Rate {
-    let sender = subject.sender(&subject.link) * f64::from(subject.clients);
-    subject
-        .receiver(&subject.link)
-        .min(sender)
-        .min(subject.network())
+    tightest(subject).1
 }
 
 struct Findings<'a>(&'a mut Vec<Finding>);
@@ -68,11 +72,11 @@ pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
 }
 
 fn compare_stages(subject: &Subject, findings: &mut Findings<'_>) {
-    let stages = [
+    let mut stages = vec![
         ("the receiver's bus", subject.receiver(&subject.link)),
         ("one sender's bus", subject.sender(&subject.link)),
-        ("the network", subject.network()),
     ];
+    stages.extend(subject.network().map(|rate| ("the network", rate)));
     let all: Vec<String> = stages
         .iter()
         .map(|(name, rate)| format!("{name} {}", subject.say(*rate)))
@@ -93,8 +97,9 @@ fn compare_stages(subject: &Subject, findings: &mut Findings<'_>) {
         text,
         format!("Allowed by {}.", all.join(", by ")),
     );
-    let (bus, wire) = (subject.link.raw(), subject.wire.rate);
-    let signals = subject.wire.signalling.gb_per_s().0;
+    let Some(wire) = subject.wire else { return };
+    let (bus, signals) = (subject.link.raw(), wire.signalling.gb_per_s().0);
+    let wire = wire.rate;
     if (bus / wire - 1.0).abs() < 1e-3 && signals > bus.gb_per_s().0 {
         let text = format!(
             "A network of {signals:.0} Gb/s is not faster than this bus: both carry {:.0} after their encoding, and headers decide.",
@@ -105,7 +110,7 @@ fn compare_stages(subject: &Subject, findings: &mut Findings<'_>) {
 }
 
 fn judge_left(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
-    let predicted = prediction(subject);
+    let (stage, predicted) = tightest(subject);
     let off = measured / predicted - 1.0;
     let headers =
         subject.link.raw() - write_rate(&subject.link, subject.message.size, DataLink::Ignored);
@@ -125,12 +130,16 @@ fn judge_left(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
         off * 100.0,
         subject.say(headers),
     );
-    if off.abs() <= CLOCK + 0.005 {
-        let text = "Nothing is left to explain: the bus delivers what it can.".to_owned();
+    if off.abs() <= AGREES {
+        let text = match stage {
+            "network" => "Nothing is left to explain: the network delivers what it can.",
+            _ => "Nothing is left to explain: the bus delivers what it can.",
+        }
+        .to_owned();
         findings.add(FindingKind::Answer, "nothing-left", text, why);
     } else if off > 0.0 {
         let text = format!(
-            "The figure is {:.1} % above what this link can carry: it, or what is known of the link, is wrong.",
+            "The figure is {:.1} % above what the {stage} can carry: it, or what is known of the {stage}, is wrong.",
             off * 100.0
         );
         findings.add(FindingKind::Caution, "above-the-limit", text, why);
@@ -145,14 +154,45 @@ fn judge_left(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
 
 /// Why a figure may lie above the limit, likeliest first.
 fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
+    let (stage, predicted) = tightest(subject);
+    let off = measured / predicted - 1.0;
     let mut cause =
         |id: &str, text: String, why: String| findings.add(FindingKind::Cause, id, text, why);
-    cause(
-        "clock",
-        "The tool's clock: perftest may be off by up to 2 %.".to_owned(),
-        "It takes the processor's nominal frequency where a measurement agrees with it to 2 %."
-            .to_owned(),
-    );
+    let other = other_unit(measured, predicted, subject.unit).filter(|_| off > AGREES);
+    if let Some((unit, rate)) = other {
+        cause(
+            "unit",
+            format!(
+                "The unit: {:.0} {unit} would agree.",
+                measured.in_unit(subject.unit)
+            ),
+            format!(
+                "They are {}: {:+.1} %.",
+                subject.say(rate),
+                (rate / predicted - 1.0) * 100.0
+            ),
+        );
+    }
+    if off <= AGREES {
+        let (text, why) = match subject.tool {
+            Some(Tool::Perftest) => (
+                "The tool's clock: perftest may be off by up to 2 %.",
+                "It takes the processor's nominal frequency where a measurement agrees with it to 2 %.",
+            ),
+            None => (
+                "The tool's clock or its window may be off by that much.",
+                "",
+            ),
+        };
+        cause("clock", text.to_owned(), why.to_owned());
+    }
+    if stage == "network" {
+        return cause(
+            "other-network",
+            "The network is another one: say --wire.".to_owned(),
+            String::new(),
+        );
+    }
     if subject.clients > 1 {
         cause(
             "windows",
@@ -192,6 +232,17 @@ fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Findings<'_>
             "The maximum payload is twice what was said: look at DevCtl, not at DevCap.",
         );
     }
+}
+
+/// A unit in which the same figure agrees with what is predicted, and the rate that it then is.
+fn other_unit(measured: Rate, predicted: Rate, unit: RateUnit) -> Option<(RateUnit, Rate)> {
+    let as_unit = |other| (other, Rate::new(measured.in_unit(unit), other));
+    let agrees = |(_, rate): &(RateUnit, Rate)| (*rate / predicted - 1.0).abs() <= AGREES;
+    RateUnit::ALL
+        .into_iter()
+        .filter(|other| *other != unit)
+        .map(as_unit)
+        .find(agrees)
 }
 
 /// Holds what one client reached against the sender's reads, by the size of completions.
@@ -264,7 +315,7 @@ fn judge_single(subject: &Subject, single: Rate, findings: &mut Findings<'_>) {
 }
 
 fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment> {
-    let shared = subject.receiver(&subject.link).min(subject.network());
+    let shared = subject.through_network(subject.receiver(&subject.link));
     let two = shared.min(single * 2.0);
     let outcome = |rate: Rate, means: &str| Outcome {
         seen: format!("about {} together", subject.say(rate)),
@@ -283,8 +334,7 @@ fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment>
                 outcome(single, sender),
                 outcome(
                     subject
-                        .sender(&subject.link)
-                        .min(subject.network())
+                        .through_network(subject.sender(&subject.link))
                         .min(single * 2.0),
                     receiver,
                 ),

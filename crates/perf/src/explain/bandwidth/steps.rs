@@ -2,6 +2,7 @@
 
 use fastpath_pcie::closed::message::{self, Part};
 use fastpath_pcie::closed::{DataLink, Direction, Traffic, throughput};
+use fastpath_pcie::wire::Wire;
 use fastpath_pcie::{Bytes, Link, Rate};
 
 use super::super::{Waterfall, WaterfallBuilder};
@@ -146,12 +147,12 @@ pub(super) fn draw_sender(subject: &Subject) -> Waterfall {
     finish(steps, subject, subject.single.or(whole))
 }
 
-pub(super) fn draw_network(subject: &Subject) -> Waterfall {
-    let (wire, unit) = (&subject.wire, subject.unit);
+pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
+    let unit = subject.unit;
     let source = "InfiniBand and Ethernet specifications";
     let title = format!("Network: {wire}");
-    let ceiling = subject.network();
     let message = &subject.message;
+    let ceiling = wire.ceiling(message.transport, message.verb, message.size);
     let around =
         wire.message_bytes(message.transport, message.verb, message.size) - message.size.as_f64();
     let steps = WaterfallBuilder::start(

@@ -15,7 +15,7 @@ fn explain_line(line: &str) -> Result<Explanation, String> {
     explain(&line.options).map_err(|e| e.to_string())
 }
 
-const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s";
+const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --adapter connectx --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s";
 
 fn step<'a>(made: &'a Explanation, waterfall: usize, name: &str) -> &'a Step {
     let steps = &made.waterfalls[waterfall].steps;
@@ -156,7 +156,7 @@ fn levels__follow_from_changes_in_every_waterfall() {
     for line in [
         RAMCLOUD,
         "--pcie 5.0x16 --adapter connectx7",
-        "--pcie 3.0x8 --transport ud --size 2K --measured 20Gb/s",
+        "--pcie 3.0x8 --wire FDR --transport ud --size 2K --measured 20Gb/s",
     ] {
         let made = explain_line(line).unwrap();
         assert_eq!(made.waterfalls.len(), 3);
@@ -191,6 +191,60 @@ fn tighter__stage_is_named() {
             .text
             .starts_with("The sender's bus is the limit")
     );
+}
+
+#[test]
+fn network__binds_only_where_it_is_known() {
+    // Four times what QDR carries, and two thirds of what the bus does.
+    let made = explain_line("--pcie 5.0x16 --measured 40GB/s").unwrap();
+    assert_eq!(made.waterfalls.len(), 2);
+    assert!(made.findings.iter().all(|f| f.id != "above-the-limit"));
+    assert!(finding(&made, "left").text.starts_with("17.4 GB/s"));
+    let made = explain_line("--pcie 5.0x16 --measured 40GB/s --wire QDR").unwrap();
+    let above = &finding(&made, "above-the-limit").text;
+    assert!(
+        above.contains("above what the network can carry"),
+        "{above}"
+    );
+    finding(&made, "other-network");
+}
+
+#[test]
+fn inputs__are_given_only_where_they_were() {
+    let source = |line: &str, name: &str| {
+        let made = explain_line(line).unwrap();
+        let found = made.inputs.into_iter().find(|i| i.name == name);
+        found.unwrap_or_else(|| panic!("no input {name}")).source
+    };
+    for (name, option) in [
+        ("message", "--size 4K"),
+        ("transport", "--transport uc"),
+        ("verb", "--verb write"),
+        ("adapter", "--adapter connectx3"),
+        ("network", "--wire FDR"),
+    ] {
+        assert_eq!(source("--pcie 3.0x8", name), "assumed", "{name}");
+        let line = format!("--pcie 3.0x8 {option}");
+        assert_eq!(source(&line, name), "given", "{name}");
+    }
+}
+
+#[test]
+fn excess__offers_the_unit_before_the_clock() {
+    let causes = |line: &str| -> Vec<String> {
+        let found = explain_line(line).unwrap().findings.into_iter();
+        let causes = found.filter(|f| f.kind == FindingKind::Cause);
+        causes.map(|f| f.id).collect()
+    };
+    // 5 % too much: MB/s that were taken for MiB/s; no clock of 2 %.
+    let found = causes("--pcie 2.0x8 --measured 3650MiB/s");
+    assert_eq!(found[0], "unit");
+    assert!(!found.contains(&"clock".to_owned()), "{found:?}");
+    let bits = explain_line("--pcie 2.0x8 --measured 29GB/s").unwrap();
+    assert!(finding(&bits, "unit").text.contains("29 Gb/s would agree"));
+    let clock = |line: &str| finding(&explain_line(line).unwrap(), "clock").text.clone();
+    assert!(!clock("--pcie 2.0x8 --measured 3500MiB/s").contains("perftest"));
+    assert!(clock("--pcie 2.0x8 --measured 3500MB/s --tool perftest").contains("perftest"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn read_unit(printed: StatedRate, mpps: f64, size: Bytes) -> (Rate, Option<RateU
 /// The unit as written, and the one that the message rate proves.
 pub(super) fn prove(options: &BandwidthOptions) -> Option<(RateUnit, RateUnit)> {
     let printed = printed(options)?;
-    let (_, unit) = read_unit(printed, options.message_rate?, options.size);
+    let (_, unit) = read_unit(printed, options.message_rate?, options.size());
     Some((printed.unit, unit?))
 }
 
