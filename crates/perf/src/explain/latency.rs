@@ -149,6 +149,7 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     let way_before = |size: u32| path.way(transport, verb, size, false).serial_reads();
     ticks::judge(
         options,
+        path.one_way(&chosen),
         &|size| way_before(size).saturating_sub(way(size)),
         &mut made,
     );

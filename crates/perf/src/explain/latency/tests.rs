@@ -107,6 +107,35 @@ fn polls__late_or_early_differ_by_less_than_a_tick() {
 }
 
 #[test]
+fn measured__is_judged_by_the_interval_of_its_tick() {
+    // 4 ticks: 1117 to 1397 ns.
+    let line = "--adapter connectx --host 2009 --inline 400 --tick acpi --measured";
+    let made = explain_line(&format!("{line} 1.117us")).unwrap();
+    let agrees = &findings(&made, "agrees")[0];
+    assert!(agrees.why.contains("1.12 to 1.40 us"), "{agrees:?}");
+    let said = |measured: &str| {
+        let made = explain_line(&format!("{line} {measured}")).unwrap();
+        assert!(findings(&made, "agrees").is_empty());
+        findings(&made, "left")[0].text.clone()
+    };
+    assert!(said("2.234us").contains("us more than predicted"));
+    assert!(said("0.559us").contains("us less than predicted"));
+}
+
+#[test]
+fn losses__are_called_so() {
+    let gain = |pair: &str| {
+        let made = explain_line(&format!("--inline 220 --tick acpi --pair {pair}")).unwrap();
+        findings(&made, "gain")[0].text.clone()
+    };
+    assert_eq!(gain("32:1us:2us"), "32 B: the loss is 0.56 to 1.12 us.");
+    assert_eq!(
+        gain("32:1us:1us"),
+        "32 B: the gain is -0.28 to 0.28 us: it may be a loss."
+    );
+}
+
+#[test]
 fn crossover__is_told_for_host_and_adapter() {
     let at = |line: &str| {
         findings(&explain_line(line).unwrap(), "crossover")[0]

@@ -75,7 +75,13 @@ impl Interval {
     }
 
     fn say(self) -> String {
-        format!("{:.2} to {:.2} us", self.0 / 1e3, self.1 / 1e3)
+        // Adding zero takes the sign from a zero.
+        let us = |ns: f64| (ns / 10.0).round() / 100.0 + 0.0;
+        format!("{:.2} to {:.2} us", us(self.0), us(self.1))
+    }
+
+    fn negate(self) -> Interval {
+        Interval(-self.1, -self.0)
     }
 }
 
@@ -96,7 +102,14 @@ pub fn gain_of(pair: &Pair, tick: Time) -> Interval {
     Interval(before.0 - after.1, before.1 - after.0)
 }
 
-pub(super) fn judge(options: &LatencyOptions, saved: &dyn Fn(u32) -> u32, made: &mut Explanation) {
+/// Judges the measured times of `options` against `predicted`; `saved` says how many serial reads inline
+/// data of a size saves.
+pub(super) fn judge(
+    options: &LatencyOptions,
+    predicted: Time,
+    saved: &dyn Fn(u32) -> u32,
+    made: &mut Explanation,
+) {
     let Some(Tick(tick)) = options.tick else {
         if !options.pairs.is_empty() {
             let text = "Without the clock's tick (--tick) differences of these times say less than they seem to.".to_owned();
@@ -104,6 +117,9 @@ pub(super) fn judge(options: &LatencyOptions, saved: &dyn Fn(u32) -> u32, made: 
         }
         return;
     };
+    if let Some(measured) = options.measured {
+        judge_measured(measured, predicted, tick, made);
+    }
     judge_pairs(options, saved, tick, made);
     if let (Some(measured), Some(against)) = (options.measured, options.against) {
         let difference = (measured - against).ns().abs();
@@ -122,6 +138,31 @@ pub(super) fn judge(options: &LatencyOptions, saved: &dyn Fn(u32) -> u32, made: 
         };
         add(made, kind, "difference", text, why);
     }
+}
+
+fn judge_measured(measured: Time, predicted: Time, tick: Time, made: &mut Explanation) {
+    let truth = truth_of(measured, tick);
+    let why = format!(
+        "{} ticks of {tick:.3} are {}.",
+        count_ticks(measured, tick),
+        truth.say()
+    );
+    let ns = predicted.ns();
+    if (truth.0..=truth.1).contains(&ns) {
+        let text = format!(
+            "The predicted {predicted} lie within the clock's tick: nothing is left to explain."
+        );
+        return add(made, FindingKind::Answer, "agrees", text, why);
+    }
+    let (least, most, side) = match ns < truth.0 {
+        true => (truth.0 - ns, truth.1 - ns, "more"),
+        false => (ns - truth.1, ns - truth.0, "less"),
+    };
+    let text = format!(
+        "Measured are {} {side} than predicted.",
+        Interval(least, most).say()
+    );
+    add(made, FindingKind::Answer, "left", text, why);
 }
 
 fn judge_pairs(
@@ -143,10 +184,7 @@ fn judge_pairs(
             after.say()
         );
         if reads > 0 {
-            let each = Interval(
-                (gain.0 / f64::from(reads)).max(0.0),
-                gain.1 / f64::from(reads),
-            );
+            let each = Interval(gain.0 / f64::from(reads), gain.1 / f64::from(reads));
             joint = joint.intersect(each);
             why.push_str(&format!(
                 " {reads} serial {} fewer: {} each.",
@@ -154,11 +192,14 @@ fn judge_pairs(
                 each.say()
             ));
         }
-        let text = format!(
-            "{} B: the gain is {}.",
-            pair.size,
-            Interval(gain.0.max(0.0), gain.1).say()
-        );
+        let text = match gain {
+            Interval(_, most) if most < 0.0 => format!("the loss is {}", gain.negate().say()),
+            Interval(least, _) if least < -0.5 => {
+                format!("the gain is {}: it may be a loss", gain.say())
+            }
+            _ => format!("the gain is {}", gain.say()),
+        };
+        let text = format!("{} B: {text}.", pair.size);
         add(made, FindingKind::Answer, "gain", text, why);
     }
     if joint.1.is_finite() && joint.0 <= joint.1 {
