@@ -16,7 +16,7 @@ use fastpath_pcie::profile::{self, Adapter};
 use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
-use super::command::OutputOptions;
+use super::command::{OutputOptions, take_signs};
 use super::{Explanation, Input};
 
 /// Options of `fastpath explain bandwidth`.
@@ -24,6 +24,7 @@ use super::{Explanation, Input};
 /// For instance, RAMCloud's figures: `--pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3
 /// --single 3218MB/s --expected 4194MB/s`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(take_signs))]
 pub struct BandwidthOptions {
     /// The link: generation and lanes, as 2.0x8
     #[arg(long, value_name = "LINK")]

@@ -9,7 +9,7 @@ use fastpath_pcie::wire::{Transport, Verb};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
 use super::bandwidth::{TransportName, VerbName};
-use super::command::OutputOptions;
+use super::command::{OutputOptions, take_signs};
 use super::{Experiment, Explanation, Finding, FindingKind, Input, Outcome};
 
 /// Options of `fastpath explain cliff`.
@@ -17,6 +17,7 @@ use super::{Experiment, Explanation, Finding, FindingKind, Input, Outcome};
 /// For instance, datagrams of RAMCloud's measurement, fast at 1729 bytes and slow at 1728: `--at 1728 --transport ud
 /// --rate 3020MiB/s`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(take_signs))]
 pub struct CliffOptions {
     /// The last size before the step; one byte more behaves otherwise
     #[arg(long, value_name = "BYTES")]
@@ -97,6 +98,13 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
             "an MTU of at least 1 byte, an offset of at most 1 GiB",
         ));
     }
+    if options.transport == TransportName::Ud && at >= options.mtu.0 {
+        return Err(refuse(
+            "datagram",
+            &Bytes(at + 1),
+            "at most one packet of the network (--mtu), one byte after the step too",
+        ));
+    }
     let mut made = Explanation::new(format!("A step between {at} and {} B", at + 1));
     made.inputs = list_inputs(options, &link);
     let candidates = find_candidates(options, &link)?;
@@ -116,7 +124,7 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
             FindingKind::Answer,
             "nothing-changes",
             text,
-            String::new(),
+            hint_at_datagrams(options, &link),
         );
     } else {
         let names: Vec<&str> = candidates.iter().map(|c| c.id).collect();
@@ -134,6 +142,27 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
     made.experiments = plan_probes(at, &candidates);
     made.experiments.extend(plan_others(options, &candidates));
     Ok(made)
+}
+
+/// What would change if the messages were datagrams, where it was not said how they travel.
+fn hint_at_datagrams(options: &CliffOptions, link: &Link) -> String {
+    let datagrams = CliffOptions {
+        transport: TransportName::Ud,
+        ..options.clone()
+    };
+    if options.transport == TransportName::Ud || options.at.0 >= options.mtu.0 {
+        return String::new();
+    }
+    let candidates = [bus_packets(&datagrams, link), overlapping_slots(&datagrams)];
+    let changes = candidates.iter().filter(|c| (c.changes_at)(options.at.0));
+    let names: Vec<&str> = changes.map(|c| c.id).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(
+            "With datagrams (--transport ud) there would be: {}.",
+            names.join(", ")
+        ),
+    }
 }
 
 fn finding(kind: FindingKind, id: &str, text: String, why: String) -> Finding {
@@ -346,6 +375,7 @@ fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
         let sizes: Vec<String> = found.iter().map(|s| format!("{s} and {}", s + 1)).collect();
         let change = |c: &&Candidate| found.iter().all(|&size| (c.changes_at)(size));
         let there: Vec<&str> = candidates.iter().filter(change).map(|c| c.id).collect();
+        // Without a step there, none of those that change there is the cause.
         let outcome = |seen: &str, means: String| Outcome {
             seen: seen.to_owned(),
             means,
@@ -354,7 +384,7 @@ fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
             what: format!("Measure {} B.", sizes.join(", ")),
             outcomes: vec![
                 outcome("a step there too", there.join(" or ")),
-                outcome("none", format!("not {}", candidate.id)),
+                outcome("none", format!("not {}", there.join(" nor "))),
             ],
         });
     }
@@ -438,6 +468,25 @@ mod tests {
         assert_eq!(probes[0], "Measure 1472 and 1473, 1984 and 1985 B.");
         assert_eq!(probes[1], "Measure 1664 and 1665, 1792 and 1793 B.");
         assert_eq!(probes.len(), 5);
+        // Slots change every 64 B, and so at 1472 and 1984 too.
+        let none = |i: usize| made.experiments[i].outcomes[1].means.as_str();
+        assert_eq!(none(0), "not bus-packets nor slot-overlap");
+        assert_eq!(none(1), "not slot-overlap");
+    }
+
+    #[test]
+    fn datagrams__are_hinted_at_where_nothing_else_changes() {
+        let why = |line: &str| {
+            let made = explain_line(line).unwrap();
+            let found = made.findings.iter().find(|f| f.id == "nothing-changes");
+            found.unwrap().why.clone()
+        };
+        let hint = why("--at 1728");
+        assert!(
+            hint.contains("--transport ud") && hint.contains("slot-overlap"),
+            "{hint}"
+        );
+        assert_eq!(why("--at 1700"), "");
     }
 
     #[test]
@@ -457,12 +506,14 @@ mod tests {
     fn nonsense__is_refused_with_what_was_expected() {
         for (line, expected) in [
             ("--at 0", "1 byte to 2 GiB"),
-            ("--at -5", "unexpected argument"),
+            ("--at -5", "cannot be negative"),
             ("--at 1728 --mps 100", "a power of two from 128"),
             ("--at 1728 --pcie 2.0x3", "expected x1, x2"),
             ("--at 1728 --slot-align 48", "a power of two up to"),
             ("--at 1728 --rate 3020", "needs its unit"),
             ("--at 1728 --adapter rtl8139", "expected infinihost3"),
+            ("--at 100000 --transport ud", "at most one packet"),
+            ("--at 4096 --transport ud", "at most one packet"),
             ("--at 1728 --mtu 0", "at least 1 byte"),
         ] {
             let error = explain_line(line).unwrap_err();

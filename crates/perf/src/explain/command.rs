@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
 use super::advice::{self, Asked, Direction, Subject};
@@ -60,8 +60,15 @@ pub struct OutputOptions {
     pub html: Option<PathBuf>,
 }
 
+/// Lets a value begin with a sign, so that what reads it says what was expected.
+pub(super) fn take_signs(arg: Arg) -> Arg {
+    let takes = arg.get_action().takes_values() && !arg.is_positional();
+    arg.allow_hyphen_values(takes)
+}
+
 /// A measured figure, and values of the link in place of those that were read.
 #[derive(Args, Clone, Debug, Default)]
+#[command(mut_args(take_signs))]
 pub struct LinkOptions {
     /// A measured bandwidth with its unit, as 3552MiB/s or 12.3GB/s
     #[arg(long, value_name = "RATE")]

@@ -16,7 +16,7 @@ use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Time};
 
 use super::bandwidth::{TransportName, VerbName};
-use super::command::OutputOptions;
+use super::command::{OutputOptions, take_signs};
 use super::{Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
 pub use ticks::{Pair, Tick};
 
@@ -25,6 +25,7 @@ pub use ticks::{Pair, Tick};
 /// For instance, inline data in 2009: `--adapter connectx --host 2009 --verb write --size 32 --inline 400 --tick acpi
 /// --pair 32:2.234us:1.117us --pair 256:2.514us:2.234us`.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(take_signs))]
 pub struct LatencyOptions {
     /// The adapters: infinihost3, connectx, connectx3, connectx5, connectx7
     #[arg(long, default_value = "connectx5")]

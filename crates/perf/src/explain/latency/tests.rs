@@ -170,7 +170,10 @@ fn nonsense__is_refused_with_what_was_expected() {
         ),
         ("--size 2G", "at most 1 GiB"),
         ("--transport ud --verb write", "a send of one packet"),
-        ("--hops=-1us", "cannot be negative"),
+        ("--hops -1us", "cannot be negative"),
+        ("--size -1", "cannot be negative"),
+        ("--tick -1ns", "cannot be negative"),
+        ("--pair -1:2us:1us", "SIZE:BEFORE:AFTER"),
         ("--read 5", "needs its unit"),
     ] {
         let error = explain_line(line).unwrap_err();
