@@ -2,7 +2,7 @@
 //! granted, and when the processor hands the adapter the descriptor itself (BlueFlame).
 //!
 //! Sources: the user libraries of the adapters (rdma-core, `providers/mlx4/qp.c` and
-//! `providers/mlx5/qp.c`), read for their rules; UCX for the largest descriptor that it builds.
+//! `providers/mlx5/qp.c`), read for their rules; UCX for the largest descriptor that it builds itself.
 
 use crate::link::LinkError;
 use crate::wire::{Transport, Verb};
@@ -37,6 +37,9 @@ pub struct Grant {
     pub descriptor: u32,
     /// Most bytes of inline data.
     pub inline: u32,
+    /// Whether both are what is granted. Otherwise they are the least: mlx5 keeps room for the largest
+    /// operation that the queue pair allows, which what was asked for does not tell.
+    pub is_exact: bool,
 }
 
 impl Grant {
@@ -46,16 +49,18 @@ impl Grant {
     }
 }
 
-/// Largest descriptor of a family in bytes.
-pub fn largest_descriptor(family: Family) -> u32 {
-    match family {
-        Family::Mlx4 => 1024,
-        // Four blocks: what UCX builds, and what BlueFlame takes.
-        Family::Mlx5 => 256,
-    }
-}
+/// Largest descriptor in bytes that is reckoned with. A device of mlx5 has a limit of its own
+/// (`max_sq_desc_sz`), which is not known here: that of mlx4 stands for it.
+pub const LARGEST_DESCRIPTOR: u32 = 1024;
 
-/// Bytes in front of the data that a queue pair of this transport keeps free for every operation.
+/// Largest descriptor in bytes that UCX builds itself on mlx5: four blocks. No limit of the adapter or of verbs.
+pub const UCX_LARGEST: u32 = 4 * BLOCK;
+
+/// Most bytes of UCX's short put on mlx5: 220.
+pub const UCX_SHORT_PUT: u32 = UCX_LARGEST - CONTROL - REMOTE_ADDRESS - INLINE_HEADER;
+
+/// Bytes in front of the data that a queue pair of this transport keeps free for every operation: all of
+/// them with mlx4, at least so many with mlx5.
 pub fn reserved(transport: Transport) -> u32 {
     match transport {
         Transport::Ud => CONTROL + DATAGRAM,
@@ -101,7 +106,7 @@ pub fn pointing_descriptor(transport: Transport, verb: Verb, segments: u32) -> u
 /// What a queue pair is granted that asks for `inline` bytes and `segments` pieces.
 ///
 /// # Errors
-/// No descriptor of the family is that large.
+/// No descriptor is that large ([`LARGEST_DESCRIPTOR`]).
 pub fn grant(
     family: Family,
     transport: Transport,
@@ -109,34 +114,35 @@ pub fn grant(
     segments: u32,
 ) -> Result<Grant, LinkError> {
     let reserved = reserved(transport);
-    let largest = largest_descriptor(family);
-    let sizes = (0..).map(|n| match family {
-        Family::Mlx4 => BLOCK << n,
-        Family::Mlx5 => BLOCK * (n + 1),
-    });
     let segments_need = u64::from(segments) * u64::from(DATA) + u64::from(reserved);
-    let granted = |descriptor: u32| {
-        let room = descriptor.saturating_sub(reserved);
+    let room = |descriptor: u32| {
+        let left = descriptor.saturating_sub(reserved);
         let headers = match family {
-            Family::Mlx4 => room.div_ceil(BLOCK),
+            Family::Mlx4 => left.div_ceil(BLOCK),
             Family::Mlx5 => 1,
         };
-        room.saturating_sub(headers * INLINE_HEADER)
+        left.saturating_sub(headers * INLINE_HEADER)
     };
-    sizes
-        .take_while(|&descriptor| descriptor <= largest)
-        .find(|&d| granted(d) >= inline && u64::from(d) >= segments_need && d > reserved)
-        .map(|descriptor| Grant {
-            descriptor,
-            inline: granted(descriptor),
+    (0..LARGEST_DESCRIPTOR / BLOCK)
+        .map(|n| (n + 1) * BLOCK)
+        .filter(|descriptor| family == Family::Mlx5 || descriptor.is_power_of_two())
+        .find(|&d| room(d) >= inline && u64::from(d) >= segments_need && d > reserved)
+        .map(|descriptor| match family {
+            Family::Mlx4 => Grant {
+                descriptor,
+                inline: room(descriptor),
+                is_exact: true,
+            },
+            Family::Mlx5 => Grant {
+                descriptor,
+                inline,
+                is_exact: false,
+            },
         })
         .ok_or_else(|| LinkError {
             what: "inline data",
             found: format!("{inline} B and {segments} segments"),
-            expected: match family {
-                Family::Mlx4 => "what fits a descriptor of 1024 bytes",
-                Family::Mlx5 => "what fits a descriptor of 256 bytes",
-            },
+            expected: "what fits a descriptor of 1024 bytes",
         })
 }
 
@@ -256,19 +262,32 @@ mod tests {
     }
 
     #[test]
-    fn grant__of_mlx5_is_one_header_less_than_its_blocks() {
-        // What UCX calls a short put, and what perftest asks for by itself.
-        assert_eq!(granted(Family::Mlx5, Transport::Rc, 220), (256, 220));
-        assert_eq!(granted(Family::Mlx5, Transport::Ud, 188), (256, 188));
-        assert_eq!(granted(Family::Mlx5, Transport::Rc, 0), (64, 28));
-        assert_eq!(
-            inline_descriptor(Family::Mlx5, Transport::Rc, Verb::Send, 236),
-            256
-        );
-        assert_eq!(
-            inline_descriptor(Family::Mlx5, Transport::Rc, Verb::Write, 220),
-            256
-        );
+    fn grant__of_mlx5_is_at_least_what_was_asked_for() {
+        // UCX's short put, perftest's sends by itself, and more than either.
+        for (transport, inline, descriptor) in [
+            (Transport::Rc, 0, 64),
+            (Transport::Rc, UCX_SHORT_PUT, 256),
+            (Transport::Rc, 236, 320),
+            (Transport::Rc, 512, 576),
+            (Transport::Ud, 188, 256),
+        ] {
+            let grant = grant(Family::Mlx5, transport, inline, 1).unwrap();
+            let least = Grant {
+                descriptor,
+                inline,
+                is_exact: false,
+            };
+            assert_eq!(grant, least);
+        }
+        assert!(grant(Family::Mlx4, Transport::Rc, 0, 1).unwrap().is_exact);
+    }
+
+    #[test]
+    fn ucx__short_put_is_220() {
+        assert_eq!(UCX_SHORT_PUT, 220);
+        let size = |verb, payload| inline_descriptor(Family::Mlx5, Transport::Rc, verb, payload);
+        assert_eq!(size(Verb::Write, UCX_SHORT_PUT), UCX_LARGEST);
+        assert_eq!(size(Verb::Send, 236), UCX_LARGEST);
     }
 
     #[test]
@@ -284,7 +303,7 @@ mod tests {
     fn grant__beyond_the_largest_descriptor_is_refused() {
         for (family, inline, segments) in [
             (Family::Mlx4, 929, 1),
-            (Family::Mlx5, 221, 1),
+            (Family::Mlx5, 1024 - 32 - 4 + 1, 1),
             (Family::Mlx4, 0, 100),
             (Family::Mlx4, u32::MAX, u32::MAX),
         ] {
@@ -343,8 +362,12 @@ mod tests {
             let (transport, verb) = if ud { (Transport::Ud, Verb::Send) } else { (Transport::Rc, Verb::Write) };
             if let Ok(grant) = grant(family, transport, inline, 1) {
                 prop_assert!(grant.inline >= inline);
-                prop_assert_eq!(inline_descriptor(family, transport, verb, grant.inline), grant.descriptor);
-                prop_assert!(inline_descriptor(family, transport, verb, grant.inline + 1) > grant.descriptor);
+                let size = inline_descriptor(family, transport, verb, grant.inline);
+                prop_assert!(size <= grant.descriptor);
+                if grant.is_exact {
+                    prop_assert_eq!(size, grant.descriptor);
+                    prop_assert!(inline_descriptor(family, transport, verb, grant.inline + 1) > grant.descriptor);
+                }
             }
         }
     }

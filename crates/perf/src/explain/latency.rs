@@ -328,13 +328,26 @@ fn judge_crossover(
         );
     }
     let small = fastpath_pcie::descriptor::grant(path.adapter.family, transport, 0, 1)?;
+    let (least, why) = match grant.is_exact {
+        true => ("", ""),
+        false => (
+            "at least ",
+            "mlx5 keeps room for the largest operation that the queue pair allows: the exact grant is what its creation returns, and the device has a limit of its own (max_sq_desc_sz).",
+        ),
+    };
     let text = format!(
-        "{wanted} B asked for are granted as {} B in descriptors of {} B: a send queue of 128 takes {} instead of {}.",
+        "{wanted} B asked for are granted as {least}{} B in descriptors of {least}{} B: a send queue of 128 takes {} instead of {}.",
         grant.inline,
         grant.descriptor,
         Bytes(grant.queue_bytes(128)),
         Bytes(small.queue_bytes(128))
     );
-    add(made, FindingKind::Note, "queue-memory", text, String::new());
+    add(
+        made,
+        FindingKind::Note,
+        "queue-memory",
+        text,
+        why.to_owned(),
+    );
     Ok(())
 }

@@ -136,6 +136,16 @@ fn losses__are_called_so() {
 }
 
 #[test]
+fn grants__of_mlx5_are_least_ones() {
+    for line in ["--inline 512", "--verb send --inline 236"] {
+        let made = explain_line(&format!("--adapter connectx5 {line}")).unwrap();
+        let memory = &findings(&made, "queue-memory")[0];
+        assert!(memory.text.contains("granted as at least"), "{memory:?}");
+        assert!(memory.why.contains("max_sq_desc_sz"), "{memory:?}");
+    }
+}
+
+#[test]
 fn crossover__is_told_for_host_and_adapter() {
     let at = |line: &str| {
         findings(&explain_line(line).unwrap(), "crossover")[0]
@@ -165,8 +175,8 @@ fn nonsense__is_refused_with_what_was_expected() {
         ("--host 1999", "expected 2009, 2016"),
         ("--adapter x", "expected infinihost3"),
         (
-            "--inline 400 --adapter connectx5",
-            "what fits a descriptor of 256 bytes",
+            "--inline 1000 --adapter connectx5",
+            "what fits a descriptor of 1024 bytes",
         ),
         ("--size 2G", "at most 1 GiB"),
         ("--transport ud --verb write", "a send of one packet"),
