@@ -18,6 +18,7 @@ mod packets;
 
 use std::collections::VecDeque;
 
+use crate::descriptor::REMOTE_ADDRESS;
 use crate::link::Link;
 use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Rate, Time};
@@ -178,7 +179,19 @@ impl Simulator {
     }
 
     /// Connects two nodes; the flow's number.
+    ///
+    /// # Panics
+    /// The flow's MTU is 0, or its packets are larger than the receiving adapter's buffer: they would never arrive.
     pub fn add_flow(&mut self, spec: FlowSpec) -> usize {
+        assert!(spec.mtu > 0, "an MTU of 0");
+        let (frame, buffer) = (self.nodes[spec.from].frame, self.nodes[spec.to].buffer);
+        // Inline data goes in one packet; the first of a write names an address.
+        let around = frame.connected.max(frame.datagram) + u64::from(REMOTE_ADDRESS);
+        let largest = around + u64::from(spec.mtu.max(spec.inline));
+        assert!(
+            largest <= buffer,
+            "packets of {largest} B never fit the receiver's buffer of {buffer} B"
+        );
         self.flows.push(FlowState::new(spec));
         let flow = self.flows.len() - 1;
         let processes = &mut self.nodes[spec.to].processes;

@@ -75,6 +75,7 @@ pub(super) struct Node {
     pub inward: Line,
     pub out_planned: bool,
     pub outbox: VecDeque<Waiting>,
+    pub buffer: u64,
     pub buffer_free: u64,
     /// Nodes whose next packet waits for this one's buffer.
     pub callers: VecDeque<u32>,
@@ -121,6 +122,7 @@ impl Node {
             inward: Line::new(byte),
             out_planned: false,
             outbox: VecDeque::new(),
+            buffer: u64::from(adapter.receive_buffer),
             buffer_free: u64::from(adapter.receive_buffer),
             callers: VecDeque::new(),
             frame: Frame {

@@ -5,7 +5,7 @@ use crate::closed::latency::Path;
 use crate::closed::message::{self, Message};
 use crate::closed::{DataLink, both_rate, read_rate, throughput, write_rate};
 use crate::link::{AddressWidth, Generation, Lanes};
-use crate::profile::{ADAPTERS, HOSTS, adapter, host};
+use crate::profile::{ADAPTERS, Adapter, HOSTS, adapter, host};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
@@ -69,6 +69,42 @@ fn any_link() -> impl Strategy<Value = Link> {
             link.with_address(width).with_ecrc(ecrc)
         },
     )
+}
+
+/// The same link with another width.
+fn with_lanes(link: &Link, lanes: Lanes) -> Link {
+    Link::new(link.generation(), lanes)
+        .with_max_payload(link.max_payload().into())
+        .and_then(|l| l.with_max_read_request(link.max_read_request().into()))
+        .and_then(|l| l.with_completion(link.completion().into()))
+        .unwrap()
+        .with_address(link.address())
+        .with_ecrc(link.has_ecrc())
+}
+
+#[test]
+#[should_panic(expected = "an MTU of 0")]
+fn flow__without_an_mtu_is_refused() {
+    let spec = node("2016", "connectx5");
+    Simulator::new(&[spec, spec]).add_flow(FlowSpec {
+        mtu: 0,
+        ..FlowSpec::new(0, 1)
+    });
+}
+
+#[test]
+#[should_panic(expected = "never fit the receiver's buffer")]
+fn flow__whose_packets_outgrow_the_receiver_is_refused() {
+    let small = Adapter {
+        receive_buffer: 2048,
+        ..*adapter("connectx5").unwrap()
+    };
+    let spec = node("2016", "connectx5");
+    let receiver = NodeSpec {
+        adapter: &small,
+        ..spec
+    };
+    Simulator::new(&[spec, receiver]).add_flow(FlowSpec::new(0, 1));
 }
 
 #[track_caller]
@@ -151,9 +187,17 @@ proptest! {
     #[test]
     fn bus__is_monotone(link in any_link(), pages in 1..4u64) {
         let size = pages * 4096;
-        let rate = |link| stream_rate(link, false, size, 0, 32).bytes_per_s();
-        if let Ok(larger) = link.with_max_payload(u64::from(link.max_payload()) * 2) {
-            prop_assert!(rate(larger) >= rate(link) * (1.0 - 1e-9));
+        for (write, read) in [(size, 0), (0, size), (size, size)] {
+            let rate = |link| stream_rate(link, false, write, read, 32).bytes_per_s();
+            let least = rate(link) * (1.0 - 1e-9);
+            // Between larger writes requests wait longer: with both at once a short run may take longer.
+            let larger = link.with_max_payload(u64::from(link.max_payload()) * 2);
+            if let (Ok(larger), true) = (larger, read == 0 || write == 0) {
+                prop_assert!(rate(larger) >= least);
+            }
+            if let Ok(wider) = Lanes::try_from(link.lanes().count() * 2) {
+                prop_assert!(rate(with_lanes(&link, wider)) >= least);
+            }
         }
     }
 
