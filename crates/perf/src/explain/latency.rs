@@ -299,11 +299,16 @@ fn judge_crossover(
         .iter()
         .map(|r| {
             format!(
-                "{} to {} B {}, {} gained at the end",
+                "{} to {} B {}, {} {} at the end",
                 r.from,
                 r.to,
                 r.way.name(),
-                r.gain
+                r.gain.max(Time::ZERO - r.gain),
+                if r.gain < Time::ZERO {
+                    "lost"
+                } else {
+                    "gained"
+                }
             )
         })
         .collect();

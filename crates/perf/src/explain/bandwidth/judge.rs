@@ -306,7 +306,7 @@ fn judge_single(subject: &Subject, single: Rate, findings: &mut Findings<'_>) {
         FindingKind::Cause,
         "receiver-process",
         format!(
-            "Or one client's limit is the receiving process, if it takes {per_message:.1} for each message of {}.",
+            "One client's limit may be the receiving process, if it takes {per_message:.1} for each message of {}.",
             subject.message.size
         ),
         "It would then be the limit of every sender to that process, however many there are."

@@ -154,6 +154,12 @@ fn crossover__is_told_for_host_and_adapter() {
     };
     assert!(at("--adapter connectx5 --host 2016").contains("every size granted, up to 220 B"));
     assert!(at("--adapter connectx5 --host uncombined").contains("faster up to"));
+    let made = explain_line("--adapter connectx5 --host uncombined").unwrap();
+    let why = &findings(&made, "crossover")[0].why;
+    assert!(
+        why.contains(" lost at the end") && !why.contains('-'),
+        "{why}"
+    );
 }
 
 #[test]
