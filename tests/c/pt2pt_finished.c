@@ -70,14 +70,33 @@ static void test_irecv(void)
 
 static void test_test(void)
 {
-    MPI_Request request;
-    int code, flag = 0;
-    OK(MPI_Irecv(&value, 1, MPI_INT, 1, 8, MPI_COMM_WORLD, &request));
-    do
-        code = MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
-    while (code == MPI_SUCCESS && !flag);
-    GONE(code, "MPI_Test");
-    CHECK(request == MPI_REQUEST_NULL);
+    MPI_Request request, both[2];
+    int flag = 0, index, count, indices[2];
+    while (MPI_Send(&value, 1, MPI_INT, 1, 2, MPI_COMM_WORLD) == MPI_SUCCESS)
+        ;
+    /* A receive that nothing can match any more is in order as long as nobody waits for it: it will be cancelled. */
+    OK(MPI_Irecv(&value, 1, MPI_INT, 1, 8, MPI_COMM_WORLD, &both[0]));
+    for (int i = 0; i < 100; i++) {
+        OK(MPI_Test(&both[0], &flag, MPI_STATUS_IGNORE));
+        CHECK(!flag);
+        OK(MPI_Testany(1, both, &index, &flag, MPI_STATUS_IGNORE));
+        CHECK(!flag);
+    }
+    for (int i = 0; i < 3; i++) {
+        OK(MPI_Irecv(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD, &both[1]));
+        OK(MPI_Send(&i, 1, MPI_INT, 0, 9, MPI_COMM_WORLD));
+        if (i < 2)
+            OK(MPI_Waitany(2, both, &index, MPI_STATUS_IGNORE));
+        else {
+            OK(MPI_Waitsome(2, both, &count, indices, MPI_STATUSES_IGNORE));
+            SAME(count, 1);
+            index = indices[0];
+        }
+        SAME(index, 1);
+        SAME(value, i);
+    }
+    OK(MPI_Cancel(&both[0]));
+    OK(MPI_Wait(&both[0], MPI_STATUS_IGNORE));
     /* One that rank 0 could still send to itself does not fail by itself. */
     OK(MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, &request));
     for (int i = 0; i < 100; i++) {

@@ -177,6 +177,19 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
     }
 }
 
+/// Ends a receive whose named source has left the job without sending its message.
+fn end_if_hopeless(p: &Process, named: &Named) -> Result {
+    if let Named::Plain(id) = *named {
+        // SAFETY: the worker lives while MPI runs.
+        let worker = unsafe { &mut *p.worker()? };
+        let peer = worker.requests.get(id).peer;
+        if peer != ANY_PEER {
+            worker.give_up(id, peer);
+        }
+    }
+    Ok(())
+}
+
 /// Whether the operation has ended; polls operations of this layer.
 fn is_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
@@ -186,7 +199,9 @@ fn is_complete(p: &Process, named: &Named) -> Result<bool> {
             let worker = unsafe { &mut *p.worker()? };
             let request = worker.requests.get(id);
             let (ended, peer) = (request.state == State::Complete, request.peer);
-            Ok(ended || (peer != ANY_PEER && worker.give_up(id, peer)))
+            // A receive that nothing has matched may still be cancelled: only who waits for it alone learns that
+            // nothing can come (`end_if_hopeless`).
+            Ok(ended || (!request.posted && peer != ANY_PEER && worker.give_up(id, peer)))
         }
         Named::Operation(index) => {
             let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {

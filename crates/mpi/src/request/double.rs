@@ -1,7 +1,7 @@
 //! A send and a receive under one request (MPI-5.0 section 3.11).
 #![allow(unsafe_code)]
 
-use super::{Operation, cancel, check_complete, collect, make_operation, resolve};
+use super::{Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, resolve};
 use crate::error::Result;
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow as slow;
@@ -18,9 +18,11 @@ struct Pair {
 
 impl Operation for Pair {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
-        let both = [self.send, self.recv]
-            .into_iter()
-            .map(|handle| check_complete(p, &resolve(p, handle)?));
+        let both = [self.send, self.recv].into_iter().map(|handle| {
+            let named = resolve(p, handle)?;
+            end_if_hopeless(p, &named)?;
+            check_complete(p, &named)
+        });
         match both.collect::<Result<Vec<bool>>>() {
             Ok(done) if done == [true, true] => {}
             Ok(_) => return None,

@@ -136,8 +136,8 @@ unsafe fn find_complete(
     Ok((None, any_active))
 }
 
-/// As [`find_complete`], of a call that waits: receives from any source end if nobody is left who could send, and
-/// nothing else that is active could go on.
+/// As [`find_complete`], of a call that waits: receives end if nobody is left who could send, and nothing else that is
+/// active could go on.
 unsafe fn find_complete_or_gone(
     p: &Process,
     count: usize,
@@ -164,12 +164,15 @@ unsafe fn find_complete_or_gone(
     }
 }
 
-/// Whether nobody is left who could send what a receive from any source takes.
+/// Whether nobody is left who could send what a receive waits for.
 fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     // SAFETY: the worker lives while MPI runs.
     let worker = unsafe { &*p.worker()? };
     let request = worker.requests.get(id);
-    Ok(request.peer == ANY_PEER && Senders::of_any(p, request.user).have_left(worker))
+    Ok(match request.peer {
+        ANY_PEER => Senders::of_any(p, request.user).have_left(worker),
+        peer => request.posted && worker.peer_has_left(peer),
+    })
 }
 
 /// `MPI_Waitany`; `None` where no request is active.
