@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::loopback::LoopbackEndpoint;
-use crate::rc::tests::RcPair;
+use crate::rc::testing::RcPair;
 use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;

@@ -15,7 +15,9 @@ pub mod domain;
 pub mod endpoint;
 pub mod iface;
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use domain::Domain;
