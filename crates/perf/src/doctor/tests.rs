@@ -432,7 +432,7 @@ fn driver__whose_file_is_missing_is_trouble_if_it_is_a_path() {
 fn this_machine__is_examined() {
     let examination = examine();
     let value = serde_json::to_value(&examination).unwrap();
-    for section in ["devices", "library", "limits", "troubles", "healthy"] {
+    for section in ["devices", "libraries", "limits", "troubles", "healthy"] {
         assert!(value.get(section).is_some(), "{section}");
     }
     // tests/setup installs the library and its providers.
