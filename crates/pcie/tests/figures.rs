@@ -4,7 +4,7 @@
 use fastpath_pcie::closed::{DataLink, SKIP_SHARE, write_rate};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::wire::{Transport, Verb, Wire};
-use fastpath_pcie::{Bytes, Link, MibPerS, Rate};
+use fastpath_pcie::{Bytes, Link, MibPerS, Rate, RateUnit};
 
 const SIZE: Bytes = Bytes(65536);
 
@@ -30,7 +30,8 @@ fn implied(rate: f64, piece: f64) -> f64 {
 fn ceiling__in_mixed_units_is_a_tenth_too_high() {
     is_near(bus().raw().mb_per_s().0, 4000.0);
     is_near(mib(bus().raw()), 3814.7);
-    let mixed = 4.0 * 1024.0 * 1024.0 / 1000.0;
+    // Its gigabytes, each taken for 1024 * 1024 kB, in MB of 1000 kB.
+    let mixed = bus().raw().in_unit(RateUnit::GbytePerS) * 1024.0 * 1024.0 / 1000.0;
     is_near(mixed, 4194.3);
     let gap = mixed - 3552.0;
     is_near((mixed - mib(bus().raw())) / gap, 0.591);
