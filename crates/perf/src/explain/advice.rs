@@ -99,6 +99,7 @@ pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkErro
             made.waterfalls.push(waterfall);
         }
         findings.push(answer(&link, narrowest, unit));
+        findings.extend(links::explain_played(device));
         if let Some(measured) = asked.measured {
             causes::judge(subject, &link, narrowest, measured, &directions, &mut made);
         }
@@ -151,7 +152,7 @@ fn collect(subject: &Subject, asked: &Asked) -> Result<Known, LinkError> {
         (Some(link), _) => put("link", describe_link(link), from),
         (None, Shown::Absent) => put(
             "link",
-            "none: no PCI Express".to_owned(),
+            "none: no PCI Express function".to_owned(),
             subject.source.into(),
         ),
         (None, _) => put("link", "not shown".to_owned(), String::new()),

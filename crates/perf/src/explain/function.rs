@@ -256,6 +256,18 @@ impl Function {
         self.address != other.address && card(self).is_some() && card(self) == card(other)
     }
 
+    /// Whether it is a virtio device, which the software of a hypervisor plays.
+    pub fn is_virtio(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        name.contains("virtio") || name.contains("[1af4:10")
+    }
+
+    /// Whether it is where the buses meet the processor.
+    pub fn is_host_bridge(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        name.starts_with("host bridge")
+    }
+
     /// What the name tells of the link (`PCIe 2.0 5GT/s`, `PCIe 2.0 x8`), where no register does.
     pub fn link_by_name(&self) -> LinkShape {
         let told = self.name.split("PCIe ").nth(1).unwrap_or_default();

@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::advice::Subject;
+use super::classes::{class_name, virtio_name};
 use super::config_space;
 use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};
 
@@ -202,6 +203,9 @@ fn read_function(folder: &Path) -> Function {
                 .to_owned(),
         );
         function.port = function.port.or_else(|| guess_port(folder));
+    } else if function.shown == Shown::Denied && !folder.join("current_link_width").exists() {
+        // Linux has that file for every function with the capability, and for no other.
+        function.shown = Shown::Absent;
     }
     function.dma_bits = read_number(&folder.join("dma_mask_bits")).filter(|b| *b <= 64);
     function.numa_node = read_number(&folder.join("numa_node"));
@@ -248,17 +252,18 @@ fn guess_port(folder: &Path) -> Option<Port> {
 fn read_name(folder: &Path) -> String {
     let hex = |file: &str| {
         let text = read_line(&folder.join(file))?;
-        let digits = text.strip_prefix("0x")?.to_owned();
-        digits
-            .bytes()
-            .all(|b| b.is_ascii_hexdigit())
-            .then_some(digits)
+        u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
     };
-    let class = hex("class").map(|c| c.get(..4).unwrap_or(&c).to_owned());
-    match (hex("vendor"), hex("device"), class) {
-        (Some(vendor), Some(device), Some(class)) => format!("[{vendor}:{device}] class {class}"),
-        _ => String::new(),
-    }
+    let (Some(vendor), Some(device), Some(class)) = (hex("vendor"), hex("device"), hex("class"))
+    else {
+        return String::new();
+    };
+    let [vendor, device, class] = [vendor, device, class >> 8].map(|n| n as u16);
+    let is = match virtio_name(vendor, device) {
+        Some(name) => name,
+        None => class_name(class).to_owned(),
+    };
+    format!("{is} [{class:04x}] [{vendor:04x}:{device:04x}]")
 }
 
 /// Corrected errors of the link, without those that are only advice.

@@ -246,6 +246,12 @@ fn explain_old_registers(device: &Function, findings: &mut Vec<Finding>) {
                 "PCI Express Base Specification: hardwired to 0",
             ));
         }
+        (Some(timer), false) if device.is_virtio() => {
+            let text = format!(
+                "`Latency: {timer}` is PCI's latency timer. There is no bus here that it could hold: it has no effect."
+            );
+            findings.push(note("latency-timer", &text, ""));
+        }
         (Some(timer), false) => {
             let text = format!(
                 "`Latency: {timer}` is PCI's latency timer: how many clock ticks the device may hold the bus while others wait."

@@ -53,10 +53,21 @@ pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
              deeper than it can be woken from.",
             "dmesg says when; a slot that is re-seated or a host that is switched off and on may bring it back",
         ),
+        Shown::Absent if device.is_virtio() => (
+            "no-express",
+            "It is no PCI Express function: it is a virtio device, which the software of the hypervisor plays. It has no lanes, \
+             and no bus limits it.",
+            "processors of the host copy what it moves; the adapter behind it is explained on the host",
+        ),
+        Shown::Absent if device.is_host_bridge() => (
+            "no-express",
+            "It is no PCI Express function: it is the bridge between the processor and its buses, and has no link of its own.",
+            "",
+        ),
         Shown::Absent => (
             "no-express",
-            "It has no PCI Express capability, and so no link of lanes: it is a device of the older PCI, of the chip set or of a \
-             virtual machine.",
+            "It is no PCI Express function: it has no such capability, and so no link of lanes. It is a device of the older PCI \
+             or of the chip set, or the software of a hypervisor plays it.",
             "a PCI bus of 32 bits and 33 MHz carries 133 MB/s in all",
         ),
         Shown::Denied => (
@@ -101,6 +112,20 @@ pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
         findings.extend(list_widths(generation));
     }
     findings
+}
+
+/// What to think of the link of a device that software plays.
+pub fn explain_played(device: &Function) -> Option<Finding> {
+    device.is_virtio().then(|| {
+        finding(
+            FindingKind::Caution,
+            "played",
+            "It is a virtio device, which the software of the hypervisor plays: width and speed of its link are made up, and limit \
+             nothing."
+                .to_owned(),
+            "processors of the host copy what it moves".to_owned(),
+        )
+    })
 }
 
 /// What a link of a known generation carries by width, where only the name tells the generation.

@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::explain::advice;
 use crate::explain::config_space::parse_dump;
 
 /// A tree under the folder for temporary files; gone with the value.
@@ -85,7 +86,7 @@ fn device__is_read_with_the_ports_above_it() {
         let subject = read_device(&tree.0, name).unwrap();
         let device = &subject.device;
         assert_eq!(device.address, "0000:17:00.0");
-        assert_eq!(device.name, "[10de:2204] class 0300");
+        assert_eq!(device.name, "VGA controller [0300] [10de:2204]");
         assert_eq!(
             (device.link_is.lanes, device.link_can.lanes),
             (Some(8), Some(16))
@@ -155,8 +156,29 @@ fn adapter__of_a_virtual_machine_lies_below_its_function() {
     let virtio = folder.join("virtio2");
     fs::create_dir_all(&virtio).unwrap();
     tree.name("net", "eth0", &virtio);
-    let device = read_device(&tree.0, "eth0").unwrap().device;
-    assert_eq!(device.address, "0000:00:03.0");
+    let files = [
+        ("vendor", "0x1af4"),
+        ("device", "0x1041"),
+        ("class", "0x020000"),
+    ];
+    for (name, text) in files {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let subject = read_device(&tree.0, "eth0").unwrap();
+    assert_eq!(subject.device.address, "0000:00:03.0");
+    // Its registers are not to be read, but the kernel has no link of it.
+    assert_eq!(subject.device.shown, Shown::Absent);
+    let made = advice::explain(&subject, &advice::Asked::default()).unwrap();
+    assert!(
+        made.title.contains("virtio network device"),
+        "{}",
+        made.title
+    );
+    let answer = &made.findings[0].text;
+    assert!(
+        answer.contains("no PCI Express function: it is a virtio device"),
+        "{answer}"
+    );
     let error = read_device(&tree.0, "eth1").unwrap_err().to_string();
     assert!(error.contains("(eth0)"), "{error}");
 }
