@@ -33,6 +33,15 @@ pub const SCHEMA_TEXT: &str = include_str!("../../../docs/schema/explanation-1.j
 /// windows of the usual tools leave open.
 pub const AGREES: f64 = 0.03;
 
+/// How much more a figure in MiB is than the same in MB.
+pub const MIB_OVER_MB: f64 = 1_048_576.0 / 1e6 - 1.0;
+
+/// A share as people read it: `3 %`, `4.9 %`.
+pub fn percent(share: f64) -> String {
+    let tenths = (share * 1000.0).round() / 10.0;
+    format!("{tenths} %")
+}
+
 /// An answer in parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -11,7 +11,7 @@ use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
 use super::function::{Function, LinkShape, Shown};
-use super::{AGREES, Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
+use super::{Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
 
 /// What moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -3,9 +3,11 @@
 use fastpath_pcie::{Link, Rate, StatedRate};
 
 use super::fields::READ_NS;
-use super::{AGREES, Direction, Subject, ceiling, expected, finding, format_rate, links};
+use super::{Direction, Subject, ceiling, expected, finding, format_rate, links};
 use crate::explain::function::Function;
-use crate::explain::{Experiment, Explanation, Finding, FindingKind, Outcome};
+use crate::explain::{
+    AGREES, Experiment, Explanation, Finding, FindingKind, MIB_OVER_MB, Outcome, percent,
+};
 
 /// Something that would allow so much and no more.
 struct Hypothesis {
@@ -44,28 +46,34 @@ pub(super) fn judge(
         false => "the bus explains it, nothing is left to look for",
     };
     let fits = shares.iter().any(|share| (share - 1.0).abs() <= AGREES);
+    let open = percent(AGREES);
     let (at, says, why) = match fits {
         true if least > 1.0 => (
             "agrees",
             nothing_left,
-            "a little more than it can carry: memory below 4 GiB has shorter headers (--address 32), and the clocks and windows of \
-             the usual tools leave 3 % open",
+            format!(
+                "a little more than it can carry: memory below 4 GiB has shorter headers (--address 32), and the clocks and windows \
+                 of the usual tools leave {open} open"
+            ),
         ),
         true => (
             "agrees",
             nothing_left,
-            "within what clocks and windows of the usual tools leave open (3 %)",
+            format!("within what clocks and windows of the usual tools leave open ({open})"),
         ),
         false if least > 1.0 => (
             "too-much",
             "more than this link can carry",
-            "a unit (MB for MiB makes 4.9 %), a clock, both directions added up, data that never crossed the bus (a cache), or \
-             another link than this one",
+            format!(
+                "a unit (MB for MiB makes {}), a clock, both directions added up, data that never crossed the bus (a cache), or \
+                 another link than this one",
+                percent(MIB_OVER_MB)
+            ),
         ),
         false => (
             "less",
             "the link is not the limit",
-            "the causes below stand in the order in which they fit the figure",
+            "the causes below stand in the order in which they fit the figure".to_owned(),
         ),
     };
     let text = format!("Measured is {each}: {says}.");
@@ -73,7 +81,7 @@ pub(super) fn judge(
         "too-much" => FindingKind::Caution,
         _ => FindingKind::Answer,
     };
-    made.findings.push(finding(kind, at, text, why.to_owned()));
+    made.findings.push(finding(kind, at, text, why));
     if at == "less" {
         rank(
             list_hypotheses(subject, link, measured, directions),

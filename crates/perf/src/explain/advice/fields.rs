@@ -4,7 +4,7 @@ use fastpath_pcie::Link;
 
 use super::{Direction, Subject, ceiling, finding};
 use crate::explain::function::{Aspm, Function, Shown};
-use crate::explain::{Finding, FindingKind};
+use crate::explain::{Finding, FindingKind, percent};
 
 /// Everything that the fields of a device say besides its link's width and speed.
 pub fn explain_fields(subject: &Subject, link: Option<&Link>, findings: &mut Vec<Finding>) {
@@ -37,10 +37,6 @@ pub fn explain_fields(subject: &Subject, link: Option<&Link>, findings: &mut Vec
 
 fn note(id: &str, text: &str, why: &str) -> Finding {
     finding(FindingKind::Note, id, text.to_owned(), why.to_owned())
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 fn explain_payload(subject: &Subject, link: &Link, findings: &mut Vec<Finding>) {

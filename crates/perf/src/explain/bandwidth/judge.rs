@@ -4,7 +4,7 @@ use fastpath_pcie::closed::{DataLink, write_rate};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Rate, RateUnit};
 
-use super::super::{AGREES, Experiment, Explanation, Finding, FindingKind, Outcome};
+use super::super::{AGREES, Experiment, Explanation, Finding, FindingKind, Outcome, percent};
 use super::{Subject, Tool, steps};
 
 /// What perftest allows its clock to be off: it takes the processor's nominal frequency if a measurement
@@ -176,15 +176,21 @@ fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Findings<'_>
     if off <= AGREES {
         let (text, why) = match subject.tool {
             Some(Tool::Perftest) => (
-                "The tool's clock: perftest may be off by up to 2 %.",
-                "It takes the processor's nominal frequency where a measurement agrees with it to 2 %.",
+                format!(
+                    "The tool's clock: perftest may be off by up to {}.",
+                    percent(CLOCK)
+                ),
+                format!(
+                    "It takes the processor's nominal frequency where a measurement agrees with it to {}.",
+                    percent(CLOCK)
+                ),
             ),
             None => (
-                "The tool's clock or its window may be off by that much.",
-                "",
+                "The tool's clock or its window may be off by that much.".to_owned(),
+                String::new(),
             ),
         };
-        cause("clock", text.to_owned(), why.to_owned());
+        cause("clock", text, why);
     }
     if stage == "network" {
         return cause(

@@ -2,7 +2,7 @@
 
 use fastpath_pcie::{Bytes, MbPerS, MibPerS, Rate, RateUnit, StatedRate};
 
-use super::super::{Explanation, Finding, FindingKind};
+use super::super::{Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
 use super::{BandwidthOptions, Subject, Tool};
 
 /// A figure as it is meant: in the unit that a message rate proved for those written so, or by its tool:
@@ -135,7 +135,10 @@ pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Ex
         find(
             FindingKind::Caution,
             "printed-unit",
-            "If these MB/s were printed by perftest, they are MiB/s, 4.9 % more: say --tool perftest.".to_owned(),
+            format!(
+                "If these MB/s were printed by perftest, they are MiB/s, {} more: say --tool perftest.",
+                percent(MIB_OVER_MB)
+            ),
             String::new(),
         );
     }
