@@ -29,23 +29,29 @@ def _start(session, folder, arguments, timeout=120):
     return job.Running(words, env={"XDG_CACHE_HOME": os.path.join(session.build, "cache")}, timeout=timeout, cwd=folder)
 
 
-def _report(outcome):
-    return json.loads(outcome.out)
+def _finish(session, arguments):
+    """Runs it to its end, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _start(session, folder, arguments).finish()
+
+
+def _measure(session, arguments, code=0):
+    """Runs it with its report on the standard output: the outcome, what is wrong with how it ended, the report."""
+    outcome = _finish(session, [*arguments, "--json", "-"])
+    problem = outcome.problem(code, quiet=code == 0)
+    try:
+        return outcome, problem, json.loads(outcome.out)
+    except ValueError as e:
+        return outcome, problem or f"no report: {e}", {"cases": []}
 
 
 def _list(session):
     """Name and text of each test, as the tool lists them."""
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = _start(session, folder, ["--list"]).finish()
-    return dict(re.findall(r"^  (\S+) +(.*)$", outcome.out, re.MULTILINE))
+    return dict(re.findall(r"^  (\S+) +(.*)$", _finish(session, ["--list"]).out, re.MULTILINE))
 
 
-def _check(outcome, ranks, names):
-    """What is wrong with a run of all tests."""
-    problem = outcome.problem(0, quiet=True)
-    if problem:
-        return problem
-    report = _report(outcome)
+def _check(report, ranks, names):
+    """What is wrong with the report of a run of all tests."""
     missing = {entry["test"]: entry["reason"] for entry in report.get("missing", [])}
     if set(missing) - MISSING or any(REASON not in reason for reason in missing.values()):
         return f"missing: {missing}"
@@ -66,10 +72,9 @@ def _check(outcome, ranks, names):
 def _make_all(ranks):
     def case(session):
         names = set(_list(session)) - {"floor"}
-        arguments = ["all", "-n", str(ranks), "--check", "--duration", "1ms", "--rounds", "2", "--sizes", "0,8,5000", "--json", "-"]
-        with tempfile.TemporaryDirectory() as folder:
-            outcome = _start(session, folder, arguments).finish()
-        return _check(outcome, ranks, names), outcome.text()
+        arguments = ["all", "-n", str(ranks), "--check", "--duration", "1ms", "--rounds", "2", "--sizes", "0,8,5000"]
+        outcome, problem, report = _measure(session, arguments)
+        return problem or _check(report, ranks, names), outcome.text()
 
     return case
 
@@ -80,10 +85,8 @@ for _ranks in (2, 3, 4):
 
 def case_pairs_at_once_are_led_by_one(session):
     """With two pairs two ranks send first, and only one of them says how often."""
-    arguments = ["multirate", "-n", "4", "--check", "--duration", "30ms", "--rounds", "10", "--json", "-"]
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = _start(session, folder, arguments).finish()
-    return _check(outcome, 4, {"multirate"}), outcome.text()
+    outcome, problem, report = _measure(session, ["multirate", "-n", "4", "--check", "--duration", "30ms", "--rounds", "10"])
+    return problem or _check(report, 4, {"multirate"}), outcome.text()
 
 
 # Stands between the program and the library, and damages the first byte of what arrives in messages of 5000 bytes.
@@ -148,19 +151,17 @@ AFTER(Exscan, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm
 def case_damaged_contents_are_found(session):
     """Every test that verifies contents finds a byte that arrived wrong, says so, and the exit code too."""
     names = sorted(set(_list(session)) - {"floor"} - UNCHECKED - MISSING)
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = os.path.join(folder, "corrupt.c"), os.path.join(session.build, "corrupt.so")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(CORRUPT)
-        made = subprocess.run([session.mpicc, "-shared", "-fPIC", "-o", library, source], capture_output=True, text=True)
-        if made.returncode:
-            return made.stderr
-        preload = ["--mpiexec-arg=-x", f"--mpiexec-arg=LD_PRELOAD={library}"]
-        arguments = [*names, "--check", "--iterations", "20", "--rounds", "1", "--sizes", "5000", "--json", "-", *preload]
-        outcome = _start(session, folder, arguments).finish()
-    if outcome.code != 1 or "wrong contents" not in outcome.err:
-        return f"exit code {outcome.code}", outcome.text()
-    unseen = {case["test"] for case in _report(outcome)["cases"] if case["checked"] is not False}
+    library = os.path.join(session.build, "corrupt.so")
+    command = [session.mpicc, "-shared", "-fPIC", "-o", library, "-x", "c", "-"]
+    made = subprocess.run(command, input=CORRUPT, capture_output=True, text=True)
+    if made.returncode:
+        return made.stderr
+    preload = ["--mpiexec-arg=-x", f"--mpiexec-arg=LD_PRELOAD={library}"]
+    arguments = [*names, "--check", "--iterations", "20", "--rounds", "1", "--sizes", "5000", *preload]
+    outcome, problem, report = _measure(session, arguments, code=1)
+    if problem or "wrong contents" not in outcome.err:
+        return problem or "wrong contents are not named", outcome.text()
+    unseen = {case["test"] for case in report["cases"] if case["checked"] is not False}
     return (f"not found by {sorted(unseen)}" if unseen else None), outcome.text()
 
 
@@ -221,13 +222,9 @@ def _read_terminal(terminal):
 
 def case_size_beyond_memory(session):
     """Buffers that no memory has room for: the case is missing with its reason, the others are measured."""
-    arguments = ["alltoall", "barrier", "-n", "64", "--sizes", "512M", "--duration", "1ms", "--json", "-"]
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = _start(session, folder, arguments).finish()
-    problem = outcome.problem(0)
+    _, problem, report = _measure(session, ["alltoall", "barrier", "-n", "64", "--sizes", "512M", "--duration", "1ms"])
     if problem:
         return problem
-    report = _report(outcome)
     reasons = [entry["reason"] for entry in report["missing"]]
     right = len(reasons) == 1 and "memory available" in reasons[0] and report["cases"][0]["test"] == "barrier"
     return None if right else f"missing {reasons}"
@@ -235,13 +232,10 @@ def case_size_beyond_memory(session):
 
 def case_touched(session):
     """Messages that are written and read are cases of their own, and a test that cannot do so says it."""
-    arguments = ["latency", "rate", "--touch", "--check", "--duration", "2ms", "--sizes", "0,5,5000", "--json", "-"]
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = _start(session, folder, arguments).finish()
-    problem = outcome.problem(0)
+    arguments = ["latency", "rate", "--touch", "--check", "--duration", "2ms", "--sizes", "0,5,5000"]
+    _, problem, report = _measure(session, arguments)
     if problem:
         return problem
-    report = _report(outcome)
     cases = [(c["test"], c["variant"], c["bytes"], c["checked"]) for c in report["cases"]]
     missing = {entry["test"]: entry["reason"] for entry in report["missing"]}
     right = cases == [("latency", "touched", size, True) for size in (0, 5, 5000)] and "--touch" in missing.get("rate", "")
@@ -253,13 +247,10 @@ def case_levels_at_once(session):
     sizes = [0, 8, 100, 5000]
     asked = ",".join(map(str, sizes))
     for words in (["all"], ["transport", "protocol", "mpi"]):
-        arguments = ["latency", "--level", ",".join(words), "--check", "--duration", "2ms", "--sizes", asked, "--json", "-"]
-        with tempfile.TemporaryDirectory() as folder:
-            outcome = _start(session, folder, arguments).finish()
-        problem = outcome.problem(0)
+        arguments = ["latency", "--level", ",".join(words), "--check", "--duration", "2ms", "--sizes", asked]
+        _, problem, report = _measure(session, arguments)
         if problem:
             return problem
-        report = _report(outcome)
         cases = [(c["level"], c["bytes"], c["checked"]) for c in report["cases"]]
         if cases != [(level, size, True) for level in ("transport", "protocol", "mpi") for size in sizes]:
             return f"{words}: {cases}"
@@ -276,13 +267,9 @@ SAME_WAY = {"eager short": "short", "eager": "bcopy", "eager in parts": "bcopy i
 
 def case_instructions_by_level(session):
     """Below MPI: what each level executes for a message, a put and a flush; a level alone takes less than with the one above it."""
-    arguments = ["instructions", "--level", "transport,protocol", "--sizes", "8,1K", "--json", "-"]
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = _start(session, folder, arguments).finish()
-    problem = outcome.problem(0)
+    _, problem, report = _measure(session, ["instructions", "--level", "transport,protocol", "--sizes", "8,1K"])
     if problem:
         return problem
-    report = _report(outcome)
     totals = {(b["level"], b["operation"], b["bytes"]): b["total"] for b in report["breakdowns"]}
     for size in (8, 1024):
         for operation in ("send", "receive"):
@@ -301,12 +288,10 @@ def case_instructions_by_level(session):
 
 def case_peer_that_fails_leaves_the_counts_of_ours(session):
     """The counts of ours are printed, the peer is named, the exit code says so."""
-    arguments = ["instructions", "--level", "mpi", "--peer", "none=/nowhere/mpicc", "--json", "-"]
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = _start(session, folder, arguments).finish()
-    if outcome.code != 1 or "none" not in outcome.err or "/nowhere/mpicc" not in outcome.err:
-        return f"exit code {outcome.code}", outcome.text()
-    counted = {(b["mpi"], b["operation"]) for b in _report(outcome)["breakdowns"]}
+    outcome, problem, report = _measure(session, ["instructions", "--level", "mpi", "--peer", "none=/nowhere/mpicc"], code=1)
+    if problem or "none" not in outcome.err or "/nowhere/mpicc" not in outcome.err:
+        return problem or "the peer is not named", outcome.text()
+    counted = {(b["mpi"], b["operation"]) for b in report["breakdowns"]}
     return None if ("fastpath", "MPI_Send") in counted else f"counted {counted}"
 
 
