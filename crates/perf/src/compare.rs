@@ -2,6 +2,7 @@
 
 pub mod comparison;
 pub mod interval;
+pub mod kept;
 pub mod markdown;
 pub mod options;
 pub mod peers;
@@ -9,6 +10,7 @@ pub mod rounds;
 pub mod run;
 pub mod show;
 pub mod stored;
+pub mod turns;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -138,6 +138,8 @@ pub struct Outcome {
     pub missing: Vec<Missing>,
     /// Why the job did not end well.
     pub failure: Option<RunError>,
+    /// The case that was being measured when the job ended.
+    pub at: Option<Progress>,
 }
 
 impl Program {
@@ -182,13 +184,20 @@ impl Outcome {
                 self.clock = start.clock.clone();
                 self.start = Some(start);
             }
-            Event::Case(case) => self.cases.push(*case),
+            Event::Case(case) => {
+                self.at = None;
+                self.cases.push(*case);
+            }
+            Event::Progress(progress) => self.at = Some(progress),
             // Each size of a test may say the same.
             Event::Missing(missing) if !self.missing.contains(&missing) => {
                 self.missing.push(missing);
             }
-            Event::End(clock) => self.clock = clock,
-            Event::Missing(_) | Event::Progress(_) | Event::Selection(_) | Event::Text(_) => {}
+            Event::End(clock) => {
+                self.at = None;
+                self.clock = clock;
+            }
+            Event::Missing(_) | Event::Selection(_) | Event::Text(_) => {}
         }
     }
 }

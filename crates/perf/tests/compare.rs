@@ -118,7 +118,7 @@ fn peers__that_are_slower_and_faster_are_told_apart_and_stored() {
     assert!(
         fs::read_to_string(page)
             .unwrap()
-            .contains("80.00 (**1.25**)")
+            .contains("80.00 (**1.25 [1.25, 1.25]**)")
     );
 }
 
@@ -143,6 +143,100 @@ fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
         "{text}"
     );
     assert!(said.contains("rank 1 is gone"), "{said}");
+}
+
+/// An MPI that notes each start in a file, and does something before it prints.
+fn add_counted(folder: &Folder, name: &str, ns: u64, before: &str) -> PathBuf {
+    let events = make_events(&format!("{name} 1.0"), ns);
+    let starts = folder.0.join(format!("{name}.starts"));
+    let starts = starts.display();
+    let script = format!(
+        "echo start >> '{starts}'\nn=$(wc -l < '{starts}')\n{before}\ncat <<'END'\n{events}\nEND"
+    );
+    folder.add_mpi(name, &script)
+}
+
+fn count_starts(folder: &Folder, name: &str) -> usize {
+    let text = fs::read_to_string(folder.0.join(format!("{name}.starts"))).unwrap();
+    text.lines().count()
+}
+
+#[test]
+fn time_limit__stops_between_turns_and_the_next_start_goes_on() {
+    let folder = Folder::new("stop");
+    let ours = add_counted(&folder, "ours", 100, "");
+    let theirs = add_counted(&folder, "theirs", 200, "");
+    let peer = format!("--peer=theirs={}", theirs.display());
+    let keep = format!("--keep={}", folder.0.join("kept").display());
+    let page = folder.0.join("page.md");
+    let markdown = format!("--markdown={}", page.display());
+    let start = || folder.compare(&ours, &[&peer, &keep, &markdown, "--stop-after=1us"]);
+    for round in 1..=2 {
+        let output = start();
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("{round} of 3 turns")), "{said}");
+        assert!(!page.exists(), "a page of a part would pass for the whole");
+    }
+    let output = start();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(fs::read_to_string(&page).unwrap().contains("latency"));
+    for name in ["ours", "theirs"] {
+        assert_eq!(count_starts(&folder, name), 3, "each turn was made once");
+    }
+    // All is there: it is shown again, and nothing is started.
+    let again = start();
+    assert_eq!(stdout(&again), stdout(&output));
+    assert_eq!(count_starts(&folder, "theirs"), 3);
+    // Other options: it says so and begins anew.
+    let other = folder.compare(&ours, &[&peer, &keep, "--sizes=8"]);
+    assert_eq!(other.status.code(), Some(0), "{}", stderr(&other));
+    assert!(stderr(&other).contains("differs"), "{}", stderr(&other));
+    assert_eq!(count_starts(&folder, "theirs"), 6);
+}
+
+#[test]
+fn comparison__that_is_killed_goes_on_after_the_last_whole_turn() {
+    let folder = Folder::new("killed");
+    let ours = add_counted(&folder, "ours", 100, "");
+    let kill = "[ $n = 2 ] && kill -9 $PPID";
+    let theirs = add_counted(&folder, "theirs", 200, kill);
+    let peer = format!("--peer=theirs={}", theirs.display());
+    let keep = format!("--keep={}", folder.0.join("kept").display());
+    let killed = folder.compare(&ours, &[&peer, &keep]);
+    assert_eq!(killed.status.code(), None, "{}", stderr(&killed));
+    let output = folder.compare(&ours, &[&peer, &keep]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("1 of 3 turns are there"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stdout(&output).contains("0.500 [0.500, 0.500]"));
+    assert_eq!(
+        count_starts(&folder, "theirs"),
+        4,
+        "three, and the one killed"
+    );
+}
+
+#[test]
+fn peer__that_a_signal_ends_is_a_line_of_the_page() {
+    let folder = Folder::new("signal");
+    let ours = folder.add_steady("ours", 100);
+    let progress = r#"{"event":"progress","test":"latency","bytes":64,"done":0,"total":1}"#;
+    let dying = folder.add_mpi("dying", &format!("echo '{progress}'; exit 139"));
+    let dying = format!("--peer=dying={}", dying.display());
+    let good = format!("--peer=good={}", folder.add_steady("good", 200).display());
+    let page = folder.0.join("page.md");
+    let markdown = format!("--markdown={}", page.display());
+    let output = folder.compare(&ours, &[&dying, &good, &markdown]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = fs::read_to_string(&page).unwrap();
+    let line =
+        "- dying, latency, 2 ranks: the job failed: ended by signal 11, in latency at 64 B\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("| good | 1 | 0 | 0 |"), "{text}");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! A comparison as a page of the documentation, and as the short table of a README.
 
+mod beside;
+
 use std::collections::BTreeSet;
 
 use super::comparison::{Comparison, Row, find_median};
+use super::interval::Ratio;
 use super::show::{describe_test, name_test};
 use crate::output::format::{format_number, format_optional};
-use crate::record::{Key, Run};
+use crate::record::{Key, Report, Run};
 
 /// Between these lines of a file stands the table that [`replace_table`] renews.
 const BEGIN: &str = "<!-- comparison:";
@@ -15,8 +18,8 @@ const END: &str = "<!-- end of comparison -->";
 /// The test whose figures a README shows.
 const README_TEST: &str = "latency";
 
-/// The whole page.
-pub fn format_page(comparison: &Comparison) -> String {
+/// The whole page; `levels` is a result with several levels of this library.
+pub fn format_page(comparison: &Comparison, levels: Option<&Report>) -> String {
     let mut text = "# Results: this MPI beside others\n\n".to_owned();
     text += "Made by `make results`, which anyone can repeat; not written by hand. How to read it, and what is measured how: `measuring.md`.\n\n";
     if let Some(ours) = comparison.reports.first() {
@@ -25,15 +28,25 @@ pub fn format_page(comparison: &Comparison) -> String {
     text += &list_mpis(comparison);
     text += &format!(
         "\nThe figure of a run is the {}; shown is its median over {} rounds, in which this MPI and the other ran one after the other and took turns \
-         in beginning. In brackets stands the ratio of this MPI to the other, the geometric mean over the rounds: **bold** where the other is ahead, `~` where nobody can tell (the 95 % \
-         interval holds 1), plain where this MPI is ahead. A virtual machine shared with others is noisy: the ratios mean something, the times little.\n",
+         in beginning. Behind it stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % interval: **bold** where the other is ahead, `~` where nobody can \
+         tell (the interval holds 1), plain where this MPI is ahead. `hardware` is what the machine needs for the same (a cache line one way between the two processors, or one copy of the \
+         message, the larger), measured in turn with this MPI. A virtual machine shared with others is noisy: the ratios mean something, the times little.\n",
         comparison.statistic.name(),
         comparison.rounds
     );
     text += &count_verdicts(comparison);
+    text += &beside::list_behind(comparison);
     for table in list_tables(comparison) {
         text += &format_table(comparison, &table);
     }
+    text += &levels.map(beside::list_levels).unwrap_or_default();
+    text += &beside::list_others_alone(comparison);
+    text + &list_missing(comparison)
+}
+
+/// A line for each thing that was asked for and not compared.
+fn list_missing(comparison: &Comparison) -> String {
+    let mut text = String::new();
     if !comparison.missing.is_empty() {
         text += "\n## Not compared\n\n";
     }
@@ -133,17 +146,33 @@ fn format_table(comparison: &Comparison, table: &Key) -> String {
         return String::new();
     };
     let peers = comparison.list_peers();
+    let sizes = list_sizes(&rows);
+    let floor = |bytes: u64| {
+        find_floor(
+            comparison,
+            &Key {
+                bytes,
+                ..table.clone()
+            },
+        )
+    };
+    let has_floor = sizes.iter().any(|&size| floor(size).is_some());
     let mut text = format!(
-        "\n## {}, {} ranks\n\n{}\n\n| bytes | this MPI |",
+        "\n## {}, {} ranks\n\n{}\n\n| bytes |{} this MPI |",
         name_test(first),
         table.ranks,
-        describe_test(first)
+        describe_test(first),
+        if has_floor { " hardware |" } else { "" }
     );
     text += &peers.iter().map(|p| format!(" {p} |")).collect::<String>();
-    text += &format!("\n|---|---|{}\n", "---|".repeat(peers.len()));
-    for size in list_sizes(&rows) {
+    let columns = peers.len() + usize::from(has_floor);
+    text += &format!("\n|---|---|{}\n", "---|".repeat(columns));
+    for size in sizes {
         text += &format!("| {} |", format_size(size));
         let of_size: Vec<&&Row> = rows.iter().filter(|r| r.key.bytes == size).collect();
+        if has_floor {
+            text += &format!(" {} |", format_optional(floor(size)));
+        }
         text += &format!(" {} |", format_own(&of_size));
         for peer in &peers {
             let cell = of_size.iter().find(|r| r.peer == *peer);
@@ -165,14 +194,31 @@ fn format_own(rows: &[&&Row]) -> String {
     format_optional(middle)
 }
 
+/// What the hardware needs for a case, in the statistic of the comparison.
+fn find_floor(comparison: &Comparison, key: &Key) -> Option<f64> {
+    let ours = comparison.reports.first()?;
+    let case = ours.cases.iter().find(|c| c.key() == *key)?;
+    comparison.statistic.take(case.floor.as_ref()?)
+}
+
 fn format_cell(row: &Row) -> String {
-    let (time, ratio) = (format_number(row.theirs), row.ratio.ratio);
-    if row.is_behind() {
-        format!("{time} (**{ratio:.2}**)")
-    } else if row.says == "cannot tell" {
-        format!("{time} (~{ratio:.2})")
-    } else {
-        format!("{time} ({ratio:.2})")
+    format!("{} ({})", format_number(row.theirs), mark_ratio(row))
+}
+
+/// A ratio that shows who is ahead.
+fn mark_ratio(row: &Row) -> String {
+    let ratio = format_ratio(&row.ratio);
+    match row.says.as_str() {
+        _ if row.is_behind() => format!("**{ratio}**"),
+        "cannot tell" => format!("~{ratio}"),
+        _ => ratio,
+    }
+}
+
+fn format_ratio(ratio: &Ratio) -> String {
+    match ratio.interval {
+        Some([low, high]) => format!("{:.2} [{low:.2}, {high:.2}]", ratio.ratio),
+        None => format!("{:.2}", ratio.ratio),
     }
 }
 
@@ -209,9 +255,7 @@ pub fn format_summary(comparison: &Comparison) -> String {
             .iter()
             .max_by(|a, b| a.ratio.ratio.total_cmp(&b.ratio.ratio));
         text += &match best {
-            Some(row) if row.is_behind() => format!(" **{:.2}** |\n", row.ratio.ratio),
-            Some(row) if row.says == "cannot tell" => format!(" ~{:.2} |\n", row.ratio.ratio),
-            Some(row) => format!(" {:.2} |\n", row.ratio.ratio),
+            Some(row) => format!(" {} |\n", mark_ratio(row)),
             None => " - |\n".to_owned(),
         };
     }
@@ -230,12 +274,18 @@ pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String, Stri
     let mut head = String::new();
     if let Some(ours) = comparison.reports.first() {
         head = format!(
-            "Ping-pong, half a round trip in ns, the {} of a run and of that the median over {} rounds in turn ({}, {}, {}).\n\n",
+            "Ping-pong, half a round trip in ns, the {} of a run and of that the median over {} rounds in turn; the ratio with its 95 % interval, **bold** where another is ahead, `~` where nobody can tell ({}, {}, {}, {} processors{}).\n\n",
             comparison.statistic.name(),
             comparison.rounds,
             ours.run.tool,
             format_date(ours.run.started_unix_s),
             ours.run.machine.processor,
+            ours.run.machine.processors,
+            if ours.run.machine.hypervisor.is_some() {
+                ", a virtual machine"
+            } else {
+                ""
+            },
         );
     }
     let summary = format_summary(comparison);
@@ -247,16 +297,22 @@ pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String, Stri
 mod tests {
     use super::super::comparison::tests::make_comparison;
     use super::*;
+    use crate::record::samples::make_case;
 
     #[test]
     fn page__marks_who_is_ahead_and_names_what_is_missing() {
-        let page = format_page(&make_comparison());
+        let mut comparison = make_comparison();
+        let page = format_page(&comparison, None);
         assert!(page.contains("## latency, 2 ranks"), "{page}");
+        assert!(page.contains("| 8 | 57.75 | 100.0 (0.50 ["), "{page}");
+        comparison.reports[0].cases.push(make_case(8, &[1.0]));
+        let page = format_page(&comparison, None);
         assert!(
-            page.contains("| 8 | 57.75 | 100.0 (0.50) | 65.00 (~1.00) |"),
+            page.contains("| 8 | 58.01 | 57.75 | 100.0 (0.50 ["),
             "{page}"
         );
-        assert!(page.contains("500.0 (**2.01**)"), "{page}");
+        assert!(page.contains("65.00 (~1.00 ["), "{page}");
+        assert!(page.contains("500.0 (**2.01 ["), "{page}");
         assert!(page.contains("| alpha | 1 | 0 | 1 |"), "{page}");
         assert!(page.contains("- gamma: cannot run mpicc"), "{page}");
         assert!(page.contains("2023-11-14"), "{page}");
@@ -266,26 +322,25 @@ mod tests {
     fn summary__gives_the_ratio_to_the_best_of_the_others() {
         let text = format_summary(&make_comparison());
         assert!(
-            text.contains("| 8 | 57.75 | 100.0 | 65.00 | ~1.00 |"),
+            text.contains("| 8 | 57.75 | 100.0 | 65.00 | ~1.00 ["),
             "{text}"
         );
         assert!(
-            text.contains("| 4 Ki | 1002 | 500.0 | 2000 | **2.01** |"),
+            text.contains("| 4 Ki | 1002 | 500.0 | 2000 | **2.01 ["),
             "{text}"
         );
     }
 
     #[test]
     fn table_of_a_file__is_renewed_between_its_marks() {
-        let file =
-            "before\n<!-- comparison: make results -->\nold\n<!-- end of comparison -->\nafter\n";
+        let file = "before\n<!-- comparison: make results -->\nearlier\n<!-- end of comparison -->\nafter\n";
         let new = replace_table(file, &make_comparison()).unwrap();
         assert!(new.starts_with("before\n<!-- comparison: make results -->\nPing-pong"));
         assert!(
             new.ends_with("|\n<!-- end of comparison -->\nafter\n"),
             "{new}"
         );
-        assert!(!new.contains("old"));
+        assert!(!new.contains("earlier"));
         assert!(replace_table("nothing", &make_comparison()).is_err());
     }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use super::Statistic;
 use super::peers::PeerOptions;
 use super::rounds::Plan;
-use crate::bench::options::{CaseOptions, MpiOptions, parse_ranks};
+use crate::bench::options::{CaseOptions, MpiOptions, parse_ranks, parse_time};
 use crate::catalogue::{self, Class, Group};
 use crate::program::Settings;
 
@@ -45,6 +45,16 @@ pub struct CompareOptions {
     /// Renew the table in this file between `<!-- comparison: ... -->` and `<!-- end of comparison -->`
     #[arg(long, value_name = "FILE")]
     pub readme: Option<PathBuf>,
+    /// Stored result of `fastpath bench` with several levels, to stand side by side on that page
+    #[arg(long, value_name = "FILE", requires = "markdown")]
+    pub levels: Option<PathBuf>,
+    /// Keep each turn in this file as soon as it is made. A comparison that was interrupted and is started
+    /// again with the same options and the same build goes on where it stopped
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
+    /// Stop between two turns after this time; the next start goes on. The exit code then is 3
+    #[arg(long, value_name = "DURATION", requires = "keep", value_parser = parse_time)]
+    pub stop_after: Option<f64>,
     /// No progress bar
     #[arg(long)]
     pub no_progress: bool,

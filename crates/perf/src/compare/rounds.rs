@@ -3,18 +3,88 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::Statistic;
 use super::comparison::{NotCompared, Row};
 use crate::program::{Outcome, Settings};
-use crate::record::{Case, Key, Report};
+use crate::record::{Case, Clock, Key, Missing, Report};
 
 /// One start of the benchmark program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Number of ranks.
     pub ranks: u32,
     /// Tests, sizes, durations.
     pub settings: Settings,
+}
+
+/// What a run gave, in the form in which it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// First line of `MPI_Get_library_version`; empty where it did not come so far.
+    pub library: String,
+    /// The clock as it was known last.
+    pub clock: Clock,
+    /// What was measured.
+    pub cases: Vec<Case>,
+    /// What was asked for and could not be.
+    pub missing: Vec<Missing>,
+    /// Why it did not end well.
+    pub failure: Option<String>,
+}
+
+impl From<Outcome> for Measured {
+    fn from(outcome: Outcome) -> Measured {
+        let at = outcome.at;
+        let failure = outcome.failure.map(|failure| {
+            let text = failure.to_string();
+            let (first, further) = text.split_once('\n').unwrap_or((&text, ""));
+            match at {
+                Some(at) => {
+                    let text = format!("{first}, in {} at {} B\n{further}", at.test, at.bytes);
+                    text.trim_end().to_owned()
+                }
+                None => text,
+            }
+        });
+        Measured {
+            library: outcome.start.map(|s| s.library).unwrap_or_default(),
+            clock: outcome.clock,
+            cases: outcome.cases,
+            missing: outcome.missing,
+            failure,
+        }
+    }
+}
+
+/// One run of ours and one of a peer that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// From 0.
+    pub round: u32,
+    /// The peer's number; ours is 0.
+    pub peer: usize,
+    /// The plan's number.
+    pub number: usize,
+    /// What is run.
+    pub plan: &'a Plan,
+    /// Whether ours comes first.
+    pub ours_first: bool,
+}
+
+impl Turn<'_> {
+    /// Runs both in their order; `measure` runs the plan on the MPI of a number. The result of ours
+    /// stands first.
+    pub fn take(&self, mut measure: impl FnMut(usize, &Plan) -> Measured) -> [Measured; 2] {
+        if self.ours_first {
+            let ours = measure(0, self.plan);
+            [ours, measure(self.peer, self.plan)]
+        } else {
+            let theirs = measure(self.peer, self.plan);
+            [measure(0, self.plan), theirs]
+        }
+    }
 }
 
 /// The statistic of ours and of a peer in each round of one case.
@@ -54,35 +124,40 @@ impl Rounds {
         }
     }
 
-    /// Runs them; `measure` runs a plan on the MPI of a number (0: ours).
-    pub fn run(
+    /// Runs them: `run` gives what a turn measured, ours first, or the reason to stop before it.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn run<E>(
         &mut self,
         plans: &[Plan],
         rounds: u32,
-        mut measure: impl FnMut(usize, &Plan) -> Outcome,
-    ) {
-        for round in 0..rounds as usize {
+        mut run: impl FnMut(&Turn<'_>) -> Result<[Measured; 2], E>,
+    ) -> Result<(), E> {
+        for round in 0..rounds {
             for peer in 1..self.names.len() {
                 for (number, plan) in plans.iter().enumerate() {
                     if self.failed.contains(&(peer, number)) {
                         continue;
                     }
-                    // Within a round peers differ in it too.
-                    let ours_first = (round + peer + number).is_multiple_of(2);
-                    let order = if ours_first { [0, peer] } else { [peer, 0] };
-                    let [first, second] = order.map(|mpi| measure(mpi, plan));
-                    let (ours, theirs) = if ours_first {
-                        (first, second)
-                    } else {
-                        (second, first)
+                    let turn = Turn {
+                        round,
+                        peer,
+                        number,
+                        plan,
+                        // Within a round peers differ in it too.
+                        ours_first: (round as usize + peer + number).is_multiple_of(2),
                     };
-                    self.take(peer, number, plan, ours, theirs);
+                    let [ours, theirs] = run(&turn)?;
+                    self.take(&turn, ours, theirs);
                 }
             }
         }
+        Ok(())
     }
 
-    fn take(&mut self, peer: usize, number: usize, plan: &Plan, ours: Outcome, theirs: Outcome) {
+    fn take(&mut self, turn: &Turn<'_>, ours: Measured, theirs: Measured) {
+        let (peer, number, plan) = (turn.peer, turn.number, turn.plan);
         for (mpi, outcome) in [(0, &ours), (peer, &theirs)] {
             self.note_failures(mpi, plan, outcome);
         }
@@ -141,14 +216,14 @@ impl Rounds {
         self.pairs[at].values.push((a, b));
     }
 
-    fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Outcome) {
+    fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Measured) {
         let name = self.names[mpi].clone();
         for missing in &outcome.missing {
             self.note(&name, missing.test.clone(), &missing.reason);
         }
         if let Some(failure) = &outcome.failure {
             let what = format!("{}, {} ranks", plan.settings.tests.join(","), plan.ranks);
-            self.note(&name, what, &failure.to_string());
+            self.note(&name, what, failure);
         }
     }
 
@@ -164,10 +239,10 @@ impl Rounds {
         }
     }
 
-    fn merge(&mut self, mpi: usize, outcome: Outcome) {
+    fn merge(&mut self, mpi: usize, outcome: Measured) {
         let report = &mut self.reports[mpi];
-        if let Some(start) = &outcome.start {
-            report.run.mpi.version.clone_from(&start.library);
+        if !outcome.library.is_empty() {
+            report.run.mpi.version = outcome.library;
         }
         if !outcome.clock.source.is_empty() {
             report.run.clock = outcome.clock;
@@ -215,9 +290,9 @@ impl Rounds {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::program::RunError;
+    use crate::program::{Progress, RunError};
+    use crate::record::Run;
     use crate::record::samples::make_case;
-    use crate::record::{Missing, Run};
 
     fn make_rounds(peers: usize) -> Rounds {
         let reports = (0..=peers).map(|i| {
@@ -240,19 +315,30 @@ mod tests {
         ranks.iter().map(plan).collect()
     }
 
-    fn make_outcome(ns: f64) -> Outcome {
-        Outcome {
+    fn make_measured(ns: f64) -> Measured {
+        Measured {
             cases: vec![make_case(8, &[ns, ns, ns])],
-            ..Outcome::default()
+            ..Measured::default()
         }
+    }
+
+    /// All rounds, by a function that runs a plan on the MPI of a number.
+    fn run(
+        rounds: &mut Rounds,
+        plans: &[Plan],
+        count: u32,
+        mut measure: impl FnMut(usize, &Plan) -> Measured,
+    ) {
+        let done: Result<(), ()> = rounds.run(plans, count, |turn| Ok(turn.take(&mut measure)));
+        done.unwrap();
     }
 
     #[test]
     fn who_begins__changes_from_round_to_round() {
         let mut order = Vec::new();
-        make_rounds(1).run(&make_plans(&[2]), 4, |mpi, _| {
+        run(&mut make_rounds(1), &make_plans(&[2]), 4, |mpi, _| {
             order.push(mpi);
-            make_outcome(100.0)
+            make_measured(100.0)
         });
         assert_eq!(order, [1, 0, 0, 1, 1, 0, 0, 1]);
     }
@@ -262,9 +348,9 @@ mod tests {
         // The machine gets slower with every run; theirs takes twice as long.
         let mut rounds = make_rounds(2);
         let mut time = 100.0;
-        rounds.run(&make_plans(&[2, 8]), 3, |mpi, _| {
+        run(&mut rounds, &make_plans(&[2, 8]), 3, |mpi, _| {
             time *= 1.01;
-            make_outcome(if mpi == 0 { time } else { 2.0 * time })
+            make_measured(if mpi == 0 { time } else { 2.0 * time })
         });
         let rows = rounds.list_rows();
         assert_eq!(rows.len(), 2, "two peers; both plans gave the same case");
@@ -279,13 +365,13 @@ mod tests {
     fn peer__that_fails_keeps_what_it_had_and_is_not_asked_again() {
         let mut rounds = make_rounds(2);
         let mut asked = 0;
-        rounds.run(&make_plans(&[2]), 4, |mpi, _| {
+        run(&mut rounds, &make_plans(&[2]), 4, |mpi, _| {
             asked += usize::from(mpi == 1);
-            let mut outcome = make_outcome(100.0);
+            let mut outcome = make_measured(100.0);
             if mpi == 1 && asked == 2 {
-                outcome = Outcome {
-                    failure: Some(RunError::Empty),
-                    ..Outcome::default()
+                outcome = Measured {
+                    failure: Some("it died".into()),
+                    ..Measured::default()
                 };
             }
             outcome
@@ -302,8 +388,8 @@ mod tests {
     #[test]
     fn batches__that_differ_are_refused() {
         let mut rounds = make_rounds(1);
-        rounds.run(&make_plans(&[2]), 2, |mpi, _| {
-            let mut outcome = make_outcome(100.0);
+        run(&mut rounds, &make_plans(&[2]), 2, |mpi, _| {
+            let mut outcome = make_measured(100.0);
             outcome.cases[0].timing.operations_per_sample = 16 << mpi;
             outcome
         });
@@ -319,8 +405,8 @@ mod tests {
     #[test]
     fn case_or_test__that_a_peer_lacks_is_said() {
         let mut rounds = make_rounds(1);
-        rounds.run(&make_plans(&[2]), 2, |mpi, _| {
-            let mut outcome = make_outcome(100.0);
+        run(&mut rounds, &make_plans(&[2]), 2, |mpi, _| {
+            let mut outcome = make_measured(100.0);
             if mpi == 1 {
                 outcome.cases[0].bytes = 16;
                 outcome.missing.push(Missing {
@@ -339,8 +425,25 @@ mod tests {
     #[test]
     fn reports__hold_the_samples_of_all_rounds() {
         let mut rounds = make_rounds(1);
-        rounds.run(&make_plans(&[2]), 3, |_, _| make_outcome(100.0));
+        run(&mut rounds, &make_plans(&[2]), 3, |_, _| {
+            make_measured(100.0)
+        });
         assert_eq!(rounds.reports[0].cases[0].samples.count(), 9);
         assert_eq!(rounds.reports[1].cases[0].samples.count(), 9);
+    }
+
+    #[test]
+    fn failure__names_the_case_in_which_it_happened() {
+        let outcome = Outcome {
+            failure: Some(RunError::Empty),
+            at: Some(Progress {
+                test: "rate".into(),
+                bytes: 64,
+                ..Progress::default()
+            }),
+            ..Outcome::default()
+        };
+        let failure = Measured::from(outcome).failure.unwrap();
+        assert!(failure.starts_with("the job ended without a result, in rate at 64 B"));
     }
 }

@@ -3,13 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::comparison::{self, Comparison};
+use super::kept::{Identity, Kept};
 use super::options::CompareOptions;
 use super::peers::Peer;
 use super::rounds::{Plan, Rounds};
 use super::stored::{self, Rule};
+use super::turns::{Stop, Turns};
 use super::{markdown, show};
 use crate::bench::{self, startup, surroundings};
 use crate::catalogue::{self, Class};
@@ -20,6 +24,9 @@ use crate::record::{ReadError, Report};
 
 /// Exit code where something was refused or could not be compared.
 const REFUSED: u8 = 2;
+
+/// Exit code where the time was up before all was measured.
+const UNFINISHED: u8 = 3;
 
 /// Does it; the exit code is 0, 1 where a stored result is worse than the other, 2 where something
 /// could not be compared.
@@ -84,6 +91,7 @@ fn say(text: &str) -> Result<(), String> {
 struct Files {
     json: Option<Target>,
     markdown: Option<Target>,
+    levels: Option<Report>,
     readme: Option<(Target, String)>,
 }
 
@@ -104,6 +112,10 @@ impl Files {
         Ok(Files {
             json: open(options.json.as_deref().filter(is_file))?,
             markdown: open(options.markdown.as_deref())?,
+            levels: match &options.levels {
+                Some(path) => read_side(&path.to_string_lossy())?.pop(),
+                None => None,
+            },
             readme,
         })
     }
@@ -115,7 +127,9 @@ impl Files {
             done.map_err(|e| e.to_string())
         };
         let json = finish(self.json, &|| comparison.format_json());
-        let page = finish(self.markdown, &|| markdown::format_page(comparison));
+        let page = finish(self.markdown, &|| {
+            markdown::format_page(comparison, self.levels.as_ref())
+        });
         let readme = self.readme.map_or(Ok(()), |(target, text)| {
             let text = markdown::replace_table(&text, comparison)?;
             target.finish(&text).map_err(|e| e.to_string())
@@ -149,13 +163,24 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
     let plans = options.measure.list_plans()?;
     let files = Files::open(options)?;
     let (contestants, failed) = gather(options, peers)?;
-    let reports = contestants.iter().map(make_report).collect();
+    let mut reports: Vec<Report> = contestants.iter().map(make_report).collect();
+    let kept = open_kept(options, &plans, &contestants, &mut reports)?;
     let mut rounds = Rounds::new(reports, options.statistic);
     for (name, reason) in &failed {
         eprintln!("fastpath: {name}: {reason}");
         rounds.note(name, String::new(), reason);
     }
-    run_rounds(options, &plans, &contestants, &mut rounds);
+    if let Err(stop) = run_rounds(options, &plans, &contestants, &mut rounds, kept) {
+        return match stop {
+            Stop::Kept(why) => Err(why),
+            Stop::Time { done, total } => {
+                eprintln!(
+                    "fastpath: the time is up with {done} of {total} turns; the same command goes on"
+                );
+                Ok(UNFINISHED)
+            }
+        };
+    }
     note_same_library(&mut rounds);
     let comparison = Comparison {
         schema: comparison::SCHEMA.to_owned(),
@@ -189,27 +214,45 @@ fn gather(
     Ok((contestants, failed))
 }
 
+/// The file of turns, if one is named; what it holds was begun earlier, and the reports say so.
+fn open_kept(
+    options: &CompareOptions,
+    plans: &[Plan],
+    contestants: &[Contestant],
+    reports: &mut [Report],
+) -> Result<Option<Kept>, String> {
+    let Some(path) = &options.keep else {
+        return Ok(None);
+    };
+    let identity = Identity::new(plans, contestants.iter().map(|c| &c.peer));
+    let kept = Kept::open(path, &identity, &surroundings::describe_run())?;
+    for report in reports {
+        report.run.started_unix_s = kept.started_unix_s();
+    }
+    Ok(Some(kept))
+}
+
 fn run_rounds(
     options: &CompareOptions,
     plans: &[Plan],
     contestants: &[Contestant],
     rounds: &mut Rounds,
-) {
-    let pairs = (contestants.len() - 1) * plans.len() * options.measure.rounds as usize;
-    let bar = make_bar(2 * pairs as u64, !options.no_progress);
-    rounds.run(plans, options.measure.rounds, |number, plan| {
-        let contestant = &contestants[number];
-        let test = plan.settings.tests.join(",");
-        bar.set_message(format!("{} {test}", contestant.peer.name));
-        let outcome = measure(contestant, plan);
-        bar.inc(1);
-        if let Some(failure) = &outcome.failure {
-            let name = &contestant.peer.name;
-            bar.suspend(|| eprintln!("fastpath: {name}, {test}: {failure}"));
-        }
-        outcome
-    });
-    bar.finish_and_clear();
+    kept: Option<Kept>,
+) -> Result<(), Stop> {
+    let mut turns = Turns {
+        plans,
+        rounds: options.measure.rounds,
+        peers: contestants.len() - 1,
+        kept,
+        limit: options
+            .stop_after
+            .map(|ms| Duration::from_secs_f64(ms / 1000.0)),
+        shows_progress: !options.no_progress,
+    };
+    let name = |mpi: usize| contestants[mpi].peer.name.clone();
+    turns.make(rounds, name, |mpi, plan| {
+        measure(&contestants[mpi], plan).into()
+    })
 }
 
 /// Prints the comparison and writes it to the files.

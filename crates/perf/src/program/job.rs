@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -41,7 +42,7 @@ impl fmt::Display for RunError {
             RunError::Ended(status, said) => {
                 match status.code() {
                     Some(WRONG_CONTENTS) => write!(f, "messages arrived with wrong contents")?,
-                    _ => write!(f, "the job failed: {status}")?,
+                    _ => write!(f, "the job failed: {}", describe_end(*status, said))?,
                 }
                 tail(f, said)
             }
@@ -57,6 +58,27 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+/// How a launcher ended. What a signal did to a rank it tells by 128 and the signal's number, as shells
+/// do, or in its own words alone.
+fn describe_end(status: ExitStatus, said: &[String]) -> String {
+    let named = |line: &String| {
+        let at = line.to_ascii_lowercase().find("signal")?;
+        let digits = line[at..].trim_start_matches(|c: char| !c.is_ascii_digit());
+        let end = digits.find(|c: char| !c.is_ascii_digit());
+        let number: i32 = digits[..end.unwrap_or(digits.len())].parse().ok()?;
+        (1..=64).contains(&number).then_some(number)
+    };
+    match (status.code(), status.signal()) {
+        (Some(code @ 129..=192), _) => format!("ended by signal {}", code - 128),
+        (Some(code), _) => match said.iter().find_map(named) {
+            Some(signal) => format!("ended by signal {signal} (exit code {code})"),
+            None => format!("exit code {code}"),
+        },
+        (None, Some(signal)) => format!("its launcher was ended by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
 
 /// Lines of what a job said that an error repeats.
 const TAIL: usize = 20;
@@ -288,6 +310,24 @@ mod tests {
             text.contains("7") && text.contains("from outside"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn job__whose_rank_a_signal_ended_says_which() {
+        for (script, words) in [
+            ("exit 139", "ended by signal 11"),
+            ("kill -9 $$", "launcher was ended by signal 9"),
+            (
+                "echo 'rank 1 exited on signal 11 (Segmentation fault).' >&2; exit 1",
+                "ended by signal 11 (exit code 1)",
+            ),
+            ("exit 7", "exit code 7"),
+        ] {
+            let (result, _) = run_script(script, STALL);
+            let text = result.unwrap_err().to_string();
+            let first = text.lines().next().unwrap();
+            assert!(first.ends_with(words), "{first}");
+        }
     }
 
     #[test]

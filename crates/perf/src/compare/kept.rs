@@ -1,0 +1,337 @@
+//! What a comparison has measured so far, kept turn by turn, so that one that was interrupted goes on
+//! where it stopped.
+//!
+//! The file has a line of JSON for each thing: the first says what is measured ([`Identity`]), each
+//! further one is a turn with its samples. A line that was cut off when the comparison was killed is
+//! dropped, and the turn made again.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::peers::Peer;
+use super::rounds::{Measured, Plan, Turn};
+use crate::bench::surroundings;
+use crate::record::{Machine, Run};
+
+/// The name that every such file carries, with its version.
+const SCHEMA: &str = "fastpath.compare.kept 1";
+
+/// What has to be the same for turns to belong to one comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    schema: String,
+    /// The tool with its commit.
+    tool: String,
+    /// The contents of our library's file, as a number.
+    library: u64,
+    machine: Machine,
+    plans: Vec<Plan>,
+    /// Name, compiler, launcher, arguments and variables of each.
+    mpis: Vec<String>,
+}
+
+impl Identity {
+    /// That of a comparison; ours is the first of `mpis`.
+    pub fn new<'a>(plans: &[Plan], mpis: impl Iterator<Item = &'a Peer>) -> Identity {
+        let mpis: Vec<&Peer> = mpis.collect();
+        Identity {
+            schema: SCHEMA.to_owned(),
+            tool: surroundings::name_tool(),
+            library: mpis.first().map_or(0, |ours| hash_library(&ours.mpicc)),
+            machine: surroundings::describe_run().machine,
+            plans: plans.to_vec(),
+            mpis: mpis.iter().map(|peer| format!("{peer:?}")).collect(),
+        }
+    }
+
+    /// In what another one differs; None where in nothing.
+    fn find_difference(&self, other: &Identity) -> Option<&'static str> {
+        let parts = [
+            (self.schema == other.schema, "form"),
+            (self.tool == other.tool, "commit of the tool"),
+            (self.library == other.library, "library"),
+            (self.machine == other.machine, "machine"),
+            (self.plans == other.plans, "tests, sizes, ranks or timing"),
+            (self.mpis == other.mpis, "MPIs"),
+        ];
+        let (_, what) = parts.into_iter().find(|(same, _)| !same)?;
+        Some(what)
+    }
+}
+
+/// Of the library that is installed beside a compiler wrapper; 0 where none is.
+fn hash_library(mpicc: &Path) -> u64 {
+    let Some(prefix) = mpicc.parent().and_then(Path::parent) else {
+        return 0;
+    };
+    let Ok(contents) = std::fs::read(prefix.join("lib/libmpi_abi.so.1")) else {
+        return 0;
+    };
+    let mut hasher = DefaultHasher::new();
+    contents.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Round, peer, number of the plan.
+type Place = (u32, usize, usize);
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    round: u32,
+    peer: usize,
+    number: usize,
+    ours: Measured,
+    theirs: Measured,
+}
+
+/// The file, and the turns that were in it.
+#[derive(Debug)]
+pub struct Kept {
+    path: PathBuf,
+    file: File,
+    turns: HashMap<Place, [Measured; 2]>,
+    /// When the first of them was started, in seconds since 1970.
+    started_unix_s: u64,
+    /// Why what an earlier comparison had measured was given up.
+    dropped: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    started_unix_s: u64,
+    identity: Identity,
+}
+
+impl Kept {
+    /// Opens it: the turns of a comparison of the same things are taken over, those of others given up.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or holds something else.
+    pub fn open(path: &Path, identity: &Identity, run: &Run) -> Result<Kept, String> {
+        let failed = |e: io::Error| format!("{}: {e}", path.display());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(path).map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        let mut kept = Kept {
+            path: path.to_owned(),
+            file,
+            turns: HashMap::new(),
+            started_unix_s: run.started_unix_s,
+            dropped: None,
+        };
+        let valid = kept.take_over(&text, identity)?;
+        kept.set_length(valid as u64).map_err(failed)?;
+        if valid == 0 {
+            let head = Head {
+                started_unix_s: run.started_unix_s,
+                identity: identity.clone(),
+            };
+            kept.append(&head).map_err(failed)?;
+        }
+        Ok(kept)
+    }
+
+    /// Reads the turns; returns how many bytes of the text are of use.
+    fn take_over(&mut self, text: &str, identity: &Identity) -> Result<usize, String> {
+        let mut lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+        let Some(first) = lines.next() else {
+            // Nothing, or not even the first line was finished by one that was killed.
+            let mine = text.is_empty() || text.starts_with("{\"started_unix_s\":");
+            return match mine {
+                true => Ok(0),
+                false => Err(self.refuse()),
+            };
+        };
+        let head: Head = serde_json::from_str(first).map_err(|_| self.refuse())?;
+        if let Some(what) = identity.find_difference(&head.identity) {
+            self.dropped = Some(format!(
+                "{}: of another comparison ({what} differs); it begins anew",
+                self.path.display()
+            ));
+            return Ok(0);
+        }
+        self.started_unix_s = head.started_unix_s;
+        let mut valid = first.len();
+        for text in lines {
+            let Ok(line) = serde_json::from_str::<Line>(text) else {
+                break;
+            };
+            let place = (line.round, line.peer, line.number);
+            self.turns.insert(place, [line.ours, line.theirs]);
+            valid += text.len();
+        }
+        Ok(valid)
+    }
+
+    fn refuse(&self) -> String {
+        let path = self.path.display();
+        format!("{path}: holds something else than a comparison that was begun")
+    }
+
+    fn set_length(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.file.seek(SeekFrom::Start(length)).map(|_| ())
+    }
+
+    fn append(&mut self, what: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_string(what)?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes())?;
+        self.file.sync_data()
+    }
+
+    /// Why an earlier comparison in the file was given up, if one was.
+    pub fn dropped(&self) -> Option<&str> {
+        self.dropped.as_deref()
+    }
+
+    /// When the comparison was begun, in seconds since 1970.
+    pub fn started_unix_s(&self) -> u64 {
+        self.started_unix_s
+    }
+
+    /// Turns that are there.
+    pub fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// What a turn gave, if it is there.
+    pub fn find(&self, turn: &Turn<'_>) -> Option<[Measured; 2]> {
+        let place = (turn.round, turn.peer, turn.number);
+        self.turns.get(&place).cloned()
+    }
+
+    /// Keeps a turn.
+    ///
+    /// # Errors
+    /// It cannot be written (a full disk).
+    pub fn add(&mut self, turn: &Turn<'_>, pair: &[Measured; 2]) -> Result<(), String> {
+        let [ours, theirs] = pair.clone();
+        let line = Line {
+            round: turn.round,
+            peer: turn.peer,
+            number: turn.number,
+            ours,
+            theirs,
+        };
+        let path = self.path.display().to_string();
+        self.append(&line).map_err(|e| format!("{path}: {e}"))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::program::Settings;
+    use crate::record::samples::make_case;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn make_file(name: &str) -> Scratch {
+        let file = format!("fastpath-kept-{}-{name}", std::process::id());
+        Scratch(std::env::temp_dir().join(file))
+    }
+
+    fn make_plan(ranks: u32) -> Plan {
+        Plan {
+            ranks,
+            settings: Settings::default(),
+        }
+    }
+
+    fn make_identity(ranks: u32) -> Identity {
+        let ours = Peer::new("ours", Path::new("/opt/x/bin/mpicc"), None);
+        Identity::new(&[make_plan(ranks)], [&ours].into_iter())
+    }
+
+    fn make_turn(plan: &Plan, round: u32) -> Turn<'_> {
+        Turn {
+            round,
+            peer: 1,
+            number: 0,
+            plan,
+            ours_first: true,
+        }
+    }
+
+    fn open(file: &Scratch, ranks: u32) -> Kept {
+        Kept::open(&file.0, &make_identity(ranks), &Run::default()).unwrap()
+    }
+
+    fn make_pair(ns: f64) -> [Measured; 2] {
+        let of = |ns| Measured {
+            cases: vec![make_case(8, &[ns])],
+            ..Measured::default()
+        };
+        [of(ns), of(2.0 * ns)]
+    }
+
+    #[test]
+    fn turns__are_found_again_and_one_that_was_cut_off_is_not() {
+        let file = make_file("cut");
+        let plan = make_plan(2);
+        let mut kept = open(&file, 2);
+        assert!(kept.is_empty() && kept.dropped().is_none());
+        for round in 0..2 {
+            let pair = make_pair(100.0 + f64::from(round));
+            kept.add(&make_turn(&plan, round), &pair).unwrap();
+        }
+        drop(kept);
+        let length = std::fs::metadata(&file.0).unwrap().len();
+        let cut = OpenOptions::new().write(true).open(&file.0).unwrap();
+        cut.set_len(length - 10).unwrap();
+        let mut kept = open(&file, 2);
+        assert_eq!(kept.find(&make_turn(&plan, 0)), Some(make_pair(100.0)));
+        assert_eq!(kept.find(&make_turn(&plan, 1)), None);
+        kept.add(&make_turn(&plan, 1), &make_pair(300.0)).unwrap();
+        drop(kept);
+        let kept = open(&file, 2);
+        assert_eq!(kept.find(&make_turn(&plan, 1)), Some(make_pair(300.0)));
+        assert_eq!(kept.len(), 2);
+    }
+
+    #[test]
+    fn other_comparison__is_given_up_and_named() {
+        let file = make_file("other");
+        let plan = make_plan(2);
+        open(&file, 2)
+            .add(&make_turn(&plan, 0), &make_pair(1.0))
+            .unwrap();
+        let kept = open(&file, 4);
+        assert!(kept.is_empty());
+        assert!(kept.dropped().unwrap().contains("ranks"), "{kept:?}");
+        drop(kept);
+        assert!(open(&file, 2).is_empty(), "it was begun anew");
+    }
+
+    #[test]
+    fn file__of_something_else_is_left_as_it_is() {
+        let file = make_file("else");
+        for text in ["precious", "precious\nlines\n"] {
+            std::fs::write(&file.0, text).unwrap();
+            let refused = Kept::open(&file.0, &make_identity(2), &Run::default());
+            assert!(refused.unwrap_err().contains("something else"));
+            assert_eq!(std::fs::read_to_string(&file.0).unwrap(), text);
+        }
+    }
+}
