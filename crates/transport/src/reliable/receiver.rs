@@ -75,6 +75,27 @@ impl<M> Receiver<M> {
         self.kept.pop_front()?
     }
 
+    /// Sequence number of the next message to take.
+    pub fn next_seq(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether something has arrived that something before it is missing for.
+    #[inline]
+    pub fn has_hole(&self) -> bool {
+        self.kept.front().is_some_and(Option::is_none)
+    }
+
+    /// What has arrived and not been taken, in order.
+    pub fn kept(&self) -> impl Iterator<Item = &M> {
+        self.kept.iter().flatten()
+    }
+
+    /// Gives up: gives back what has arrived and not been taken.
+    pub fn abandon(&mut self) -> impl Iterator<Item = M> {
+        std::mem::take(&mut self.kept).into_iter().flatten()
+    }
+
     /// Whether the sender should hear from this receiver.
     #[inline]
     pub fn owes_ack(&self) -> bool {

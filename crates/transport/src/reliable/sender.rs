@@ -65,8 +65,21 @@ impl<M> Sender<M> {
         Ok(seq)
     }
 
+    /// Further messages that may be sent now.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.settings
+            .window
+            .saturating_sub(self.flights.len() as u32)
+    }
+
     /// Takes note of what the receiver says. What no healthy receiver says is ignored.
     pub fn acknowledge(&mut self, now_ns: u64, ack: Ack) {
+        self.acknowledge_with(now_ns, ack, drop);
+    }
+
+    /// As [`Sender::acknowledge`]; `taken_one` is given each message that the receiver has taken.
+    pub fn acknowledge_with(&mut self, now_ns: u64, ack: Ack, mut taken_one: impl FnMut(M)) {
         let taken = ack.next.wrapping_sub(self.oldest());
         if taken as usize > self.flights.len() {
             return; // older than what is known, or ahead of what was sent
@@ -76,6 +89,7 @@ impl<M> Sender<M> {
                 self.round_trip
                     .sample(now_ns.saturating_sub(flight.sent_ns));
             }
+            taken_one(flight.message);
         }
         if taken > 0 {
             self.holes = 0;
@@ -142,6 +156,18 @@ impl<M> Sender<M> {
             .iter()
             .enumerate()
             .filter(|(index, flight)| *index == 0 || !flight.held)
+    }
+
+    /// Whether everything sent has arrived, taken or not.
+    pub fn is_held(&self) -> bool {
+        self.flights.iter().all(|flight| flight.held)
+    }
+
+    /// Gives up: nothing is under way any more. Gives back what was.
+    pub fn abandon(&mut self) -> impl Iterator<Item = M> {
+        std::mem::take(&mut self.flights)
+            .into_iter()
+            .map(|flight| flight.message)
     }
 
     /// Messages sent and not acknowledged.
