@@ -4,6 +4,11 @@
 use super::*;
 use libc::c_int;
 
+/// Bytes before each datagram in its receive buffer.
+const GRH: u32 = 40;
+/// Payload of a datagram at most: what one packet of the port holds.
+const DATAGRAM_MOST: usize = 1024;
+
 pub(super) unsafe extern "C" fn post_recv(
     qp: *mut Qp,
     list: *mut RecvWr,
@@ -149,6 +154,7 @@ impl Fabric {
                 left -= 1;
             }
         }
+        self.land();
     }
 
     /// The next job of a queue pair; false where there is none, or it must wait.
@@ -216,7 +222,7 @@ impl Fabric {
         }
         if qp.base.qp_type == QPT_UD {
             // SAFETY: the caller's.
-            return unsafe { self.carry_datagram(job) };
+            return unsafe { self.carry_datagram(qp, job) };
         }
         let other = qp.attr.dest_qp_num;
         let Some(&peer) = self.pairs.get(&other) else {
@@ -288,40 +294,96 @@ impl Fabric {
     }
 
     /// Who has no buffer for it, or another key, does not get it, and nobody learns of that.
-    unsafe fn carry_datagram(&mut self, job: &Job) -> Outcome {
+    unsafe fn carry_datagram(&mut self, qp: &FakeQp, job: &Job) -> Outcome {
         // SAFETY: this service's part of the union; the payload was checked by `carry`.
         let (to, bytes) = unsafe { (job.request.wr.ud, payload(job)) };
+        assert!(
+            self.handles.contains(&(to.ah as usize)),
+            "a send by an address handle that is gone"
+        );
+        if bytes.len() > DATAGRAM_MOST {
+            return Outcome::Failed(WC_LOC_LEN_ERR);
+        }
         let len = bytes.len() as u32;
-        let done = Outcome::Done {
+        let immediate = (job.request.opcode == WR_SEND_WITH_IMM).then_some(job.request.imm_data);
+        self.throw(Datagram {
+            from: qp.base.qp_num,
+            to: to.remote_qpn,
+            qkey: to.remote_qkey,
+            immediate,
+            bytes,
+        });
+        Outcome::Done {
             opcode: WC_OP_SEND,
             bytes: len,
-        };
-        let Some(&peer) = self.pairs.get(&to.remote_qpn) else {
-            return done;
+        }
+    }
+
+    /// A datagram leaves: it may be lost, doubled, and overtaken by those after it.
+    fn throw(&mut self, datagram: Datagram) {
+        let weather = self.conditions.weather;
+        let mut copies = 1;
+        if self.random.chance(weather.drop) {
+            copies = 0;
+            self.dropped += 1;
+        } else if self.random.chance(weather.double) {
+            copies = 2;
+        }
+        for _ in 0..copies {
+            let late = self.random.chance(weather.late);
+            let behind = if late { 1 + self.random.below(8) } else { 0 };
+            self.flying.push((behind, datagram.clone()));
+        }
+    }
+
+    /// What is on the way arrives, but for what is late.
+    pub(super) fn land(&mut self) {
+        for (behind, datagram) in std::mem::take(&mut self.flying) {
+            match behind {
+                0 => self.deliver(&datagram),
+                _ => self.flying.push((behind - 1, datagram)),
+            }
+        }
+    }
+
+    /// A datagram arrives at whoever it names.
+    pub(super) fn deliver(&mut self, datagram: &Datagram) {
+        let Some(&peer) = self.pairs.get(&datagram.to) else {
+            return;
         };
         // SAFETY: pairs in the table are alive.
         let peer = unsafe { &mut *peer };
-        let ready = peer.attr.qp_state >= QPS_RTR && peer.attr.qkey == to.remote_qkey;
-        if let Some(room) = ready.then(|| peer.receives.pop_front()).flatten() {
-            let immediate = job.request.opcode == WR_SEND_WITH_IMM;
-            let completion = Wc {
-                wr_id: room.id,
-                opcode: WC_OP_RECV,
-                byte_len: len + 40,
-                imm_data: job.request.imm_data,
-                wc_flags: WC_GRH | if immediate { WC_WITH_IMM } else { 0 },
-                qp_num: peer.base.qp_num,
-                src_qp: 0,
-                ..Wc::default()
-            };
-            assert!(room.segment.length >= len + 40);
-            // SAFETY: the room is registered memory; the queue is alive.
-            unsafe {
-                write(room.segment.addr + 40, &bytes);
-                complete(peer.base.recv_cq, completion, 0, 0);
-            }
+        let state = peer.attr.qp_state;
+        let ready = state == QPS_RTR || state == QPS_RTS;
+        if !ready || peer.attr.qkey != datagram.qkey || peer.base.qp_type != QPT_UD {
+            return;
         }
-        done
+        let Some(room) = peer.receives.pop_front() else {
+            self.without_buffer += 1;
+            return;
+        };
+        let len = datagram.bytes.len() as u32 + GRH;
+        let to = room.segment;
+        assert!(
+            to.length >= len && allows(self, to.lkey, to.addr, len as u64, ACCESS_LOCAL_WRITE),
+            "a receive buffer is too short or not registered"
+        );
+        let completion = Wc {
+            wr_id: room.id,
+            opcode: WC_OP_RECV,
+            byte_len: len,
+            imm_data: datagram.immediate.unwrap_or(0),
+            wc_flags: WC_GRH | datagram.immediate.map_or(0, |_| WC_WITH_IMM),
+            qp_num: peer.base.qp_num,
+            src_qp: datagram.from,
+            ..Wc::default()
+        };
+        // SAFETY: the room is registered memory; the queue is alive.
+        unsafe {
+            write(to.addr, &[0xa5; GRH as usize]); // nobody may rely on what stands there
+            write(to.addr + GRH as u64, &datagram.bytes);
+            complete(peer.base.recv_cq, completion, 0, 0);
+        }
     }
 
     unsafe fn carry_write(&mut self, job: &Job) -> Outcome {

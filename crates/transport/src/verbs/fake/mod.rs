@@ -12,9 +12,10 @@ mod objects;
 use super::abi::*;
 use super::device::DeviceContext;
 use super::library::Library;
+use crate::sim::Random;
 use objects::*;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What the adapter grants and what goes wrong.
@@ -32,6 +33,29 @@ pub(crate) struct Conditions {
     pub pace: usize,
     /// Bytes that may be registered in all.
     pub lockable: usize,
+    /// What happens to datagrams on the way.
+    pub weather: Weather,
+}
+
+/// Probabilities, for each datagram.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Weather {
+    /// It is lost.
+    pub drop: f64,
+    /// It arrives twice.
+    pub double: f64,
+    /// It is overtaken by others.
+    pub late: f64,
+}
+
+/// A datagram on the way.
+#[derive(Clone)]
+struct Datagram {
+    from: u32,
+    to: u32,
+    qkey: u32,
+    immediate: Option<u32>,
+    bytes: Vec<u8>,
 }
 
 impl Default for Conditions {
@@ -43,11 +67,11 @@ impl Default for Conditions {
             addresses: true,
             pace: usize::MAX,
             lockable: usize::MAX,
+            weather: Weather::default(),
         }
     }
 }
 
-#[derive(Default)]
 struct Fabric {
     conditions: Conditions,
     pairs: BTreeMap<u32, *mut FakeQp>,
@@ -58,10 +82,38 @@ struct Fabric {
     removed: bool,
     /// Requests as they were posted: opcode and flags.
     posted: Vec<(i32, u32)>,
+    /// Address handles that are alive.
+    handles: BTreeSet<usize>,
+    /// Datagrams on the way, each with how many polls it is late.
+    flying: Vec<(u64, Datagram)>,
+    random: Random,
+    /// Datagrams lost on the way, and for want of a receive buffer.
+    dropped: u64,
+    without_buffer: u64,
+}
+
+impl Default for Fabric {
+    fn default() -> Self {
+        Fabric {
+            conditions: Conditions::default(),
+            pairs: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            access: BTreeMap::new(),
+            next_number: 0,
+            removed: false,
+            posted: Vec::new(),
+            handles: BTreeSet::new(),
+            flying: Vec::new(),
+            random: Random::new(1),
+            dropped: 0,
+            without_buffer: 0,
+        }
+    }
 }
 
 thread_local! {
     static FABRIC: RefCell<Fabric> = RefCell::default();
+    static NOW_NS: Cell<u64> = const { Cell::new(1) };
 }
 
 fn with<T>(act: impl FnOnce(&mut Fabric) -> T) -> T {
@@ -71,6 +123,33 @@ fn with<T>(act: impl FnOnce(&mut Fabric) -> T) -> T {
 /// Sets what the adapter of this thread does from now on.
 pub(crate) fn set_conditions(conditions: Conditions) {
     with(|fabric| fabric.conditions = conditions);
+}
+
+/// The time that tests move, in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    NOW_NS.get()
+}
+
+/// Lets time pass.
+pub(crate) fn advance(ns: u64) {
+    NOW_NS.set(NOW_NS.get() + ns);
+}
+
+/// Datagrams lost on the way so far, and those lost for want of a receive buffer.
+pub(crate) fn losses() -> (u64, u64) {
+    with(|fabric| (fabric.dropped, fabric.without_buffer))
+}
+
+/// A datagram of nobody arrives, as it would from queue pair `from` of any machine.
+pub(crate) fn inject(from: u32, to: u32, qkey: u32, bytes: &[u8]) {
+    let datagram = Datagram {
+        from,
+        to,
+        qkey,
+        immediate: None,
+        bytes: bytes.to_vec(),
+    };
+    with(|fabric| fabric.deliver(&datagram));
 }
 
 /// The device is taken out.

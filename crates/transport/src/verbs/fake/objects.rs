@@ -389,14 +389,17 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
 pub(super) unsafe extern "C" fn create_ah(pd: *mut Pd, _: *mut AhAttr) -> *mut Ah {
     // SAFETY: the domain is alive.
     let context = unsafe { (*pd).context };
-    Box::into_raw(Box::new(Ah {
+    let ah = Box::into_raw(Box::new(Ah {
         context,
         pd,
         handle: 0,
-    }))
+    }));
+    with(|fabric| fabric.handles.insert(ah as usize));
+    ah
 }
 
 pub(super) unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
+    with(|fabric| fabric.handles.remove(&(ah as usize)));
     // SAFETY: made by `create_ah`.
     unsafe { free(ah) }
 }
