@@ -156,7 +156,7 @@ pub struct Remote {
 }
 
 /// Most bytes of an [`Address`].
-pub const ADDRESS_BYTES: usize = 47;
+pub const ADDRESS_BYTES: usize = 63;
 
 /// Where a peer's end of a connection is, as its transport writes it. Opaque to everyone else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,6 +16,7 @@ pub mod rc;
 pub mod reliable;
 pub mod shm;
 pub mod sim;
+pub mod ud;
 pub mod verbs;
 
 pub use contract::{Address, Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};

@@ -7,6 +7,9 @@ use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;
 use crate::sim::{Conditions, Hardware, Network, SimEndpoint, SimIface};
+use crate::ud::testing::UdPair;
+use crate::ud::{Settings as UdSettings, UdEndpoint};
+use crate::verbs::fake;
 use fastpath_pcie::profile;
 
 conform!(loopback, LoopbackEndpoint);
@@ -18,6 +21,9 @@ conform!(sim_wired_up, SimPair<3>);
 conform!(sim_hardware, SimPair<4>);
 conform!(rc, RcRig<0>);
 conform!(rc_narrow, RcRig<1>);
+conform!(ud, UdRig<0>);
+conform!(ud_narrow, UdRig<1>);
+conform!(ud_lossy, UdRig<2>);
 
 impl Rig for LoopbackEndpoint {
     type End = Self;
@@ -207,5 +213,65 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
             self.0.ifaces[1].progress();
         }
         self.0.ends[1].fingerprint()
+    }
+}
+
+/// Two ends that exchange datagrams of an RDMA adapter; the number chooses how much room there is, and whether the
+/// (fake) wire is a bad one.
+struct UdRig<const KIND: u32>(UdPair);
+
+impl<const KIND: u32> Rig for UdRig<KIND> {
+    type End = UdEndpoint;
+
+    fn new(start: Start) -> Self {
+        let settings = match KIND {
+            1 => UdSettings {
+                window: 4,
+                receives: 64,
+                depth: 32,
+                buffers: [4, 2],
+                groups: 1,
+                inline: 0,
+                ..UdSettings::default()
+            },
+            _ => UdSettings::default(),
+        };
+        let rig = UdRig(UdPair::starting_at(settings, start.messages));
+        if KIND == 2 {
+            fake::set_conditions(fake::Conditions {
+                weather: fake::Weather {
+                    drop: 0.1,
+                    double: 0.1,
+                    late: 0.2,
+                },
+                ..fake::Conditions::default()
+            });
+        }
+        rig
+    }
+    fn tx(&mut self) -> &mut UdEndpoint {
+        &mut self.0.ends[0]
+    }
+    fn rx(&mut self) -> &mut UdEndpoint {
+        &mut self.0.ends[1]
+    }
+    fn settle(&mut self) {
+        self.0.until("the network to come to rest", |pair| {
+            pair.ends[1].look().is_some() || pair.ends[0].is_drained()
+        });
+        self.0
+            .until("what is under way to arrive", UdPair::has_all_arrived);
+    }
+    fn return_credits(&mut self) {
+        self.0
+            .until("what is under way to arrive", UdPair::has_all_arrived);
+        let taken = |pair: &mut UdPair| pair.ends[0].knows_all_taken(&pair.ends[1]);
+        self.0.until("the news to arrive", taken);
+    }
+    fn observe(&mut self) -> Vec<u8> {
+        // Without progress: that would make room for the sender.
+        let mut seen = self.0.ends[1].fingerprint();
+        seen.extend(self.0.ifaces[0].counters().sent.to_le_bytes());
+        seen
     }
 }

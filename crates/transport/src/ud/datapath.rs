@@ -1,0 +1,344 @@
+//! Sending: messages into packets, packets to the adapter, and what its completions mean.
+#![allow(unsafe_code)]
+
+use super::iface::Core;
+use super::link::{Link, Stage};
+use super::pool::{Packet, Slot, segment};
+use super::wire::*;
+use crate::contract::{Header, Post};
+use crate::verbs::post::failure;
+use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, Wc};
+
+/// Completions taken by one poll.
+pub(super) const POLL: usize = 16;
+/// Places in the send queue that messages leave to acknowledgements and to what is sent again.
+const RESERVE: u32 = 8;
+
+impl Core {
+    /// Sends a message that `pack` writes, or does nothing.
+    pub fn send(
+        &mut self,
+        index: usize,
+        header: Header,
+        len: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
+        let link = self.link(index);
+        if link.stage != Stage::Ready {
+            return match link.stage {
+                Stage::Failed(_) => Post::PeerGone,
+                _ => Post::NoResource,
+            };
+        }
+        let chunk = link.chunk;
+        let count = packets(len, chunk);
+        if link.sender.room() < count {
+            return Post::NoResource;
+        }
+        if !self.has_queue_room(count) {
+            return Post::NoResource;
+        }
+        let large = HEADER + len > chunk;
+        let taken = self.pool.take(large, count);
+        let Some(slot) = taken.or_else(|| self.take_slot_slow(large, count)) else {
+            return Post::NoResource;
+        };
+        let stream = self.pool.stream(slot);
+        // SAFETY: a buffer has room for header and payload, and is this message's alone.
+        unsafe {
+            stream
+                .cast::<[u8; HEADER]>()
+                .write_unaligned(encode_header(header))
+        };
+        pack(stream.wrapping_add(HEADER));
+        match self.send_stream(index, slot, HEADER + len, chunk) {
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Sends the packets of a stream that lies in its buffer, for all of which there is room.
+    #[inline]
+    fn send_stream(&mut self, index: usize, slot: Slot, total: usize, chunk: usize) -> bool {
+        let now = (self.clock)();
+        let mut offset = 0;
+        let mut part = 0;
+        while offset < total {
+            let bytes = chunk.min(total - offset);
+            let kind = match (part, bytes == total) {
+                (0, true) => Kind::Whole,
+                (0, false) => Kind::First,
+                _ => Kind::More,
+            };
+            let packet = Packet {
+                slot,
+                part,
+                offset: offset as u32,
+                bytes: bytes as u32,
+            };
+            let total = if kind == Kind::First { total } else { 0 };
+            if !self.send_new(index, &packet, kind, total as u32, now) {
+                return false;
+            }
+            offset += bytes;
+            part += 1;
+        }
+        true
+    }
+
+    /// Sends a packet for the first time.
+    #[inline]
+    fn send_new(
+        &mut self,
+        index: usize,
+        packet: &Packet,
+        kind: Kind,
+        total: u32,
+        now: u64,
+    ) -> bool {
+        let Some(Some(link)) = self.links.get_mut(index) else {
+            return false;
+        };
+        let Some(head) = prepare(link, kind, total, Some((packet, now))) else {
+            return false;
+        };
+        self.pool.write_head(packet, &head);
+        self.counters.sent += 1;
+        self.stir(index);
+        self.post_packet(index, packet)
+    }
+
+    /// Sends a packet from where it lies, for the first time or again.
+    #[inline]
+    pub fn post_packet(&mut self, index: usize, packet: &Packet) -> bool {
+        let (segments, count) = self.pool.segments(packet);
+        self.pool.note_post(packet.slot, self.posted);
+        // SAFETY: the buffer stays as it is until the send is known to be done.
+        unsafe { self.post(index, &segments[..count]) }
+    }
+
+    /// Tells the peer what has been received; false where there is no room for that.
+    pub fn send_ack(&mut self, index: usize) -> bool {
+        if self.queue_room() == 0 && !self.make_queue_room(1) {
+            return false;
+        }
+        let inline = self.pair.granted_inline() as usize >= HEAD;
+        let slot = match inline {
+            true => None,
+            false => match self
+                .pool
+                .take(false, 1)
+                .or_else(|| self.take_slot_slow(false, 1))
+            {
+                None => return false,
+                slot => slot,
+            },
+        };
+        let Some(Some(link)) = self.links.get_mut(index) else {
+            return false;
+        };
+        let Some(head) = prepare(link, Kind::Ack, 0, None) else {
+            return false;
+        };
+        self.counters.acks += 1;
+        let Some(slot) = slot else {
+            // SAFETY: it goes inline: the bytes are read before the call returns.
+            return unsafe { self.post(index, &[segment(head.as_ptr(), HEAD, 0)]) };
+        };
+        let packet = Packet {
+            slot,
+            part: 0,
+            offset: 0,
+            bytes: 0,
+        };
+        self.pool.write_head(&packet, &head);
+        // Nobody waits for it: the buffer is free when the send is done.
+        let head_only = self.pool.segments(&packet).0[0];
+        self.pool.note_post(slot, self.posted);
+        // SAFETY: as in `post_packet`.
+        let posted = unsafe {
+            self.post(
+                index,
+                &[Sge {
+                    length: HEAD as u32,
+                    ..head_only
+                }],
+            )
+        };
+        self.pool.release(slot, self.done);
+        posted
+    }
+
+    /// Posts one datagram, silent unless it is time. It has room.
+    ///
+    /// # Safety
+    /// As [`crate::verbs::QueuePair::post_send`].
+    #[inline]
+    unsafe fn post(&mut self, index: usize, segments: &[Sge]) -> bool {
+        let Some(Some(link)) = self.links.get(index) else {
+            return false;
+        };
+        let Some(far) = &link.far else {
+            return false;
+        };
+        let operation = Operation::Datagram {
+            to: &far.handle,
+            number: far.number,
+            qkey: far.qkey,
+            immediate: None,
+        };
+        let silent = self.posted.wrapping_sub(self.signaled) + 1;
+        let flags = SendFlags {
+            signaled: silent >= self.depth / 4 || self.pool.is_low(),
+            inline: InlineChoice::Auto,
+            ..SendFlags::default()
+        };
+        let id = self.posted as u64;
+        // SAFETY: the caller's.
+        match unsafe { self.pair.post_send(id, &operation, segments, flags) } {
+            Ok(posted) => {
+                self.posted = self.posted.wrapping_add(1);
+                if flags.signaled {
+                    self.signaled = self.posted;
+                    self.expected += 1;
+                }
+                self.counters.inline += posted.inline as u64;
+                if flags.signaled && self.expected > 1 {
+                    self.poll_sends(); // whoever only sends and looks comes here, and nowhere else
+                }
+                true
+            }
+            Err(error) => self.post_error_slow(error),
+        }
+    }
+
+    /// A refusal although there was room: the queue pair or the device has gone.
+    #[cold]
+    #[inline(never)]
+    fn post_error_slow(&mut self, error: PostError) -> bool {
+        self.lose_device(match error {
+            PostError::Failed(error) => error.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    /// Sends that could be posted now.
+    #[inline]
+    pub fn queue_room(&self) -> u32 {
+        self.depth - self.posted.wrapping_sub(self.done)
+    }
+
+    /// Whether so many packets of messages can be posted now.
+    #[inline]
+    pub fn has_queue_room(&mut self, count: u32) -> bool {
+        let wanted = count.saturating_add(RESERVE);
+        self.queue_room() >= wanted || self.make_queue_room(wanted)
+    }
+
+    /// Looks whether sends are done; says whether so many can be posted now.
+    #[cold]
+    #[inline(never)]
+    pub fn make_queue_room(&mut self, wanted: u32) -> bool {
+        while self.queue_room() < wanted && self.poll_sends() {}
+        self.queue_room() >= wanted && !self.lost
+    }
+
+    /// A send buffer where none was free: of sends that are done, or a new one.
+    #[cold]
+    #[inline(never)]
+    fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
+        while self.expected > 0 && self.poll_sends() {}
+        if let Some(slot) = self.pool.take(large, packets) {
+            return Some(slot);
+        }
+        let domain = &self.domain;
+        let grown = self
+            .pool
+            .grow(large, |bytes, access| domain.buffer(bytes, access));
+        if let Err(error) = grown {
+            self.trouble = Some(error.to_string());
+        }
+        self.pool.take(large, packets)
+    }
+
+    /// Takes a batch of completions of sends; says whether there were any.
+    pub fn poll_sends(&mut self) -> bool {
+        let mut batch = [Wc::default(); POLL];
+        self.counters.send_polls += 1;
+        let count = match self.send_cq.poll(&mut batch) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) => return self.lose_device(error.to_string()),
+        };
+        for completion in &batch[..count] {
+            self.counters.send_completions += 1;
+            if let Some(why) = failure(completion) {
+                return self.lose_device(format!("a send failed: {why:?}"));
+            }
+            self.done = (completion.wr_id as u32).wrapping_add(1);
+            self.expected -= 1;
+        }
+        self.pool.sweep(self.done);
+        true
+    }
+
+    /// The connection does not work any more: nothing is under way, nothing can be posted.
+    #[cold]
+    #[inline(never)]
+    pub fn fail_link(&mut self, index: usize, why: Failure, text: String) {
+        let link = self.link(index);
+        if matches!(link.stage, Stage::Failed(_)) {
+            return;
+        }
+        link.stage = Stage::Failed(why);
+        let under_way: Vec<Packet> = link.sender.abandon().collect();
+        for packet in under_way {
+            self.pool.release(packet.slot, self.done);
+        }
+        self.counters.failures += 1;
+        self.trouble = Some(text);
+    }
+
+    /// The device does not answer any more, or the queue pair has stopped. Always false.
+    #[cold]
+    #[inline(never)]
+    pub fn lose_device(&mut self, text: String) -> bool {
+        self.lost = true;
+        for index in 0..self.links.len() {
+            if self.links[index].is_some() {
+                self.fail_link(index, Failure::Local, text.clone());
+            }
+        }
+        false
+    }
+}
+
+/// The head of a connection's next packet, with all that has been received; a message's packet gets its sequence number.
+#[inline]
+fn prepare(
+    link: &mut Link,
+    kind: Kind,
+    total: u32,
+    packet: Option<(&Packet, u64)>,
+) -> Option<[u8; HEAD]> {
+    let seq = match packet {
+        None => 0,
+        Some((packet, now)) => {
+            if link.sender.in_flight() == 0 {
+                link.silent_since_ns = now.max(1);
+            }
+            link.sender.push(now, *packet).ok()?
+        }
+    };
+    let far = link.far.as_ref()?;
+    let head = Head {
+        kind,
+        link: far.link,
+        token: far.token,
+        seq,
+        ack: link.receiver.ack(),
+        total,
+    };
+    (link.owed, link.ack_due_ns) = (0, 0);
+    Some(head.encode())
+}

@@ -1,0 +1,209 @@
+//! The endpoint: connecting, and the contract.
+#![allow(unsafe_code)]
+
+use super::arrivals::WORTH;
+use super::iface::Core;
+use super::link::{Far, Stage};
+use super::wire::{HEAD, HEADER, LARGEST, LinkAddress, WINDOW_MOST, packets};
+use crate::contract::*;
+use crate::reliable::{Receiver, Sender};
+use crate::verbs::{Failure, VerbsError};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Payload of an active message that every endpoint sends as short, inline or not, in bytes: what control messages
+/// of the layer above need.
+const SHORT_LEAST: usize = 48;
+
+/// A connection to one peer.
+pub struct UdEndpoint {
+    core: Rc<RefCell<Core>>,
+    index: usize,
+}
+
+impl Drop for UdEndpoint {
+    fn drop(&mut self) {
+        self.core.borrow_mut().remove_link(self.index);
+    }
+}
+
+impl UdEndpoint {
+    pub(super) fn new(core: Rc<RefCell<Core>>, index: usize) -> Self {
+        UdEndpoint { core, index }
+    }
+
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> (&RefCell<Core>, usize) {
+        (&self.core, self.index)
+    }
+
+    /// Whether addresses must still be exchanged.
+    pub fn wants_wireup(&self) -> bool {
+        let stage = self.core.borrow_mut().link(self.index).stage;
+        matches!(stage, Stage::Made | Stage::Open)
+    }
+
+    /// Where the peer finds this end.
+    pub fn local_address(&self) -> Address {
+        let core = &mut *self.core.borrow_mut();
+        let address = LinkAddress {
+            number: core.pair.number(),
+            qkey: core.qkey,
+            link: self.index as u32,
+            token: core.link(self.index).token,
+            window: core.settings.window.clamp(1, WINDOW_MOST),
+            port: core.domain.port.address(),
+        };
+        address.encode()
+    }
+
+    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
+    /// [`super::UdIface::trouble`] says why.
+    pub fn open(&mut self, address: &Address) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let opened = match LinkAddress::decode(address) {
+            Some(peer) => core.open_link(self.index, &peer),
+            None => Err(VerbsError::Value("the peer's address is none".to_owned())),
+        };
+        match opened {
+            Ok(()) => true,
+            Err(error) => {
+                core.trouble = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// From now on the peer takes what is sent.
+    pub fn set_ready(&mut self) {
+        let mut core = self.core.borrow_mut();
+        let link = core.link(self.index);
+        if link.stage == Stage::Open {
+            link.stage = Stage::Ready;
+        }
+    }
+
+    /// Why the connection failed, if it has.
+    pub fn failure(&self) -> Option<Failure> {
+        match self.core.borrow_mut().link(self.index).stage {
+            Stage::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer has left, or cannot be reached any more.
+    pub fn peer_has_left(&self) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let link = core.link(self.index);
+        if !matches!(link.stage, Stage::Failed(_)) && !link.has_left() {
+            return false;
+        }
+        // What it sent before stays to be taken.
+        core.poll_receives();
+        !core.link(self.index).has_message()
+    }
+
+    /// Whether so many messages of so many bytes would find room now.
+    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let link = core.link(self.index);
+        if link.stage != Stage::Ready {
+            return false;
+        }
+        let count = packets(bytes, link.chunk).saturating_mul(messages);
+        let large = HEADER + bytes > link.chunk;
+        link.sender.room() >= count
+            && core.has_queue_room(count)
+            && core.pool.has_room(large, messages)
+    }
+
+    /// Tells the peer what has been taken, if that is worth a packet.
+    pub fn return_credits(&mut self) {
+        self.core.borrow_mut().return_credits(self.index, WORTH);
+    }
+
+    /// Whether the peer has taken all that was sent.
+    pub fn is_drained(&mut self) -> bool {
+        let mut core = self.core.borrow_mut();
+        core.link(self.index).sender.in_flight() == 0
+    }
+
+    /// Whether all that was sent is where the peer finds it, taken or not.
+    pub fn has_arrived(&mut self) -> bool {
+        self.core.borrow_mut().link(self.index).sender.is_held()
+    }
+}
+
+impl Core {
+    fn open_link(&mut self, index: usize, peer: &LinkAddress) -> Result<(), VerbsError> {
+        let (handle, chunk) = self.domain.find_way(&peer.port)?;
+        let own = self.settings.window;
+        let patience = self.settings.patience;
+        let link = self.link(index);
+        if link.stage != Stage::Made {
+            return Err(VerbsError::Value("opened a second time".to_owned()));
+        }
+        // Both sides come to the same number.
+        let window = own.min(peer.window).max(packets(LARGEST, chunk));
+        link.chunk = chunk;
+        link.window = window;
+        link.sender = Sender::new(crate::reliable::Settings { window, ..patience }, peer.token);
+        link.receiver = Receiver::new(window, link.token);
+        link.far = Some(Far {
+            number: peer.number,
+            qkey: peer.qkey,
+            link: peer.link,
+            token: peer.token,
+            handle,
+        });
+        link.stage = Stage::Open;
+        Ok(())
+    }
+}
+
+impl Endpoint for UdEndpoint {
+    fn capabilities(&self) -> Capabilities {
+        let inline = self.core.borrow().pair.granted_inline() as usize;
+        let most = inline.saturating_sub(HEAD + HEADER);
+        Capabilities {
+            name: "ud",
+            short: most.clamp(SHORT_LEAST, 256 - HEAD - HEADER),
+            bcopy: LARGEST,
+            get_zcopy: 0,
+            put_zcopy: 0,
+            reliable: true,
+            needs_wireup: true,
+            directed: true,
+        }
+    }
+
+    unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        // SAFETY: the caller's; `to` has room for `len` bytes.
+        self.am_bcopy(header, len, |to| unsafe {
+            fastpath_base::copy::copy(to, data, len)
+        })
+    }
+
+    fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        debug_assert!(len <= LARGEST);
+        self.core.borrow_mut().send(self.index, header, len, pack)
+    }
+
+    #[inline]
+    fn look(&mut self) -> Option<Arrival<'_>> {
+        let (header, data, len) = self.core.borrow_mut().look(self.index)?;
+        Some(Arrival::new(header, data, len))
+    }
+
+    fn take(&mut self) {
+        self.core.borrow_mut().take(self.index);
+    }
+
+    unsafe fn get(&mut self, _: *mut u8, _: usize, _: Remote) -> Result<(), RemoteError> {
+        Err(RemoteError::Unsupported)
+    }
+
+    unsafe fn put(&mut self, _: *const u8, _: usize, _: Remote) -> Result<(), RemoteError> {
+        Err(RemoteError::Unsupported)
+    }
+}

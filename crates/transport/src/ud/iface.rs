@@ -1,0 +1,359 @@
+//! The interface: the queue pair, its buffers and connections, progress.
+#![allow(unsafe_code)]
+
+use super::Settings;
+use super::domain::Domain;
+use super::endpoint::UdEndpoint;
+use super::link::{Body, Link, Stage};
+use super::pool::{Pool, segment};
+use super::wire::{GRH, HEAD, LARGEST, packets};
+use crate::reliable::{Receiver, Sender};
+use crate::verbs::queue::BATCH;
+use crate::verbs::{
+    Access, Buffer, CompletionQueue, DeviceContext, PairSettings, QueuePair, RecvEntry, Service,
+    VerbsError,
+};
+use fastpath_base::sync::AtomicU32;
+use fastpath_bootstrap::job::random_job_id;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Receive buffers at most, and those below which what arrives early is copied out of them.
+const RECEIVES_MOST: u32 = 8192;
+
+/// What has happened, for reports and tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections made.
+    pub connections: u64,
+    /// Ways to ports made.
+    pub handles: u64,
+    /// Packets of messages sent, each once.
+    pub sent: u64,
+    /// Packets sent again.
+    pub resent: u64,
+    /// Acknowledgements sent by themselves.
+    pub acks: u64,
+    /// Sends that went inline.
+    pub inline: u64,
+    /// Polls of the send queue.
+    pub send_polls: u64,
+    /// Completions of sends.
+    pub send_completions: u64,
+    /// Packets of messages that arrived, for the first time.
+    pub received: u64,
+    /// Packets that were here already.
+    pub duplicates: u64,
+    /// Packets that came before one that was missing.
+    pub early: u64,
+    /// Datagrams of nobody known, of another form, or beyond what may be under way; dropped.
+    pub garbage: u64,
+    /// Packets in sequence that make no message, which no healthy peer sends; dropped.
+    pub violations: u64,
+    /// Receives that failed.
+    pub receive_errors: u64,
+    /// Times that no receive buffer was left: what arrived then was lost, and sent again.
+    pub out_of_buffer: u64,
+    /// Connections that failed.
+    pub failures: u64,
+}
+
+/// Receive buffers that were made together.
+pub(super) struct Receives {
+    pub buffer: Buffer,
+    /// Number of the first.
+    pub first: u32,
+}
+
+/// Everything that the connections of an interface share. Its order is that in which it goes: queues, memory.
+pub(super) struct Core {
+    pub links: Vec<Option<Box<Link>>>,
+    pub pair: QueuePair,
+    pub send_cq: Arc<CompletionQueue>,
+    pub recv_cq: Arc<CompletionQueue>,
+    pub receives: Vec<Receives>,
+    /// Bytes from one receive buffer to the next.
+    stride: usize,
+    /// Receive buffers that may be posted, that there are, that are posted, and that hold nothing and are not.
+    recv_depth: u32,
+    pub buffers: u32,
+    pub posted_receives: u32,
+    pub idle: Vec<u32>,
+    pub pool: Pool,
+    /// Sends posted and sends known to be done, both counted from the same start.
+    pub posted: u32,
+    pub done: u32,
+    /// How many had been posted after the last one whose success is reported, and reports to come.
+    pub signaled: u32,
+    pub expected: u32,
+    pub depth: u32,
+    /// Connections whose time is watched; whether there are news of them; when one of them is due.
+    pub busy: Vec<u32>,
+    pub stirred: bool,
+    pub next_due_ns: u64,
+    /// Connections whose peers are to be told at once.
+    pub urgent: Vec<u32>,
+    /// Vectors that messages were put together in.
+    pub spare: Vec<Vec<u8>>,
+    /// Progress that found nothing, in a row.
+    pub quiet: u32,
+    /// Whether the device or the queue pair has gone.
+    pub lost: bool,
+    /// Why the last failed connection did.
+    pub trouble: Option<String>,
+    pub counters: Counters,
+    pub settings: Settings,
+    pub qkey: u32,
+    /// The time in nanoseconds.
+    pub clock: fn() -> u64,
+    pub domain: Domain,
+}
+
+/// An adapter's port as this process uses it for datagrams.
+pub struct UdIface {
+    core: Rc<RefCell<Core>>,
+}
+
+impl UdIface {
+    /// An interface on a device's port: `port`, or else its first active one.
+    ///
+    /// # Errors
+    /// No such port, none active, or the device refuses something; nothing is left behind.
+    pub fn new(
+        context: &Arc<DeviceContext>,
+        port: Option<u8>,
+        settings: Settings,
+    ) -> Result<Self, VerbsError> {
+        let domain = Domain::new(context, port)?;
+        let mtu = domain.port.mtu_bytes();
+        let limits = context.attributes();
+        let most = limits.max_qp_wr.min(limits.max_cqe).max(1) as u32;
+        let recv_depth = RECEIVES_MOST.min(most).max(settings.receives);
+        let depth = settings.depth.max(2 * packets(LARGEST, mtu - HEAD));
+        let send_cq = CompletionQueue::new(context, depth, None)?;
+        let recv_cq = CompletionQueue::new(context, recv_depth, None)?;
+        // Keys with the highest bit set are the kernel's.
+        let qkey = random_job_id() as u32 & 0x7fff_ffff;
+        let pair = QueuePair::new(
+            &domain.memory,
+            &PairSettings {
+                service: Service::Datagram,
+                send_cq: &send_cq,
+                recv_cq: &recv_cq,
+                shared: None,
+                send_depth: depth,
+                recv_depth,
+                send_segments: 2,
+                inline: settings.inline,
+                port: domain.port.number(),
+                qkey,
+            },
+        )?;
+        let mut core = Core {
+            links: Vec::new(),
+            pair,
+            send_cq,
+            recv_cq,
+            receives: Vec::new(),
+            stride: (GRH + mtu).next_multiple_of(64),
+            recv_depth,
+            buffers: 0,
+            posted_receives: 0,
+            idle: Vec::new(),
+            pool: Pool::new(settings.buffers, settings.groups, mtu),
+            posted: 0,
+            done: 0,
+            signaled: 0,
+            expected: 0,
+            depth,
+            busy: Vec::new(),
+            stirred: false,
+            next_due_ns: u64::MAX,
+            urgent: Vec::new(),
+            spare: Vec::new(),
+            quiet: 0,
+            lost: false,
+            trouble: None,
+            counters: Counters::default(),
+            settings,
+            qkey,
+            clock: fastpath_base::clock::now_ns,
+            domain,
+        };
+        core.add_receives(settings.receives)?;
+        core.pair.start_datagrams(0)?;
+        Ok(UdIface {
+            core: Rc::new(RefCell::new(core)),
+        })
+    }
+
+    /// An endpoint that is not connected. `state` is the word that says whether the peer has left the job, where
+    /// there is one.
+    ///
+    /// # Errors
+    /// No memory for receive buffers.
+    pub fn endpoint(&self, state: Option<&'static AtomicU32>) -> Result<UdEndpoint, VerbsError> {
+        let index = self.core.borrow_mut().add_link(state)?;
+        Ok(UdEndpoint::new(self.core.clone(), index))
+    }
+
+    /// Handles what has arrived and what is due; says whether anything had arrived.
+    pub fn progress(&mut self) -> bool {
+        self.core.borrow_mut().progress()
+    }
+
+    /// Counters so far.
+    pub fn counters(&self) -> Counters {
+        let core = self.core.borrow();
+        Counters {
+            handles: core.domain.handles() as u64,
+            ..core.counters
+        }
+    }
+
+    /// Why the last connection that failed did, for people.
+    pub fn trouble(&self) -> Option<String> {
+        self.core.borrow().trouble.clone()
+    }
+
+    /// Device, port and packet size, for people.
+    pub fn describe(&self) -> String {
+        self.core.borrow().domain.describe()
+    }
+
+    #[cfg(test)]
+    pub(super) fn core(&self) -> &RefCell<Core> {
+        &self.core
+    }
+}
+
+impl Core {
+    /// Makes and posts receive buffers.
+    fn add_receives(&mut self, count: u32) -> Result<(), VerbsError> {
+        let buffer = self
+            .domain
+            .buffer(count as usize * self.stride, Access::Write)?;
+        let first = self.buffers;
+        self.receives.push(Receives { buffer, first });
+        self.buffers += count;
+        self.idle.extend(first..first + count);
+        self.post_receives()
+    }
+
+    /// Where a receive buffer lies, and the key of its memory.
+    #[inline]
+    pub fn receive(&self, number: u32) -> (*mut u8, u32) {
+        let group = match &self.receives[..] {
+            [only] => only,
+            many => &many[many.partition_point(|group| group.first <= number) - 1],
+        };
+        let offset = (number - group.first) as usize * self.stride;
+        let at = group.buffer.address().wrapping_add(offset);
+        (at, group.buffer.region().lkey())
+    }
+
+    /// Bytes of a receive buffer that the adapter may write.
+    #[inline]
+    pub fn receive_len(&self) -> usize {
+        self.stride
+    }
+
+    /// Posts the receive buffers that are not posted.
+    pub fn post_receives(&mut self) -> Result<(), VerbsError> {
+        while !self.idle.is_empty() {
+            let take = self.idle.len().min(BATCH);
+            let start = self.idle.len() - take;
+            let mut entries = [RecvEntry {
+                id: 0,
+                segment: crate::verbs::Sge::default(),
+            }; BATCH];
+            for (entry, &number) in entries.iter_mut().zip(&self.idle[start..]) {
+                let (at, lkey) = self.receive(number);
+                entry.id = number as u64;
+                entry.segment = segment(at, self.stride, lkey);
+            }
+            // SAFETY: the buffers belong to the queue until they complete.
+            let posted = unsafe { self.pair.post_recv(&entries[..take]) };
+            match posted {
+                Ok(()) => {
+                    self.idle.truncate(start);
+                    self.posted_receives += take as u32;
+                }
+                Err((accepted, error)) => {
+                    self.idle.drain(start..start + accepted);
+                    self.posted_receives += accepted as u32;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a connection; says its number.
+    fn add_link(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
+        let open = self.links.iter().flatten().count() as u32 + 1;
+        let spoken_for = open.saturating_mul(self.settings.window);
+        let each = self.settings.receives_each;
+        if spoken_for > self.buffers && self.buffers + each <= self.recv_depth {
+            self.add_receives(each)?;
+        }
+        self.counters.connections += 1;
+        let token = random_job_id() as u32;
+        let link = Link {
+            stage: Stage::Made,
+            token,
+            far: None,
+            chunk: 0,
+            window: 0,
+            sender: Sender::new(self.settings.patience, 0),
+            receiver: Receiver::new(0, token),
+            assembly: None,
+            owed: 0,
+            ack_due_ns: 0,
+            silent_since_ns: 0,
+            busy: false,
+            urgent: false,
+            state,
+        };
+        let index = self.links.iter().position(Option::is_none);
+        let index = index.unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        self.links[index] = Some(Box::new(link));
+        Ok(index)
+    }
+
+    #[inline]
+    pub fn link(&mut self, index: usize) -> &mut Link {
+        match self.links.get_mut(index) {
+            Some(Some(link)) => link,
+            _ => unreachable!("an endpoint without its connection"),
+        }
+    }
+
+    /// Ends a connection and takes back what it held.
+    pub fn remove_link(&mut self, index: usize) {
+        self.release_link(index);
+        self.links[index] = None;
+        self.busy.retain(|&other| other as usize != index);
+        self.urgent.retain(|&other| other as usize != index);
+    }
+
+    /// Takes back the buffers that a connection holds, of both directions.
+    pub fn release_link(&mut self, index: usize) {
+        let Some(Some(link)) = self.links.get_mut(index) else {
+            return;
+        };
+        for packet in link.sender.abandon() {
+            self.pool.release(packet.slot, self.done);
+        }
+        for kept in link.receiver.abandon() {
+            if let Body::Slot(number, _) = kept.body {
+                self.idle.push(number);
+            }
+        }
+        link.assembly = None;
+    }
+}

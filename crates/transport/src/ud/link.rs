@@ -1,0 +1,113 @@
+//! What an interface keeps for each peer.
+
+use super::pool::Packet;
+use super::wire::{HEADER, Kind, split_stream};
+use crate::contract::Header;
+use crate::reliable::{Receiver, Sender};
+use crate::verbs::{AddressHandle, Failure};
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
+use std::sync::Arc;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The peer is unknown.
+    Made,
+    /// What the peer sends is taken.
+    Open,
+    /// The peer takes what is sent.
+    Ready,
+    /// It works no more.
+    Failed(Failure),
+}
+
+/// A packet that has arrived and whose turn has not come.
+pub(super) struct Kept {
+    pub kind: Kind,
+    pub total: u32,
+    pub body: Body,
+}
+
+/// Where the stream of a packet lies.
+pub(super) enum Body {
+    /// In a receive buffer: its number, bytes.
+    Slot(u32, u32),
+    /// In memory of its own, because receive buffers were scarce.
+    Copied(Vec<u8>),
+}
+
+/// A message of several packets, or a part of it.
+pub(super) struct Assembly {
+    /// Header and payload.
+    pub data: Vec<u8>,
+    pub total: usize,
+}
+
+impl Assembly {
+    pub fn is_whole(&self) -> bool {
+        self.data.len() == self.total
+    }
+
+    /// Header and payload of a whole one.
+    pub fn message(&self) -> Option<(Header, &[u8])> {
+        split_stream(&self.data)
+    }
+}
+
+/// Where the peer is.
+pub(super) struct Far {
+    pub number: u32,
+    pub qkey: u32,
+    pub link: u32,
+    pub token: u32,
+    pub handle: Arc<AddressHandle>,
+}
+
+/// One peer.
+pub(super) struct Link {
+    pub stage: Stage,
+    /// What its packets must carry.
+    pub token: u32,
+    pub far: Option<Far>,
+    /// Bytes of a stream in one packet.
+    pub chunk: usize,
+    pub window: u32,
+    pub sender: Sender<Packet>,
+    pub receiver: Receiver<Kept>,
+    /// The message of several packets whose turn it is: whole, or being put together.
+    pub assembly: Option<Assembly>,
+    /// Packets taken since the peer was last told.
+    pub owed: u32,
+    /// When it is to be told at the latest; 0 where that has not been decided.
+    pub ack_due_ns: u64,
+    /// Since when something is under way and nothing was heard of the peer; 0 where nothing is.
+    pub silent_since_ns: u64,
+    /// Whether it is among those whose time is watched.
+    pub busy: bool,
+    /// Whether it is among those that are to be told at once.
+    pub urgent: bool,
+    /// Says whether the peer has left the job, where there is such a word.
+    pub state: Option<&'static AtomicU32>,
+}
+
+impl Link {
+    /// Whether the peer has left the job, as far as something says so.
+    pub fn has_left(&self) -> bool {
+        let left = |state: &AtomicU32| {
+            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
+        };
+        self.state.is_some_and(left)
+    }
+
+    /// Whether a message lies here whose turn it is.
+    #[inline]
+    pub fn has_message(&self) -> bool {
+        match &self.assembly {
+            Some(assembly) => assembly.is_whole(),
+            None => self.receiver.look().is_some(),
+        }
+    }
+}
+
+const _: () = assert!(HEADER == size_of::<Header>());

@@ -1,0 +1,242 @@
+//! Send buffers of all connections. A packet is sent from its buffer, again if need be, and leaves it when its receiver
+//! has taken it and the adapter is done with every copy it was given.
+//!
+//! ```text
+//! small   head, stream of one packet
+//! large   heads of all packets, stream of a whole message
+//! ```
+#![allow(unsafe_code)]
+
+use super::wire::{HEAD, PACKETS_MOST, STREAM};
+use crate::verbs::{Access, Buffer, Sge, VerbsError};
+
+/// Bytes of heads before the stream of a large buffer.
+const HEADS: usize = (PACKETS_MOST * HEAD).next_multiple_of(64);
+
+/// A send buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    large: bool,
+    index: u32,
+}
+
+/// A packet where it is sent from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Packet {
+    pub slot: Slot,
+    /// Which of the message's.
+    pub part: u16,
+    /// Bytes of the stream before it.
+    pub offset: u32,
+    /// Bytes of the stream in it.
+    pub bytes: u32,
+}
+
+/// The send buffers of an interface, made in groups as they are needed.
+pub(super) struct Pool {
+    classes: [Class; 2],
+    groups: u32,
+    /// Given back, but perhaps still being sent.
+    lingering: Vec<Slot>,
+}
+
+struct Class {
+    /// Bytes of one.
+    stride: usize,
+    /// Buffers of a group.
+    count: u32,
+    groups: Vec<Buffer>,
+    slots: Vec<State>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Packets in it that have not been taken.
+    left: u32,
+    /// Number of the send that was posted from it last.
+    last: u32,
+}
+
+impl Class {
+    /// Makes one more group.
+    fn grow(
+        &mut self,
+        make: impl FnOnce(usize, Access) -> Result<Buffer, VerbsError>,
+    ) -> Result<(), VerbsError> {
+        let first = self.slots.len() as u32;
+        self.groups
+            .push(make(self.stride * self.count as usize, Access::Read)?);
+        self.slots.extend((0..self.count).map(|_| State::default()));
+        self.free.extend((first..first + self.count).rev());
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Groups of so many small and large ones, so many groups at most; a packet has `mtu` bytes.
+    pub fn new(counts: [u32; 2], groups: u32, mtu: usize) -> Self {
+        let class = |stride: usize, count| Class {
+            stride: stride.next_multiple_of(64),
+            count,
+            groups: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        };
+        Pool {
+            classes: [class(mtu, counts[0]), class(HEADS + STREAM, counts[1])],
+            groups,
+            lingering: Vec::new(),
+        }
+    }
+
+    /// Makes another group for such messages; false where there may be no more.
+    ///
+    /// # Errors
+    /// No memory, or the limit on locked memory is too low.
+    pub fn grow(
+        &mut self,
+        large: bool,
+        make: impl FnOnce(usize, Access) -> Result<Buffer, VerbsError>,
+    ) -> Result<bool, VerbsError> {
+        let groups = self.groups as usize;
+        let mut classes = self.classes[large as usize..].iter_mut();
+        match classes.find(|class| class.groups.len() < groups) {
+            Some(class) => class.grow(make).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether so many messages of such a length would find room, made or yet to be made.
+    pub fn has_room(&self, large: bool, messages: u32) -> bool {
+        let of = |class: &Class| {
+            let more = (self.groups as usize - class.groups.len()) * class.count as usize;
+            class.free.len() + more
+        };
+        let room: usize = self.classes[large as usize..].iter().map(of).sum();
+        room >= messages as usize
+    }
+
+    /// A free buffer for a message of `packets` packets: a large one where the small ones are in use, so that a
+    /// message finds room where a longer one does.
+    #[inline]
+    pub fn take(&mut self, large: bool, packets: u32) -> Option<Slot> {
+        for (class, large) in self
+            .classes
+            .iter_mut()
+            .zip([false, true])
+            .skip(large as usize)
+        {
+            if let Some(index) = class.free.pop() {
+                class.slots[index as usize].left = packets;
+                return Some(Slot { large, index });
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn state(&mut self, slot: Slot) -> &mut State {
+        &mut self.classes[slot.large as usize].slots[slot.index as usize]
+    }
+
+    /// Whether few buffers are left: that sends are done must be heard of soon, so that theirs come back.
+    #[inline]
+    pub fn is_low(&self) -> bool {
+        let low = |class: &Class| class.free.len() * 4 <= class.slots.len();
+        let mut made = self.classes.iter().filter(|class| !class.groups.is_empty());
+        made.any(low)
+    }
+
+    /// The send with this number has been posted from a buffer.
+    #[inline]
+    pub fn note_post(&mut self, slot: Slot, number: u32) {
+        self.state(slot).last = number;
+    }
+
+    /// A packet has been taken. `done`: sends known to be done.
+    #[inline]
+    pub fn release(&mut self, slot: Slot, done: u32) {
+        let state = self.state(slot);
+        state.left -= 1;
+        if state.left > 0 {
+            return;
+        }
+        match is_done(state.last, done) {
+            true => self.classes[slot.large as usize].free.push(slot.index),
+            false => self.lingering.push(slot),
+        }
+    }
+
+    /// More sends are done.
+    pub fn sweep(&mut self, done: u32) {
+        let (classes, lingering) = (&mut self.classes, &mut self.lingering);
+        lingering.retain(|slot| {
+            let class = &mut classes[slot.large as usize];
+            let over = is_done(class.slots[slot.index as usize].last, done);
+            if over {
+                class.free.push(slot.index);
+            }
+            !over
+        });
+    }
+
+    /// First byte of a buffer, and the key of its memory.
+    #[inline]
+    fn locate(&self, slot: Slot) -> (*mut u8, u32) {
+        let class = &self.classes[slot.large as usize];
+        let buffer = &class.groups[(slot.index / class.count) as usize];
+        let offset = (slot.index % class.count) as usize * class.stride;
+        (
+            buffer.address().wrapping_add(offset),
+            buffer.region().lkey(),
+        )
+    }
+
+    /// Where the stream of a message is to be written.
+    #[inline]
+    pub fn stream(&self, slot: Slot) -> *mut u8 {
+        let before = if slot.large { HEADS } else { HEAD };
+        self.locate(slot).0.wrapping_add(before)
+    }
+
+    /// Writes the head of a packet that is not being sent.
+    #[inline]
+    pub fn write_head(&mut self, packet: &Packet, head: &[u8; HEAD]) {
+        let to = self
+            .locate(packet.slot)
+            .0
+            .wrapping_add(packet.part as usize * HEAD);
+        // SAFETY: a buffer has room for the heads of all its packets, and nobody else reads them now.
+        unsafe { to.cast::<[u8; HEAD]>().write_unaligned(*head) };
+    }
+
+    /// What a send of a packet is to read: one segment or two.
+    #[inline]
+    pub fn segments(&self, packet: &Packet) -> ([Sge; 2], usize) {
+        let (at, lkey) = self.locate(packet.slot);
+        let bytes = packet.bytes as usize;
+        if !packet.slot.large {
+            return ([segment(at, HEAD + bytes, lkey), Sge::default()], 1);
+        }
+        let head = at.wrapping_add(packet.part as usize * HEAD);
+        let part = at.wrapping_add(HEADS + packet.offset as usize);
+        ([segment(head, HEAD, lkey), segment(part, bytes, lkey)], 2)
+    }
+}
+
+/// Whether the send with a number is among the first `done`.
+#[inline]
+fn is_done(number: u32, done: u32) -> bool {
+    (number.wrapping_sub(done) as i32) < 0
+}
+
+/// A segment of memory for a work request.
+#[inline]
+pub(super) fn segment(at: *const u8, len: usize, lkey: u32) -> Sge {
+    Sge {
+        addr: at.expose_provenance() as u64,
+        length: len as u32,
+        lkey,
+    }
+}

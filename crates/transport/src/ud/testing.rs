@@ -1,0 +1,174 @@
+//! Two ends in one process, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names.
+#![allow(unsafe_code)]
+
+use super::*;
+use crate::contract::*;
+use crate::verbs::{DeviceContext, VerbsError, fake, test_device};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long; a test that does has hung.
+pub(super) const WATCHDOG: Duration = Duration::from_secs(20);
+/// Rounds of progress after which, on the fake adapter, nothing more will happen by itself: time must pass.
+const ROUNDS: u32 = 12;
+
+/// Two interfaces with one connection between them.
+pub(crate) struct UdPair {
+    pub ends: [UdEndpoint; 2],
+    pub ifaces: [UdIface; 2],
+    /// On a real adapter time passes by itself.
+    real: bool,
+}
+
+impl UdPair {
+    pub fn new(settings: Settings) -> Self {
+        Self::make(settings, None)
+    }
+
+    /// A pair whose packets are counted from `start`.
+    pub fn starting_at(settings: Settings, start: u32) -> Self {
+        Self::make(settings, Some(start))
+    }
+
+    fn make(settings: Settings, start: Option<u32>) -> Self {
+        let (context, real) = test_device();
+        let mut pair = Self::unconnected(&context, settings).expect("two ends on one device");
+        pair.real = real;
+        if !real {
+            for iface in &pair.ifaces {
+                iface.core().borrow_mut().clock = fake::now_ns;
+            }
+        }
+        if let Some(token) = start {
+            for end in &pair.ends {
+                end.with(|link| link.token = token);
+            }
+        }
+        let [one, two] = &mut pair.ends;
+        assert!(connect(one, two), "{:?}", pair.ifaces[0].trouble());
+        pair
+    }
+
+    /// A connected pair, or why there is none.
+    pub fn on(context: &Arc<DeviceContext>, settings: Settings) -> Result<Self, VerbsError> {
+        let mut pair = Self::unconnected(context, settings)?;
+        let [one, two] = &mut pair.ends;
+        match connect(one, two) {
+            true => Ok(pair),
+            false => Err(VerbsError::Value("not opened".to_owned())),
+        }
+    }
+
+    fn unconnected(context: &Arc<DeviceContext>, settings: Settings) -> Result<Self, VerbsError> {
+        let ifaces = [
+            UdIface::new(context, None, settings)?,
+            UdIface::new(context, None, settings)?,
+        ];
+        let ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
+        Ok(UdPair {
+            ends,
+            ifaces,
+            real: false,
+        })
+    }
+
+    pub fn progress(&mut self) {
+        self.ifaces.iter_mut().for_each(|iface| {
+            iface.progress();
+        });
+    }
+
+    /// Lets time pass until something is due, where it does not pass by itself.
+    pub fn pass(&self) {
+        if self.real {
+            return; // it passes
+        }
+        let due = |iface: &UdIface| iface.core().borrow().next_due_ns;
+        let next = self.ifaces.iter().map(due).min().unwrap_or(u64::MAX);
+        let now = fake::now_ns();
+        fake::advance(next.saturating_sub(now).clamp(1, 1_000_000_000));
+    }
+
+    /// Makes progress, and lets time pass where that brings nothing, until `done` says so.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let start = Instant::now();
+        let mut rounds = 0;
+        while !done(self) {
+            self.progress();
+            rounds += 1;
+            if rounds % ROUNDS == 0 {
+                self.pass();
+            }
+            assert!(
+                start.elapsed() < WATCHDOG,
+                "{what}: {:?} {:?} {:?}",
+                self.ifaces[0].trouble(),
+                self.ifaces[0].counters(),
+                self.ifaces[1].counters(),
+            );
+        }
+    }
+
+    /// Whether every packet of the first end has been seen by the second.
+    pub fn has_all_arrived(&mut self) -> bool {
+        let sent = self.ifaces[0].counters().sent;
+        self.ifaces[1].counters().received == sent
+    }
+}
+
+/// Connects two ends; false where that does not go.
+pub(super) fn connect(one: &mut UdEndpoint, two: &mut UdEndpoint) -> bool {
+    let addresses = [two.local_address(), one.local_address()];
+    for (end, address) in [&mut *one, &mut *two].into_iter().zip(addresses) {
+        // Until both know each other nothing goes.
+        assert_eq!(end.am_bcopy(Header::default(), 0, |_| ()), Post::NoResource);
+        if !end.open(&address) {
+            return false;
+        }
+    }
+    one.set_ready();
+    two.set_ready();
+    true
+}
+
+impl UdEndpoint {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut link::Link) -> T) -> T {
+        let (core, index) = self.parts();
+        act(core.borrow_mut().link(index))
+    }
+
+    /// Whether this end knows all that its peer has taken.
+    pub(crate) fn knows_all_taken(&self, peer: &UdEndpoint) -> bool {
+        let next = peer.with(|link| link.receiver.next_seq());
+        let oldest = self.with(|link| {
+            let under_way = link.sender.in_flight() as u32;
+            link.sender.next_seq().wrapping_sub(under_way)
+        });
+        next == oldest
+    }
+
+    /// All that the peer's sends have done here.
+    pub(crate) fn fingerprint(&self) -> Vec<u8> {
+        let (core, index) = self.parts();
+        let core = core.borrow();
+        let mut seen = Vec::new();
+        let Some(Some(link)) = core.links.get(index) else {
+            return seen;
+        };
+        seen.extend(core.counters.received.to_le_bytes());
+        if let Some(assembly) = &link.assembly {
+            seen.extend(&assembly.data);
+        }
+        for kept in link.receiver.kept() {
+            match &kept.body {
+                link::Body::Copied(bytes) => seen.extend(bytes),
+                link::Body::Slot(number, len) => {
+                    let at = core.receive(*number).0.wrapping_add(wire::GRH + wire::HEAD);
+                    // SAFETY: an arrival that has not been taken.
+                    seen.extend(unsafe { std::slice::from_raw_parts(at, *len as usize) });
+                }
+            }
+        }
+        seen
+    }
+}

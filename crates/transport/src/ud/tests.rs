@@ -1,0 +1,495 @@
+//! The transport's own tests, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names. What only the fake one
+//! can do is tested on it alone.
+#![allow(unsafe_code, non_snake_case)]
+
+use super::testing::{UdPair, connect};
+use super::wire::{Head, Kind};
+use super::*;
+use crate::contract::*;
+use crate::reliable::Ack;
+use crate::sim::Random;
+use crate::verbs::{Failure, Step, VerbsError, fake, fault, test_device};
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_DEAD};
+
+const SIZES: [usize; 8] = [0, 8, 100, 900, 1000, 3000, 8193, 32_768];
+
+fn size(number: u32) -> usize {
+    SIZES[number as usize % SIZES.len()]
+}
+
+fn send(end: &mut UdEndpoint, number: u32, len: usize) -> Post {
+    end.am_bcopy(Header::new(7, number, 0), len, |to| {
+        // SAFETY: room for `len` bytes.
+        unsafe { std::ptr::write_bytes(to, number as u8, len) }
+    })
+}
+
+/// Takes what arrives: number and length; its bytes must be right.
+fn take(end: &mut UdEndpoint) -> Option<(u32, usize)> {
+    let arrival = end.look()?;
+    let seen = (arrival.header.imm, arrival.len());
+    // SAFETY: valid until it is taken.
+    let bytes = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
+    assert!(bytes.iter().all(|&byte| byte == seen.0 as u8), "{seen:?}");
+    end.take();
+    Some(seen)
+}
+
+/// Sends `count` messages each way, and takes them.
+fn exchange(pair: &mut UdPair, count: u32) {
+    let (mut sent, mut seen) = ([0_u32; 2], [0_u32; 2]);
+    pair.until("all messages", |pair| {
+        for me in 0..2 {
+            if sent[me] < count && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done
+            {
+                sent[me] += 1;
+            }
+            if let Some((number, len)) = take(&mut pair.ends[me]) {
+                assert_eq!((number, len), (seen[me], size(number)));
+                seen[me] += 1;
+            }
+            pair.ends[me].return_credits();
+        }
+        seen == [count; 2]
+    });
+}
+
+fn bad_weather() {
+    fake::set_conditions(fake::Conditions {
+        weather: fake::Weather {
+            drop: 0.1,
+            double: 0.1,
+            late: 0.2,
+        },
+        ..fake::Conditions::default()
+    });
+}
+
+#[test]
+fn messages__go_both_ways_in_order() {
+    let mut pair = UdPair::new(Settings::default());
+    exchange(&mut pair, 300);
+    let counters = pair.ifaces[0].counters();
+    assert_eq!(
+        (counters.violations, counters.failures, counters.garbage),
+        (0, 0, 0)
+    );
+    assert!(counters.inline > 0 && counters.sent > 300, "{counters:?}");
+}
+
+#[test]
+fn bad_wire__all_arrives_once_and_in_order() {
+    let mut pair = UdPair::new(Settings::default());
+    bad_weather();
+    exchange(&mut pair, 300);
+    for iface in &pair.ifaces {
+        let counters = iface.counters();
+        let right = [counters.resent, counters.duplicates, counters.early];
+        assert!(right.iter().all(|&count| count > 0), "{counters:?}");
+        let wrong = [counters.garbage, counters.violations, counters.failures];
+        assert_eq!(wrong, [0; 3], "{counters:?}");
+    }
+    let [one, two] = [0, 1].map(|me: usize| pair.ifaces[me].counters());
+    assert_eq!((one.received, two.received), (two.sent, one.sent));
+}
+
+#[test]
+fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
+    let mut pair = UdPair::new(Settings::default());
+    bad_weather();
+    exchange(&mut pair, 20);
+    fake::set_conditions(fake::Conditions::default());
+    pair.until("the last news", |pair| {
+        pair.ends[0].is_drained() && pair.ends[1].is_drained()
+    });
+    for end in &mut pair.ends {
+        assert!(end.has_arrived() && end.has_room(1, 32_768));
+    }
+}
+
+#[test]
+fn progress__polls_no_send_queue_and_sends_nothing_when_nothing_was_sent() {
+    let mut pair = UdPair::new(Settings::default());
+    for _ in 0..10_000 {
+        pair.progress();
+    }
+    let counters = pair.ifaces[0].counters();
+    assert_eq!(
+        (counters.send_polls, counters.acks, counters.sent),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn sends__are_silent_but_for_a_few() {
+    let mut pair = UdPair::new(Settings::default());
+    for round in 0..2000 {
+        assert_eq!(send(&mut pair.ends[0], round, 8), Post::Done);
+        let mut seen = None;
+        pair.until("a message", |pair| {
+            seen = take(&mut pair.ends[1]);
+            seen.is_some()
+        });
+        // An answer carries the acknowledgement.
+        assert_eq!(send(&mut pair.ends[1], round, 8), Post::Done);
+        pair.until("an answer", |pair| take(&mut pair.ends[0]).is_some());
+    }
+    let counters = pair.ifaces[0].counters();
+    let posted = counters.sent + counters.resent + counters.acks;
+    assert!(
+        counters.send_completions <= posted / (Settings::default().depth as u64 / 4) + 1,
+        "{counters:?}"
+    );
+    if !test_device().1 {
+        assert_eq!(counters.acks, 0, "no time has passed: {counters:?}");
+    }
+}
+
+#[test]
+fn peers__of_one_port_share_an_address_handle() {
+    let mut pair = UdPair::new(Settings::default());
+    let mut more = Vec::new();
+    for _ in 0..10 {
+        let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
+        let [one, two] = &mut ends;
+        assert!(connect(one, two));
+        more.push(ends);
+    }
+    let counters = pair.ifaces[0].counters();
+    assert_eq!((counters.connections, counters.handles), (11, 1));
+    // Each is a connection of its own, of one queue pair.
+    for (number, ends) in more.iter_mut().enumerate() {
+        assert_eq!(send(&mut ends[0], number as u32, 5000), Post::Done);
+    }
+    for (number, ends) in more.iter_mut().enumerate().rev() {
+        pair.until("its message", |_| {
+            take(&mut ends[1]) == Some((number as u32, 5000))
+        });
+    }
+}
+
+/// Eight connections from the first interface to the second.
+fn many(pair: &UdPair) -> Vec<[UdEndpoint; 2]> {
+    let make = |_| {
+        let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
+        let [one, two] = &mut ends;
+        assert!(connect(one, two));
+        ends
+    };
+    (0..8).map(make).collect()
+}
+
+#[test]
+fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
+    let (_, real) = test_device();
+    if real {
+        return; // how much a real one holds back cannot be told
+    }
+    let mut pair = UdPair::new(Settings {
+        receives: 64,
+        receives_each: 0,
+        ..Settings::default()
+    });
+    let mut more = many(&pair);
+    let mut sent = 0;
+    for (link, ends) in more.iter_mut().enumerate() {
+        while send(&mut ends[0], link as u32, 900) == Post::Done {
+            sent += 1;
+        }
+    }
+    assert_eq!(sent, 8 * 64);
+    // The adapter carries it all before the receiver looks for the first time.
+    for _ in 0..100 {
+        pair.ifaces[0].progress();
+    }
+    assert!(fake::losses().1 > 0, "the adapter had a buffer for each");
+    // Who came last is taken first: what the others have sent may not stand in its way.
+    for (link, ends) in more.iter_mut().enumerate().rev() {
+        for _ in 0..64 {
+            pair.until("a message", |_| {
+                take(&mut ends[1]) == Some((link as u32, 900))
+            });
+        }
+    }
+    assert!(pair.ifaces[1].counters().out_of_buffer > 0);
+    assert_eq!(pair.ifaces[1].counters().received, 8 * 64);
+}
+
+#[test]
+fn peers__that_do_not_answer_leave_send_buffers_to_others() {
+    let mut pair = UdPair::new(Settings {
+        buffers: [32, 2],
+        ..Settings::default()
+    });
+    let mut more = many(&pair);
+    // Nobody looks at the second interface meanwhile.
+    for ends in &mut more {
+        for number in 0..30 {
+            assert_eq!(send(&mut ends[0], number, 8), Post::Done);
+        }
+    }
+    exchange(&mut pair, 20);
+    for ends in &mut more {
+        for number in 0..30 {
+            pair.until("a message", |_| take(&mut ends[1]) == Some((number, 8)));
+        }
+    }
+}
+
+#[test]
+fn garbage__is_counted_and_dropped() {
+    let (_, real) = test_device();
+    if real {
+        return; // `tests/vm/cases/ud.toml` sends it through a real one
+    }
+    let mut pair = UdPair::new(Settings::default());
+    exchange(&mut pair, 5);
+    let (to, qkey, token) = {
+        let core = pair.ifaces[1].core().borrow();
+        let token = core.links[0].as_ref().unwrap().token;
+        (core.pair.number(), core.qkey, token)
+    };
+    let from = pair.ifaces[0].core().borrow().pair.number();
+    let mut random = Random::new(7);
+    let mut expected = pair.ifaces[1].counters().garbage;
+    let right = Head {
+        kind: Kind::Whole,
+        link: 0,
+        token,
+        seq: token.wrapping_add(1000),
+        ack: Ack { next: 0, held: 0 },
+        total: 0,
+    };
+    for round in 0..3000_u32 {
+        let mut bytes: Vec<u8> = (0..random.below(200))
+            .map(|_| random.next_u64() as u8)
+            .collect();
+        let mut source = from;
+        match round % 5 {
+            // Nothing of it is right.
+            0 => source = random.next_u64() as u32 & 0xff_ffff,
+            // Whole packets, but for one thing.
+            kind => {
+                let mut head = right;
+                match kind {
+                    1 => head.token = !token,
+                    2 => head.link = 1 + random.below(100_000) as u32,
+                    3 => source = from + 1,
+                    _ => {} // far beyond the window
+                }
+                bytes.resize(16, 0);
+                bytes.splice(0..0, head.encode());
+            }
+        }
+        fake::inject(source, to, qkey, &bytes);
+        expected += 1;
+        pair.progress();
+    }
+    fake::inject(from, to, qkey, &[]);
+    fake::inject(from, to, qkey ^ 1, &[0; 100]); // the adapter itself refuses it
+    pair.until("all to be seen", |pair| {
+        pair.ifaces[1].counters().garbage == expected + 1
+    });
+    exchange(&mut pair, 20);
+    assert_eq!(pair.ifaces[1].counters().violations, 0);
+}
+
+#[test]
+fn fuzz__peer_that_sends_anything_does_no_harm() {
+    let (_, real) = test_device();
+    if real {
+        return;
+    }
+    for seed in 0..60 {
+        let mut pair = UdPair::new(Settings::default());
+        let mut random = Random::new(seed);
+        let (to, qkey, token, buffers) = {
+            let core = pair.ifaces[1].core().borrow();
+            let token = core.links[0].as_ref().unwrap().token;
+            (core.pair.number(), core.qkey, token, core.buffers)
+        };
+        let from = pair.ifaces[0].core().borrow().pair.number();
+        let mut seq = token;
+        for _ in 0..400 {
+            let kinds = [Kind::Whole, Kind::First, Kind::More, Kind::More, Kind::Ack];
+            let head = Head {
+                kind: kinds[random.below(5) as usize],
+                link: 0,
+                token,
+                // Mostly the next one, so that it is looked at.
+                seq: seq.wrapping_add(if random.chance(0.2) {
+                    random.below(70) as u32
+                } else {
+                    0
+                }),
+                ack: Ack {
+                    next: random.next_u64() as u32,
+                    held: random.next_u64(),
+                },
+                total: [0, 100, 5000, 32_784, u32::MAX][random.below(5) as usize],
+            };
+            seq = seq.wrapping_add(random.chance(0.9) as u32);
+            let mut bytes = head.encode().to_vec();
+            bytes.extend((0..random.below(900)).map(|_| random.next_u64() as u8));
+            fake::inject(from, to, qkey, &bytes);
+            pair.ifaces[1].progress();
+            if let Some(arrival) = pair.ends[1].look() {
+                assert!(arrival.len() <= 32_768);
+                pair.ends[1].take();
+            }
+        }
+        // Every receive buffer is somewhere.
+        let core = pair.ifaces[1].core().borrow();
+        let link = core.links[0].as_ref().unwrap();
+        let held = |kept: &link::Kept| matches!(kept.body, link::Body::Slot(..)) as u32;
+        let held: u32 = link.receiver.kept().map(held).sum();
+        assert_eq!(
+            core.posted_receives + core.idle.len() as u32 + held,
+            buffers
+        );
+        assert!(held <= link.window);
+    }
+}
+
+#[test]
+fn peer__that_is_silent_for_too_long_is_given_up() {
+    let (_, real) = test_device();
+    if real {
+        return; // a minute
+    }
+    let mut pair = UdPair::new(Settings::default());
+    fake::set_conditions(fake::Conditions {
+        weather: fake::Weather {
+            drop: 1.0,
+            ..fake::Weather::default()
+        },
+        ..fake::Conditions::default()
+    });
+    assert_eq!(send(&mut pair.ends[0], 0, 20_000), Post::Done);
+    let before = fake::now_ns();
+    pair.until("the end", |pair| pair.ends[0].failure().is_some());
+    assert_eq!(pair.ends[0].failure(), Some(Failure::NoAnswer));
+    assert!(fake::now_ns() - before >= Settings::default().give_up_ns);
+    let counters = pair.ifaces[0].counters();
+    // Ever more rarely, but for good.
+    assert!((100..100_000).contains(&counters.resent), "{counters:?}");
+    assert_eq!(send(&mut pair.ends[0], 1, 8), Post::PeerGone);
+    assert!(pair.ends[0].peer_has_left());
+    assert!(pair.ends[0].has_arrived(), "nothing keeps the process");
+    assert!(pair.ifaces[0].trouble().unwrap().contains("no answer"));
+}
+
+#[test]
+fn peer__that_is_known_to_live_is_never_given_up_and_one_that_left_at_once() {
+    let (context, real) = test_device();
+    if real {
+        return;
+    }
+    let state: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(STATE_AWAKE)));
+    let pair = UdPair::on(&context, Settings::default()).unwrap();
+    let mut near = UdIface::new(&context, None, Settings::default()).unwrap();
+    near.core().borrow_mut().clock = fake::now_ns;
+    let mut end = near.endpoint(Some(state)).unwrap();
+    let mut far = pair.ifaces[1].endpoint(None).unwrap();
+    assert!(connect(&mut end, &mut far));
+    assert_eq!(send(&mut end, 0, 8), Post::Done);
+    for _ in 0..5000 {
+        near.progress();
+        fake::advance(Settings::default().give_up_ns / 1000);
+    }
+    assert_eq!((end.failure(), end.peer_has_left()), (None, false));
+    state.store(STATE_DEAD, Ordering::Relaxed);
+    for _ in 0..2 {
+        near.progress();
+        fake::advance(1_000_000_000);
+    }
+    assert_eq!(end.failure(), Some(Failure::NoAnswer));
+    assert_eq!(send(&mut end, 1, 8), Post::PeerGone);
+    assert!(end.peer_has_left() && end.has_arrived());
+}
+
+#[test]
+fn endpoint__that_goes_gives_its_buffers_back() {
+    let mut pair = UdPair::new(Settings {
+        buffers: [64, 4],
+        groups: 1,
+        ..Settings::default()
+    });
+    let rounds = 20;
+    for _ in 0..rounds {
+        let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
+        let [one, two] = &mut ends;
+        assert!(connect(one, two));
+        // Some are under way, some have come, none is taken.
+        for number in 0..20 {
+            assert_eq!(send(&mut ends[0], number, 8), Post::Done);
+        }
+        assert_eq!(send(&mut ends[0], 20, 20_000), Post::Done);
+        pair.progress();
+        drop(ends);
+        pair.progress();
+    }
+    exchange(&mut pair, 20);
+    assert_eq!(
+        pair.ifaces[0].core().borrow().links.len(),
+        2,
+        "places are used again"
+    );
+}
+
+#[test]
+fn failure__at_each_step_leaves_nothing_behind() {
+    let (context, real) = test_device();
+    fault::take_seen();
+    let base = fault::alive();
+    drop(UdPair::on(&context, Settings::default()).unwrap());
+    assert_eq!(fault::alive(), base);
+    let steps = fault::take_seen();
+    for wanted in [
+        Step::AllocPd,
+        Step::RegMr,
+        Step::CreateCq,
+        Step::CreateQp,
+        Step::QueryQp,
+        Step::ModifyInit,
+        Step::ModifyRtr,
+        Step::ModifyRts,
+        Step::CreateAh,
+    ] {
+        assert!(steps.contains(&wanted), "{wanted:?} is not among the steps");
+    }
+    for (at, &step) in steps.iter().enumerate() {
+        let earlier = steps[..at].iter().filter(|&&s| s == step).count() as u32;
+        if step == Step::QueryGid && earlier > 3 {
+            continue; // a table may have a thousand rows
+        }
+        fault::arm(step, earlier, libc::EBUSY);
+        match UdPair::on(&context, Settings::default()) {
+            Err(VerbsError::Value(_)) => assert_eq!(step, Step::CreateAh),
+            Err(error) => assert_eq!(error.errno(), libc::EBUSY),
+            // An empty row of the GID table is no error.
+            Ok(_) => assert_eq!(step, Step::QueryGid, "step {at} was not struck"),
+        }
+        assert!(!fault::disarm(), "step {at}, {step:?}, was not struck");
+        assert_eq!(
+            fault::alive(),
+            base,
+            "after a failure of {step:?} something is left"
+        );
+    }
+    drop(context);
+    assert_eq!(fault::alive(), 0, "real device: {real}");
+}
+
+#[test]
+fn device__that_is_taken_out_makes_errors() {
+    let context = fake::open();
+    fake::set_conditions(fake::Conditions::default());
+    let mut pair = UdPair::on(&context, Settings::default()).unwrap();
+    assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
+    fake::remove_device();
+    assert_eq!(send(&mut pair.ends[0], 1, 8), Post::PeerGone);
+    assert_eq!(send(&mut pair.ends[1], 1, 8), Post::PeerGone);
+    assert!(pair.ends[0].peer_has_left() && pair.ends[1].has_arrived());
+}

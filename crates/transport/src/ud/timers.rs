@@ -1,0 +1,141 @@
+//! What time brings: packets are sent again, peers are told what has arrived, and are given up.
+
+use super::iface::Core;
+use super::link::Stage;
+use crate::verbs::Failure;
+use crate::verbs::abi::EVENT_DEVICE_FATAL;
+
+/// Progress that finds nothing between two looks for failures of silent sends.
+const QUIET: u32 = 64;
+/// Such looks between two questions whether the device is still there, which cost a system call.
+const LOOKS: u32 = 64;
+
+impl Core {
+    /// Handles what has arrived and what is due; says whether anything had arrived.
+    pub fn progress(&mut self) -> bool {
+        let arrived = self.poll_receives();
+        if self.expected > 0 {
+            self.poll_sends();
+        }
+        if !self.busy.is_empty() {
+            let now = (self.clock)();
+            if self.stirred || now >= self.next_due_ns {
+                self.tend_all(now);
+            }
+        }
+        if arrived {
+            self.quiet = 0;
+            return true;
+        }
+        self.quiet += 1;
+        if self.quiet.is_multiple_of(QUIET) {
+            self.look_for_failures();
+        }
+        false
+    }
+
+    /// Something of a connection is under way, or its peer is to be told something: its time is watched.
+    #[inline]
+    pub fn stir(&mut self, index: usize) {
+        self.stirred = true;
+        let link = self.link(index);
+        if !link.busy {
+            link.busy = true;
+            self.busy.push(index as u32);
+        }
+    }
+
+    fn tend_all(&mut self, now: u64) {
+        self.stirred = false;
+        let mut next = u64::MAX;
+        let mut at = 0;
+        while at < self.busy.len() {
+            let index = self.busy[at] as usize;
+            match self.tend(index, now) {
+                Some(due) => {
+                    next = next.min(due);
+                    at += 1;
+                }
+                None => {
+                    self.link(index).busy = false;
+                    self.busy.swap_remove(at);
+                }
+            }
+        }
+        self.next_due_ns = next;
+    }
+
+    /// Does what is due for one connection; says when something will be next, `None` where nothing will.
+    fn tend(&mut self, index: usize, now: u64) -> Option<u64> {
+        let delay = self.settings.ack_delay_ns;
+        let link = self.link(index);
+        if !matches!(link.stage, Stage::Open | Stage::Ready) {
+            return None;
+        }
+        if link.receiver.owes_ack() {
+            if link.ack_due_ns == 0 {
+                link.ack_due_ns = now.saturating_add(delay);
+            }
+            if link.ack_due_ns <= now {
+                self.send_ack(index);
+            }
+        }
+        if self.link(index).sender.in_flight() > 0 {
+            if let Some((why, text)) = self.judge(index, now) {
+                self.fail_link(index, why, text);
+                return None;
+            }
+            self.resend(index, now);
+        }
+        let link = self.link(index);
+        let ack = link.receiver.owes_ack().then_some(link.ack_due_ns);
+        link.sender.deadline_ns().into_iter().chain(ack).min()
+    }
+
+    /// Why a peer that owes an answer will never give one.
+    fn judge(&mut self, index: usize, now: u64) -> Option<(Failure, String)> {
+        let give_up = self.settings.give_up_ns;
+        let link = self.link(index);
+        if link.has_left() {
+            return Some((Failure::NoAnswer, "the peer has left the job".to_owned()));
+        }
+        let silent = now.saturating_sub(link.silent_since_ns);
+        if link.state.is_some() || silent < give_up {
+            return None; // it lives, whatever it does
+        }
+        let text = format!("no answer for {} s", silent / 1_000_000_000);
+        Some((Failure::NoAnswer, text))
+    }
+
+    /// Sends again what has not been heard of for too long.
+    fn resend(&mut self, index: usize, now: u64) {
+        while self.queue_room() > 1 || self.make_queue_room(2) {
+            let Some((_, &packet)) = self.link(index).sender.resend(now) else {
+                return;
+            };
+            self.counters.resent += 1;
+            // As it was: nothing of it may change while an earlier copy may be under way.
+            if !self.post_packet(index, &packet) {
+                return;
+            }
+        }
+    }
+
+    /// Sends that were silent report their failure all the same; and the device may be gone.
+    #[cold]
+    #[inline(never)]
+    fn look_for_failures(&mut self) {
+        if self.posted != self.done {
+            self.poll_sends();
+        }
+        if self.quiet >= QUIET * LOOKS {
+            self.quiet = 0;
+            let context = self.domain.memory.context().clone();
+            while let Some(event) = context.next_event() {
+                if event.event_type == EVENT_DEVICE_FATAL {
+                    self.lose_device(format!("{}: the device is gone", context.name()));
+                }
+            }
+        }
+    }
+}
