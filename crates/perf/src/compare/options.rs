@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use fastpath_base::topology;
 
 use super::Statistic;
 use super::peers::PeerOptions;
 use super::rounds::Plan;
-use crate::bench::options::{CaseOptions, MpiOptions, parse_ranks, parse_time};
+use crate::bench::options::{CaseOptions, MpiOptions, parse_bytes, parse_ranks, parse_time};
 use crate::catalogue::{self, Class, Group};
 use crate::program::Settings;
 
@@ -82,6 +83,13 @@ pub struct MeasureOptions {
     /// Operations of one sample; the same for all, since it is part of the statistic
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
+    /// Sizes where there are more ranks than processors: a message of some MPIs takes milliseconds there
+    /// [default: as elsewhere]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
+    pub crowded_sizes: Vec<u64>,
+    /// Operations of one sample there [default: as elsewhere]
+    #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub crowded_batch: Option<u32>,
 }
 
 /// Milliseconds for the samples of a case in a run where nothing else is asked for.
@@ -100,6 +108,10 @@ impl MeasureOptions {
     /// # Errors
     /// A word that means no test.
     pub fn list_plans(&self) -> Result<Vec<Plan>, String> {
+        self.list_plans_on(topology::usable_processors())
+    }
+
+    fn list_plans_on(&self, processors: usize) -> Result<Vec<Plan>, String> {
         let mut plans: Vec<Plan> = Vec::new();
         for word in &self.tests {
             let tests = catalogue::select(word);
@@ -115,7 +127,7 @@ impl MeasureOptions {
                 for &ranks in if pair { &own } else { self.ranks.as_slice() } {
                     let plan = Plan {
                         ranks,
-                        settings: self.settings(test.name),
+                        settings: self.settings(test.name, ranks as usize > processors),
                     };
                     if !plans.contains(&plan) {
                         plans.push(plan);
@@ -126,12 +138,16 @@ impl MeasureOptions {
         Ok(plans)
     }
 
-    fn settings(&self, test: &str) -> Settings {
-        let case = self.case.settings(&[test]);
+    fn settings(&self, test: &str, crowded: bool) -> Settings {
+        let mut case = self.case.settings(&[test]);
+        if crowded && !self.crowded_sizes.is_empty() {
+            case.sizes.clone_from(&self.crowded_sizes);
+        }
+        let batch = self.crowded_batch.filter(|_| crowded);
         let duration_ms = case.duration_ms.unwrap_or(DURATION_MS);
         Settings {
             duration_ms: case.iterations.is_none().then_some(duration_ms),
-            timing: Some(format!("batch={}", self.batch)),
+            timing: Some(format!("batch={}", batch.unwrap_or(self.batch))),
             ..case
         }
     }
@@ -173,6 +189,23 @@ mod tests {
         assert_eq!(plans[0].settings.duration_ms, Some(50.0));
         let counted = parse(&["--iterations=5"]).unwrap().measure.list_plans();
         assert_eq!(counted.unwrap()[0].settings.duration_ms, None);
+    }
+
+    #[test]
+    fn more_ranks_than_processors__can_have_their_own_sizes_and_samples() {
+        let options = parse(&[
+            "--tests=barrier",
+            "-n=2,8",
+            "--sizes=1,2,3",
+            "--crowded-sizes=4K",
+            "--crowded-batch=1",
+        ]);
+        let plans = options.unwrap().measure.list_plans_on(2).unwrap();
+        let timing = |p: &Plan| p.settings.timing.clone().unwrap();
+        assert_eq!(plans[0].settings.sizes, [1, 2, 3]);
+        assert_eq!(timing(&plans[0]), "batch=16");
+        assert_eq!(plans[1].settings.sizes, [4096]);
+        assert_eq!(timing(&plans[1]), "batch=1");
     }
 
     #[test]
