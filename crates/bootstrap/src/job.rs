@@ -153,8 +153,21 @@ impl Job {
     /// # Errors
     /// The number of ranks, or the kernel refuses the memory.
     pub fn in_process(ranks: usize) -> Result<Vec<Job>, BootstrapError> {
-        let job_id = random_job_id();
+        Job::on_hosts(&vec![0; ranks])
+    }
+
+    /// As [`Job::in_process`], with the host that each rank counts as being on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on_hosts(hosts: &[u32]) -> Result<Vec<Job>, BootstrapError> {
+        let (ranks, job_id) = (hosts.len(), random_job_id());
         let first = Segment::create(ranks, job_id)?;
+        for (rank, &host) in hosts.iter().enumerate() {
+            if let Some(page) = first.page(rank) {
+                page.host.store(host, Ordering::Relaxed);
+            }
+        }
         let processors = topology::usable_processors();
         let header = first.header();
         header
@@ -213,6 +226,18 @@ impl Job {
     /// How many ranks the job can have at most (`MPI_UNIVERSE_SIZE`): no more than it has.
     pub fn universe_size(&self) -> usize {
         self.size()
+    }
+
+    /// Number of the host that a rank counts as being on; ranks of one host can share memory.
+    pub fn host(&self, rank: usize) -> u32 {
+        self.segment
+            .page(rank)
+            .map_or(0, |page| page.host.load(Ordering::Relaxed))
+    }
+
+    /// Whether a rank counts as being on another host than this one. No lane to it may use what lies in the job's memory.
+    pub fn is_remote(&self, rank: usize) -> bool {
+        self.host(rank) != self.host(self.rank)
     }
 
     /// Processors worth of time that the job's ranks have together, at least 1. With more

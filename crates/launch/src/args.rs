@@ -51,6 +51,8 @@ pub struct App {
     pub wdir: Option<PathBuf>,
     /// Variables set for its ranks only.
     pub env: Vec<(OsString, OsString)>,
+    /// Host that its ranks count as being on; none: the one of all that name none.
+    pub virtual_host: Option<OsString>,
 }
 
 /// `--bind-to`.
@@ -99,6 +101,7 @@ enum Action {
     BindTo,
     ReportBindings,
     Host,
+    VirtualHost,
     /// Accepted for the sake of scripts; what it asks for is always so here.
     Nothing,
     Help,
@@ -145,6 +148,10 @@ const RULES: &[Rule] = &[
     Rule {
         names: &["host", "hosts", "H"],
         action: Action::Host,
+    },
+    Rule {
+        names: &["virtual-host"],
+        action: Action::VirtualHost,
     },
     Rule {
         names: &["oversubscribe", "allow-run-as-root", "envall", "genvall"],
@@ -278,6 +285,10 @@ impl Parser<'_> {
             Action::Timeout => self.spec.timeout = Some(parse_timeout(&value)?),
             Action::BindTo => self.spec.bind = parse_bind(&value)?,
             Action::ReportBindings => self.spec.report_bindings = true,
+            Action::VirtualHost if value.is_empty() => {
+                return wrong(format!("--{name} needs a name"));
+            }
+            Action::VirtualHost => self.app.virtual_host = Some(value),
             Action::Host => self.slots += parse_hosts(&value, self.host_name)?,
             Action::Nothing | Action::Help | Action::Version => {}
         }
@@ -537,6 +548,14 @@ mod tests {
         assert!(error("--host far:2 a").contains("far"));
         assert!(error("--host localhost:x a").contains("number of ranks"));
         assert!(error("--host localhost:0 a").contains("number of ranks"));
+    }
+
+    #[test]
+    fn virtual_host__is_of_one_program() {
+        let s = spec("--virtual-host x -n 2 a : b : --virtual-host=y c");
+        let hosts: Vec<Option<&OsStr>> = s.apps.iter().map(|a| a.virtual_host.as_deref()).collect();
+        assert_eq!(hosts, [Some(OsStr::new("x")), None, Some(OsStr::new("y"))]);
+        assert!(error("--virtual-host= a").contains("needs a name"));
     }
 
     #[test]

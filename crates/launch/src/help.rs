@@ -16,6 +16,10 @@ What they get
   -x NAME[=VALUE]        set or pass on a variable for all ranks
   -genv NAME VALUE       set a variable for all ranks
   -env NAME VALUE        set a variable for the program that follows
+  --virtual-host NAME    the ranks of the program that follows count as being on a host of
+                         this name: they share memory with ranks of the same name only, and
+                         reach others by an adapter. They start here; a program that enters a
+                         namespace may stand before theirs
   Standard input goes to rank 0, the others read /dev/null. FASTPATH_RANK and
   FASTPATH_SIZE tell scripts which rank they are.
 

@@ -320,6 +320,7 @@ fn make_segment(
     for (rank, &app) in app_of.iter().enumerate() {
         if let Some(page) = segment.page(rank) {
             page.app.store(app as u32, Ordering::Relaxed);
+            page.host.store(number_host(spec, app), Ordering::Relaxed);
             page.app_ranks
                 .store(spec.apps[app].ranks as u32, Ordering::Relaxed);
             page.bound
@@ -340,6 +341,19 @@ fn make_segment(
         OwnedFd::from_raw_fd(fd)
     };
     Ok((segment, keep))
+}
+
+/// Number of the host that an app's ranks count as being on: that of the first app that names it, plus one.
+fn number_host(spec: &JobSpec, app: usize) -> u32 {
+    let host = &spec.apps[app].virtual_host;
+    let first = spec
+        .apps
+        .iter()
+        .position(|other| other.virtual_host == *host);
+    match (host, first) {
+        (Some(_), Some(first)) => first as u32 + 1,
+        _ => 0,
+    }
 }
 
 /// What ranks leave behind becomes the launcher's child, so that it can be ended too.

@@ -176,10 +176,13 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     if !json && !config.flag(Key::Report) {
         return;
     }
-    if let Some(adapter) = worker.adapter() {
+    match worker.adapter() {
         // What is reported below is of shared memory, which nobody is reached by.
-        eprintln!("fastpath: peers are reached by {adapter}");
-        return;
+        Some((adapter, true)) => return eprintln!("fastpath: peers are reached by {adapter}"),
+        Some((adapter, false)) if !json => {
+            eprintln!("fastpath: ranks of other hosts are reached by {adapter}");
+        }
+        _ => {}
     }
     let report = worker.report(REPORT_PATIENCE_NS);
     match json {

@@ -62,21 +62,29 @@ impl Wishes {
     }
 }
 
-/// Which transports a job of `ranks` ranks may use.
+/// Which transports a job of `ranks` ranks may use, whose ranks are on `several` hosts or on one.
 ///
 /// # Errors
 /// `FASTPATH_TRANSPORTS` leaves ranks that cannot reach each other; the text says what to add.
-pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String> {
+pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<Allowed, String> {
     let (loopback, shm) = (is_listed(config, "loopback"), is_listed(config, "shm"));
+    let rc = is_listed(config, "rc");
     let listed = || config.list(Key::Transports).join(",");
-    if !shm && is_listed(config, "rc") {
+    if !shm && rc {
         // A rank reaches itself without an adapter.
         return Ok(Allowed {
             loopback: true,
             cma: false,
             shm: false,
+            rc: ranks > 1,
             ahead: choose_ahead(config),
         });
+    }
+    if several && !rc {
+        return Err(format!(
+            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add rc",
+            listed()
+        ));
     }
     if ranks > 1 && !shm {
         return Err(format!(
@@ -95,6 +103,7 @@ pub fn choose_transports(config: &Config, ranks: u32) -> Result<Allowed, String>
         cma: Wishes::of(config).no_cma.is_none(),
         ahead: choose_ahead(config),
         shm: true,
+        rc: several,
     })
 }
 
@@ -224,22 +233,35 @@ impl Worker {
     /// # Errors
     /// As [`choose_transports`]; or there is no adapter that could be used.
     pub fn configure(&mut self, config: &Config) -> Result<(), String> {
-        self.interfaces.allowed = choose_transports(config, self.size())?;
-        if !self.interfaces.allowed.shm && self.size() > 1 {
+        let job = self.job;
+        let several = (0..job.size()).any(|rank| job.is_remote(rank));
+        let allowed = choose_transports(config, self.size(), several)?;
+        self.interfaces.allowed = allowed;
+        if allowed.rc {
             let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
             let inline = config.number(Key::MaxInline).map(|bytes| bytes as u32);
-            self.interfaces.open_rc(device, inline).map_err(|why| {
-                format!("FASTPATH_TRANSPORTS leaves rc alone, which cannot be used: {why}")
-            })?;
+            let need = match allowed.shm {
+                true => "ranks of other hosts are reached by rc alone",
+                false => "FASTPATH_TRANSPORTS leaves rc alone",
+            };
+            let opened = self.interfaces.open_rc(device, inline);
+            opened.map_err(|why| format!("{need}, which cannot be used: {why}"))?;
         }
         *self.selection = Selection::of(config);
         self.thresholds = self.selection.thresholds();
         Ok(())
     }
 
-    /// The transport and adapter by which every peer is reached, where one is.
-    pub fn adapter(&self) -> Option<String> {
-        self.interfaces.adapter()
+    /// The transport and adapter by which peers are reached, where one is, and whether all are.
+    pub fn adapter(&self) -> Option<(String, bool)> {
+        let all = !self.interfaces.allowed.shm;
+        self.interfaces.adapter().map(|adapter| (adapter, all))
+    }
+
+    /// The first other rank of this host; `None` where there is none.
+    fn neighbour(&self) -> Option<u32> {
+        let mut others = (0..self.size()).filter(|&rank| rank != self.rank);
+        others.find(|&rank| !self.job.is_remote(rank as usize))
     }
 
     /// What is wrong with the stored constants, if anything is.
@@ -262,19 +284,21 @@ impl Worker {
         self.selection.measure();
         self.thresholds = self.selection.thresholds();
         let mut told = (*self.selection).clone();
-        let others = self.size() > 1;
-        if others && told.wishes.no_cma.is_none() && told.kernel.is_ok() {
-            told.kernel = self.probe_neighbour(patience_ns);
+        let neighbour = self.neighbour();
+        if let Some(peer) = neighbour
+            && told.wishes.no_cma.is_none()
+            && told.kernel.is_ok()
+        {
+            told.kernel = self.probe_neighbour(peer, patience_ns);
         }
         let peers = Peers {
             loopback: self.interfaces.allowed.loopback,
-            others,
+            others: neighbour.is_some(),
         };
         Report::of(&told, peers)
     }
 
-    fn probe_neighbour(&self, patience_ns: u64) -> Result<(), String> {
-        let peer = if self.rank == 0 { 1 } else { 0 };
+    fn probe_neighbour(&self, peer: u32, patience_ns: u64) -> Result<(), String> {
         let start = clock::now_ns();
         loop {
             if let Some(tried) = self.interfaces.probe_single_copy(peer) {

@@ -21,8 +21,29 @@ pub struct Allowed {
     pub cma: bool,
     /// What shared memory does beside moving messages.
     pub ahead: Ahead,
-    /// Shared memory. Without it peers are reached by an adapter.
+    /// Shared memory, between ranks of one host.
     pub shm: bool,
+    /// Reliable connections of an adapter: between hosts, and within one where there is no shared memory.
+    pub rc: bool,
+}
+
+impl Default for Allowed {
+    fn default() -> Self {
+        Allowed {
+            loopback: true,
+            cma: true,
+            ahead: Ahead::default(),
+            shm: true,
+            rc: false,
+        }
+    }
+}
+
+impl Allowed {
+    /// Whether a job's rank reaches `peer` by an adapter. Both say the same of each other.
+    pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
+        self.rc && peer != job.rank() && (!self.shm || job.is_remote(peer))
+    }
 }
 
 /// Every interface that this process has opened.
@@ -44,12 +65,7 @@ impl Interfaces {
     /// Opens what the job allows.
     pub fn open(job: &'static Job) -> Self {
         let domain: &'static Domain = Box::leak(Box::new(Domain::new(job)));
-        let allowed = Allowed {
-            loopback: true,
-            cma: true,
-            ahead: Ahead::default(),
-            shm: true,
-        };
+        let allowed = Allowed::default();
         let (shm, arena) = (Iface::new(domain), Arena::new(domain));
         Interfaces {
             domain,
@@ -72,8 +88,9 @@ impl Interfaces {
         }
     }
 
-    /// Reaches every peer by reliable connections of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first
-    /// that has an active port. `inline`: bytes of inline data to ask for, if the user says so.
+    /// Reaches peers by reliable connections of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first that
+    /// has an active port: those of other hosts, and all where shared memory is not allowed. `inline`: bytes of inline
+    /// data to ask for, if the user says so. [`Interfaces::allowed`] has been set.
     ///
     /// # Errors
     /// For people: what is missing and what to do.
@@ -83,9 +100,19 @@ impl Interfaces {
             ..rc::Settings::default()
         };
         let iface = open_adapter(device, settings).map_err(|error| error.to_string())?;
-        self.rc = Some((iface, Mail::new(self.domain.job)));
-        self.alive = true;
+        self.use_rc(iface);
         Ok(())
+    }
+
+    fn use_rc(&mut self, iface: RcIface) {
+        self.allowed.rc = true;
+        self.rc = Some((iface, Mail::new(self.domain.job, self.allowed)));
+        self.alive = true;
+    }
+
+    /// Whether `peer` is reached by an adapter.
+    fn is_outside(&self, peer: u32) -> bool {
+        self.allowed.leads_outside(self.domain.job, peer as usize)
     }
 
     /// The transport and adapter by which peers are reached, for people.
@@ -114,12 +141,8 @@ impl Interfaces {
             let state = self.domain.state_word(peer);
             return Lane::Loopback(Box::new(LoopbackEndpoint::of_rank(state)));
         }
-        if let Some((iface, _)) = &self.rc {
-            let state = Some(self.domain.state_word(peer));
-            // Without one, `connect` says why.
-            return iface
-                .endpoint(state)
-                .map_or(Lane::Unconnected, |endpoint| Lane::Rc(Box::new(endpoint)));
+        if self.is_outside(peer) {
+            return self.make_adapter_lane(peer);
         }
         match &self.sim {
             Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),
@@ -130,6 +153,16 @@ impl Interfaces {
                 }
                 Lane::Shm(endpoint)
             }
+        }
+    }
+
+    fn make_adapter_lane(&self, peer: u32) -> Lane {
+        let state = Some(self.domain.state_word(peer));
+        let made = self.rc.as_ref().map(|(iface, _)| iface.endpoint(state));
+        match made {
+            Some(Ok(endpoint)) => Lane::Rc(Box::new(endpoint)),
+            // `connect` says why.
+            _ => Lane::Unconnected,
         }
     }
 
@@ -192,9 +225,15 @@ impl Interfaces {
 
     /// Calls `found` with each peer that has newly connected to this process.
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
-        // With an adapter the same signal says that mail has come.
-        if self.rc.is_none() && self.shm.has_news() {
-            self.shm.accept(&mut found);
+        if self.shm.has_news() {
+            // The same signal says that mail has come from one that is reached by an adapter.
+            let (allowed, job) = (self.allowed, self.domain.job);
+            let is_outside = |peer| allowed.leads_outside(job, peer as usize);
+            self.shm.accept(|peer| {
+                if !is_outside(peer) {
+                    found(peer);
+                }
+            });
         }
         if let Some(sim) = &mut self.sim {
             sim.accept(found);
@@ -203,10 +242,10 @@ impl Interfaces {
 
     /// Handles what has arrived at interfaces that serve all peers at once; says whether anything had.
     pub fn progress(&mut self) -> bool {
-        if let Some((iface, _)) = &mut self.rc {
-            return iface.progress();
+        match &mut self.rc {
+            Some((iface, _)) => iface.progress(),
+            None => self.sim.as_mut().is_some_and(SimIface::progress),
         }
-        self.sim.as_mut().is_some_and(SimIface::progress)
     }
 
     /// Sends a message of the wire-up. It may be lost, doubled or overtaken.
@@ -396,3 +435,7 @@ impl Lane {
         std::process::id() as u64
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests;

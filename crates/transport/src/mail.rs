@@ -1,11 +1,11 @@
 //! Messages of the wire-up between ranks of one node, through the job's memory.
 //!
-//! Each ordered pair of ranks has one place, at the begin of its region, which a pair that talks by another transport
-//! has no ring in. A message replaces the one before: the wire-up asks again for what it misses. A place is
+//! Each ordered pair of ranks that an adapter connects has one place, at the begin of its region: it has no ring there. A message replaces the one before: the wire-up asks again for what it misses. A place is
 //! changed under a version that is odd meanwhile.
 #![allow(unsafe_code)]
 
 use crate::contract::{ADDRESS_BYTES, Address};
+use crate::interfaces::Allowed;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::SegmentError;
@@ -27,6 +27,7 @@ struct Place {
 pub(crate) struct Mail {
     job: &'static Job,
     me: usize,
+    allowed: Allowed,
     seen_generation: u32,
     /// Versions read from each peer.
     seen: Vec<u32>,
@@ -35,11 +36,12 @@ pub(crate) struct Mail {
 }
 
 impl Mail {
-    /// The mail of the job's rank.
-    pub fn new(job: &'static Job) -> Self {
+    /// The mail of the job's rank with those whom an adapter connects it to.
+    pub fn new(job: &'static Job, allowed: Allowed) -> Self {
         Mail {
             job,
             me: job.rank(),
+            allowed,
             seen_generation: 0,
             seen: vec![0; job.size()],
             waiting: Vec::new(),
@@ -115,8 +117,11 @@ impl Mail {
                 // ORDERING: partner is the release in `send`.
                 let mut bits = word.load(Ordering::Acquire);
                 while bits != 0 {
-                    self.waiting.push(index as u32 * 64 + bits.trailing_zeros());
+                    let peer = index as u32 * 64 + bits.trailing_zeros();
                     bits &= bits - 1;
+                    if self.allowed.leads_outside(self.job, peer as usize) {
+                        self.waiting.push(peer);
+                    }
                 }
             }
         }
@@ -159,10 +164,15 @@ mod tests {
     use super::*;
 
     fn pair() -> [Mail; 2] {
+        let allowed = Allowed {
+            shm: false,
+            rc: true,
+            ..Allowed::default()
+        };
         let jobs = Job::in_process(2).unwrap();
         let mails: Vec<Mail> = jobs
             .into_iter()
-            .map(|job| Mail::new(Box::leak(Box::new(job))))
+            .map(|job| Mail::new(Box::leak(Box::new(job)), allowed))
             .collect();
         mails.try_into().ok().unwrap()
     }

@@ -59,6 +59,8 @@ pub struct RankPage {
     pub witness_address: AtomicU64,
     /// See `witness_address`.
     pub witness: [AtomicU64; 2],
+    /// Number of the host that the rank counts as being on. The launcher alone writes it, before any rank starts.
+    pub host: AtomicU32,
     wait: Status,
     /// The rank's last error message, for the launcher's report.
     pub message: SharedText<120>,
@@ -132,6 +134,7 @@ impl RankPage {
             bell: word(),
             witness_address: long(),
             witness: [long(), long()],
+            host: word(),
             wait: Status {
                 sequence: word(),
                 waiting: word(),

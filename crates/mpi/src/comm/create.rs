@@ -276,7 +276,7 @@ fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
     ranks.into_iter().map(|(_, rank)| rank).collect()
 }
 
-/// `MPI_Comm_split_type`. All ranks of a job share the memory of one node, and no finer kind of
+/// `MPI_Comm_split_type`. All ranks of one host share its memory, and no finer kind of
 /// hardware is told apart, so `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`.
 ///
 /// # Errors
@@ -294,13 +294,15 @@ pub fn split_type(
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.as_str())
     };
+    // Numbers of hosts are counted from 0 by the launcher.
+    let own_host = p.engine().map_or(0, |e| e.job.host(e.job.rank()) as i32);
     let by_resource = || match hint("mpi_hw_resource_type") {
-        Some("mpi_shared_memory") => 0,
+        Some("mpi_shared_memory") => own_host,
         _ => MPI_UNDEFINED,
     };
     let color = match kind {
         MPI_UNDEFINED | MPI_COMM_TYPE_HW_UNGUIDED => MPI_UNDEFINED,
-        MPI_COMM_TYPE_SHARED => 0,
+        MPI_COMM_TYPE_SHARED => own_host,
         MPI_COMM_TYPE_HW_GUIDED => by_resource(),
         MPI_COMM_TYPE_RESOURCE_GUIDED => match hint("mpi_pset_name") {
             None => by_resource(),

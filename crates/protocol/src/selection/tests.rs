@@ -245,3 +245,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn transports__lead_to_every_rank_or_are_refused() {
+    let choose = |listed: &str, ranks, several| {
+        let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
+        choose_transports(&config, ranks, several).map(|allowed| (allowed.shm, allowed.rc))
+    };
+    let good = [
+        ("all", 4, false, (true, false)),
+        ("all", 4, true, (true, true)),
+        ("shm,rc", 4, true, (true, true)),
+        ("shm,cma", 4, false, (true, false)),
+        ("rc", 4, false, (false, true)),
+        ("rc", 4, true, (false, true)),
+        ("rc", 1, false, (false, false)),
+        ("loopback", 1, false, (true, false)),
+    ];
+    for (listed, ranks, several, expected) in good {
+        let chosen = choose(listed, ranks, several);
+        assert_eq!(chosen, Ok(expected), "{listed} {ranks} {several}");
+    }
+    for (listed, ranks, several) in [
+        ("shm,cma", 2, true),
+        ("loopback", 2, false),
+        ("loopback", 2, true),
+        ("cma", 1, false),
+    ] {
+        assert!(
+            choose(listed, ranks, several).is_err(),
+            "{listed} {ranks} {several}"
+        );
+    }
+}

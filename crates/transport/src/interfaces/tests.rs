@@ -1,0 +1,84 @@
+//! Which pairs of a job are connected by what.
+#![allow(unsafe_code)]
+
+use super::*;
+use crate::contract::{Header, Post};
+use crate::verbs::{fake, fault};
+
+/// The interfaces of ranks on these hosts, each with the fake adapter.
+fn open_on(hosts: &[u32], shm: bool) -> Vec<Interfaces> {
+    fake::set_conditions(fake::Conditions::default());
+    let context = fake::open();
+    let jobs: &'static [Job] = Job::on_hosts(hosts).unwrap().leak();
+    let open = |job| {
+        let mut interfaces = Interfaces::open(job);
+        interfaces.allowed.shm = shm;
+        let settings = rc::Settings::default();
+        interfaces.use_rc(RcIface::new(&context, None, settings).unwrap());
+        interfaces
+    };
+    jobs.iter().map(open).collect()
+}
+
+fn name(lane: &Lane) -> &'static str {
+    lane.capabilities().map_or("none", |c| c.name)
+}
+
+#[test]
+fn lanes__are_shared_memory_within_a_host_and_rc_between_hosts() {
+    let ranks = open_on(&[0, 0, 1, 1], true);
+    for (from, interfaces) in ranks.iter().enumerate() {
+        for to in 0..4_usize {
+            let expected = match (from == to, from / 2 == to / 2) {
+                (true, _) => "loopback",
+                (_, true) => "shm",
+                _ => "rc",
+            };
+            assert_eq!(
+                name(&interfaces.make_lane(to as u32)),
+                expected,
+                "{from} to {to}"
+            );
+        }
+    }
+    let forced = open_on(&[0, 0], false);
+    assert_eq!(name(&forced[0].make_lane(1)), "rc");
+}
+
+#[test]
+fn queue_pairs__are_made_for_pairs_that_talk_alone() {
+    let ranks = open_on(&[0, 1, 1, 1], true);
+    let before = fault::alive();
+    let lanes: Vec<Lane> = (1..4).map(|to| ranks[1].make_lane(to)).collect();
+    assert_eq!(fault::alive(), before, "neighbours need no queue pair");
+    let lane = ranks[0].make_lane(2);
+    assert_eq!(name(&lane), "rc");
+    let counts = ranks.iter().map(|rank| {
+        let (iface, _) = rank.rc.as_ref().unwrap();
+        iface.counters().connections
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [1, 0, 0, 0]);
+    drop((lanes, lane));
+}
+
+#[test]
+fn accept__tells_rings_from_mail() {
+    let mut ranks = open_on(&[0, 0, 1], true);
+    let mut near = ranks[1].make_lane(0);
+    ranks[1].connect(&mut near).unwrap();
+    let address = Address::new(&[9; 40]).unwrap();
+    ranks[2].send_wireup(0, 1, address);
+    let mut found = Vec::new();
+    ranks[0].accept(|peer| found.push(peer));
+    assert_eq!(found, [1]);
+    assert!(ranks[0].wireup_signals());
+    assert_eq!(ranks[0].receive_wireup(), Some((2, 1, address)));
+    assert_eq!(ranks[0].receive_wireup(), None);
+    // The ring works beside the mail.
+    let mut back = ranks[0].make_lane(1);
+    back.open_receive();
+    // SAFETY: no payload.
+    let post = unsafe { near.am_short(Header::new(7, 1, 2), std::ptr::null(), 0) };
+    assert!(matches!(post, Post::Done | Post::Rouse));
+    assert_eq!(back.look().unwrap().header.id, 7);
+}
