@@ -6,6 +6,7 @@
 
 pub mod advice;
 pub mod bandwidth;
+pub mod bus;
 pub mod classes;
 pub mod cliff;
 pub mod command;

@@ -6,12 +6,14 @@ mod causes;
 mod fields;
 mod links;
 
-use fastpath_pcie::closed::{DataLink, read_rate, write_rate};
+use fastpath_pcie::closed::message::Part;
+use fastpath_pcie::closed::{DataLink, Traffic};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
+use super::bus::{self, Load};
 use super::function::{Function, LinkShape, Shown};
-use super::{Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
+use super::{Explanation, Finding, FindingKind, Input, Waterfall};
 
 /// What moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -214,13 +216,24 @@ const TRANSFER: Bytes = Bytes(1 << 20);
 /// Most that a device can move over a link in one direction. What acknowledges this traffic goes the
 /// other way.
 fn ceiling(link: &Link, direction: Direction) -> Rate {
-    rate(link, direction, DataLink::Directional)
+    load(link, &transfer(link, direction)).rate(DataLink::Directional)
 }
 
-fn rate(link: &Link, direction: Direction, data_link: DataLink) -> Rate {
-    match direction {
-        Direction::Write => write_rate(link, TRANSFER, data_link),
-        Direction::Read => read_rate(link, TRANSFER, data_link),
+/// What one transfer puts on a link.
+fn transfer(link: &Link, direction: Direction) -> [Part; 1] {
+    let (name, traffic) = match direction {
+        Direction::Write => ("payload, written", Traffic::write(link, TRANSFER)),
+        Direction::Read => ("payload, read", Traffic::read(link, TRANSFER)),
+    };
+    [Part { name, traffic }]
+}
+
+fn load<'a>(link: &Link, parts: &'a [Part]) -> Load<'a> {
+    Load {
+        link: *link,
+        data: TRANSFER,
+        parts,
+        source: "",
     }
 }
 
@@ -233,8 +246,6 @@ fn expected(link: &Link, narrowest: Option<(&Function, Link)>, direction: Direct
     }
 }
 
-const SPECIFICATION: &str = "PCI Express Base Specification";
-
 fn draw_waterfall(
     direction: Direction,
     subject: &Subject,
@@ -244,58 +255,27 @@ fn draw_waterfall(
     asked: &Asked,
 ) -> Waterfall {
     let figure = |rate: Rate| rate.in_unit(unit);
-    let lanes = |l: &Link| {
-        let g = l.generation();
-        let encoding = g.encoding_name();
-        format!(
-            "{} lanes of {} GT/s, {encoding}",
-            l.lanes().count(),
-            g.gt_per_s()
-        )
-    };
     let could = match asked.link {
         Some(_) => None,
         None => links::make(subject.device.link_can),
     };
-    let start = could.filter(|c| c.raw() > link.raw());
-    let first = start.unwrap_or(*link);
-    let name = match start {
-        Some(_) => "what it could be",
-        None => "bits of the lanes",
-    };
-    let title = direction.title();
-    let raw = figure(first.raw());
-    let mut made =
-        WaterfallBuilder::start(title, unit.name(), name, raw, lanes(&first), SPECIFICATION);
-    if start.is_some() {
-        let how = lanes(link);
+    let could = could.filter(|c| c.raw() > link.raw());
+    let mut made = bus::start(direction.title(), &could.unwrap_or(*link), unit);
+    if could.is_some() {
+        let how = format!("{}: the device could have more", bus::say_encoding(link));
         made = made.to("what its link is", figure(link.raw()), how, "");
     }
-    let mut bound = *link;
-    if let Some((port, above)) = narrowest {
-        let how = format!("{} at {}", lanes(&above), port.address);
-        made = made.to("narrower link above", figure(above.raw()), how, "");
-        bound = above;
-    }
-    let (around, data) = match direction {
-        Direction::Write => (bound.write_overhead(), bound.max_payload()),
-        Direction::Read => (bound.completion_overhead(), bound.completion()),
+    let bound = match narrowest {
+        Some((port, above)) => {
+            let how = format!("{} at {}", bus::say_encoding(&above), port.address);
+            made = made.to("narrower link above", figure(above.raw()), how, "");
+            above
+        }
+        None => *link,
     };
-    let how = format!("{around} B around each {data} B");
-    let headers = rate(&bound, direction, DataLink::Ignored);
-    made = made.to("headers of packets", figure(headers), how, SPECIFICATION);
-    let how = "4 of each 1538 symbols, and what acknowledges requests";
-    made = made.to(
-        "skips, acknowledgements",
-        figure(ceiling(&bound, direction)),
-        how,
-        SPECIFICATION,
-    );
-    made = made.state("expected at most", "");
-    if let Some(measured) = asked.measured {
-        made = made.measured("measured", measured.value(), "");
-    }
-    made.build()
+    let parts = transfer(&bound, direction);
+    made = load(&bound, &parts).wear_down(made, unit);
+    bus::finish(made, asked.measured.map(|m| m.rate), unit)
 }
 
 fn answer(link: &Link, narrowest: Option<(&Function, Link)>, unit: RateUnit) -> Finding {

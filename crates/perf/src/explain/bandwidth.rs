@@ -9,13 +9,14 @@ mod tests;
 mod units;
 
 use clap::{Args, ValueEnum};
-use fastpath_pcie::closed::message::Message;
-use fastpath_pcie::closed::{DataLink, message, throughput};
+use fastpath_pcie::closed::DataLink;
+use fastpath_pcie::closed::message::{self, Message, Part};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::profile::{self, Adapter};
 use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
+use super::bus::Load;
 use super::command::{OutputOptions, take_signs};
 use super::{Explanation, Input};
 
@@ -168,18 +169,23 @@ impl Subject {
     /// What the receiver's bus allows.
     fn receiver(&self, link: &Link) -> Rate {
         let parts = message::receiver(link, self.adapter, &self.message);
-        self.rate_of(link, &message::sum(&parts))
+        self.load(link, &parts).rate(DataLink::Directional)
     }
 
     /// What the sender's bus allows.
     fn sender(&self, link: &Link) -> Rate {
         let parts = message::sender(link, self.adapter, &self.message);
-        self.rate_of(link, &message::sum(&parts))
+        self.load(link, &parts).rate(DataLink::Directional)
     }
 
-    fn rate_of(&self, link: &Link, traffic: &fastpath_pcie::closed::Traffic) -> Rate {
-        let found = throughput(link, traffic, DataLink::Directional);
-        Rate::from_bytes_per_s(found.per_s * self.message.size.as_f64())
+    /// Messages over a link that put `parts` on it.
+    fn load<'a>(&self, link: &Link, parts: &'a [Part]) -> Load<'a> {
+        Load {
+            link: *link,
+            data: self.message.size,
+            parts,
+            source: self.adapter.source,
+        }
     }
 
     /// What the network allows, if one is known.
