@@ -103,6 +103,20 @@ pub fn pointing_descriptor(transport: Transport, verb: Verb, segments: u32) -> u
     header(transport, verb) + segments * DATA
 }
 
+/// Bytes of a descriptor of one operation with `payload` bytes, inside it or pointed at.
+pub fn descriptor(
+    family: Family,
+    transport: Transport,
+    verb: Verb,
+    payload: u32,
+    inline: bool,
+) -> u32 {
+    match inline {
+        true => inline_descriptor(family, transport, verb, payload),
+        false => pointing_descriptor(transport, verb, 1),
+    }
+}
+
 /// What a queue pair is granted that asks for `inline` bytes and `segments` pieces.
 ///
 /// # Errors
@@ -208,10 +222,7 @@ pub fn way(
     buffer: u32,
     posted: u32,
 ) -> Way {
-    let size = match inline {
-        true => inline_descriptor(family, transport, verb, payload),
-        false => pointing_descriptor(transport, verb, 1),
-    };
+    let size = descriptor(family, transport, verb, payload, inline);
     // mlx4 pushes only inline descriptors, mlx5 any single one.
     let pushed = posted == 1 && size <= buffer && (inline || family == Family::Mlx5);
     match (inline, pushed) {

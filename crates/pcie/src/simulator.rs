@@ -184,7 +184,8 @@ impl Simulator {
     /// The flow's MTU is 0, or its packets are larger than the receiving adapter's buffer: they would never arrive.
     pub fn add_flow(&mut self, spec: FlowSpec) -> usize {
         assert!(spec.mtu > 0, "an MTU of 0");
-        let (frame, buffer) = (self.nodes[spec.from].frame, self.nodes[spec.to].buffer);
+        let frame = self.nodes[spec.from].frame;
+        let buffer = u64::from(self.nodes[spec.to].adapter.receive_buffer);
         // Inline data goes in one packet; the first of a write names an address.
         let around = frame.connected.max(frame.datagram) + u64::from(REMOTE_ADDRESS);
         let largest = around + u64::from(spec.mtu.max(spec.inline));

@@ -100,12 +100,7 @@ impl<'a> Path<'a> {
     }
 
     fn descriptor_bytes(&self, message: &Message) -> u32 {
-        let (family, transport, verb) = (self.adapter.family, message.transport, message.verb);
-        let size = message.size.0.min(1 << 30) as u32;
-        let bytes = match message.way.is_inline() {
-            true => descriptor::inline_descriptor(family, transport, verb, size),
-            false => descriptor::pointing_descriptor(transport, verb, 1),
-        };
+        let bytes = message.descriptor(self.adapter);
         bytes.next_multiple_of(descriptor::BLOCK)
     }
 

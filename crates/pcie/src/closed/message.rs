@@ -43,17 +43,11 @@ impl Message {
         }
     }
 
-    fn descriptor(&self, adapter: &Adapter) -> u32 {
-        let (family, transport, verb) = (adapter.family, self.transport, self.verb);
-        match self.way.is_inline() {
-            true => descriptor::inline_descriptor(
-                family,
-                transport,
-                verb,
-                self.size.0.min(1 << 30) as u32,
-            ),
-            false => descriptor::pointing_descriptor(transport, verb, 1),
-        }
+    /// Bytes of its descriptor.
+    pub(super) fn descriptor(&self, adapter: &Adapter) -> u32 {
+        let size = self.size.0.min(1 << 30) as u32;
+        let inline = self.way.is_inline();
+        descriptor::descriptor(adapter.family, self.transport, self.verb, size, inline)
     }
 }
 

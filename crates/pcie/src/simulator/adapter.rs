@@ -39,7 +39,7 @@ impl Simulator {
             }
         } else {
             clock += times.doorbell;
-            let (bytes, message) = (node.doorbell, Some(id));
+            let (bytes, message) = (node.adapter.doorbell, Some(id));
             self.queue.plan(
                 clock,
                 Event::Store {
@@ -64,18 +64,16 @@ impl Simulator {
         let bytes = size.min(1 << 30) as u32;
         let (transport, verb) = (spec.transport, spec.verb);
         let way = descriptor::way(
-            node.family,
+            node.adapter.family,
             transport,
             verb,
             bytes,
             inline,
-            node.blueflame,
+            node.adapter.blueflame,
             1,
         );
-        let descriptor = match inline {
-            true => descriptor::inline_descriptor(node.family, transport, verb, bytes),
-            false => descriptor::pointing_descriptor(transport, verb, 1),
-        };
+        let descriptor =
+            descriptor::descriptor(node.adapter.family, transport, verb, bytes, inline);
         let message = MessageState {
             flow: flow as u32,
             size,
@@ -332,7 +330,7 @@ impl Simulator {
             self.free_buffer(node, u64::from(frame));
         }
         if place.last && is_send {
-            let entry = u64::from(self.nodes[spec.to].entry);
+            let entry = u64::from(self.nodes[spec.to].adapter.completion_entry);
             self.write_memory(node, entry, |_| UpPacket::Entry { message });
         } else if place.last && data == 0 {
             self.queue.plan(self.queue.now, Event::Visible { message });
@@ -349,7 +347,7 @@ impl Simulator {
     pub(super) fn acknowledge(&mut self, message: u32) {
         let (flow, spec) = self.spec_of(message);
         if self.messages[message as usize].signalled {
-            let entry = u64::from(self.nodes[spec.from].entry);
+            let entry = u64::from(self.nodes[spec.from].adapter.completion_entry);
             self.write_memory(spec.from as u32, entry, |_| UpPacket::SendEntry);
         }
         self.release_message(message);
@@ -365,7 +363,7 @@ impl Simulator {
             state.posted -= count;
             state.fetching += count;
             let node = state.spec.to;
-            let bytes = u64::from(self.nodes[node].receive_descriptor) * u64::from(count);
+            let bytes = u64::from(self.nodes[node].adapter.receive_descriptor) * u64::from(count);
             let kind = JobKind::Receives {
                 flow: flow as u32,
                 count,

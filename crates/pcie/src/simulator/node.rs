@@ -6,7 +6,8 @@ use super::events::Place;
 use super::line::Line;
 use super::packets::Packets;
 use super::{FlowCounts, FlowSpec, NodeSpec, fs};
-use crate::descriptor::{Family, Way};
+use crate::descriptor::Way;
+use crate::profile::Adapter;
 use crate::units::{Bytes, Time};
 
 /// What a direction of a bus has carried.
@@ -62,12 +63,7 @@ pub(super) struct Node {
     pub processor: u64,
     /// When each receiving process is free.
     pub processes: Vec<u64>,
-    // The adapter.
-    pub family: Family,
-    pub blueflame: u32,
-    pub doorbell: u32,
-    pub entry: u32,
-    pub receive_descriptor: u32,
+    pub adapter: Adapter,
     pub reads: VecDeque<u32>,
     pub reads_free: u32,
     // Its port.
@@ -75,7 +71,6 @@ pub(super) struct Node {
     pub inward: Line,
     pub out_planned: bool,
     pub outbox: VecDeque<Waiting>,
-    pub buffer: u64,
     pub buffer_free: u64,
     /// Nodes whose next packet waits for this one's buffer.
     pub callers: VecDeque<u32>,
@@ -111,18 +106,13 @@ impl Node {
             down: Line::of_bus(&spec.link, spec.data_link),
             processor: 0,
             processes: Vec::new(),
-            family: adapter.family,
-            blueflame: adapter.blueflame,
-            doorbell: adapter.doorbell,
-            entry: adapter.completion_entry,
-            receive_descriptor: adapter.receive_descriptor,
+            adapter: *adapter,
             reads: VecDeque::new(),
             reads_free: adapter.reads_in_flight,
             out: Line::new(byte),
             inward: Line::new(byte),
             out_planned: false,
             outbox: VecDeque::new(),
-            buffer: u64::from(adapter.receive_buffer),
             buffer_free: u64::from(adapter.receive_buffer),
             callers: VecDeque::new(),
             frame: Frame {
