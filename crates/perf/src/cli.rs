@@ -116,6 +116,17 @@ pub fn run_info(options: &InfoOptions) -> std::io::Result<()> {
     }
 }
 
+/// Options of a command as its words make them.
+#[cfg(test)]
+pub fn parse_options<T: Args>(words: &[&str]) -> Result<T, clap::Error> {
+    #[derive(Parser)]
+    struct Line<T: Args> {
+        #[command(flatten)]
+        options: T,
+    }
+    Line::try_parse_from([&["fastpath"], words].concat()).map(|line| line.options)
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

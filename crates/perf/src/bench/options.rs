@@ -257,16 +257,10 @@ impl MeasureOptions {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: BenchOptions,
-    }
+    use crate::cli::parse_options;
 
     fn parse(words: &[&str]) -> Result<BenchOptions, clap::Error> {
-        Line::try_parse_from([&["bench"], words].concat()).map(|l| l.options)
+        parse_options(words)
     }
 
     #[test]

@@ -157,16 +157,10 @@ impl MeasureOptions {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: CompareOptions,
-    }
+    use crate::cli::parse_options;
 
     fn parse(words: &[&str]) -> Result<CompareOptions, clap::Error> {
-        Line::try_parse_from([&["compare"], words].concat()).map(|l| l.options)
+        parse_options(words)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! candidates apart.
 
 use clap::Args;
+use fastpath_pcie::closed::message::DATAGRAM_PREFIX;
 use fastpath_pcie::closed::traffic::count_blocks;
 use fastpath_pcie::descriptor::{self, Way};
 use fastpath_pcie::profile;
@@ -56,9 +57,6 @@ pub struct CliffOptions {
     #[command(flatten)]
     pub output: OutputOptions,
 }
-
-/// Bytes before a datagram's payload.
-const PREFIX: u64 = 40;
 
 /// Something that changes at the step.
 struct Candidate {
@@ -254,7 +252,8 @@ fn bus_packets(options: &CliffOptions, link: &Link) -> Candidate {
 fn overlapping_slots(options: &CliffOptions) -> Candidate {
     let align = options.slot_align.0;
     // A slot must hold prefix and payload, and the next begins where the payload alone would end.
-    let overlap = move |size: u64| PREFIX.saturating_sub(size.next_multiple_of(align) - size);
+    let overlap =
+        move |size: u64| DATAGRAM_PREFIX.saturating_sub(size.next_multiple_of(align) - size);
     let at = options.at.0;
     Candidate {
         id: "slot-overlap",
@@ -265,7 +264,7 @@ fn overlapping_slots(options: &CliffOptions) -> Candidate {
             overlap(at + 1)
         ),
         why: format!(
-            "A slot has {PREFIX} B of route header before the payload, and the next one begins at the payload's size rounded to {align}: the header of one datagram lands on the end of the one before. Every {align} B."
+            "A slot has {DATAGRAM_PREFIX} B of route header before the payload, and the next one begins at the payload's size rounded to {align}: the header of one datagram lands on the end of the one before. Every {align} B."
         ),
         changes_at: Box::new(move |size| {
             (overlap(size) > 0) != (overlap(size + 1) > 0) && overlap(size) > 0
@@ -420,18 +419,12 @@ fn plan_others(options: &CliffOptions, candidates: &[Candidate]) -> Vec<Experime
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: CliffOptions,
-    }
+    use crate::cli::parse_options;
 
     fn explain_line(line: &str) -> Result<Explanation, String> {
-        let words = std::iter::once("cliff").chain(line.split_whitespace());
-        let line = Line::try_parse_from(words).map_err(|e| e.to_string())?;
-        explain(&line.options).map_err(|e| e.to_string())
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let options = parse_options(&words).map_err(|e| e.to_string())?;
+        explain(&options).map_err(|e| e.to_string())
     }
 
     fn causes(made: &Explanation) -> Vec<&str> {

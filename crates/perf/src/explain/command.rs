@@ -126,11 +126,9 @@ pub struct LspciOptions {
     pub output: OutputOptions,
 }
 
-/// Options of `fastpath explain device`.
-#[derive(Args, Debug)]
-pub struct DeviceOptions {
-    /// The device: as mlx5_0, eth0, nvme0 or card0, or an address as 0000:41:00.0
-    pub name: String,
+/// A device of this machine: where it is described, what is known besides, and how to show it.
+#[derive(Args, Clone, Debug)]
+pub struct HereOptions {
     /// Where the kernel's files are
     #[arg(long, default_value = "/sys", hide = true)]
     pub sysfs: PathBuf,
@@ -140,6 +138,16 @@ pub struct DeviceOptions {
     /// How to show it
     #[command(flatten)]
     pub output: OutputOptions,
+}
+
+/// Options of `fastpath explain device`.
+#[derive(Args, Debug)]
+pub struct DeviceOptions {
+    /// The device: as mlx5_0, eth0, nvme0 or card0, or an address as 0000:41:00.0
+    pub name: String,
+    /// The machine
+    #[command(flatten)]
+    pub here: HereOptions,
 }
 
 /// Why nothing was explained.
@@ -194,10 +202,11 @@ pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
         What::Cliff(options) => write(&[cliff::explain(options)?], &options.output),
         What::Lspci(options) => run_lspci(options),
         What::Device(options) => {
-            let subject = sysfs::read_device(&options.sysfs, &options.name);
+            let here = &options.here;
+            let subject = sysfs::read_device(&here.sysfs, &options.name);
             let subject = subject.map_err(ExplainError::Device)?;
-            let explanation = advice::explain(&subject, &options.link.asked())?;
-            write(&[explanation], &options.output)
+            let explanation = advice::explain(&subject, &here.link.asked())?;
+            write(&[explanation], &here.output)
         }
         What::Probe(options) => probe::run(options).map_err(|e| ExplainError::Probe(Box::new(e))),
     }

@@ -235,12 +235,7 @@ fn write_table(waterfall: &Waterfall, out: &mut String) {
 mod tests {
     use super::super::samples::make_explanation;
     use super::*;
-    use crate::html::tests::text_boxes;
-
-    fn parse(page: &str) -> roxmltree::Document<'_> {
-        let body = page.trim_start_matches("<!DOCTYPE html>\n");
-        roxmltree::Document::parse(body).expect("well formed")
-    }
+    use crate::html::tests::{check_ids, check_labels, check_loads_nothing, parse};
 
     #[test]
     fn page__is_well_formed_and_has_a_drawing_for_each_waterfall() {
@@ -253,17 +248,8 @@ mod tests {
         };
         assert_eq!(count("svg"), 2 * explanations[0].waterfalls.len());
         assert_eq!(count("script"), 0);
-        let mut ids: Vec<&str> = document
-            .descendants()
-            .filter_map(|n| n.attribute("id"))
-            .collect();
-        let all = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), all, "an id is there twice");
-        for word in ["http://", "https://", "url(", "@import", "src=", "href="] {
-            assert!(!page.contains(word), "{word}");
-        }
+        check_ids(&document);
+        check_loads_nothing(&page);
     }
 
     #[test]
@@ -294,14 +280,7 @@ mod tests {
             );
         }
         for svg in document.descendants().filter(|n| n.has_tag_name("svg")) {
-            let boxes = text_boxes(svg);
-            for (i, a) in boxes.iter().enumerate() {
-                assert!(a.0 >= 0.0 && a.2 <= WIDE, "{a:?} is cut off");
-                for b in &boxes[i + 1..] {
-                    let apart = a.2 <= b.0 || b.2 <= a.0 || a.3 <= b.1 || b.3 <= a.1;
-                    assert!(apart, "{a:?} over {b:?}");
-                }
-            }
+            check_labels(svg, WIDE);
         }
     }
 

@@ -6,12 +6,11 @@
 mod cuda;
 
 use std::fmt;
-use std::path::PathBuf;
 
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
 use super::advice::{self, Direction, Subject};
-use super::command::{ExplainError, LinkOptions, OutputOptions, write};
+use super::command::{ExplainError, HereOptions, LinkOptions, write};
 use super::function::Function;
 use super::sysfs;
 use super::{Explanation, FindingKind, Input};
@@ -26,15 +25,9 @@ pub struct ProbeOptions {
     /// The driver's library
     #[arg(long, default_value = "libcuda.so.1", hide = true)]
     pub driver: String,
-    /// Where the kernel's files are
-    #[arg(long, default_value = "/sys", hide = true)]
-    pub sysfs: PathBuf,
-    /// What is known of the link besides
+    /// The machine
     #[command(flatten)]
-    pub link: LinkOptions,
-    /// How to show it
-    #[command(flatten)]
-    pub output: OutputOptions,
+    pub here: HereOptions,
 }
 
 /// Why nothing was measured.
@@ -104,7 +97,7 @@ pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
         }
     }
     let read_ns = measure_reads(&mut |count| gpu.time_reads(count));
-    let subject = sysfs::read_device(&options.sysfs, gpu.address()).unwrap_or_else(|e| {
+    let subject = sysfs::read_device(&options.here.sysfs, gpu.address()).unwrap_or_else(|e| {
         let mut device = Function::new(gpu.address(), "");
         device.unread.push(e.to_string());
         Subject {
@@ -122,14 +115,14 @@ pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
             direction,
             &measured,
             &read_ns,
-            &options.link,
+            &options.here.link,
         )
     });
     let explanations: Vec<Explanation> = explanations
         .into_iter()
         .collect::<Result<_, _>>()
         .map_err(ProbeError::Explain)?;
-    write(&explanations, &options.output).map_err(ProbeError::Explain)
+    write(&explanations, &options.here.output).map_err(ProbeError::Explain)
 }
 
 /// Times batches of copies, the first of which only warms up.

@@ -186,8 +186,7 @@ fn make_page() -> String {
 #[test]
 fn page__is_well_formed() {
     let page = make_page();
-    let body = page.trim_start_matches("<!DOCTYPE html>\n");
-    let document = roxmltree::Document::parse(body).expect("well formed");
+    let document = parse(&page);
     let count = |name: &str| {
         document
             .descendants()
@@ -202,24 +201,14 @@ fn page__is_well_formed() {
         let has = |name: &str| figure.descendants().any(|n| n.has_tag_name(name));
         assert!(has("title") && has("desc") && has("table") && has("h3"));
     }
-    let mut ids: Vec<&str> = document
-        .descendants()
-        .filter_map(|n| n.attribute("id"))
-        .collect();
-    let all = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), all, "an id is there twice");
+    check_ids(&document);
 }
 
 #[test]
 fn page__asks_no_other_host() {
     let page = make_page();
-    for word in [
-        "http://", "https://", "url(", "@import", "src=", "href=", "//",
-    ] {
-        assert!(!page.contains(word), "{word}");
-    }
+    check_loads_nothing(&page);
+    assert!(!page.contains("//"));
     assert!(page.contains("default-src 'none'"));
 }
 
@@ -247,7 +236,7 @@ fn page__escapes_what_a_result_says() {
     report.cases[6].test = nasty.into();
     let page = write_page(&[report.clone(), report], Some(nasty));
     assert!(!page.contains("<script") && !page.contains("alert('"));
-    roxmltree::Document::parse(page.trim_start_matches("<!DOCTYPE html>\n")).expect("well formed");
+    parse(&page);
 }
 
 #[test]
@@ -269,7 +258,7 @@ fn page__of_nothing_and_of_empty_cases_is_a_page() {
 }
 
 /// Text in a drawing: its box, roughly.
-pub fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
+fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
     let upright = svg
         .descendants()
         .filter(|n| n.has_tag_name("text") && n.attribute("transform").is_none());
@@ -295,21 +284,50 @@ pub fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
     upright.filter_map(place).collect()
 }
 
+/// Text of a drawing lies inside it, and none over another; how many there are.
+pub fn check_labels(svg: roxmltree::Node, wide: f64) -> usize {
+    let boxes = text_boxes(svg);
+    for (i, a) in boxes.iter().enumerate() {
+        assert!(a.0 >= 0.0 && a.2 <= wide, "{a:?} is cut off");
+        for b in &boxes[i + 1..] {
+            let apart = a.2 <= b.0 || b.2 <= a.0 || a.3 <= b.1 || b.3 <= a.1;
+            assert!(apart, "{a:?} over {b:?}");
+        }
+    }
+    boxes.len()
+}
+
+/// A page, which is well formed.
+pub fn parse(page: &str) -> roxmltree::Document<'_> {
+    let body = page.trim_start_matches("<!DOCTYPE html>\n");
+    roxmltree::Document::parse(body).expect("well formed")
+}
+
+/// No name is there twice.
+pub fn check_ids(document: &roxmltree::Document) {
+    let mut ids: Vec<&str> = document
+        .descendants()
+        .filter_map(|n| n.attribute("id"))
+        .collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "an id is there twice");
+}
+
+/// The page is whole in one file.
+pub fn check_loads_nothing(page: &str) {
+    for word in ["http://", "https://", "url(", "@import", "src=", "href="] {
+        assert!(!page.contains(word), "{word}");
+    }
+}
+
 #[test]
 fn labels__do_not_overlap_and_stay_inside() {
     let page = make_page();
-    let document =
-        roxmltree::Document::parse(page.trim_start_matches("<!DOCTYPE html>\n")).unwrap();
+    let document = parse(&page);
     for svg in document.descendants().filter(|n| n.has_tag_name("svg")) {
-        let boxes = text_boxes(svg);
-        assert!(boxes.len() > 4);
-        for (i, a) in boxes.iter().enumerate() {
-            assert!(a.0 >= 0.0 && a.2 <= 516.0, "{a:?} is cut off");
-            for b in &boxes[i + 1..] {
-                let apart = a.2 <= b.0 || b.2 <= a.0 || a.3 <= b.1 || b.3 <= a.1;
-                assert!(apart, "{a:?} over {b:?}");
-            }
-        }
+        assert!(check_labels(svg, 516.0) > 4);
     }
 }
 

@@ -1,18 +1,12 @@
 use super::super::StepKind;
 use super::*;
+use crate::cli::parse_options;
 use crate::explain::{Finding, FindingKind, Step};
-use clap::Parser;
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    options: BandwidthOptions,
-}
 
 fn explain_line(line: &str) -> Result<Explanation, String> {
-    let words = std::iter::once("bandwidth").chain(line.split_whitespace());
-    let line = Line::try_parse_from(words).map_err(|e| e.to_string())?;
-    explain(&line.options).map_err(|e| e.to_string())
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let options = parse_options(&words).map_err(|e| e.to_string())?;
+    explain(&options).map_err(|e| e.to_string())
 }
 
 const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --adapter connectx --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s";

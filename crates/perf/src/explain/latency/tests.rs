@@ -1,17 +1,11 @@
 use super::*;
+use crate::cli::parse_options;
 use crate::explain::{Finding, StepKind};
-use clap::Parser;
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    options: LatencyOptions,
-}
 
 fn explain_line(line: &str) -> Result<Explanation, String> {
-    let words = std::iter::once("latency").chain(line.split_whitespace());
-    let line = Line::try_parse_from(words).map_err(|e| e.to_string())?;
-    explain(&line.options).map_err(|e| e.to_string())
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let options = parse_options(&words).map_err(|e| e.to_string())?;
+    explain(&options).map_err(|e| e.to_string())
 }
 
 const OF_2009: &str = "--adapter connectx --host 2009 --verb write --size 32 --inline 400 --tick acpi --pair 32:2.234us:1.117us --pair 256:2.514us:2.234us";
