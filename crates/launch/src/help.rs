@@ -25,7 +25,8 @@ What they get
 
 Output and end
   -l, --tag-output       put [RANK] before each line; lines are never torn
-  --timeout SECONDS      end the job after this time, say what each rank was doing, exit 124
+  --timeout SECONDS      end the job after this time, say what each rank was doing, exit 124;
+                         a job that SIGTERM ends says it too
 
 Processors
   --bind-to none|core|numa

@@ -71,8 +71,8 @@ pub struct Watch<'a> {
 struct State {
     ending: Option<Ending>,
     timeout_at: Option<Instant>,
-    /// Signal by which somebody wants the job to end, and how often.
-    interrupted: Option<i32>,
+    /// Signal by which somebody wants the job to end, what is said of it, and how often.
+    interrupted: Option<(i32, String)>,
     interrupts: u32,
 }
 
@@ -148,9 +148,10 @@ impl Watch<'_> {
             }
             libc::SIGUSR1 | libc::SIGUSR2 => self.ranks.signal_all(signal),
             _ => {
-                state.interrupted = Some(signal);
                 state.interrupts += 1;
                 if state.interrupts == 1 {
+                    // Before the ranks hear of it, or they would do nothing any more.
+                    state.interrupted = Some((signal, self.describe_interrupt(signal)));
                     self.ranks.signal_all(signal);
                     self.ranks.signal_all(libc::SIGCONT);
                 } else {
@@ -171,10 +172,21 @@ impl Watch<'_> {
         if state.ending.is_some() {
             return;
         }
-        state.ending = Some(match state.interrupted {
-            Some(signal) => end_now(128 + signal, interrupted_text(signal)),
+        state.ending = Some(match state.interrupted.take() {
+            Some((signal, text)) => end_now(128 + signal, text),
             None => self.end_for(&failure),
         });
+    }
+
+    /// A person at the terminal knows why; who finds a job that some program has ended wants to see where
+    /// it was.
+    fn describe_interrupt(&self, signal: i32) -> String {
+        let text = interrupted_text(signal);
+        if signal != libc::SIGTERM {
+            return text;
+        }
+        let ranks = describe_ranks(&self.ranks, self.segment, now_ns());
+        format!("{}. What each rank was doing:\n{ranks}", text.trim_end())
     }
 
     fn end_for(&self, failure: &Failure) -> Ending {

@@ -199,7 +199,9 @@ fn terminate__ends_the_job() {
     running
         .finish()
         .expect_code(143)
-        .expect_stderr("ended by signal 15");
+        .expect_stderr("ended by signal 15")
+        .expect_stderr("What each rank was doing")
+        .expect_stderr("rank 2 (process");
 }
 
 #[test]
