@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::catalogue::{self, Class, Group, Test};
 use crate::html;
 use crate::levels::{self, LevelPlan, SharedBoard};
-use crate::output::file::Target;
+use crate::output::file::{Target, is_standard};
 use crate::output::{self, OutputError, Printer, csv, print_line};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
@@ -139,7 +139,13 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         return Err(BenchError::Usage(why.to_owned()));
     }
     let mut store = Store::open(options.json.as_deref())?;
+    let values_only = options.csv.as_deref().is_some_and(is_standard);
+    if values_only && store.is_standard_output() {
+        let why = "--json - and --csv -: the standard output can hold one of them";
+        return Err(BenchError::Usage(why.to_owned()));
+    }
     let csv = options.csv.as_deref().map(Target::open).transpose()?;
+    let page = options.html.as_deref().map(Target::open).transpose()?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let mut session = Session {
         program: if options.has_level(Level::Mpi) {
@@ -156,7 +162,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         report: Report::new(surroundings::describe_run()),
         bar: make_bar(!options.no_progress),
         printer: Printer::new(options.style),
-        shows_table: !store.is_standard_output(),
+        shows_table: !store.is_standard_output() && !values_only,
     };
     session.report.run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
     let (mut failure, mut written) = (None, Ok(()));
@@ -172,11 +178,10 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
     let report = &session.report;
     written = written.and_then(|()| store.finish(report));
     let csv = csv.map_or(Ok(()), |file| file.finish(&csv::format_report(report)));
-    let page = options
-        .html
-        .as_ref()
-        .map_or(Ok(()), |path| write_page(path, report));
-    written.and(csv.map_err(BenchError::from)).and(page)?;
+    let page = page.map_or(Ok(()), |file| {
+        file.finish(&html::write_page(std::slice::from_ref(report), None))
+    });
+    written.and(csv.and(page).map_err(BenchError::from))?;
     if let Some(why) = output::find_failure() {
         return Err(BenchError::Output(why.to_owned()));
     }
@@ -185,11 +190,6 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         None if session.report.cases.is_empty() => Err(BenchError::Empty),
         None => Ok(()),
     }
-}
-
-fn write_page(path: &Path, report: &Report) -> Result<(), BenchError> {
-    let text = html::write_page(std::slice::from_ref(report), None);
-    Ok(Target::open(path)?.finish(&text)?)
 }
 
 impl Session {

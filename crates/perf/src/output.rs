@@ -21,6 +21,7 @@ use clap::ValueEnum;
 use crate::bench::table::{self, Table};
 use crate::cliffs;
 use crate::record::{Case, Report};
+use file::Awaited;
 use style::Styled;
 
 /// Whose columns a table has.
@@ -131,13 +132,16 @@ pub fn print(text: &str) -> Result<(), OutputError> {
 /// Why the standard output was given up.
 static GIVEN_UP: OnceLock<String> = OnceLock::new();
 
-/// Prints a line on the standard output. A reader that closed it wants no more: the program ends.
-/// Where it cannot be written (a full disk), this line and those after it go to the standard error.
+/// Prints a line on the standard output. A reader that closed it wants no more: the program ends, unless a
+/// file waits for the result; then it goes on in silence. Where it cannot be written (a full disk), this line and those after it go to the standard error.
 pub fn print_line(line: &str) {
     if GIVEN_UP.get().is_none() {
         match print(&format!("{line}\n")) {
             Ok(()) => return,
-            Err(e) if e.is_closed_pipe() => std::process::exit(0),
+            Err(e) if e.is_closed_pipe() => match Awaited::any() {
+                true => return,
+                false => std::process::exit(0),
+            },
             Err(e) => {
                 let why = GIVEN_UP.get_or_init(|| e.to_string());
                 eprintln!("fastpath: {why}");

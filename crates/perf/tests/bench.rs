@@ -4,9 +4,10 @@
 #![allow(non_snake_case)]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -261,6 +262,65 @@ fn comma_separated_values__are_written_beside_the_table() {
         lines[1].starts_with("latency,,MPI_Send/MPI_Recv,mpi,half-round-trip,ns,8,2,,3,100.000,"),
         "{text}"
     );
+}
+
+/// Its first line is read, then the pipe closed; what it did then.
+fn read_one_line(mpi: &Mpi, arguments: &[&str]) -> (String, std::process::ExitStatus) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fastpath"))
+        .arg("bench")
+        .args(arguments)
+        .arg("--mpicc")
+        .arg(mpi.0.join("mpicc"))
+        .env("XDG_CACHE_HOME", mpi.0.join("cache"))
+        .current_dir(&mpi.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    drop(out);
+    (line, child.wait().unwrap())
+}
+
+fn list_files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn reader_that_has_seen_enough__leaves_no_part_of_a_file() {
+    // Many cases: the pipe is closed long before the last.
+    let lines: Vec<&str> = std::iter::once(START)
+        .chain(std::iter::repeat_n(CASE, 500))
+        .collect();
+    let mpi = Mpi::new("closed", &say(&lines));
+    let before = list_files(&mpi.0);
+    let (line, status) = read_one_line(&mpi, &["latency", "--csv", "-"]);
+    assert!(line.starts_with("test,"), "{line}");
+    assert!(status.success(), "{status}");
+    assert_eq!(list_files(&mpi.0), before);
+    // A file that was asked for is whole all the same.
+    let (_, status) = read_one_line(&mpi, &["latency", "--csv", "result.csv"]);
+    assert!(status.success(), "{status}");
+    let text = fs::read_to_string(mpi.0.join("result.csv")).unwrap();
+    assert_eq!(
+        text.lines().filter(|l| l.starts_with("latency,")).count(),
+        500
+    );
+    assert_eq!(list_files(&mpi.0).len(), before.len() + 1);
+}
+
+#[test]
+fn first_run__says_that_it_compiles_where_nobody_watches_too() {
+    let mpi = Mpi::new("announced", &say(&[START, CASE]));
+    let said = || String::from_utf8_lossy(&mpi.bench(&["latency"]).stderr).into_owned();
+    assert!(said().contains("compiling the benchmark program"));
+    assert_eq!(said(), "");
 }
 
 #[test]

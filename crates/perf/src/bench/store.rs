@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::BenchError;
+use crate::output::file::{Awaited, is_standard};
 use crate::output::{self, json};
 use crate::record::Report;
 
@@ -15,7 +16,7 @@ pub enum Store {
     /// The standard output, at the end.
     StandardOutput,
     /// A file, replaced after each job.
-    File(PathBuf),
+    File(PathBuf, Awaited),
     /// A device or a pipe, written once at the end.
     Stream(PathBuf),
 }
@@ -29,7 +30,7 @@ impl Store {
         let Some(path) = path else {
             return Ok(Store::None);
         };
-        if path == Path::new("-") {
+        if is_standard(path) {
             return Ok(Store::StandardOutput);
         }
         let failed = |e| BenchError::Write(path.to_owned(), e);
@@ -42,7 +43,7 @@ impl Store {
                 let aside = aside(path);
                 File::create(&aside).map_err(failed)?;
                 fs::remove_file(&aside).map_err(failed)?;
-                Ok(Store::File(path.to_owned()))
+                Ok(Store::File(path.to_owned(), Awaited::begin()))
             }
         }
     }
@@ -57,7 +58,7 @@ impl Store {
     /// # Errors
     /// The file cannot be written; an earlier state of it is left whole.
     pub fn save(&mut self, report: &Report) -> Result<(), BenchError> {
-        let Store::File(path) = self else {
+        let Store::File(path, _) = self else {
             return Ok(());
         };
         let aside = aside(path);
@@ -75,7 +76,7 @@ impl Store {
     pub fn finish(&mut self, report: &Report) -> Result<(), BenchError> {
         match self {
             Store::None => Ok(()),
-            Store::File(_) => self.save(report),
+            Store::File(..) => self.save(report),
             Store::Stream(path) => {
                 write(path, report).map_err(|e| BenchError::Write(path.clone(), e))
             }

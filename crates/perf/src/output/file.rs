@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use super::OutputError;
 
@@ -11,66 +12,120 @@ use super::OutputError;
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
-    file: File,
-    /// The file beside it that is written first; None for what is no regular file (a pipe, a device).
-    part: Option<PathBuf>,
+    place: Place,
+    _awaited: Awaited,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The standard output (`-`).
+    Standard,
+    /// What is no regular file: a pipe, a device.
+    Special(File),
+    /// A file, written beside its place under this name first.
+    Regular(PathBuf),
+}
+
+/// Results that files wait for.
+static AWAITED: Mutex<usize> = Mutex::new(0);
+
+/// A file waits for a result: the program goes on where nobody reads its standard output any more.
+#[derive(Debug)]
+pub struct Awaited(());
+
+impl Awaited {
+    /// From now on, until it is dropped.
+    pub fn begin() -> Awaited {
+        change_awaited(|n| n + 1);
+        Awaited(())
+    }
+
+    /// Whether any file does.
+    pub fn any() -> bool {
+        change_awaited(|n| n) > 0
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        change_awaited(|n| n.saturating_sub(1));
+    }
+}
+
+fn change_awaited(change: impl FnOnce(usize) -> usize) -> usize {
+    // A number is whole even where a thread ended while it held it.
+    let mut count = AWAITED.lock().unwrap_or_else(|e| e.into_inner());
+    *count = change(*count);
+    *count
+}
+
+/// Whether this path means the standard output.
+pub fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 impl Target {
-    /// Makes sure that the file can be written, without touching what it holds.
+    /// Makes sure that the file can be written, without touching what it holds, and without leaving anything
+    /// beside it. `-` is the standard output.
     ///
     /// # Errors
     /// The folder is not there or may not be written.
     pub fn open(path: &Path) -> Result<Target, OutputError> {
         let failed = |e: io::Error| OutputError::File(path.to_owned(), e);
         let special = fs::metadata(path).is_ok_and(|m| !m.is_file());
-        if special {
+        let place = if is_standard(path) {
+            Place::Standard
+        } else if special {
             let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-            return Ok(Target {
-                path: path.to_owned(),
-                file,
-                part: None,
-            });
-        }
-        let mut name: OsString = path.as_os_str().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = PathBuf::from(name);
-        let file = File::create(&part).map_err(failed)?;
+            Place::Special(file)
+        } else {
+            let mut name: OsString = path.as_os_str().to_owned();
+            name.push(format!(".{}.part", std::process::id()));
+            let part = PathBuf::from(name);
+            // It is made again for the result: one that is killed meanwhile leaves nothing.
+            File::create(&part).map_err(failed)?;
+            fs::remove_file(&part).map_err(failed)?;
+            Place::Regular(part)
+        };
         Ok(Target {
             path: path.to_owned(),
-            file,
-            part: Some(part),
+            place,
+            _awaited: Awaited::begin(),
         })
     }
 
-    /// Writes the result and moves it to its place.
+    /// Writes the result and moves it to its place. A reader of the standard output that has seen enough is
+    /// no failure.
     ///
     /// # Errors
     /// No room, or the place cannot be written; the file then is as it was.
-    pub fn finish(mut self, text: &str) -> Result<(), OutputError> {
-        let done = self.write(text);
-        done.map_err(|e| OutputError::File(self.path.clone(), e))
-    }
-
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        self.file.write_all(text.as_bytes())?;
-        if let Some(part) = &self.part {
-            // A full disk may say so only here.
-            self.file.sync_all()?;
-            fs::rename(part, &self.path)?;
-            self.part = None;
-        }
-        Ok(())
+    pub fn finish(self, text: &str) -> Result<(), OutputError> {
+        let done = match self.place {
+            Place::Standard => {
+                return match super::print(text) {
+                    Err(e) if !e.is_closed_pipe() => Err(e),
+                    _ => Ok(()),
+                };
+            }
+            Place::Special(mut file) => file.write_all(text.as_bytes()),
+            Place::Regular(part) => {
+                let written = write_part(&part, text).and_then(|()| fs::rename(&part, &self.path));
+                if written.is_err() {
+                    // Nothing can be done about a file that cannot be removed.
+                    let _ = fs::remove_file(&part);
+                }
+                written
+            }
+        };
+        done.map_err(|e| OutputError::File(self.path, e))
     }
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            // Nothing can be done about a file that cannot be removed.
-            let _ = fs::remove_file(part);
-        }
-    }
+fn write_part(part: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(part)?;
+    file.write_all(text.as_bytes())?;
+    // A full disk may say so only here.
+    file.sync_all()
 }
 
 #[cfg(test)]
@@ -89,7 +144,10 @@ mod tests {
         let folder = make_folder("target");
         let path = folder.join("result.json");
         fs::write(&path, "old").unwrap();
-        drop(Target::open(&path).unwrap());
+        let target = Target::open(&path).unwrap();
+        let entries = fs::read_dir(&folder).unwrap().count();
+        assert_eq!(entries, 1, "one that is killed leaves nothing");
+        drop(target);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         Target::open(&path).unwrap().finish("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");

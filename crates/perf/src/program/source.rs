@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -139,10 +139,8 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf, CompileError> {
 
 /// Whoever watches is told why nothing happens for some seconds, once.
 fn announce(mpicc: &Path) {
-    if io::stderr().is_terminal() {
-        let mpicc = mpicc.display();
-        eprintln!("fastpath: compiling the benchmark program with {mpicc}, once");
-    }
+    let mpicc = mpicc.display();
+    eprintln!("fastpath: compiling the benchmark program with {mpicc}, once");
 }
 
 /// How long a program is kept that nobody starts.
