@@ -75,6 +75,7 @@ struct options {
     long warmup;     /* operations; below 0: found out */
     int window;      /* 0: the test's own */
     long batch;      /* operations of a sample; 0: found out */
+    double sample_bytes; /* a sample of several operations carries no more than this; 0: no limit */
     int rounds;
     long intervals; /* cases in a row at each size; 0: one; below 0: without end */
     int runs; /* measurements of tests that have a number of their own; 0: theirs */

@@ -147,6 +147,9 @@ static long choose_batch(const struct bench_case *c, const struct pace *p) {
         batch *= 2;
     }
     if (!options.batch && batch < c->test->batch_min) batch = c->test->batch_min;
+    double each = (double)c->bytes * (c->window > 0 ? c->window : 1);
+    if (options.sample_bytes > 0)
+        while (batch > 1 && (double)batch * each > options.sample_bytes) batch /= 2;
     if (options.iterations && batch > options.iterations) batch = options.iterations;
     return batch;
 }

@@ -83,6 +83,9 @@ static const char *set_option(const char *name, const char *text) {
         else if (!strcmp(text, "each")) options.batch = 1;
         else if (!strncmp(text, "batch=", 6) && parse_number(text + 6, 1, 1e9, &value)) options.batch = (long)value;
         else expected = "--timing: expected auto, each or batch=N";
+    } else if (!strcmp(name, "--sample-bytes")) {
+        if (!parse_number(text, 1, 1e15, &value)) expected = "--sample-bytes: expected a number above zero";
+        options.sample_bytes = value;
     } else if (!strcmp(name, "--idle")) {
         if (strcmp(text, "spin") && strcmp(text, "yield") && strcmp(text, "sleep") && strcmp(text, "barrier"))
             expected = "--idle: expected spin, yield, sleep or barrier";

@@ -81,6 +81,9 @@ pub struct Settings {
     pub window: Option<u32>,
     /// `auto`, `each` or `batch=N`.
     pub timing: Option<String>,
+    /// The most bytes of a sample that has several operations; None: no limit.
+    #[serde(default)]
+    pub sample_bytes: Option<u64>,
     /// Turns in which a case and its floor alternate.
     pub rounds: Option<u32>,
     /// Cases in a row at each size: a number, or `endless`.
@@ -112,6 +115,7 @@ impl Settings {
         add("--warmup", self.warmup.map(|n| n.to_string()));
         add("--window", self.window.map(|n| n.to_string()));
         add("--timing", self.timing.clone());
+        add("--sample-bytes", self.sample_bytes.map(|n| n.to_string()));
         add("--rounds", self.rounds.map(|n| n.to_string()));
         add("--intervals", self.intervals.clone());
         add("--idle", self.idle.clone());
@@ -213,12 +217,14 @@ mod tests {
             tests: vec!["latency".into(), "rate".into()],
             sizes: vec![0, 4096],
             duration_ms: Some(2.5),
+            sample_bytes: Some(4096),
             check: true,
             touch: true,
             ..Settings::default()
         };
         let words = settings.arguments().join(" ");
-        let wanted = "latency,rate --sizes 0,4096 --duration 2.5 --check --touch";
+        let wanted =
+            "latency,rate --sizes 0,4096 --duration 2.5 --sample-bytes 4096 --check --touch";
         assert_eq!(words, wanted);
     }
 }

@@ -80,7 +80,8 @@ pub struct MeasureOptions {
     /// What a case is
     #[command(flatten)]
     pub case: CaseOptions,
-    /// Operations of one sample; the same for all, since it is part of the statistic
+    /// Operations of one sample, fewer where they would carry more than 4 MiB; the same for all, since it is part
+    /// of the statistic
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
     /// Sizes where there are more ranks than processors: a message of some MPIs takes milliseconds there
@@ -94,6 +95,9 @@ pub struct MeasureOptions {
 
 /// Milliseconds for the samples of a case in a run where nothing else is asked for.
 const DURATION_MS: f64 = 50.0;
+
+/// The most bytes of one sample: a window of large messages is long enough by itself.
+const SAMPLE_BYTES: u64 = 4 << 20;
 
 fn parse_percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
@@ -148,6 +152,7 @@ impl MeasureOptions {
         Settings {
             duration_ms: case.iterations.is_none().then_some(duration_ms),
             timing: Some(format!("batch={}", batch.unwrap_or(self.batch))),
+            sample_bytes: Some(SAMPLE_BYTES),
             ..case
         }
     }
