@@ -15,7 +15,7 @@ use crate::html;
 use crate::instructions::{Counted, count};
 use crate::output::file::Target;
 use crate::output::print_line;
-use crate::program::{Job, Program, STALL};
+use crate::program::{Job, Program, STALL, Settings};
 use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 
 /// Options of `fastpath bench ablation`.
@@ -50,6 +50,9 @@ const CALLS: [&str; 2] = ["MPI_Send", "MPI_Recv"];
 /// Sizes where the optimisations differ: a slot, a buffer, parts, a long message.
 const SIZES: [u64; 4] = [8, 1 << 10, 16 << 10, 256 << 10];
 
+/// Messages of this size in windows: some optimisations act only where many follow each other.
+const RATE_SIZE: u64 = 8;
+
 /// Milliseconds for the samples of a case in a turn where nothing else is asked for.
 const DURATION_MS: f64 = 50.0;
 
@@ -74,8 +77,8 @@ struct Step {
     disabled: Vec<String>,
     /// With the samples of all turns.
     cases: Vec<Case>,
-    /// The medians of each turn, by size.
-    turns: Vec<BTreeMap<u64, f64>>,
+    /// The medians of each turn, by test and size.
+    turns: Vec<BTreeMap<(String, u64), f64>>,
 }
 
 impl Step {
@@ -86,7 +89,7 @@ impl Step {
     fn take(&mut self, cases: Vec<Case>) {
         let medians = cases
             .iter()
-            .filter_map(|case| Some((case.bytes, case.samples.quantile(0.5)?)));
+            .filter_map(|case| Some((name_case(case), case.samples.quantile(0.5)?)));
         self.turns.push(medians.collect());
         for case in cases {
             match self.cases.iter_mut().find(|c| c.key() == case.key()) {
@@ -98,16 +101,22 @@ impl Step {
 
     /// Its time to that of another step, of the runs in the same turns.
     fn compare(&self, before: &Step) -> Vec<Change> {
-        let of_size = |bytes: u64| {
+        let of_case = |case: &Case| {
+            let name = name_case(case);
             let turns = self.turns.iter().zip(&before.turns);
             let pairs: Vec<(f64, f64)> = turns
-                .filter_map(|(now, then)| Some((*now.get(&bytes)?, *then.get(&bytes)?)))
+                .filter_map(|(now, then)| Some((*now.get(&name)?, *then.get(&name)?)))
                 .collect();
             let ratio = interval::of_pairs(&pairs)?;
-            Some(Change { bytes, ratio })
+            let (test, bytes) = name;
+            Some(Change { test, bytes, ratio })
         };
-        self.cases.iter().filter_map(|c| of_size(c.bytes)).collect()
+        self.cases.iter().filter_map(of_case).collect()
     }
+}
+
+fn name_case(case: &Case) -> (String, u64) {
+    (case.test.clone(), case.bytes)
 }
 
 /// Does what `fastpath bench ablation` was asked for.
@@ -179,7 +188,12 @@ fn time_steps(
         for index in order {
             let step = &mut steps[index];
             bar.set_message(format!("turn {}, {}", turn + 1, name_step(&step.added)));
-            let cases = time_step(options, program, mpiexec, &step.environment(), report)?;
+            let mut cases = Vec::new();
+            for settings in list_settings(options) {
+                let environment = step.environment();
+                let job = make_job(options, mpiexec, &environment, &settings);
+                cases.extend(time_step(program, job, report)?);
+            }
             step.take(cases);
             bar.inc(1);
         }
@@ -188,31 +202,46 @@ fn time_steps(
     Ok(())
 }
 
-fn time_step(
+/// What a step runs: a ping-pong by size, and small messages in windows.
+fn list_settings(options: &AblationOptions) -> Vec<Settings> {
+    let of_test = |name: &str, sizes: &[u64]| {
+        let tests: Vec<_> = find(name).into_iter().collect();
+        let mut settings = options.measure.settings(&tests);
+        settings.sizes = sizes.to_vec();
+        // The statistic has to be the same in every turn.
+        settings.timing.get_or_insert_with(|| "batch=16".to_owned());
+        if settings.iterations.is_none() {
+            settings.duration_ms.get_or_insert(DURATION_MS);
+        }
+        settings
+    };
+    let asked = &options.measure.case.sizes;
+    let sizes: &[u64] = if asked.is_empty() { &SIZES } else { asked };
+    let mut all = vec![of_test("latency", sizes)];
+    // Windows have no way to write what they send.
+    if !options.measure.case.touch {
+        all.push(of_test("rate", &[RATE_SIZE]));
+    }
+    all
+}
+
+fn make_job(
     options: &AblationOptions,
-    program: &Program,
     mpiexec: &Path,
     environment: &[(String, String)],
-    report: &mut Report,
-) -> Result<Vec<Case>, BenchError> {
-    let tests: Vec<_> = find("latency").into_iter().collect();
-    let mut settings = options.measure.settings(&tests);
-    if settings.sizes.is_empty() {
-        settings.sizes = SIZES.to_vec();
-    }
-    // The statistic has to be the same in every turn.
-    settings.timing.get_or_insert_with(|| "batch=16".to_owned());
-    if settings.iterations.is_none() {
-        settings.duration_ms.get_or_insert(DURATION_MS);
-    }
-    let job = Job {
+    settings: &Settings,
+) -> Job {
+    Job {
         mpiexec: mpiexec.to_owned(),
         mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
         environment: environment.to_vec(),
         ranks: 2,
         arguments: settings.arguments(),
         stall: STALL,
-    };
+    }
+}
+
+fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Case>, BenchError> {
     let outcome = program.run(&job.with_selection(), |_| {});
     if let Some(failure) = outcome.failure {
         return Err(BenchError::Run(failure));
@@ -255,11 +284,12 @@ fn print_steps(steps: &[AblationStep], turns: u32) {
         return;
     };
     print_line(&format!(
-        "latency: median, ns of half a round trip between two ranks; ratio to the step before, with its 95 % interval over {turns} turns; instructions of a call with 8 B (callgrind)",
+        "median, ns: latency (half a round trip between two ranks), rate (a message of many in flight); ratio to the step before, with its 95 % interval over {turns} turns; instructions of a call with 8 B (callgrind)",
     ));
     let mut line = format!("{:<22}", "on");
     for case in &first.cases {
-        line += &format!(" {:>10} {:<22}", format!("{} B", case.bytes), "ratio");
+        let name = format!("{} {} B", case.test, case.bytes);
+        line += &format!(" {name:>14} {:<20}", "ratio");
     }
     for b in &first.instructions {
         line += &format!(" {:>10}", b.operation);
@@ -272,9 +302,9 @@ fn print_step(step: &AblationStep) {
     let mut line = format!("{:<22}", name_step(&step.added));
     for case in &step.cases {
         let median = case.samples.quantile(0.5).unwrap_or(0.0);
-        let change = step.changes.iter().find(|c| c.bytes == case.bytes);
+        let change = step.find_change(case);
         let change = change.map_or_else(String::new, |c| describe_ratio(&c.ratio));
-        line += &format!(" {median:>10.1} {change:<22}");
+        line += &format!(" {median:>14.1} {change:<20}");
     }
     for b in &step.instructions {
         line += &format!(" {:>10.2}", b.total);
@@ -315,6 +345,7 @@ mod tests {
         let now = make_step(&[80.0, 160.0, 320.0]);
         let changes = now.compare(&before);
         assert_eq!((changes.len(), changes[0].bytes), (1, 8));
+        assert_eq!(changes[0].test, "latency");
         let ratio = changes[0].ratio;
         let [low, high] = ratio.interval.unwrap();
         assert!(

@@ -157,7 +157,11 @@ fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
         if let (Some(a), Some(b)) = (a, b)
             && a != b
         {
-            causes.push(format!("the {what} changes from {a} to {b}"));
+            let place = match what {
+                "protocol" => describe_threshold(near, far),
+                _ => String::new(),
+            };
+            causes.push(format!("the {what} changes from {a} to {b}{place}"));
         }
     }
     for boundary in boundaries.iter().filter(|b| (from..to).contains(&b.at)) {
@@ -172,6 +176,19 @@ fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
         }
     }
     causes
+}
+
+/// Where the protocol of one ends and that of the other begins, as far as the library says it.
+fn describe_threshold(near: &Case, far: &Case) -> String {
+    let (Some((_, Some(end))), Some((begin, _))) = (near.protocol_sizes, far.protocol_sizes) else {
+        return String::new();
+    };
+    match end + 1 == begin {
+        true => format!(" above {end} B"),
+        false => {
+            format!(": the one serves up to {end} B, the other from {begin} B, others between")
+        }
+    }
 }
 
 /// What recurs: alignment, and the payload of a packet on the bus.
@@ -363,6 +380,24 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(!text.contains("elsewhere"), "{text}");
+    }
+
+    #[test]
+    fn protocol_change__is_named_with_the_threshold_that_the_library_says() {
+        let case = |bytes, protocol: &str, sizes| Case {
+            protocol: Some(protocol.into()),
+            protocol_sizes: Some(sizes),
+            ..make_case(bytes, &[1.0])
+        };
+        let near = case(16384, "eager in parts", (8129, Some(24000)));
+        for (far, words) in [
+            ((24001, None), "to rendezvous above 24000 B"),
+            ((30001, None), "up to 24000 B, the other from 30001 B"),
+        ] {
+            let far = case(32768, "rendezvous", far);
+            let causes = explain(&near, &far, &[]);
+            assert!(causes[0].contains(words), "{causes:?}");
+        }
     }
 
     #[test]

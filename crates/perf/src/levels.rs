@@ -20,6 +20,8 @@ use std::io;
 
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Phase;
+use fastpath_protocol::Worker;
+use fastpath_protocol::selection::report::{Class, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::program::Settings;
@@ -55,7 +57,41 @@ trait Link {
     /// Receives them.
     fn recv_window(&mut self, window: u32, into: &mut [u8]);
     /// The way in which a message of this length goes; an error where this level has none.
-    fn way(&self, bytes: usize) -> Result<&'static str, String>;
+    fn way(&self, bytes: usize) -> Result<Way, String>;
+}
+
+/// How messages of some sizes go, by the names of `fastpath info --protocols`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Way {
+    name: &'static str,
+    /// Smallest and largest size; None: no limit.
+    sizes: (u64, Option<u64>),
+}
+
+/// The ways to the other rank.
+struct Ways(Vec<Way>);
+
+impl Ways {
+    /// What the library selects here, measured as a job with `FASTPATH_REPORT` measures it at its start.
+    fn of(worker: &mut Worker) -> Ways {
+        const PATIENCE_NS: u64 = 1_000_000_000;
+        let report = worker.report(PATIENCE_NS);
+        let serves = |c: &Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
+        let class = report.classes.into_iter().find(serves);
+        let ranges = class.map_or_else(Vec::new, |class| class.ranges);
+        let make = |r: Range| Way {
+            name: r.protocol,
+            sizes: (r.from, r.to),
+        };
+        Ways(ranges.into_iter().map(make).collect())
+    }
+
+    fn find(&self, bytes: usize) -> Result<Way, String> {
+        let bytes = bytes as u64;
+        let holds = |w: &&Way| w.sizes.0 <= bytes && w.sizes.1.is_none_or(|to| bytes <= to);
+        let found = self.0.iter().find(holds).copied();
+        found.ok_or_else(|| "the library names no way to the other rank".to_owned())
+    }
 }
 
 /// What a test runs as.
@@ -260,7 +296,7 @@ fn run_messages(
     link: &mut impl Link,
     test: &LevelTest,
     bytes: usize,
-    way: &'static str,
+    way: Way,
 ) {
     let window = match (test.window, rank.window()) {
         (0, _) => 0,
@@ -279,7 +315,8 @@ fn run_messages(
         bytes,
         window,
         divisor: test.divisor * f64::from(window.max(1)),
-        protocol: way,
+        protocol: way.name,
+        protocol_sizes: Some(way.sizes),
         checked,
         line_floor: window == 0,
     };

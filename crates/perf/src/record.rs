@@ -216,6 +216,9 @@ pub struct Case {
     /// See `transport`.
     #[serde(default)]
     pub protocol: Option<String>,
+    /// The smallest and the largest size that this protocol serves; null for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_sizes: Option<(u64, Option<u64>)>,
     /// What the hardware needs for the same, measured in turn with the case; in the case's unit.
     #[serde(default)]
     pub floor: Option<Histogram>,

@@ -49,6 +49,7 @@ pub(crate) fn measure(
         },
         transport: None,
         protocol: None,
+        protocol_sizes: None,
         floor: None,
         floor_of: None,
         checked: None,

@@ -1,7 +1,10 @@
 //! Pages of made-up results: well formed, safe, asking no one, with labels that can be read.
 
 use super::*;
-use crate::record::{AblationStep, Breakdown, Histogram, Level, Missing, Of, Part, Run, Timing};
+use crate::compare::interval::Ratio;
+use crate::record::{
+    AblationStep, Breakdown, Change, Histogram, Level, Missing, Of, Part, Run, Timing,
+};
 
 fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
     let spread = [0.9, 0.95, 0.98, 1.0, 1.0, 1.01, 1.03, 1.1, 1.3, 4.0];
@@ -24,6 +27,7 @@ fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
         samples: spread.iter().map(|s| s * median).collect(),
         timing: Timing::default(),
         transport: None,
+        protocol_sizes: None,
         protocol: None,
         floor: None,
         floor_of: None,
@@ -117,6 +121,23 @@ pub fn make_report(name: &str, slow: f64) -> Report {
     report
 }
 
+/// What a step changed: the first two show, the others do not.
+fn make_changes(added: &str) -> Vec<Change> {
+    let change = |bytes, interval| Change {
+        test: "latency".into(),
+        bytes,
+        ratio: Ratio {
+            ratio: 0.9,
+            interval: Some(interval),
+        },
+    };
+    match added {
+        "" => Vec::new(),
+        "sendi" => vec![change(8, [0.8, 0.95]), change(4096, [0.85, 0.97])],
+        _ => vec![change(8, [0.8, 1.1]), change(4096, [0.7, 1.2])],
+    }
+}
+
 /// The same with counted instructions and an ablation.
 pub fn make_whole_report(name: &str) -> Report {
     let mut report = make_report(name, 1.0);
@@ -165,7 +186,7 @@ pub fn make_whole_report(name: &str) -> Report {
                 make_case("latency", 8, 2, 95.0 * scale),
                 make_case("latency", 4096, 2, 300.0 * scale),
             ],
-            changes: Vec::new(),
+            changes: make_changes(added),
             instructions: vec![breakdown("MPI_Send", *scale), breakdown("MPI_Recv", *scale)],
         })
         .collect();
@@ -337,4 +358,11 @@ fn sample_page__is_written_where_asked() {
     if let Some(path) = std::env::var_os("FASTPATH_TEST_PAGE") {
         std::fs::write(path, make_page()).unwrap();
     }
+}
+
+#[test]
+fn ablation__shows_ratios_with_intervals_and_marks_those_that_tell() {
+    let page = write_page(&[make_whole_report("ours")], None);
+    assert!(page.contains("<small><b>\u{d7}0.90 [0.80, 0.95]</b></small>"));
+    assert!(page.contains("<small>\u{d7}0.90 [0.80, 1.10]</small>"));
 }

@@ -38,6 +38,8 @@ pub struct Figures<'a> {
     pub divisor: f64,
     /// How the bytes move.
     pub protocol: &'a str,
+    /// See `record::Case`.
+    pub protocol_sizes: Option<(u64, Option<u64>)>,
     /// Whether the contents were right, if that was asked for.
     pub checked: Option<bool>,
     /// Whether the floor is at least a cache line one way.

@@ -123,6 +123,7 @@ pub fn make_case(facts: &CaseFacts) -> Value {
         "processors": facts.processors,
         "transport": "shm",
         "protocol": f.protocol,
+        "protocol_sizes": f.protocol_sizes,
         "floor": Value::Null,
     });
     add_samples(&mut line, facts.samples);

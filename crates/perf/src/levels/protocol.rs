@@ -17,7 +17,7 @@ use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 
-use super::{Link, transport};
+use super::{Link, Way, Ways};
 
 const TAG: i32 = 1;
 
@@ -37,6 +37,7 @@ pub struct ProtocolLink {
     own_key: u64,
     from_key: u64,
     requests: Vec<RequestId>,
+    ways: Ways,
 }
 
 /// The worker of a rank as `MPI_Init` makes it for one thread.
@@ -55,7 +56,9 @@ impl ProtocolLink {
     /// # Errors
     /// The variables are wrong, or there is no memory.
     pub fn open(job: &'static Job) -> io::Result<ProtocolLink> {
-        let worker = Box::into_raw(Box::new(open_worker(job)?));
+        let mut worker = open_worker(job)?;
+        let ways = Ways::of(&mut worker);
+        let worker = Box::into_raw(Box::new(worker));
         let (own, peer) = (job.rank() as u32, 1 - job.rank() as u32);
         Ok(ProtocolLink {
             worker,
@@ -65,6 +68,7 @@ impl ProtocolLink {
             own_key: Context::WORLD.key(own),
             from_key: Context::WORLD.key(peer),
             requests: Vec::new(),
+            ways,
         })
     }
 
@@ -281,10 +285,8 @@ impl Link for ProtocolLink {
         self.finish_all();
     }
 
-    fn way(&self, bytes: usize) -> Result<&'static str, String> {
-        // SAFETY: the worker lives as long as the process.
-        let thresholds = unsafe { (*self.worker).thresholds };
-        Ok(transport::name_way(&thresholds, bytes as u64))
+    fn way(&self, bytes: usize) -> Result<Way, String> {
+        self.ways.find(bytes)
     }
 }
 

@@ -136,6 +136,7 @@ fn run_memory(
         window,
         divisor: f64::from(window),
         protocol: variant,
+        protocol_sizes: None,
         checked,
         line_floor: false,
     };
@@ -164,6 +165,7 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut TransportLink, test: &Level
         window: 0,
         divisor: test.divisor,
         protocol: "fence",
+        protocol_sizes: None,
         checked: None,
         line_floor: false,
     };

@@ -80,7 +80,7 @@ fn protocol__carries_every_size_and_says_how() {
         );
         assert!(case.samples.count() > 0 && case.protocol.is_some());
     }
-    assert_eq!(cases[1].protocol.as_deref(), Some("short"));
+    assert_eq!(cases[1].protocol.as_deref(), Some("eager short"));
 }
 
 #[test]
@@ -94,7 +94,10 @@ fn transport__carries_what_goes_without_asking() {
             .all(|c| c.checked == Some(true) && c.level == Level::Transport)
     );
     assert_eq!(missing.len(), 2);
-    assert!(missing[0].reason.contains("rendezvous"), "{missing:?}");
+    assert!(
+        missing[0].reason.contains("a transport alone has not"),
+        "{missing:?}"
+    );
 }
 
 #[test]

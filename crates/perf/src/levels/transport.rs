@@ -8,8 +8,8 @@ use fastpath_bootstrap::Job;
 use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
 use fastpath_transport::{Arrival, Header, Interfaces, Lane, Post};
 
-use super::Link;
 use super::protocol::{end_without_peer, open_worker};
+use super::{Link, Way, Ways};
 
 /// Id of every message; transports do not read it.
 const ID: u8 = 1;
@@ -24,21 +24,7 @@ pub struct TransportLink {
     /// The lane.
     pub lane: Lane,
     thresholds: Thresholds,
-}
-
-/// The name of the way in which the library sends a message of this many bytes.
-pub fn name_way(t: &Thresholds, bytes: u64) -> &'static str {
-    if bytes <= SHORT_LIMIT as u64 {
-        "short"
-    } else if bytes <= t.eager {
-        "bcopy"
-    } else if bytes <= t.first && bytes < t.single_copy {
-        "bcopy in parts"
-    } else if bytes >= t.single_copy {
-        "rendezvous, single copy"
-    } else {
-        "rendezvous, fragments"
-    }
+    ways: Ways,
 }
 
 impl TransportLink {
@@ -48,7 +34,9 @@ impl TransportLink {
     /// The variables are wrong, or there is no memory.
     pub fn open(job: &'static Job) -> io::Result<TransportLink> {
         // The library's own choice of protocols; the worker that made it is not used.
-        let thresholds = open_worker(job)?.thresholds;
+        let mut worker = open_worker(job)?;
+        let ways = Ways::of(&mut worker);
+        let thresholds = worker.thresholds;
         let mut interfaces = Interfaces::open(job);
         let peer = 1 - job.rank() as u32;
         let mut lane = interfaces.make_lane(peer);
@@ -68,6 +56,7 @@ impl TransportLink {
             interfaces,
             lane,
             thresholds,
+            ways,
         })
     }
 
@@ -189,11 +178,12 @@ impl Link for TransportLink {
         (0..window).for_each(|_| self.recv_one(into));
     }
 
-    fn way(&self, bytes: usize) -> Result<&'static str, String> {
-        let way = name_way(&self.thresholds, bytes as u64);
-        if way.starts_with("rendezvous") {
+    fn way(&self, bytes: usize) -> Result<Way, String> {
+        let way = self.ways.find(bytes)?;
+        if !way.name.starts_with("eager") {
             return Err(format!(
-                "the library sends it by {way}, which a transport alone has not; see put and get"
+                "the library sends it by {}, which a transport alone has not; see put and get",
+                way.name
             ));
         }
         Ok(way)

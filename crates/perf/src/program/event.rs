@@ -119,6 +119,8 @@ struct CaseLine {
     #[serde(default)]
     protocol: Option<String>,
     #[serde(default)]
+    protocol_sizes: Option<(u64, Option<u64>)>,
+    #[serde(default)]
     processor_percent: Option<f64>,
     #[serde(default)]
     defined: std::collections::BTreeMap<String, f64>,
@@ -212,6 +214,7 @@ impl CaseLine {
             },
             transport: self.transport,
             protocol: self.protocol,
+            protocol_sizes: self.protocol_sizes,
             floor,
             floor_of,
             checked: self.checked,

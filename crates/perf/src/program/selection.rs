@@ -60,6 +60,7 @@ impl Selection {
         if let Some(range) = class.ranges.iter().find(holds) {
             case.transport = Some(class.transports.join(", "));
             case.protocol = Some(range.protocol.clone());
+            case.protocol_sizes = Some((range.from, range.to));
         }
     }
 }
@@ -94,6 +95,10 @@ mod tests {
         };
         assert_eq!((name(0), name(48)), (name(8), name(8)));
         assert!(name(49) != name(48) && name(1 << 20) != name(49));
+        let mut case = make_case(48, &[1.0]);
+        case.protocol = None;
+        selection.fill(&mut case);
+        assert_eq!(case.protocol_sizes, Some((0, Some(48))));
     }
 
     #[test]

@@ -40,10 +40,13 @@ pub struct Part {
     pub instructions: f64,
 }
 
-/// What a step of an ablation changed at one size.
+/// What a step of an ablation changed in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {
+    /// Test of the case; empty in results stored before there was more than one: `latency`.
+    #[serde(default)]
+    pub test: String,
     /// Bytes of the case.
     pub bytes: u64,
     /// Its median to that of the step before, of pairs in the same turn.
@@ -66,4 +69,18 @@ pub struct AblationStep {
     pub changes: Vec<Change>,
     /// What was counted.
     pub instructions: Vec<Breakdown>,
+}
+
+impl AblationStep {
+    /// What the step changed in a case.
+    pub fn find_change(&self, case: &Case) -> Option<&Change> {
+        let is_of = |c: &&Change| {
+            let test = match c.test.as_str() {
+                "" => "latency",
+                test => test,
+            };
+            (test, c.bytes) == (case.test.as_str(), case.bytes)
+        };
+        self.changes.iter().find(is_of)
+    }
 }

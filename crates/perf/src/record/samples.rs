@@ -24,6 +24,7 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
         },
         transport: Some("shm".into()),
         protocol: Some("eager short".into()),
+        protocol_sizes: None,
         floor: Some([57.0, 58.0, 59.0].into_iter().collect()),
         floor_of: Some("cache line one way".into()),
         checked: None,
@@ -89,6 +90,7 @@ pub fn make_report() -> Report {
         disabled: vec!["recvi".into()],
         cases: vec![make_case(8, &[95.0])],
         changes: vec![Change {
+            test: "latency".into(),
             bytes: 8,
             ratio: Ratio {
                 ratio: 0.9,
