@@ -14,6 +14,7 @@ pub mod config_space;
 pub mod function;
 pub mod latency;
 pub mod lspci;
+pub mod moves;
 pub mod page;
 pub mod probe;
 #[cfg(test)]

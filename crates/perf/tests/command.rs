@@ -236,7 +236,7 @@ fn explain_lspci__of_a_host_lists_its_devices() {
 fn explain__refuses_nonsense_and_says_what_was_expected() {
     let path = sample("connectx2-2012.txt");
     let host = sample("host.txt");
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["--measured", "3552"], "needs its unit"),
         (&["--measured=-3552MiB/s"], "cannot be negative"),
         (&["--measured", "0MB/s"], "more than 0"),
@@ -248,6 +248,8 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
         (&["--mrrs", "64"], "a power of two from 128 to 4096"),
         (&["--address", "48"], "32 or 64"),
         (&["--direction", "up"], "write"),
+        (&["--ratio", "2:1"], "--direction both"),
+        (&["--direction", "both", "--ratio", "0:1"], "as 2:1"),
         (&["--device", "99:00.0"], "41:00.0"),
         (&["--html", "/nonexistent/page.html"], "/nonexistent"),
         (&["--html", "/dev/full"], "/dev/full"),

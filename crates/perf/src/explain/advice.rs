@@ -6,40 +6,14 @@ mod causes;
 mod fields;
 mod links;
 
-use fastpath_pcie::closed::message::Part;
-use fastpath_pcie::closed::{DataLink, Traffic};
+use fastpath_pcie::closed::DataLink;
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
 use super::bus::{self, Load};
 use super::function::{Function, LinkShape, Shown};
+use super::moves::{Moves, Ratio};
 use super::{Explanation, Finding, FindingKind, Input, Waterfall};
-
-/// What moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Direction {
-    /// The device writes memory: what arrives from a network, a copy from a GPU
-    Write,
-    /// The device reads memory: what is sent to a network, a copy to a GPU
-    Read,
-}
-
-impl Direction {
-    /// As a title.
-    pub fn title(self) -> &'static str {
-        match self {
-            Direction::Write => "device writes memory (receive, device to host)",
-            Direction::Read => "device reads memory (send, host to device)",
-        }
-    }
-
-    fn short(self) -> &'static str {
-        match self {
-            Direction::Write => "writes",
-            Direction::Read => "reads",
-        }
-    }
-}
 
 /// A device and what lies between it and the processor.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +36,7 @@ pub struct Asked {
     /// A measured bandwidth.
     pub measured: Option<StatedRate>,
     /// What was measured; both are shown without it.
-    pub direction: Option<Direction>,
+    pub direction: Option<Moves>,
     /// The link, in place of what was read.
     pub link: Option<Link>,
     /// The maximum payload in bytes, in place of what was read.
@@ -94,13 +68,13 @@ pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkErro
         let unit = asked.measured.map_or(RateUnit::MbPerS, |m| m.unit);
         let directions = match asked.direction {
             Some(one) => vec![one],
-            None => vec![Direction::Write, Direction::Read],
+            None => vec![Moves::Write, Moves::Read],
         };
-        for direction in &directions {
-            let waterfall = draw_waterfall(*direction, subject, &link, narrowest, unit, asked);
+        for moves in &directions {
+            let waterfall = draw_waterfall(*moves, subject, &link, narrowest, unit, asked);
             made.waterfalls.push(waterfall);
         }
-        findings.push(answer(&link, narrowest, unit));
+        findings.push(answer(&link, narrowest, unit, &directions));
         findings.extend(links::explain_played(device));
         if let Some(measured) = asked.measured {
             causes::judge(subject, &link, narrowest, measured, &directions, &mut made);
@@ -215,39 +189,25 @@ const TRANSFER: Bytes = Bytes(1 << 20);
 
 /// Most that a device can move over a link in one direction. What acknowledges this traffic goes the
 /// other way.
-fn ceiling(link: &Link, direction: Direction) -> Rate {
-    load(link, &transfer(link, direction)).rate(DataLink::Directional)
+fn ceiling(link: &Link, moves: Moves) -> Rate {
+    rate(link, moves, DataLink::Directional)
 }
 
-/// What one transfer puts on a link.
-fn transfer(link: &Link, direction: Direction) -> [Part; 1] {
-    let (name, traffic) = match direction {
-        Direction::Write => ("payload, written", Traffic::write(link, TRANSFER)),
-        Direction::Read => ("payload, read", Traffic::read(link, TRANSFER)),
-    };
-    [Part { name, traffic }]
-}
-
-fn load<'a>(link: &Link, parts: &'a [Part]) -> Load<'a> {
-    Load {
-        link: *link,
-        data: TRANSFER,
-        parts,
-        source: "",
-    }
+fn rate(link: &Link, moves: Moves, data_link: DataLink) -> Rate {
+    Load::of_transfers(link, moves, TRANSFER).rate(data_link)
 }
 
 /// The same, with a narrower link above taken into account.
-fn expected(link: &Link, narrowest: Option<(&Function, Link)>, direction: Direction) -> Rate {
-    let own = ceiling(link, direction);
+fn expected(link: &Link, narrowest: Option<(&Function, Link)>, moves: Moves) -> Rate {
+    let own = ceiling(link, moves);
     match narrowest {
-        Some((_, above)) => own.min(ceiling(&above, direction)),
+        Some((_, above)) => own.min(ceiling(&above, moves)),
         None => own,
     }
 }
 
 fn draw_waterfall(
-    direction: Direction,
+    moves: Moves,
     subject: &Subject,
     link: &Link,
     narrowest: Option<(&Function, Link)>,
@@ -260,38 +220,50 @@ fn draw_waterfall(
         None => links::make(subject.device.link_can),
     };
     let could = could.filter(|c| c.raw() > link.raw());
-    let mut made = bus::start(direction.title(), &could.unwrap_or(*link), unit);
+    let over = moves.over_one();
+    let mut made = bus::start(&moves.title(), &could.unwrap_or(*link), moves, unit);
     if could.is_some() {
         let how = format!("{}: the device could have more", bus::say_encoding(link));
-        made = made.to("what its link is", figure(link.raw()), how, "");
+        made = made.to("what its link is", figure(link.raw() * over), how, "");
     }
     let bound = match narrowest {
         Some((port, above)) => {
             let how = format!("{} at {}", bus::say_encoding(&above), port.address);
-            made = made.to("narrower link above", figure(above.raw()), how, "");
+            made = made.to("narrower link above", figure(above.raw() * over), how, "");
             above
         }
         None => *link,
     };
-    let parts = transfer(&bound, direction);
-    made = load(&bound, &parts).wear_down(made, unit);
+    made = Load::of_transfers(&bound, moves, TRANSFER).wear_down(made, unit);
     bus::finish(made, asked.measured.map(|m| m.rate), unit)
 }
 
-fn answer(link: &Link, narrowest: Option<(&Function, Link)>, unit: RateUnit) -> Finding {
-    let say = |direction| format_rate(expected(link, narrowest, direction), unit);
+fn answer(
+    link: &Link,
+    narrowest: Option<(&Function, Link)>,
+    unit: RateUnit,
+    directions: &[Moves],
+) -> Finding {
+    let say = |moves| format_rate(expected(link, narrowest, moves), unit);
     let pieces = link.with_completion(64).unwrap_or(*link);
-    let text = format!(
-        "Expect at most {} where the device writes memory (receives) and {} where it reads memory (sends).",
-        say(Direction::Write),
-        say(Direction::Read),
+    let (write, read) = (say(Moves::Write), say(Moves::Read));
+    let mut text = format!(
+        "Expect at most {write} where the device writes memory (receives) and {read} where it reads memory (sends)"
     );
+    if let [both @ Moves::Both(ratio)] = directions {
+        text = format!(
+            "{text}; {} in all where it does both at once, {ratio}",
+            say(*both)
+        );
+    }
     let why = format!(
-        "packets of {} B; a memory that answers reads in pieces of 64 B allows {}; descriptors and completions come off this",
+        "packets of {} B; a memory that answers reads in pieces of 64 B allows {}; descriptors and completions come off this; \
+         both at once carry {} in all",
         link.max_payload(),
-        format_rate(expected(&pieces, narrowest, Direction::Read), unit)
+        format_rate(expected(&pieces, narrowest, Moves::Read), unit),
+        say(Moves::Both(Ratio::EVEN)),
     );
-    finding(FindingKind::Answer, "ceiling", text, why)
+    finding(FindingKind::Answer, "ceiling", text + ".", why)
 }
 
 /// A rate in a unit, four figures.

@@ -18,6 +18,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
 use super::bus::Load;
 use super::command::{OutputOptions, take_signs};
+use super::moves::{Direction, Moves, Ratio};
 use super::{Explanation, Input};
 
 /// Options of `fastpath explain bandwidth`.
@@ -45,6 +46,13 @@ pub struct BandwidthOptions {
     /// Packets carry an end-to-end checksum
     #[arg(long)]
     pub ecrc: bool,
+    /// What the host does: both is an adapter that sends and receives at once, and figures are the sum [default: one message
+    /// stream, from the sender's bus to the receiver's]
+    #[arg(long, value_enum)]
+    pub direction: Option<Direction>,
+    /// Bytes received to bytes sent, with --direction both [default: 1:1]
+    #[arg(long, value_name = "W:R")]
+    pub ratio: Option<Ratio>,
     /// The measured bandwidth with its unit, as 3552MiB/s: of all clients together
     #[arg(long, value_name = "RATE")]
     pub measured: Option<StatedRate>,
@@ -143,6 +151,8 @@ struct Subject {
     wire: Option<Wire>,
     adapter: &'static Adapter,
     message: Message,
+    /// One side alone, or both at once.
+    moves: Option<Moves>,
     /// The unit of the answer.
     unit: RateUnit,
     measured: Option<Rate>,
@@ -168,30 +178,53 @@ impl BandwidthOptions {
 impl Subject {
     /// What the receiver's bus allows.
     fn receiver(&self, link: &Link) -> Rate {
-        let parts = message::receiver(link, self.adapter, &self.message);
-        self.load(link, &parts).rate(DataLink::Directional)
+        self.load(link, Moves::Write).rate(DataLink::Directional)
     }
 
     /// What the sender's bus allows.
     fn sender(&self, link: &Link) -> Rate {
-        let parts = message::sender(link, self.adapter, &self.message);
-        self.load(link, &parts).rate(DataLink::Directional)
+        self.load(link, Moves::Read).rate(DataLink::Directional)
     }
 
-    /// Messages over a link that put `parts` on it.
-    fn load<'a>(&self, link: &Link, parts: &'a [Part]) -> Load<'a> {
+    /// Messages over a link: received, sent, or both.
+    fn load(&self, link: &Link, moves: Moves) -> Load {
+        let received = || message::receiver(link, self.adapter, &self.message);
+        let sent = || message::sender(link, self.adapter, &self.message);
+        let mut parts = match moves {
+            Moves::Write => received(),
+            Moves::Read => sent(),
+            Moves::Both(ratio) => {
+                let times = |parts: Vec<Part>, times: u32| {
+                    let times = f64::from(times);
+                    parts.into_iter().map(move |part| Part {
+                        traffic: part.traffic * times,
+                        ..part
+                    })
+                };
+                let both = times(received(), ratio.written).chain(times(sent(), ratio.read));
+                merge(both)
+            }
+        };
+        // The data first: what goes before them on the bus is small.
+        parts.sort_by_key(|part| !part.name.starts_with("payload"));
         Load {
             link: *link,
-            data: self.message.size,
+            data: moves.data(self.message.size),
+            of_data: if matches!(moves, Moves::Both(_)) {
+                2
+            } else {
+                1
+            },
             parts,
             source: self.adapter.source,
         }
     }
 
-    /// What the network allows, if one is known.
+    /// What the network allows, if one is known: in both directions where both are used.
     fn network(&self) -> Option<Rate> {
         let message = &self.message;
-        let of = |wire: Wire| wire.ceiling(message.transport, message.verb, message.size);
+        let over = self.moves.map_or(1.0, Moves::over_one);
+        let of = |wire: Wire| wire.ceiling(message.transport, message.verb, message.size) * over;
         self.wire.map(of)
     }
 
@@ -208,6 +241,18 @@ impl Subject {
     }
 }
 
+/// Parts of one name as one.
+fn merge(parts: impl Iterator<Item = Part>) -> Vec<Part> {
+    let mut all: Vec<Part> = Vec::new();
+    for part in parts {
+        match all.iter_mut().find(|p| p.name == part.name) {
+            Some(known) => known.traffic = known.traffic + part.traffic,
+            None => all.push(part),
+        }
+    }
+    all
+}
+
 /// Explains a bandwidth.
 ///
 /// # Errors
@@ -221,9 +266,18 @@ pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
     let mut made = Explanation::new(what);
     made.inputs = list_inputs(options, &subject);
     units::judge(options, &subject, &mut made);
-    made.waterfalls
-        .push(steps::draw_receiver(options, &subject));
-    made.waterfalls.push(steps::draw_sender(&subject));
+    match subject.moves {
+        Some(both @ Moves::Both(_)) => {
+            let waterfall = steps::draw_both(options, &subject, both);
+            made.waterfalls.push(waterfall);
+        }
+        one => {
+            let is = |moves| one.is_none_or(|one| one == moves);
+            let receiver = is(Moves::Write).then(|| steps::draw_receiver(options, &subject));
+            let sender = is(Moves::Read).then(|| steps::draw_sender(&subject));
+            made.waterfalls.extend(receiver.into_iter().chain(sender));
+        }
+    }
     made.waterfalls.extend(
         subject
             .wire
@@ -296,6 +350,14 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
             "millions of messages a second, more than 0",
         ));
     }
+    let moves = Moves::of_options(options.direction, options.ratio)?;
+    if matches!(moves, Some(Moves::Both(_))) && (options.clients > 1 || options.single.is_some()) {
+        return Err(refuse(
+            "clients",
+            options.clients,
+            "one figure of one host in both directions, without --clients and --single",
+        ));
+    }
     let message = Message {
         signal_every: options.cq_mod.max(1),
         receive_batch: 16,
@@ -310,6 +372,7 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
         wire: (options.wire.is_some() || options.adapter.is_some()).then_some(wire),
         adapter,
         message,
+        moves,
         unit: unit.unwrap_or(RateUnit::MibPerS),
         measured: options.measured.map(|s| meant(s).rate),
         single: options.single.map(|s| meant(s).rate),
@@ -380,6 +443,10 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject) -> Vec<Input> {
         name_of(options.transport()).to_uppercase(),
         options.transport.is_some(),
     );
+    if let Some(Moves::Both(ratio)) = subject.moves {
+        let value = format!("both at once, {ratio} received to sent");
+        put("directions", value, true);
+    }
     put("verb", name_of(options.verb()), options.verb.is_some());
     put(
         "adapter",

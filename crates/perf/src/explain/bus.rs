@@ -1,27 +1,42 @@
 //! The waterfall of a bus: from what its lanes signal to what is left for data, step by step.
 
 use fastpath_pcie::closed::message::Part;
-use fastpath_pcie::closed::{DataLink, Direction, Traffic, throughput};
+use fastpath_pcie::closed::{DataLink, Direction, Flow, Traffic, throughput};
 use fastpath_pcie::{Bytes, Link, Rate, RateUnit};
 
+use super::moves::Moves;
 use super::{Waterfall, WaterfallBuilder};
 
 /// Where the constants of a bus come from.
 pub const SPECIFICATION: &str = "PCI Express Base Specification";
 
 /// What a bus is for: one operation, again and again.
-pub struct Load<'a> {
+pub struct Load {
     /// The bus.
     pub link: Link,
     /// Bytes of data that one operation moves.
     pub data: Bytes,
     /// What it puts on the link: its data first, then what comes with them.
-    pub parts: &'a [Part],
+    pub parts: Vec<Part>,
+    /// How many of the parts are data.
+    pub of_data: usize,
     /// Where the sizes of what comes with the data are from.
     pub source: &'static str,
 }
 
-impl Load<'_> {
+impl Load {
+    /// Transfers of `size` bytes, with nothing beside the data.
+    pub fn of_transfers(link: &Link, moves: Moves, size: Bytes) -> Load {
+        let parts = moves.parts(link, size);
+        Load {
+            link: *link,
+            data: moves.data(size),
+            of_data: parts.len(),
+            parts,
+            source: "",
+        }
+    }
+
     /// Data a second if these parts are all that is on the bus.
     fn rate_of(&self, traffic: &Traffic, data_link: DataLink) -> Rate {
         let found = throughput(&self.link, traffic, data_link);
@@ -30,22 +45,20 @@ impl Load<'_> {
 
     /// Data a second.
     pub fn rate(&self, data_link: DataLink) -> Rate {
-        let all = fastpath_pcie::closed::message::sum(self.parts);
+        let all = fastpath_pcie::closed::message::sum(&self.parts);
         self.rate_of(&all, data_link)
     }
 
     /// Wears a figure down from the bits of the link to the data: headers, the other parts one by one, the data-link layer.
     pub fn wear_down(&self, mut steps: WaterfallBuilder, unit: RateUnit) -> WaterfallBuilder {
         let figure = |traffic: &Traffic, data_link| self.rate_of(traffic, data_link).in_unit(unit);
-        let Some((data, others)) = self.parts.split_first() else {
-            return steps;
-        };
-        let mut sum = data.traffic;
+        let (data, others) = self.parts.split_at(self.of_data.min(self.parts.len()));
+        let mut sum = fastpath_pcie::closed::message::sum(data);
         let bound = throughput(&self.link, &sum, DataLink::Ignored).bound;
         steps = steps.to(
             "packet headers",
             figure(&sum, DataLink::Ignored),
-            self.say_headers(&sum, bound),
+            self.say_headers(data, bound),
             SPECIFICATION,
         );
         for part in others {
@@ -53,7 +66,7 @@ impl Load<'_> {
             let bytes = part.traffic.in_direction(bound).bytes();
             if bytes > 0.0 {
                 let way = if bound == Direction::Up { "up" } else { "down" };
-                let how = format!("{bytes:.1} B {way} per message");
+                let how = format!("{bytes:.1} B {way} per {}", self.data);
                 steps = steps.to(part.name, figure(&sum, DataLink::Ignored), how, self.source);
             }
         }
@@ -67,17 +80,21 @@ impl Load<'_> {
             .state("predicted", "")
     }
 
-    fn say_headers(&self, traffic: &Traffic, bound: Direction) -> String {
-        let flow = traffic.in_direction(bound);
-        let (packets, around) = (flow.packets.max(1.0), flow.overhead / flow.packets.max(1.0));
-        let each = flow.data / packets;
-        match each.fract() == 0.0 {
-            true => format!("{around:.0} B around each {each:.0} B of {}", self.data),
-            false => format!(
-                "{around:.0} B around each of {packets:.0} packets for {}",
-                self.data
-            ),
-        }
+    fn say_headers(&self, data: &[Part], bound: Direction) -> String {
+        let flows = data.iter().map(|part| part.traffic.in_direction(bound));
+        let said: Vec<String> = flows.filter(|f| f.packets > 0.0).map(say_headers).collect();
+        format!("{} for {}", said.join(", "), self.data)
+    }
+}
+
+/// The bytes around data, or those of requests.
+fn say_headers(flow: &Flow) -> String {
+    let (packets, around) = (flow.packets, flow.overhead / flow.packets);
+    let each = flow.data / packets;
+    match each.fract() == 0.0 {
+        _ if flow.data == 0.0 => format!("{around:.0} B for each of {packets:.0} requests"),
+        true => format!("{around:.0} B around each {each:.0} B"),
+        false => format!("{around:.0} B around each of {packets:.0} packets"),
     }
 }
 
@@ -101,20 +118,26 @@ pub fn say_encoding(link: &Link) -> String {
 }
 
 /// A waterfall that begins with what a link signals, and what the encoding leaves.
-pub fn start(title: &str, link: &Link, unit: RateUnit) -> WaterfallBuilder {
+pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> WaterfallBuilder {
+    let over = moves.over_one();
     let raw = link.raw();
-    let signalling = raw * (1.0 / link.generation().encoding());
+    let signalling = raw * (over / link.generation().encoding());
     let figure = |rate: Rate| rate.in_unit(unit);
-    let how = format!("{} = {:.1}", say_encoding(link), raw.gb_per_s());
+    let times = match moves {
+        Moves::Both(_) => format!(" * {} for both ways", (over * 1e3).round() / 1e3),
+        _ => String::new(),
+    };
+    let how = format!("{} = {:.1}{times}", say_encoding(link), raw.gb_per_s());
+    let lanes = format!("{}{times}", say_lanes(link));
     WaterfallBuilder::start(
         title,
         unit.name(),
         "signalling",
         figure(signalling),
-        say_lanes(link),
+        lanes,
         SPECIFICATION,
     )
-    .to("encoding", figure(raw), how, SPECIFICATION)
+    .to("encoding", figure(raw * over), how, SPECIFICATION)
 }
 
 /// The waterfall with a measured figure held against it, where there is one.

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Args, Subcommand};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
-use super::advice::{self, Asked, Direction, Subject};
+use super::advice::{self, Asked, Subject};
 use super::bandwidth::{self, BandwidthOptions};
 use super::cliff::{self, CliffOptions};
 use super::function::{Function, Port, Shown};
 use super::latency::{self, LatencyOptions};
 use super::lspci::{self, NotListing};
+use super::moves::{Direction, Moves, Ratio};
 use super::probe::{self, ProbeError, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
 use super::sysfs::{self, DeviceError};
@@ -76,6 +77,9 @@ pub struct LinkOptions {
     /// What was measured [default: both are shown]
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
+    /// Bytes written to bytes read, with --direction both [default: 1:1]
+    #[arg(long, value_name = "W:R")]
+    pub ratio: Option<Ratio>,
     /// The link, in place of what was read: generation and lanes, as 2.0x8
     #[arg(long, value_name = "LINK")]
     pub pcie: Option<Link>,
@@ -91,15 +95,15 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
-    pub(super) fn asked(&self) -> Asked {
-        Asked {
+    pub(super) fn asked(&self) -> Result<Asked, LinkError> {
+        Ok(Asked {
             measured: self.measured,
-            direction: self.direction,
+            direction: Moves::of_options(self.direction, self.ratio)?,
             link: self.pcie,
             payload: self.mps.map(|b| b.0),
             read_request: self.mrrs.map(|b| b.0),
             address: self.address,
-        }
+        })
     }
 
     fn is_given(&self) -> bool {
@@ -205,7 +209,7 @@ pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
             let here = &options.here;
             let subject = sysfs::read_device(&here.sysfs, &options.name);
             let subject = subject.map_err(ExplainError::Device)?;
-            let explanation = advice::explain(&subject, &here.link.asked())?;
+            let explanation = advice::explain(&subject, &here.link.asked()?)?;
             write(&[explanation], &here.output)
         }
         What::Probe(options) => probe::run(options).map_err(|e| ExplainError::Probe(Box::new(e))),
@@ -222,7 +226,7 @@ fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
         options.device.as_deref(),
         options.link.is_given(),
     )?;
-    let asked = options.link.asked();
+    let asked = options.link.asked()?;
     let explanations: Vec<Explanation> = chosen
         .into_iter()
         .map(|i| advice::explain(&make_subject(&functions, i), &asked))

@@ -9,12 +9,13 @@ use std::fmt;
 
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
-use super::advice::{self, Direction, Subject};
+use super::advice::{self, Subject};
 use super::command::{ExplainError, HereOptions, LinkOptions, write};
 use super::function::Function;
+use super::moves::Moves;
 use super::sysfs;
 use super::{Explanation, FindingKind, Input};
-use cuda::{Cuda, CudaError};
+use cuda::{CopyWay, Cuda, CudaError};
 
 /// Options of `fastpath explain probe`.
 #[derive(clap::Args, Debug)]
@@ -90,10 +91,10 @@ pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
     let gpu = cuda.use_gpu(options.gpu)?;
     let buffers = gpu.allocate(SIZES[SIZES.len() - 1])?;
     let mut copies = Vec::new();
-    for direction in [Direction::Read, Direction::Write] {
+    for copy in [CopyWay::ToDevice, CopyWay::ToHost] {
         for bytes in SIZES {
-            let mut batch = |count| buffers.time_copies(direction, bytes, count);
-            copies.push((direction, measure(bytes, &mut batch)?));
+            let mut batch = |count| buffers.time_copies(copy, bytes, count);
+            copies.push((copy, measure(bytes, &mut batch)?));
         }
     }
     let read_ns = measure_reads(&mut |count| gpu.time_reads(count));
@@ -106,13 +107,13 @@ pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
             ..Subject::default()
         }
     });
-    let explanations = [Direction::Read, Direction::Write].map(|direction| {
-        let of_direction = copies.iter().filter(|(d, _)| *d == direction);
+    let explanations = [CopyWay::ToDevice, CopyWay::ToHost].map(|copy| {
+        let of_direction = copies.iter().filter(|(c, _)| *c == copy);
         let measured: Vec<&Measured> = of_direction.map(|(_, m)| m).collect();
         explain(
             &subject,
             gpu.name(),
-            direction,
+            copy,
             &measured,
             &read_ns,
             &options.here.link,
@@ -160,24 +161,24 @@ fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64, CudaError>) -> Result
 fn explain(
     subject: &Subject,
     name: &str,
-    direction: Direction,
+    copy: CopyWay,
     measured: &[&Measured],
     read_ns: &Result<f64, CudaError>,
     link: &LinkOptions,
 ) -> Result<Explanation, ExplainError> {
     let most = measured.iter().map(|m| m.rate());
     let most = most.fold(Rate::default(), |a, b| if b > a { b } else { a });
-    let mut asked = link.asked();
-    asked.direction = Some(direction);
+    let mut asked = link.asked().map_err(ExplainError::Link)?;
+    let (moves, way) = match copy {
+        CopyWay::ToDevice => (Moves::Read, "host to device"),
+        CopyWay::ToHost => (Moves::Write, "device to host"),
+    };
+    asked.direction = Some(moves);
     asked.measured = Some(StatedRate {
         rate: most,
         unit: link.measured.map_or(RateUnit::GbytePerS, |m| m.unit),
     });
     let mut made = advice::explain(subject, &asked)?;
-    let way = match direction {
-        Direction::Read => "host to device",
-        Direction::Write => "device to host",
-    };
     made.title = format!("{name} at {}: copies from {way}", subject.device.address);
     for m in measured {
         made.inputs.push(Input {
@@ -251,7 +252,7 @@ mod tests {
         let made = explain(
             &subject,
             "a GPU",
-            Direction::Read,
+            CopyWay::ToDevice,
             &[&one],
             &Ok(650.0),
             &links,

@@ -3,7 +3,7 @@
 use fastpath_pcie::{Link, Rate, StatedRate};
 
 use super::fields::READ_NS;
-use super::{Direction, Subject, ceiling, expected, finding, format_rate, links};
+use super::{Moves, Ratio, Subject, ceiling, expected, finding, format_rate, links};
 use crate::explain::function::Function;
 use crate::explain::{
     AGREES, Experiment, Explanation, Finding, FindingKind, MIB_OVER_MB, Outcome, percent,
@@ -24,7 +24,7 @@ pub(super) fn judge(
     link: &Link,
     narrowest: Option<(&Function, Link)>,
     measured: StatedRate,
-    directions: &[Direction],
+    directions: &[Moves],
     made: &mut Explanation,
 ) {
     let predictions = directions.iter().map(|d| expected(link, narrowest, *d));
@@ -134,7 +134,7 @@ fn list_hypotheses(
     subject: &Subject,
     link: &Link,
     measured: StatedRate,
-    directions: &[Direction],
+    directions: &[Moves],
 ) -> Vec<Hypothesis> {
     let mut all = Vec::new();
     let mut put = |id, rate, what: &str, why: &str| {
@@ -145,25 +145,30 @@ fn list_hypotheses(
             why: why.to_owned(),
         });
     };
-    let reads = directions.contains(&Direction::Read);
-    let whose = match (reads, directions.contains(&Direction::Write)) {
-        (true, true) => "Memory, here or at the sender (if its link is like this one),",
-        (true, false) => "Memory",
-        (false, _) => "The sender's memory (if its link is like this one)",
+    let find = |does: fn(Moves) -> bool| directions.iter().copied().find(|m| does(*m));
+    let reads = find(Moves::reads);
+    let (reading, writing) = (
+        reads.unwrap_or(Moves::Read),
+        find(Moves::writes).unwrap_or(Moves::Write),
+    );
+    let whose = match directions {
+        [_, _, ..] => "Memory, here or at the sender (if its link is like this one),",
+        [moves] if moves.reads() => "Memory",
+        _ => "The sender's memory (if its link is like this one)",
     };
     for bytes in [64u64, 128] {
         let Ok(cut) = link.with_completion(bytes) else {
             continue;
         };
-        let rate = ceiling(&cut, Direction::Read);
-        if rate < ceiling(link, Direction::Read) {
+        let rate = ceiling(&cut, reading);
+        if rate < ceiling(link, reading) {
             let what = format!("{whose} answers reads in pieces of {bytes} B.");
             let why = "RCB is the least a host may cut at; what it does, only a measurement shows";
             put("read-completions", rate, &what, why);
         }
     }
     if let Some((gbit, name)) = &subject.network {
-        let rate = Rate::from_bytes_per_s(gbit * 1e9 / 8.0);
+        let rate = Rate::from_bytes_per_s(gbit * 1e9 / 8.0 * writing.over_one());
         let what = format!("The network is the limit: {name}.");
         put(
             "network",
@@ -176,7 +181,7 @@ fn list_hypotheses(
         && subject.device.payload_is.is_none()
         && link.max_payload() > 128
     {
-        let rate = ceiling(&small, Direction::Write);
+        let rate = ceiling(&small, writing);
         put(
             "payload-128",
             rate,
@@ -184,11 +189,11 @@ fn list_hypotheses(
             "DevCtl MaxPayload tells",
         );
     }
-    if let Some(tags) = subject.device.tags_is.filter(|_| reads) {
-        let bytes = f64::from(tags) * f64::from(link.max_read_request());
+    if let Some(tags) = subject.device.tags_is.filter(|_| reads.is_some()) {
+        let bytes = f64::from(tags) * f64::from(link.max_read_request()) * reading.of_reads();
         for ns in [READ_NS, 2.0 * READ_NS] {
             let rate = Rate::from_bytes_per_s(bytes / ns * 1e9);
-            if rate < ceiling(link, Direction::Read) {
+            if rate < ceiling(link, reading) {
                 let what = format!(
                     "{tags} reads of {} B at once are too few for memory that answers after {ns:.0} ns.",
                     link.max_read_request()
@@ -203,7 +208,7 @@ fn list_hypotheses(
         }
     }
     let binary = Rate::from_bytes_per_s(measured.value() * binary_of(measured));
-    let agrees = |d: &Direction| (binary / ceiling(link, *d) - 1.0).abs() <= AGREES;
+    let agrees = |d: &Moves| (binary / ceiling(link, *d) - 1.0).abs() <= AGREES;
     if binary > measured.rate && directions.iter().any(agrees) {
         let what = "The figure is in MiB: perftest and others write MB for 2^20 bytes.";
         let why = format!(
@@ -211,6 +216,12 @@ fn list_hypotheses(
             format_rate(binary, measured.unit)
         );
         put("unit-error", measured.rate, what, &why);
+    }
+    if let [both @ Moves::Both(Ratio::EVEN)] = directions
+        && (measured.rate * 2.0 / ceiling(link, *both) - 1.0).abs() <= AGREES
+    {
+        let what = "The figure is of one direction: the other has as much again.";
+        put("one-direction", measured.rate, what, "the sum would agree");
     }
     all
 }
@@ -266,7 +277,7 @@ fn list_open_causes(subject: &Subject) -> Vec<Finding> {
     all
 }
 
-fn propose(directions: &[Direction]) -> Vec<Experiment> {
+fn propose(directions: &[Moves]) -> Vec<Experiment> {
     let outcome = |seen: &str, means: &str| Outcome {
         seen: seen.to_owned(),
         means: means.to_owned(),

@@ -2,7 +2,7 @@
 
 use fastpath_pcie::Link;
 
-use super::{Direction, Subject, ceiling, finding};
+use super::{Moves, Subject, ceiling, finding};
 use crate::explain::function::{Aspm, Function, Shown};
 use crate::explain::{Finding, FindingKind, percent};
 
@@ -50,7 +50,7 @@ fn explain_payload(subject: &Subject, link: &Link, findings: &mut Vec<Finding>) 
     let Ok(larger) = link.with_max_payload(can.into()) else {
         return;
     };
-    let gain = ceiling(&larger, Direction::Write) / ceiling(link, Direction::Write) - 1.0;
+    let gain = ceiling(&larger, Moves::Write) / ceiling(link, Moves::Write) - 1.0;
     let ports = subject
         .above
         .iter()
@@ -79,8 +79,8 @@ fn explain_checksum(device: &Function, link: &Link, findings: &mut Vec<Finding>)
     if !device.ecrc.is_some_and(|e| e.generate_is) {
         return;
     }
-    let without = ceiling(&link.with_ecrc(false), Direction::Write);
-    let cost = 1.0 - ceiling(link, Direction::Write) / without;
+    let without = ceiling(&link.with_ecrc(false), Moves::Write);
+    let cost = 1.0 - ceiling(link, Moves::Write) / without;
     findings.push(finding(
         FindingKind::Note,
         "ecrc",
@@ -97,7 +97,7 @@ fn explain_checksum(device: &Function, link: &Link, findings: &mut Vec<Finding>)
 pub const READ_NS: f64 = 550.0;
 
 fn explain_tags(device: &Function, link: &Link, findings: &mut Vec<Finding>) {
-    let (Some(tags), reads) = (device.tags_is, ceiling(link, Direction::Read)) else {
+    let (Some(tags), reads) = (device.tags_is, ceiling(link, Moves::Read)) else {
         return;
     };
     let flight = f64::from(tags) * f64::from(link.max_read_request());

@@ -2,7 +2,7 @@
 
 use fastpath_pcie::{Generation, Lanes, Link, RateUnit};
 
-use super::{Direction, Subject, ceiling, finding, format_rate};
+use super::{Moves, Subject, ceiling, finding, format_rate};
 use crate::explain::function::{Function, LinkShape, Port, Shown, rate_text};
 use crate::explain::{Finding, FindingKind};
 
@@ -135,7 +135,7 @@ fn list_widths(generation: u8) -> Option<Finding> {
             generation: Some(generation),
             lanes: Some(lanes),
         };
-        let rate = ceiling(&make(shape)?, Direction::Write);
+        let rate = ceiling(&make(shape)?, Moves::Write);
         Some(format!("x{lanes}: {}", format_rate(rate, RateUnit::MbPerS)))
     });
     let widths: Option<Vec<String>> = widths.into_iter().collect();

@@ -64,7 +64,7 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
     assert_eq!(input(&made, "addresses").0, "32 bits");
     let asked = Asked {
         address: Some(32),
-        direction: Some(Direction::Write),
+        direction: Some(Moves::Write),
         ..measured("3552MiB/s")
     };
     let made = explain(&subject(CONNECTX), &asked).unwrap();
@@ -154,6 +154,27 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     for id in ["corrected-errors", "aspm", "retrained"] {
         find(&made, id);
     }
+}
+
+#[test]
+fn both__directions_are_held_against_their_sum() {
+    let both = |figure: &str| Asked {
+        direction: Some(Moves::Both(Ratio::EVEN)),
+        ..measured(figure)
+    };
+    let made = explain(&subject(CONNECTX), &both("6630MiB/s")).unwrap();
+    assert_eq!(made.waterfalls.len(), 1);
+    let link: Link = "2.0x8".parse().unwrap();
+    let sum = fastpath_pcie::closed::both_rate(&link, TRANSFER, DataLink::Directional) * 2.0;
+    let found = predicted(&made.waterfalls[0]) / sum.mib_per_s().0;
+    assert!((found - 1.0).abs() < 1e-9, "{found}");
+    find(&made, "agrees");
+    let made = explain(&subject(CONNECTX), &both("3315MiB/s")).unwrap();
+    find(&made, "one-direction");
+    // Reads in pieces of 64 B bind both.
+    let made = explain(&subject(CONNECTX), &both("5724MiB/s")).unwrap();
+    let first = made.findings.iter().find(|f| f.kind == FindingKind::Cause);
+    assert!(first.unwrap().text.contains("64 B"), "{first:?}");
 }
 
 #[test]

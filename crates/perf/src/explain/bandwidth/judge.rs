@@ -1,9 +1,11 @@
 //! What follows from prediction and measurement.
 
-use fastpath_pcie::closed::{DataLink, write_rate};
+use fastpath_pcie::closed::DataLink;
 use fastpath_pcie::link::AddressWidth;
-use fastpath_pcie::{Rate, RateUnit};
+use fastpath_pcie::{Link, Rate, RateUnit};
 
+use super::super::bus::Load;
+use super::super::moves::{Moves, Ratio};
 use super::super::{AGREES, Experiment, Explanation, Finding, FindingKind, Outcome, percent};
 use super::{Subject, Tool, steps};
 
@@ -14,12 +16,24 @@ const CLOCK: f64 = 0.02;
 /// The stages and what they allow: with several clients the sender's bus is not shared.
 fn stages(subject: &Subject) -> Vec<(&'static str, Rate)> {
     let clients = f64::from(subject.clients);
-    let mut stages = vec![
-        ("receiver's bus", subject.receiver(&subject.link)),
-        ("sender's bus", subject.sender(&subject.link) * clients),
-    ];
+    let receiver = ("receiver's bus", subject.receiver(&subject.link));
+    let sender = ("sender's bus", subject.sender(&subject.link) * clients);
+    let mut stages = match subject.moves {
+        None => vec![receiver, sender],
+        Some(Moves::Write) => vec![receiver],
+        Some(Moves::Read) => vec![sender],
+        Some(both) => vec![(BOTH_WAYS, bus(subject, &subject.link, both))],
+    };
     stages.extend(subject.network().map(|rate| ("network", rate)));
     stages
+}
+
+/// The stage of a bus that is used in both directions at once.
+pub(super) const BOTH_WAYS: &str = "bus both ways";
+
+/// What a bus allows.
+fn bus(subject: &Subject, link: &Link, moves: Moves) -> Rate {
+    subject.load(link, moves).rate(DataLink::Directional)
 }
 
 fn tightest(subject: &Subject) -> (&'static str, Rate) {
@@ -53,13 +67,19 @@ impl Findings<'_> {
 pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
     let mut findings = Findings(&mut made.findings);
     compare_stages(subject, &mut findings);
+    if let Some(both @ Moves::Both(_)) = subject.moves {
+        judge_both(subject, both, &mut findings);
+        made.experiments = tell_directions_apart(subject);
+    }
     if let Some(measured) = subject.measured {
         judge_left(subject, measured, &mut findings);
     }
+    let is_one_stream = !matches!(subject.moves, Some(Moves::Both(_) | Moves::Write));
     if let Some(single) = subject.single {
         judge_single(subject, single, &mut findings);
         made.experiments = tell_sender_from_receiver(subject, single);
-    } else if subject.clients == 1
+    } else if is_one_stream
+        && subject.clients == 1
         && subject
             .measured
             .is_some_and(|m| m < prediction(subject) * (1.0 - CLOCK))
@@ -76,6 +96,9 @@ fn compare_stages(subject: &Subject, findings: &mut Findings<'_>) {
         ("the receiver's bus", subject.receiver(&subject.link)),
         ("one sender's bus", subject.sender(&subject.link)),
     ];
+    if let Some(both @ Moves::Both(_)) = subject.moves {
+        stages = vec![("the bus both ways", bus(subject, &subject.link, both))];
+    }
     stages.extend(subject.network().map(|rate| ("the network", rate)));
     let all: Vec<String> = stages
         .iter()
@@ -112,11 +135,13 @@ fn compare_stages(subject: &Subject, findings: &mut Findings<'_>) {
 fn judge_left(subject: &Subject, measured: Rate, findings: &mut Findings<'_>) {
     let (stage, predicted) = tightest(subject);
     let off = measured / predicted - 1.0;
-    let headers =
-        subject.link.raw() - write_rate(&subject.link, subject.message.size, DataLink::Ignored);
-    let share = headers / subject.link.raw() * 100.0;
+    let moves = subject.moves.unwrap_or(Moves::Write);
+    let raw = subject.link.raw() * moves.over_one();
+    let load = Load::of_transfers(&subject.link, moves, subject.message.size);
+    let headers = raw - load.rate(DataLink::Ignored);
+    let share = headers / raw * 100.0;
     let implied = steps::implied_overhead(&subject.link, measured);
-    let stands = match off > -0.25 {
+    let stands = match off > -0.25 && moves == Moves::Write {
         true => format!(
             " The measured figure stands for {implied:.1} B around each {} B.",
             subject.link.max_payload()
@@ -210,8 +235,9 @@ fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Findings<'_>
         );
     }
     let mut other = |id: &str, link: fastpath_pcie::Link, text: &str| {
-        let allowed = subject.receiver(&link);
-        if allowed > subject.receiver(&subject.link) {
+        let moves = subject.moves.unwrap_or(Moves::Write);
+        let allowed = bus(subject, &link, moves);
+        if allowed > bus(subject, &subject.link, moves) {
             let off = (measured / allowed - 1.0) * 100.0;
             cause(
                 id,
@@ -349,12 +375,82 @@ fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment>
     ]
 }
 
+/// What each direction has, what bursts change, and whether the figure is of one of them.
+fn judge_both(subject: &Subject, both: Moves, findings: &mut Findings<'_>) {
+    let link = &subject.link;
+    let sum = bus(subject, link, both);
+    let alone = [Moves::Write, Moves::Read].map(|moves| bus(subject, link, moves));
+    let text = match both {
+        Moves::Both(Ratio { written, read }) => {
+            let all = f64::from(written + read);
+            format!(
+                "The bus carries {} of what arrives and {} of what leaves at once.",
+                subject.say(sum * (f64::from(written) / all)),
+                subject.say(sum * (f64::from(read) / all)),
+            )
+        }
+        _ => return,
+    };
+    let why = format!(
+        "Alone they would be {} and {}: requests go the way of what is written, and each direction answers for the other.",
+        subject.say(alone[0]),
+        subject.say(alone[1]),
+    );
+    findings.add(FindingKind::Note, "each-way", text, why);
+    let bursts = subject.load(link, both).rate(DataLink::Bursts);
+    if subject.say(bursts) != subject.say(sum) {
+        let text = format!(
+            "Packets in bursts need fewer answers than packets by turns: up to {} then.",
+            subject.say(bursts)
+        );
+        findings.add(FindingKind::Note, "bursts", text, String::new());
+    }
+    let is_one = |m: &Rate| (*m * both.over_one() / prediction(subject) - 1.0).abs() <= AGREES;
+    if let Some(measured) = subject.measured.filter(is_one) {
+        let text = format!(
+            "The figure is of one direction: both together would be {}.",
+            subject.say(measured * both.over_one())
+        );
+        let why = "Here figures are the sum; so are perftest's with -b.".to_owned();
+        findings.add(FindingKind::Cause, "one-direction", text, why);
+    }
+}
+
+fn tell_directions_apart(subject: &Subject) -> Vec<Experiment> {
+    let outcome = |seen: String, means: &str| Outcome {
+        seen,
+        means: means.to_owned(),
+    };
+    let about = |moves| {
+        let rate = subject.through_network(bus(subject, &subject.link, moves));
+        format!("about {}", subject.say(rate))
+    };
+    let limit = "this direction is as the bus allows, and the limit is met only by both at once";
+    let own = "this direction has a limit of its own";
+    let each = |what: &str, moves| Experiment {
+        what: what.to_owned(),
+        outcomes: vec![
+            outcome(about(moves), limit),
+            outcome("less".to_owned(), own),
+        ],
+    };
+    vec![
+        each("Receive alone (--direction write).", Moves::Write),
+        each("Send alone (--direction read).", Moves::Read),
+    ]
+}
+
 fn mention_pcie_bench(subject: &Subject, findings: &mut Findings<'_>) {
-    let symmetric = write_rate(&subject.link, subject.message.size, DataLink::Symmetric);
-    let own = write_rate(&subject.link, subject.message.size, DataLink::Directional);
+    let moves = subject.moves.unwrap_or(Moves::Write);
+    let load = Load::of_transfers(&subject.link, moves, subject.message.size);
+    let (symmetric, own) = (
+        load.rate(DataLink::Symmetric),
+        load.rate(DataLink::Directional),
+    );
     let text = format!(
-        "pcie-bench's model gives {} for the writes, {:.0} % less.",
+        "pcie-bench's model gives {} for the {}, {:.0} % less.",
         subject.say(symmetric),
+        moves.short(),
         (1.0 - symmetric / own) * 100.0
     );
     let why = "It charges acknowledgements and credit updates to both directions, where those of what is written travel the other way, and each with 8 bytes \

@@ -1,20 +1,26 @@
 //! The waterfalls: receiver's bus, sender's bus, network.
 
-use fastpath_pcie::closed::message;
 use fastpath_pcie::wire::Wire;
 use fastpath_pcie::{Bytes, Link, Rate, StatedRate};
 
 use super::super::bus;
+use super::super::moves::Moves;
 use super::super::{Waterfall, WaterfallBuilder};
+use super::judge::BOTH_WAYS;
 use super::{BandwidthOptions, Subject, units};
 
 /// From signalling, or from what somebody expected, to what the encoding leaves.
-fn start(title: &str, expected: Option<StatedRate>, subject: &Subject) -> WaterfallBuilder {
+fn start(
+    title: &str,
+    expected: Option<StatedRate>,
+    subject: &Subject,
+    moves: Moves,
+) -> WaterfallBuilder {
     let (link, unit) = (&subject.link, subject.unit);
-    let raw = link.raw();
+    let raw = link.raw() * moves.over_one();
     let mixed = expected.filter(|stated| units::find_mix(*stated, raw).is_some());
     let Some(expected) = mixed else {
-        return bus::start(title, link, unit);
+        return bus::start(title, link, moves, unit);
     };
     let carried = bus::say_encoding(link);
     WaterfallBuilder::start(
@@ -38,48 +44,58 @@ pub(super) fn draw_receiver(options: &BandwidthOptions, subject: &Subject) -> Wa
         1 => "Receiver's bus: the adapter writes into memory".to_owned(),
         n => format!("Receiver's bus, shared by {n} clients: the adapter writes into memory"),
     };
-    let parts = message::receiver(&subject.link, subject.adapter, &subject.message);
-    let steps = start(&title, options.expected, subject);
-    let steps = subject
-        .load(&subject.link, &parts)
-        .wear_down(steps, subject.unit);
+    let steps = start(&title, options.expected, subject, Moves::Write);
+    let load = subject.load(&subject.link, Moves::Write);
+    let steps = load.wear_down(steps, subject.unit);
     let is_bound = super::judge::bound_by(subject) == "receiver's bus";
     bus::finish(steps, subject.measured.filter(|_| is_bound), subject.unit)
 }
 
 pub(super) fn draw_sender(subject: &Subject) -> Waterfall {
     let title = "Sender's bus: the adapter reads from memory";
-    let mut parts = message::sender(&subject.link, subject.adapter, &subject.message);
-    // The data first: what goes before them on the bus is small.
-    parts.sort_by_key(|part| part.name != "payload, read");
-    let steps = start(title, None, subject);
-    let steps = subject
-        .load(&subject.link, &parts)
-        .wear_down(steps, subject.unit);
+    let steps = start(title, None, subject, Moves::Read);
+    let load = subject.load(&subject.link, Moves::Read);
+    let steps = load.wear_down(steps, subject.unit);
     let is_bound = super::judge::bound_by(subject) == "sender's bus";
     let whole = subject.measured.filter(|_| is_bound);
     bus::finish(steps, subject.single.or(whole), subject.unit)
 }
 
+pub(super) fn draw_both(options: &BandwidthOptions, subject: &Subject, both: Moves) -> Waterfall {
+    let title = "Bus, both ways: the adapter writes what arrives and reads what leaves";
+    let steps = start(title, options.expected, subject, both);
+    let steps = subject
+        .load(&subject.link, both)
+        .wear_down(steps, subject.unit);
+    let is_bound = super::judge::bound_by(subject) == BOTH_WAYS;
+    bus::finish(steps, subject.measured.filter(|_| is_bound), subject.unit)
+}
+
 pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
     let unit = subject.unit;
     let source = "InfiniBand and Ethernet specifications";
-    let title = format!("Network: {wire}");
+    let both = if matches!(subject.moves, Some(Moves::Both(_))) {
+        ", both ways"
+    } else {
+        ""
+    };
+    let title = format!("Network: {wire}{both}");
     let message = &subject.message;
-    let ceiling = wire.ceiling(message.transport, message.verb, message.size);
+    let over = subject.moves.map_or(1.0, Moves::over_one);
+    let ceiling = wire.ceiling(message.transport, message.verb, message.size) * over;
     let around =
         wire.message_bytes(message.transport, message.verb, message.size) - message.size.as_f64();
     let steps = WaterfallBuilder::start(
         title,
         unit.name(),
         "signalling",
-        wire.signalling.in_unit(unit),
+        (wire.signalling * over).in_unit(unit),
         format!("{:.1}", wire.signalling.gb_per_s()),
         source,
     )
     .to(
         "encoding",
-        wire.rate.in_unit(unit),
+        (wire.rate * over).in_unit(unit),
         format!("{:.1}", wire.rate.gb_per_s()),
         source,
     )

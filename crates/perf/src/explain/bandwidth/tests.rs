@@ -187,6 +187,84 @@ fn tighter__stage_is_named() {
     );
 }
 
+/// Both ways at once: requests share the way up with what is written, so that the sum is less than twice the least.
+#[test]
+fn both__is_the_sum_of_the_model() {
+    let made = explain_line("--pcie 2.0x8 --direction both").unwrap();
+    let titles: Vec<&str> = made.waterfalls.iter().map(|w| w.title.as_str()).collect();
+    assert_eq!(titles.len(), 1);
+    assert!(titles[0].starts_with("Bus, both ways"), "{titles:?}");
+    is_near(step(&made, 0, "encoding").level, 2.0 * 3814.7);
+    // 256 writes with 24 B and 128 requests of 24 B go up for each 64 KiB.
+    let up = 65536.0 + 384.0 * 24.0;
+    is_near(
+        step(&made, 0, "packet headers").level,
+        2.0 * 3814.7 * 65536.0 / up,
+    );
+    let link: Link = "2.0x8".parse().unwrap();
+    let rate = fastpath_pcie::closed::both_rate(&link, Bytes(1 << 16), DataLink::Directional);
+    let small = step(&made, 0, "predicted").level / (2.0 * rate.mib_per_s().0);
+    assert!((0.997..1.0).contains(&small), "{small}");
+    assert!(
+        finding(&made, "limit")
+            .text
+            .starts_with("The bus both ways is the limit")
+    );
+    let each = finding(&made, "each-way");
+    assert!(each.text.contains("of what arrives"), "{each:?}");
+    assert!(each.why.contains("3476 MiB/s and 3479 MiB/s"), "{each:?}");
+}
+
+#[test]
+fn both__by_a_ratio_is_bound_by_the_fuller_direction() {
+    let made = explain_line("--pcie 2.0x8 --direction both --ratio 3:1").unwrap();
+    // 3 to 1: a third more than one direction.
+    is_near(step(&made, 0, "encoding").level, 4.0 / 3.0 * 3814.7);
+    let up = 3.0 * 256.0 * 280.0 + 128.0 * 24.0;
+    is_near(
+        step(&made, 0, "packet headers").level,
+        3814.7 * 4.0 * 65536.0 / up,
+    );
+    // The network is used both ways too.
+    let made = explain_line("--pcie 5.0x16 --wire QDR --direction both").unwrap();
+    is_near(step(&made, 1, "predicted").level, 2.0 * 3790.0);
+}
+
+#[test]
+fn both__tells_a_sum_from_one_direction() {
+    let line = |measured: &str| {
+        let line = format!("--pcie 2.0x8 --direction both --measured {measured}");
+        explain_line(&line).unwrap()
+    };
+    finding(&line("6600MiB/s"), "nothing-left");
+    let one = finding(&line("3300MiB/s"), "one-direction").clone();
+    assert_eq!(one.kind, FindingKind::Cause);
+    assert!(one.text.contains("6600 MiB/s"), "{one:?}");
+    finding(&line("7600MiB/s"), "above-the-limit");
+    let experiments = line("5000MiB/s").experiments;
+    assert!(
+        experiments[0].what.contains("--direction write"),
+        "{experiments:?}"
+    );
+}
+
+#[test]
+fn direction__shows_one_side() {
+    for (direction, title) in [("write", "Receiver's bus"), ("read", "Sender's bus")] {
+        let line =
+            format!("--pcie 2.0x8 --completion 64 --direction {direction} --measured 2858MiB/s");
+        let made = explain_line(&line).unwrap();
+        assert_eq!(made.waterfalls.len(), 1);
+        assert!(made.waterfalls[0].title.starts_with(title));
+        let id = if direction == "read" {
+            "nothing-left"
+        } else {
+            "left"
+        };
+        finding(&made, id);
+    }
+}
+
 #[test]
 fn network__binds_only_where_it_is_known() {
     // Four times what QDR carries, and two thirds of what the bus does.
@@ -263,6 +341,18 @@ fn nonsense__is_refused_with_what_was_expected() {
             "another transport",
         ),
         ("--pcie 2.0x8 --clients 0", "at least one"),
+        ("--pcie 2.0x8 --direction up", "possible values"),
+        ("--pcie 2.0x8 --ratio 2:1", "--direction both"),
+        (
+            "--pcie 2.0x8 --direction read --ratio 2:1",
+            "--direction both",
+        ),
+        ("--pcie 2.0x8 --direction both --ratio 2", "as 2:1"),
+        ("--pcie 2.0x8 --direction both --ratio -1:1", "as 2:1"),
+        (
+            "--pcie 2.0x8 --direction both --clients 3",
+            "without --clients",
+        ),
         ("--pcie 2.0x8 --message-rate 0", "more than 0"),
         ("--pcie 2.0x8 --message-rate NaN", "more than 0"),
         ("", "--pcie"),

@@ -11,8 +11,6 @@ use std::ptr;
 use fastpath_base::clock;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::explain::advice::Direction;
-
 /// Why the driver did not do what it should.
 #[derive(Debug)]
 pub enum CudaError {
@@ -309,17 +307,21 @@ impl Drop for Buffers<'_> {
     }
 }
 
+/// Where to a buffer is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyWay {
+    /// From the host's memory to the GPU's.
+    ToDevice,
+    /// From the GPU's memory to the host's.
+    ToHost,
+}
+
 impl Buffers<'_> {
     /// Nanoseconds of `count` copies of `bytes`, one behind the other. `bytes` is at most the size of the buffers.
     ///
     /// # Errors
     /// A call fails.
-    pub fn time_copies(
-        &self,
-        direction: Direction,
-        bytes: usize,
-        count: usize,
-    ) -> Result<u64, CudaError> {
+    pub fn time_copies(&self, copy: CopyWay, bytes: usize, count: usize) -> Result<u64, CudaError> {
         let calls = &self.host.cuda.calls;
         let from = clock::now_ns();
         let mut failed = Ok(());
@@ -327,11 +329,11 @@ impl Buffers<'_> {
             // SAFETY: both buffers have at least so many bytes and live until the synchronisation below; the null
             // stream is that of the current context.
             let status = unsafe {
-                match direction {
-                    Direction::Read => {
+                match copy {
+                    CopyWay::ToDevice => {
                         (calls.to_device)(self.device, self.host.at, bytes, ptr::null_mut())
                     }
-                    Direction::Write => {
+                    CopyWay::ToHost => {
                         (calls.to_host)(self.host.at, self.device, bytes, ptr::null_mut())
                     }
                 }
