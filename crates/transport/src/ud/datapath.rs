@@ -174,7 +174,7 @@ impl Core {
     /// # Safety
     /// As [`crate::verbs::QueuePair::post_send`].
     #[inline]
-    unsafe fn post(&mut self, index: usize, segments: &[Sge]) -> bool {
+    pub unsafe fn post(&mut self, index: usize, segments: &[Sge]) -> bool {
         let Some(Some(link)) = self.links.get(index) else {
             return false;
         };

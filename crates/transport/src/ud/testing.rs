@@ -22,16 +22,25 @@ pub(crate) struct UdPair {
 
 impl UdPair {
     pub fn new(settings: Settings) -> Self {
-        Self::make(settings, None)
+        Self::make(test_device(), settings, None)
+    }
+
+    /// A pair on the fake adapter, whose clock and weather tests move.
+    pub fn fake(settings: Settings) -> Self {
+        fake::set_conditions(fake::Conditions::default());
+        Self::make((fake::open(), false), settings, None)
     }
 
     /// A pair whose packets are counted from `start`.
     pub fn starting_at(settings: Settings, start: u32) -> Self {
-        Self::make(settings, Some(start))
+        Self::make(test_device(), settings, Some(start))
     }
 
-    fn make(settings: Settings, start: Option<u32>) -> Self {
-        let (context, real) = test_device();
+    fn make(
+        (context, real): (Arc<DeviceContext>, bool),
+        settings: Settings,
+        start: Option<u32>,
+    ) -> Self {
         let mut pair = Self::unconnected(&context, settings).expect("two ends on one device");
         pair.real = real;
         if !real {
@@ -132,6 +141,17 @@ pub(super) fn connect(one: &mut UdEndpoint, two: &mut UdEndpoint) -> bool {
 }
 
 impl UdEndpoint {
+    /// Sends bytes that are no packet to where this end's packets go.
+    pub(super) fn throw(&self, bytes: &[u8]) {
+        let (core, index) = self.parts();
+        let list = [pool::segment(bytes.as_ptr(), bytes.len(), 0)];
+        let core = &mut *core.borrow_mut();
+        assert!(bytes.len() <= core.pair.granted_inline() as usize);
+        assert!(core.queue_room() > 0 || core.make_queue_room(1));
+        // SAFETY: so few go inline: they are read before the call returns.
+        assert!(unsafe { core.post(index, &list) });
+    }
+
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut link::Link) -> T) -> T {
         let (core, index) = self.parts();
         act(core.borrow_mut().link(index))
