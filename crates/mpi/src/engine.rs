@@ -195,6 +195,13 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     }
 }
 
+/// Says at the end, where a report is asked for, what the adapter has lost and what was sent again.
+fn print_counts(worker: &Worker, config: &Config) {
+    if let (true, Some(counts)) = (config.flag(Key::Report), worker.adapter_counts()) {
+        eprintln!("fastpath: rank {}: {counts}", worker.rank);
+    }
+}
+
 /// Everything with a handle fixed by the ABI.
 fn register_predefined(p: &Process) {
     for (handle, datatype) in crate::datatype::Datatype::all_named() {
@@ -283,6 +290,8 @@ pub fn finalize(p: &Process) -> Result {
     hot::set_worker(std::ptr::null_mut());
     // SAFETY: the worker lives as long as the engine, and this call holds the lock.
     unsafe { (*worker).leave() };
+    // SAFETY: as above.
+    print_counts(unsafe { &*worker }, engine.config);
     job.set_phase(RankPhase::Finalized);
     // SAFETY: as above.
     unsafe { (*worker).announce_exit() };

@@ -17,6 +17,7 @@ use crate::worker::Worker;
 use calibrate::Calibration;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::{clock, wait};
+use fastpath_transport::adapter::By;
 use fastpath_transport::interfaces::Allowed;
 use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
@@ -68,27 +69,30 @@ impl Wishes {
 /// `FASTPATH_TRANSPORTS` leaves ranks that cannot reach each other; the text says what to add.
 pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<Allowed, String> {
     let (loopback, shm) = (is_listed(config, "loopback"), is_listed(config, "shm"));
-    let rc = is_listed(config, "rc");
+    // Connections where both are listed.
+    let adapter = [By::Rc, By::Ud]
+        .into_iter()
+        .find(|by| is_listed(config, by.name()));
     let listed = || config.list(Key::Transports).join(",");
-    if !shm && rc {
+    if !shm && adapter.is_some() {
         // A rank reaches itself without an adapter.
         return Ok(Allowed {
             loopback: true,
             cma: false,
             shm: false,
-            rc: ranks > 1,
+            adapter: adapter.filter(|_| ranks > 1),
             ahead: choose_ahead(config),
         });
     }
-    if several && !rc {
+    if several && adapter.is_none() {
         return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add rc",
+            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add rc or ud",
             listed()
         ));
     }
     if ranks > 1 && !shm {
         return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add shm or rc",
+            "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add shm, rc or ud",
             listed()
         ));
     }
@@ -103,7 +107,7 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
         cma: Wishes::of(config).no_cma.is_none(),
         ahead: choose_ahead(config),
         shm: true,
-        rc: several,
+        adapter: adapter.filter(|_| several),
     })
 }
 
@@ -237,14 +241,14 @@ impl Worker {
         let several = (0..job.size()).any(|rank| job.is_remote(rank));
         let allowed = choose_transports(config, self.size(), several)?;
         self.interfaces.allowed = allowed;
-        if allowed.rc {
+        if let Some(by) = allowed.adapter {
             let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
             let inline = config.number(Key::MaxInline).map(|bytes| bytes as u32);
             let need = match allowed.shm {
-                true => "ranks of other hosts are reached by rc alone",
-                false => "FASTPATH_TRANSPORTS leaves rc alone",
+                true => format!("ranks of other hosts are reached by {by} alone"),
+                false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),
             };
-            let opened = self.interfaces.open_rc(device, inline);
+            let opened = self.interfaces.open_adapter(by, device, inline);
             opened.map_err(|why| format!("{need}, which cannot be used: {why}"))?;
         }
         *self.selection = Selection::of(config);
@@ -262,6 +266,11 @@ impl Worker {
     fn neighbour(&self) -> Option<u32> {
         let mut others = (0..self.size()).filter(|&rank| rank != self.rank);
         others.find(|&rank| !self.job.is_remote(rank as usize))
+    }
+
+    /// What the adapter by which peers are reached has counted, where packets can be lost.
+    pub fn adapter_counts(&self) -> Option<String> {
+        self.interfaces.adapter_counts()
     }
 
     /// What is wrong with the stored constants, if anything is.

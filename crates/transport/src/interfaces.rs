@@ -1,15 +1,14 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
+use crate::adapter::{self, Adapter, By};
 use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
 use crate::mail::Mail;
-use crate::rc::{self, RcIface};
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
-use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_bootstrap::job::Job;
 
 /// Which transports may be used, and what they may do to be fast.
@@ -23,8 +22,8 @@ pub struct Allowed {
     pub ahead: Ahead,
     /// Shared memory, between ranks of one host.
     pub shm: bool,
-    /// Reliable connections of an adapter: between hosts, and within one where there is no shared memory.
-    pub rc: bool,
+    /// An adapter, and by which transport: between hosts, and within one where there is no shared memory.
+    pub adapter: Option<By>,
 }
 
 impl Default for Allowed {
@@ -34,7 +33,7 @@ impl Default for Allowed {
             cma: true,
             ahead: Ahead::default(),
             shm: true,
-            rc: false,
+            adapter: None,
         }
     }
 }
@@ -42,7 +41,7 @@ impl Default for Allowed {
 impl Allowed {
     /// Whether a job's rank reaches `peer` by an adapter. Both say the same of each other.
     pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
-        self.rc && peer != job.rank() && (!self.shm || job.is_remote(peer))
+        self.adapter.is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))
     }
 }
 
@@ -54,7 +53,7 @@ pub struct Interfaces {
     pub allowed: Allowed,
     sim: Option<SimIface>,
     /// An adapter, and how ranks that are reached by it find each other.
-    rc: Option<(RcIface, Mail)>,
+    adapter: Option<(Adapter, Mail)>,
     /// Whether an interface other than shared memory's wants to be asked for news.
     alive: bool,
     /// Memory of this process that its peers can reach by load and store.
@@ -72,7 +71,7 @@ impl Interfaces {
             shm,
             allowed,
             sim: None,
-            rc: None,
+            adapter: None,
             alive: false,
             arena,
         }
@@ -88,25 +87,26 @@ impl Interfaces {
         }
     }
 
-    /// Reaches peers by reliable connections of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first that
+    /// Reaches peers by a transport of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first that
     /// has an active port: those of other hosts, and all where shared memory is not allowed. `inline`: bytes of inline
     /// data to ask for, if the user says so. [`Interfaces::allowed`] has been set.
     ///
     /// # Errors
     /// For people: what is missing and what to do.
-    pub fn open_rc(&mut self, device: Option<&str>, inline: Option<u32>) -> Result<(), String> {
-        let settings = rc::Settings {
-            inline: verbs::inline::requested(None, inline, None).0,
-            ..rc::Settings::default()
-        };
-        let iface = open_adapter(device, settings).map_err(|error| error.to_string())?;
-        self.use_rc(iface);
+    pub fn open_adapter(
+        &mut self,
+        by: By,
+        device: Option<&str>,
+        inline: Option<u32>,
+    ) -> Result<(), String> {
+        let opened = adapter::open(by, device, inline).map_err(|error| error.to_string())?;
+        self.use_adapter(opened);
         Ok(())
     }
 
-    fn use_rc(&mut self, iface: RcIface) {
-        self.allowed.rc = true;
-        self.rc = Some((iface, Mail::new(self.domain.job, self.allowed)));
+    fn use_adapter(&mut self, adapter: Adapter) {
+        self.allowed.adapter = Some(adapter.by());
+        self.adapter = Some((adapter, Mail::new(self.domain.job, self.allowed)));
         self.alive = true;
     }
 
@@ -117,15 +117,17 @@ impl Interfaces {
 
     /// The transport and adapter by which peers are reached, for people.
     pub fn adapter(&self) -> Option<String> {
-        let describe = |domain: &mut rc::Domain| format!("rc on {}", domain.describe());
-        self.rc
-            .as_ref()
-            .map(|(iface, _)| iface.with_domain(describe))
+        self.adapter.as_ref().map(|(adapter, _)| adapter.describe())
+    }
+
+    /// What the adapter has counted so far, for people.
+    pub fn adapter_counts(&self) -> Option<String> {
+        self.adapter.as_ref()?.0.counts()
     }
 
     /// Whether arrivals wake nobody, so that a rank that waits must look for them.
     pub fn must_poll(&self) -> bool {
-        self.rc.is_some()
+        self.adapter.is_some()
     }
 
     /// The time by which interfaces measure, in nanoseconds.
@@ -158,9 +160,12 @@ impl Interfaces {
 
     fn make_adapter_lane(&self, peer: u32) -> Lane {
         let state = Some(self.domain.state_word(peer));
-        let made = self.rc.as_ref().map(|(iface, _)| iface.endpoint(state));
-        match made {
-            Some(Ok(endpoint)) => Lane::Rc(Box::new(endpoint)),
+        match self
+            .adapter
+            .as_ref()
+            .map(|(adapter, _)| adapter.make_lane(state))
+        {
+            Some(Ok(lane)) => lane,
             // `connect` says why.
             _ => Lane::Unconnected,
         }
@@ -180,9 +185,10 @@ impl Interfaces {
     /// # Errors
     /// For people: what there is not enough of.
     pub fn connect(&self, lane: &mut Lane) -> Result<(), String> {
-        match (lane, &self.rc) {
-            (Lane::Unconnected, Some((iface, _))) => {
-                let why = iface.endpoint(None).err().map(|error| error.to_string());
+        match (lane, &self.adapter) {
+            (Lane::Unconnected, Some((adapter, _))) => {
+                let why = adapter.make_lane(None).err();
+                let why = why.map(|error| error.to_string());
                 Err(why.unwrap_or_else(|| "there was no queue pair a moment ago".to_owned()))
             }
             (lane, _) => self.connect_lane(lane),
@@ -199,7 +205,7 @@ impl Interfaces {
                 endpoint.connect();
                 Ok(())
             }
-            Lane::Rc(_) | Lane::Loopback(_) | Lane::Unconnected => Ok(()),
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Loopback(_) | Lane::Unconnected => Ok(()),
         }
     }
 
@@ -242,8 +248,8 @@ impl Interfaces {
 
     /// Handles what has arrived at interfaces that serve all peers at once; says whether anything had.
     pub fn progress(&mut self) -> bool {
-        match &mut self.rc {
-            Some((iface, _)) => iface.progress(),
+        match &mut self.adapter {
+            Some((adapter, _)) => adapter.progress(),
             None => self.sim.as_mut().is_some_and(SimIface::progress),
         }
     }
@@ -253,7 +259,7 @@ impl Interfaces {
         if let Some(sim) = &self.sim {
             sim.send_wireup(peer, step, address);
         }
-        if let Some((_, mail)) = &self.rc {
+        if let Some((_, mail)) = &self.adapter {
             // Memory may be there when the wire-up asks again.
             let _ = mail.send(peer, step, &address);
         }
@@ -261,7 +267,7 @@ impl Interfaces {
 
     /// Whether the wire-up interface signals an arrival, without asking it.
     pub fn wireup_signals(&self) -> bool {
-        if let Some((_, mail)) = &self.rc {
+        if let Some((_, mail)) = &self.adapter {
             return mail.signals();
         }
         self.sim.as_ref().is_some_and(SimIface::wireup_signals)
@@ -269,38 +275,11 @@ impl Interfaces {
 
     /// Asks the wire-up interface for a message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
-        if let Some((_, mail)) = &mut self.rc {
+        if let Some((_, mail)) = &mut self.adapter {
             return mail.receive();
         }
         self.sim.as_mut()?.receive_wireup()
     }
-}
-
-/// The adapter of a name, with a port after a colon if wanted, or else the first that works.
-fn open_adapter(device: Option<&str>, settings: rc::Settings) -> Result<RcIface, VerbsError> {
-    let library = verbs::Library::load()?;
-    if let Some(wanted) = device {
-        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
-        let number = match port {
-            "" => None,
-            port => Some(port.parse().map_err(|_| {
-                let text =
-                    format!("FASTPATH_DEVICE={wanted}: expected a device as mlx5_0 or mlx5_0:1");
-                VerbsError::Value(text)
-            })?),
-        };
-        return RcIface::new(&DeviceContext::open(library, name)?, number, settings);
-    }
-    let mut trouble = VerbsError::NoDevice;
-    for name in verbs::list_devices(library)? {
-        let made = DeviceContext::open(library, &name)
-            .and_then(|context| RcIface::new(&context, None, settings));
-        match made {
-            Ok(iface) => return Ok(iface),
-            Err(error) => trouble = error,
-        }
-    }
-    Err(trouble)
 }
 
 impl Lane {
@@ -309,7 +288,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.accept(),
             Lane::Sim(endpoint) => endpoint.open_receive(),
-            Lane::Rc(_) | Lane::Loopback(_) | Lane::Unconnected => {}
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Loopback(_) | Lane::Unconnected => {}
         }
     }
 
@@ -318,6 +297,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.wants_wireup(),
             Lane::Rc(endpoint) => endpoint.wants_wireup(),
+            Lane::Ud(endpoint) => endpoint.wants_wireup(),
             _ => false,
         }
     }
@@ -327,6 +307,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.local_address(),
             Lane::Rc(endpoint) => endpoint.local_address(),
+            Lane::Ud(endpoint) => endpoint.local_address(),
             _ => Address::default(),
         }
     }
@@ -336,6 +317,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.open(address),
             Lane::Rc(endpoint) => endpoint.open(address),
+            Lane::Ud(endpoint) => endpoint.open(address),
             _ => false,
         }
     }
@@ -345,6 +327,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.set_ready(),
             Lane::Rc(endpoint) => endpoint.set_ready(),
+            Lane::Ud(endpoint) => endpoint.set_ready(),
             _ => {}
         }
     }
@@ -360,6 +343,7 @@ impl Lane {
             }
             Lane::Sim(endpoint) => endpoint.return_credits(),
             Lane::Rc(endpoint) => endpoint.return_credits(),
+            Lane::Ud(endpoint) => endpoint.return_credits(),
             Lane::Loopback(_) | Lane::Unconnected => {}
         }
     }
@@ -378,6 +362,7 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.peer_has_left(),
             Lane::Sim(endpoint) => endpoint.peer_has_left(),
             Lane::Rc(endpoint) => endpoint.peer_has_left(),
+            Lane::Ud(endpoint) => endpoint.peer_has_left(),
             Lane::Loopback(_) | Lane::Unconnected => false,
         }
     }
@@ -388,6 +373,7 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.tx.is_drained(),
             Lane::Sim(endpoint) => endpoint.is_drained(),
             Lane::Rc(endpoint) => endpoint.is_drained(),
+            Lane::Ud(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
         }
     }
@@ -396,6 +382,7 @@ impl Lane {
     pub fn may_leave(&mut self) -> bool {
         match self {
             Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
+            Lane::Ud(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
             _ => true,
         }
     }

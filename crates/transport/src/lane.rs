@@ -6,6 +6,7 @@ use crate::loopback::LoopbackEndpoint;
 use crate::rc::RcEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::sim::SimEndpoint;
+use crate::ud::UdEndpoint;
 use fastpath_base::sync::{Ordering, fence};
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
@@ -22,6 +23,8 @@ pub enum Lane {
     Sim(Box<SimEndpoint>) = 3,
     /// A reliable connection of an RDMA adapter.
     Rc(Box<RcEndpoint>) = 4,
+    /// Datagrams of an RDMA adapter.
+    Ud(Box<UdEndpoint>) = 5,
 }
 
 impl Lane {
@@ -38,6 +41,7 @@ impl Lane {
                 put_zcopy: 0,
                 ..endpoint.capabilities()
             }),
+            Lane::Ud(endpoint) => Some(endpoint.capabilities()),
         }
     }
 
@@ -88,7 +92,7 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.rouse(),
             Lane::Loopback(endpoint) => endpoint.rouse(),
             Lane::Sim(endpoint) => endpoint.rouse(),
-            Lane::Rc(_) | Lane::Unconnected => Post::Done,
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Unconnected => Post::Done,
         }
     }
 
@@ -170,6 +174,7 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.tx.has_room_for(messages, bytes as u32),
             Lane::Sim(endpoint) => endpoint.promise_room(messages),
             Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
+            Lane::Ud(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -196,6 +201,7 @@ impl Lane {
                 Lane::Loopback(endpoint) => endpoint.get(to, len, from),
                 Lane::Sim(endpoint) => endpoint.get(to, len, from),
                 Lane::Rc(endpoint) => endpoint.get(to, len, from),
+                Lane::Ud(endpoint) => endpoint.get(to, len, from),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -246,6 +252,7 @@ impl Lane {
                 Lane::Loopback(endpoint) => endpoint.put(from, len, to),
                 Lane::Sim(endpoint) => endpoint.put(from, len, to),
                 Lane::Rc(endpoint) => endpoint.put(from, len, to),
+                Lane::Ud(endpoint) => endpoint.put(from, len, to),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -271,6 +278,8 @@ impl Lane {
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: the caller's.
             Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            // SAFETY: the caller's.
+            Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
         }
     }
@@ -281,6 +290,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Rc(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Ud(endpoint) => endpoint.am_bcopy(header, len, pack),
             _ => Post::NoResource,
         }
     }
@@ -291,6 +301,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.look(),
             Lane::Rc(endpoint) => endpoint.look(),
+            Lane::Ud(endpoint) => endpoint.look(),
             _ => None,
         }
     }
@@ -301,6 +312,7 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Rc(endpoint) => endpoint.take(),
+            Lane::Ud(endpoint) => endpoint.take(),
             _ => {}
         }
     }

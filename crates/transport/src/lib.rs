@@ -5,6 +5,7 @@
 //! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
 //! set that the protocol layer matches on.
 
+pub mod adapter;
 #[cfg(all(test, not(loom)))]
 mod conformance;
 pub mod contract;

@@ -166,7 +166,7 @@ mod tests {
     fn pair() -> [Mail; 2] {
         let allowed = Allowed {
             shm: false,
-            rc: true,
+            adapter: Some(crate::adapter::By::Rc),
             ..Allowed::default()
         };
         let jobs = Job::in_process(2).unwrap();

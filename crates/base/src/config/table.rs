@@ -64,7 +64,7 @@ pub const FEATURES: &[&str] = &[
 pub const REPORT_FORMS: &[&str] = &["json"];
 
 /// Names of the transports that `FASTPATH_TRANSPORTS` can list.
-pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc"];
+pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc", "ud"];
 
 /// Defines the keys and the table together, so that they cannot fall out of step.
 macro_rules! variables {

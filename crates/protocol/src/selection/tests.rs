@@ -250,17 +250,20 @@ proptest! {
 fn transports__lead_to_every_rank_or_are_refused() {
     let choose = |listed: &str, ranks, several| {
         let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
-        choose_transports(&config, ranks, several).map(|allowed| (allowed.shm, allowed.rc))
+        choose_transports(&config, ranks, several).map(|allowed| (allowed.shm, allowed.adapter))
     };
     let good = [
-        ("all", 4, false, (true, false)),
-        ("all", 4, true, (true, true)),
-        ("shm,rc", 4, true, (true, true)),
-        ("shm,cma", 4, false, (true, false)),
-        ("rc", 4, false, (false, true)),
-        ("rc", 4, true, (false, true)),
-        ("rc", 1, false, (false, false)),
-        ("loopback", 1, false, (true, false)),
+        ("all", 4, false, (true, None)),
+        ("all", 4, true, (true, Some(By::Rc))),
+        ("shm,rc", 4, true, (true, Some(By::Rc))),
+        ("shm,cma", 4, false, (true, None)),
+        ("rc", 4, false, (false, Some(By::Rc))),
+        ("rc", 4, true, (false, Some(By::Rc))),
+        ("rc", 1, false, (false, None)),
+        ("shm,ud", 4, true, (true, Some(By::Ud))),
+        ("ud", 2, false, (false, Some(By::Ud))),
+        ("rc,ud", 2, false, (false, Some(By::Rc))),
+        ("loopback", 1, false, (true, None)),
     ];
     for (listed, ranks, several, expected) in good {
         let chosen = choose(listed, ranks, several);

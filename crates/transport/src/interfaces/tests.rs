@@ -6,18 +6,21 @@ use crate::contract::{Header, Post};
 use crate::verbs::{fake, fault};
 
 /// The interfaces of ranks on these hosts, each with the fake adapter.
-fn open_on(hosts: &[u32], shm: bool) -> Vec<Interfaces> {
+fn open_by(by: By, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
     fake::set_conditions(fake::Conditions::default());
     let context = fake::open();
     let jobs: &'static [Job] = Job::on_hosts(hosts).unwrap().leak();
     let open = |job| {
         let mut interfaces = Interfaces::open(job);
         interfaces.allowed.shm = shm;
-        let settings = rc::Settings::default();
-        interfaces.use_rc(RcIface::new(&context, None, settings).unwrap());
+        interfaces.use_adapter(Adapter::new(by, &context, None, None).unwrap());
         interfaces
     };
     jobs.iter().map(open).collect()
+}
+
+fn open_on(hosts: &[u32], shm: bool) -> Vec<Interfaces> {
+    open_by(By::Rc, hosts, shm)
 }
 
 fn name(lane: &Lane) -> &'static str {
@@ -43,6 +46,9 @@ fn lanes__are_shared_memory_within_a_host_and_rc_between_hosts() {
     }
     let forced = open_on(&[0, 0], false);
     assert_eq!(name(&forced[0].make_lane(1)), "rc");
+    let by_datagrams = open_by(By::Ud, &[0, 0, 1], true);
+    let names = [1, 2].map(|to| name(&by_datagrams[0].make_lane(to)));
+    assert_eq!(names, ["shm", "ud"]);
 }
 
 #[test]
@@ -53,10 +59,12 @@ fn queue_pairs__are_made_for_pairs_that_talk_alone() {
     assert_eq!(fault::alive(), before, "neighbours need no queue pair");
     let lane = ranks[0].make_lane(2);
     assert_eq!(name(&lane), "rc");
-    let counts = ranks.iter().map(|rank| {
-        let (iface, _) = rank.rc.as_ref().unwrap();
-        iface.counters().connections
-    });
+    let counts = ranks.iter().map(
+        |rank| match rank.adapter.as_ref().map(|(adapter, _)| adapter) {
+            Some(Adapter::Rc(iface)) => iface.counters().connections,
+            _ => u64::MAX,
+        },
+    );
     assert_eq!(counts.collect::<Vec<_>>(), [1, 0, 0, 0]);
     drop((lanes, lane));
 }

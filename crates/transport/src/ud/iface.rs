@@ -59,6 +59,29 @@ pub struct Counters {
     pub failures: u64,
 }
 
+/// One line for people: what was lost, and what that cost.
+impl std::fmt::Display for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let c = self;
+        write!(
+            f,
+            "{} peers; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
+             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers",
+            c.connections,
+            c.sent,
+            c.resent,
+            c.acks,
+            c.received,
+            c.duplicates,
+            c.early,
+            c.garbage,
+            c.violations,
+            c.receive_errors,
+            c.out_of_buffer
+        )
+    }
+}
+
 /// Receive buffers that were made together.
 pub(super) struct Receives {
     pub buffer: Buffer,

@@ -286,7 +286,7 @@ fn garbage__is_counted_and_dropped() {
 
 #[test]
 fn fuzz__peer_that_sends_anything_does_no_harm() {
-    for seed in 0..60 {
+    for seed in 0..20 {
         let mut pair = UdPair::fake(Settings::default());
         let mut random = Random::new(seed);
         let (to, qkey, token, buffers) = {
@@ -296,7 +296,7 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
         };
         let from = pair.ifaces[0].core().borrow().pair.number();
         let mut seq = token;
-        for _ in 0..400 {
+        for _ in 0..300 {
             let kinds = [Kind::Whole, Kind::First, Kind::More, Kind::More, Kind::Ack];
             let head = Head {
                 kind: kinds[random.below(5) as usize],

@@ -1,0 +1,151 @@
+//! The transports over RDMA adapters, as those who only open, progress and report them see them.
+
+use crate::lane::Lane;
+use crate::rc::{self, RcIface};
+use crate::ud::{self, UdIface};
+use crate::verbs::{self, DeviceContext, VerbsError};
+use fastpath_base::sync::AtomicU32;
+use std::sync::Arc;
+
+/// The transports over adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Reliable connections.
+    Rc,
+    /// Datagrams.
+    Ud,
+}
+
+impl By {
+    /// As `FASTPATH_TRANSPORTS` lists it.
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Rc => "rc",
+            By::Ud => "ud",
+        }
+    }
+}
+
+impl std::fmt::Display for By {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An adapter's port, as one of the transports uses it.
+pub(crate) enum Adapter {
+    /// By reliable connections.
+    Rc(RcIface),
+    /// By datagrams.
+    Ud(UdIface),
+}
+
+impl Adapter {
+    /// A device's port: `port`, or else its first active one. `inline`: bytes of inline data to ask for, if the user
+    /// says so.
+    ///
+    /// # Errors
+    /// As [`RcIface::new`] and [`UdIface::new`].
+    pub fn new(
+        by: By,
+        context: &Arc<DeviceContext>,
+        port: Option<u8>,
+        inline: Option<u32>,
+    ) -> Result<Self, VerbsError> {
+        let inline = verbs::inline::requested(None, inline, None).0;
+        match by {
+            By::Rc => {
+                let settings = rc::Settings {
+                    inline,
+                    ..rc::Settings::default()
+                };
+                RcIface::new(context, port, settings).map(Adapter::Rc)
+            }
+            By::Ud => {
+                let settings = ud::Settings {
+                    inline,
+                    ..ud::Settings::default()
+                };
+                UdIface::new(context, port, settings).map(Adapter::Ud)
+            }
+        }
+    }
+
+    /// Which transport it is.
+    pub fn by(&self) -> By {
+        match self {
+            Adapter::Rc(_) => By::Rc,
+            Adapter::Ud(_) => By::Ud,
+        }
+    }
+
+    /// A lane to a peer, not connected. `state` is the word that says whether the peer has left the job.
+    ///
+    /// # Errors
+    /// The device has no more of what it needs.
+    pub fn make_lane(&self, state: Option<&'static AtomicU32>) -> Result<Lane, VerbsError> {
+        Ok(match self {
+            Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
+            Adapter::Ud(iface) => Lane::Ud(Box::new(iface.endpoint(state)?)),
+        })
+    }
+
+    /// Handles what has arrived and what is done; says whether anything was.
+    pub fn progress(&mut self) -> bool {
+        match self {
+            Adapter::Rc(iface) => iface.progress(),
+            Adapter::Ud(iface) => iface.progress(),
+        }
+    }
+
+    /// Transport and adapter, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Adapter::Rc(iface) => {
+                iface.with_domain(|domain| format!("rc on {}", domain.describe()))
+            }
+            Adapter::Ud(iface) => format!("ud on {}", iface.describe()),
+        }
+    }
+
+    /// What has been counted so far, for people; `None` where nothing can be lost.
+    pub fn counts(&self) -> Option<String> {
+        match self {
+            Adapter::Rc(_) => None,
+            Adapter::Ud(iface) => Some(format!("ud: {}", iface.counters())),
+        }
+    }
+}
+
+/// Opens the adapter of a name, with a port after a colon if wanted, or else the first that works.
+///
+/// # Errors
+/// There is no adapter that could be used; or no such one.
+pub(crate) fn open(
+    by: By,
+    device: Option<&str>,
+    inline: Option<u32>,
+) -> Result<Adapter, VerbsError> {
+    let open = |context: &Arc<DeviceContext>, port| Adapter::new(by, context, port, inline);
+    let library = verbs::Library::load()?;
+    if let Some(wanted) = device {
+        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
+        let number = match port {
+            "" => None,
+            port => Some(port.parse().map_err(|_| {
+                let text =
+                    format!("FASTPATH_DEVICE={wanted}: expected a device as mlx5_0 or mlx5_0:1");
+                VerbsError::Value(text)
+            })?),
+        };
+        return open(&DeviceContext::open(library, name)?, number);
+    }
+    let mut trouble = VerbsError::NoDevice;
+    for name in verbs::list_devices(library)? {
+        match DeviceContext::open(library, &name).and_then(|context| open(&context, None)) {
+            Ok(adapter) => return Ok(adapter),
+            Err(error) => trouble = error,
+        }
+    }
+    Err(trouble)
+}
