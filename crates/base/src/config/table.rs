@@ -94,7 +94,7 @@ variables! {
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
-        "transports that may be used: shm between ranks of one host; rc between hosts, and within one where shm is not listed";
+        "transports that may be used: shm between ranks of one host; rc, else ud, between hosts, and within one where shm is not listed";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeOrAuto, "auto", false,
         "largest message sent without asking the receiver first; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeOrAuto, "auto", false,

@@ -70,8 +70,8 @@ impl Default for Settings {
             ack_delay_ns: 50_000,
             patience: reliable::Settings {
                 window: 64,
-                first_timeout_ns: 5_000_000,
-                min_timeout_ns: 1_000_000,
+                first_timeout_ns: 10_000_000,
+                min_timeout_ns: 4_000_000,
                 max_timeout_ns: 100_000_000,
             },
             give_up_ns: 60_000_000_000,

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::contract::*;
-use crate::verbs::{DeviceContext, VerbsError, fake, test_device};
+use crate::verbs::{DeviceContext, Library, VerbsError, fake, test_device};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,14 @@ use std::time::{Duration, Instant};
 pub(super) const WATCHDOG: Duration = Duration::from_secs(20);
 /// Rounds of progress after which, on the fake adapter, nothing more will happen by itself: time must pass.
 const ROUNDS: u32 = 12;
+
+/// The device at the other end of the wire, where the test bed names one.
+fn second_device() -> Option<Arc<DeviceContext>> {
+    let names = std::env::var("MPI_TEST_DEVICES").ok()?;
+    let name = names.split_whitespace().nth(1)?;
+    let context = DeviceContext::open(Library::load().ok()?, name);
+    Some(context.unwrap_or_else(|error| panic!("MPI_TEST_DEVICES: {error}")))
+}
 
 /// Two interfaces with one connection between them.
 pub(crate) struct UdPair {
@@ -41,7 +49,8 @@ impl UdPair {
         settings: Settings,
         start: Option<u32>,
     ) -> Self {
-        let mut pair = Self::unconnected(&context, settings).expect("two ends on one device");
+        let far = second_device().filter(|_| real).unwrap_or(context.clone());
+        let mut pair = Self::unconnected([&context, &far], settings).expect("two ends");
         pair.real = real;
         if !real {
             for iface in &pair.ifaces {
@@ -60,7 +69,7 @@ impl UdPair {
 
     /// A connected pair, or why there is none.
     pub fn on(context: &Arc<DeviceContext>, settings: Settings) -> Result<Self, VerbsError> {
-        let mut pair = Self::unconnected(context, settings)?;
+        let mut pair = Self::unconnected([context, context], settings)?;
         let [one, two] = &mut pair.ends;
         match connect(one, two) {
             true => Ok(pair),
@@ -68,10 +77,13 @@ impl UdPair {
         }
     }
 
-    fn unconnected(context: &Arc<DeviceContext>, settings: Settings) -> Result<Self, VerbsError> {
+    fn unconnected(
+        contexts: [&Arc<DeviceContext>; 2],
+        settings: Settings,
+    ) -> Result<Self, VerbsError> {
         let ifaces = [
-            UdIface::new(context, None, settings)?,
-            UdIface::new(context, None, settings)?,
+            UdIface::new(contexts[0], None, settings)?,
+            UdIface::new(contexts[1], None, settings)?,
         ];
         let ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
         Ok(UdPair {
