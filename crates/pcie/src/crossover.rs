@@ -1,12 +1,13 @@
 //! Where inline data stops paying: as a property of adapter, host and bus together.
 //!
-//! A prediction from profiles ([`predict`]) and a measurement ([`find_crossing`]) answer with the same
+//! A prediction from profiles ([`choose`]) and a measurement ([`Choice::of_samples`]) answer with the same
 //! type, so that selection and tuning can take either.
 
 use crate::closed::latency::Path;
 use crate::closed::message::Message;
 use crate::descriptor::{self, Way};
 use crate::link::LinkError;
+use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Time};
 use crate::wire::{Transport, Verb};
 
@@ -31,6 +32,61 @@ impl Crossover {
     }
 }
 
+/// What a message of one size takes, one way, inside the descriptor and by DMA.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// Bytes of the message.
+    pub size: u32,
+    /// Inline.
+    pub inline: Time,
+    /// By DMA.
+    pub dma: Time,
+}
+
+impl Costs {
+    /// What inline gains; less than nothing: it loses.
+    pub fn gain(&self) -> Time {
+        self.dma - self.inline
+    }
+}
+
+/// Up to which size to send inline, with the costs that decide it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// Where to stop.
+    pub crossover: Crossover,
+    /// Both costs at the largest size to send inline; none where it never pays.
+    pub last: Option<Costs>,
+    /// Both costs at the next size looked at; none where all were faster inline.
+    pub next: Option<Costs>,
+}
+
+impl Choice {
+    /// The choice from costs in the order of sizes, calculated or measured. A difference of up to `noise`
+    /// does not count as faster.
+    pub fn of_samples(samples: &[Costs], noise: Time) -> Choice {
+        let pays = |costs: &&Costs| costs.gain() > noise;
+        let count = samples.iter().take_while(pays).count();
+        let (faster, others) = samples.split_at(count);
+        let (last, next) = (faster.last().copied(), others.first().copied());
+        let crossover = match (last, next) {
+            (None, _) => Crossover::Never,
+            (Some(last), None) => Crossover::Always(last.size),
+            (Some(last), Some(_)) => Crossover::Until(last.size),
+        };
+        Choice {
+            crossover,
+            last,
+            next,
+        }
+    }
+
+    /// Whether a message of `size` bytes is to go inline.
+    pub fn takes(&self, size: u32) -> bool {
+        self.crossover.limit().is_some_and(|limit| size <= limit)
+    }
+}
+
 /// Sizes that go the same way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
@@ -50,7 +106,7 @@ pub struct Prediction {
     /// Descriptor and inline size granted.
     pub grant: descriptor::Grant,
     /// Where to stop.
-    pub crossover: Crossover,
+    pub choice: Choice,
     /// The ranges between changes of way.
     pub ranges: Vec<Range>,
 }
@@ -74,12 +130,17 @@ pub fn predict(
 ) -> Result<Prediction, LinkError> {
     let grant = descriptor::grant(path.adapter.family, transport, wanted, 1)?;
     let time = |size, inline| path.one_way(&message(path, transport, verb, size, inline));
-    let samples: Vec<(u32, Time, Time)> = (1..=grant.inline)
-        .map(|size| (size, time(size, true), time(size, false)))
+    let samples: Vec<Costs> = (1..=grant.inline)
+        .map(|size| Costs {
+            size,
+            inline: time(size, true),
+            dma: time(size, false),
+        })
         .collect();
     let mut ranges: Vec<Range> = Vec::new();
-    for &(size, inline, other) in &samples {
-        let (way, gain) = (path.way(transport, verb, size, true), other - inline);
+    for costs in &samples {
+        let (size, gain) = (costs.size, costs.gain());
+        let way = path.way(transport, verb, size, true);
         match ranges.last_mut() {
             Some(range) if range.way == way => (range.to, range.gain) = (size, gain),
             _ => ranges.push(Range {
@@ -92,21 +153,25 @@ pub fn predict(
     }
     Ok(Prediction {
         grant,
-        crossover: find_crossing(&samples, Time::ZERO),
+        choice: Choice::of_samples(&samples, Time::ZERO),
         ranges,
     })
 }
 
-/// The crossover in samples of a size, the time inline, the time by DMA, in the order of sizes. A
-/// difference of up to `noise` does not count as faster.
-pub fn find_crossing(samples: &[(u32, Time, Time)], noise: Time) -> Crossover {
-    let pays = |&&(_, inline, other): &&(u32, Time, Time)| other - inline > noise;
-    let count = samples.iter().take_while(pays).count();
-    match samples.get(..count).and_then(<[_]>::last) {
-        None => Crossover::Never,
-        Some(&(size, ..)) if count == samples.len() => Crossover::Always(size),
-        Some(&(size, ..)) => Crossover::Until(size),
-    }
+/// Up to which size a message should go inline from `host` by `adapter`, where `wanted` bytes of inline data
+/// are asked for: by their profiles, with the bus and the network that the adapter usually has.
+///
+/// # Errors
+/// No descriptor of the adapter holds that much.
+pub fn choose(
+    host: &Host,
+    adapter: &Adapter,
+    transport: Transport,
+    verb: Verb,
+    wanted: u32,
+) -> Result<Choice, LinkError> {
+    let path = Path::new(host, adapter)?;
+    Ok(predict(&path, transport, verb, wanted)?.choice)
 }
 
 #[cfg(test)]
@@ -123,17 +188,17 @@ mod tests {
     #[test]
     fn crossover__is_a_property_of_the_host() {
         assert_eq!(
-            at("2016", "connectx5", 220).crossover,
+            at("2016", "connectx5", 220).choice.crossover,
             Crossover::Always(220)
         );
-        let slow = at("uncombined", "connectx5", 220).crossover;
+        let slow = at("uncombined", "connectx5", 220).choice.crossover;
         assert!(matches!(slow, Crossover::Until(n) if n < 220), "{slow:?}");
     }
 
     #[test]
     fn crossover__is_a_property_of_the_adapter() {
-        let pushes = at("uncombined", "connectx3", 400).crossover;
-        let reads = at("uncombined", "infinihost3", 400).crossover;
+        let pushes = at("uncombined", "connectx3", 400).choice.crossover;
+        let reads = at("uncombined", "infinihost3", 400).choice.crossover;
         assert_ne!(pushes, reads);
     }
 
@@ -147,25 +212,76 @@ mod tests {
             [(1, 208, Way::InlineBlueFlame), (209, 448, Way::Inline)]
         );
         assert!(found.ranges[0].gain > found.ranges[1].gain);
-        assert_eq!(found.crossover, Crossover::Always(448));
+        assert_eq!(found.choice.crossover, Crossover::Always(448));
+    }
+
+    /// The size comes with what decides it: there inline is faster, one byte beyond it is not.
+    #[test]
+    fn choice__has_the_costs_on_both_sides() {
+        let (host, adapter) = (host("uncombined").unwrap(), adapter("connectx5").unwrap());
+        let choice = choose(host, adapter, Transport::Rc, Verb::Write, 220).unwrap();
+        let (last, next) = (choice.last.unwrap(), choice.next.unwrap());
+        assert_eq!(choice.crossover, Crossover::Until(last.size));
+        assert_eq!(next.size, last.size + 1);
+        assert!(
+            last.inline < last.dma && next.inline >= next.dma,
+            "{choice:?}"
+        );
+        assert!(choice.takes(last.size) && !choice.takes(next.size));
+        let path = Path::new(host, adapter).unwrap();
+        let time = |inline| {
+            path.one_way(&message(
+                &path,
+                Transport::Rc,
+                Verb::Write,
+                last.size,
+                inline,
+            ))
+        };
+        assert_eq!((last.inline, last.dma), (time(true), time(false)));
+        let all = choose(
+            crate::profile::host("2016").unwrap(),
+            adapter,
+            Transport::Rc,
+            Verb::Write,
+            220,
+        );
+        assert_eq!(all.unwrap().next, None);
+        assert!(choose(host, adapter, Transport::Rc, Verb::Write, 5000).is_err());
     }
 
     #[test]
-    fn crossing__needs_more_than_noise() {
-        let ns = Time::from_ns;
+    fn samples__count_beyond_the_noise_alone() {
+        let costs = |size, inline, dma| Costs {
+            size,
+            inline: Time::from_ns(inline),
+            dma: Time::from_ns(dma),
+        };
         let samples = [
-            (8, ns(1.0), ns(3.0)),
-            (64, ns(2.0), ns(3.0)),
-            (128, ns(4.0), ns(3.0)),
+            costs(8, 1.0, 3.0),
+            costs(64, 2.0, 3.0),
+            costs(128, 4.0, 3.0),
         ];
-        assert_eq!(find_crossing(&samples, Time::ZERO), Crossover::Until(64));
-        assert_eq!(find_crossing(&samples, ns(1.5)), Crossover::Until(8));
-        assert_eq!(find_crossing(&samples, ns(5.0)), Crossover::Never);
+        let choice = |samples: &[Costs], noise| Choice::of_samples(samples, Time::from_ns(noise));
+        for (noise, crossover) in [
+            (0.0, Crossover::Until(64)),
+            (1.5, Crossover::Until(8)),
+            (5.0, Crossover::Never),
+        ] {
+            assert_eq!(choice(&samples, noise).crossover, crossover, "{noise}");
+        }
+        let found = choice(&samples, 1.5);
         assert_eq!(
-            find_crossing(&samples[..2], Time::ZERO),
-            Crossover::Always(64)
+            (found.last, found.next),
+            (Some(samples[0]), Some(samples[1]))
         );
-        assert_eq!(find_crossing(&[], Time::ZERO), Crossover::Never);
+        assert_eq!(choice(&samples[..2], 0.0).crossover, Crossover::Always(64));
+        let none = choice(&[], 0.0);
+        assert_eq!(
+            (none.crossover, none.last, none.next),
+            (Crossover::Never, None, None)
+        );
+        assert!(!none.takes(0));
         assert_eq!(Crossover::Never.limit(), None);
     }
 }

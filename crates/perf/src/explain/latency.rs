@@ -9,7 +9,7 @@ mod ticks;
 use clap::Args;
 use fastpath_pcie::closed::latency::Path;
 use fastpath_pcie::closed::message::Message;
-use fastpath_pcie::crossover::{self, Crossover};
+use fastpath_pcie::crossover::{self, Choice, Crossover};
 use fastpath_pcie::descriptor::Way;
 use fastpath_pcie::profile;
 use fastpath_pcie::wire::{Transport, Verb, Wire};
@@ -262,6 +262,15 @@ fn judge_way(path: &Path<'_>, message: &Message, made: &mut Explanation) {
     add(made, FindingKind::Answer, "one-way", text, why);
 }
 
+/// Both costs on each side of where inline data stops to pay.
+fn say_costs(choice: &Choice) -> String {
+    let costs = [choice.last, choice.next].into_iter().flatten();
+    let said: Vec<String> = costs
+        .map(|c| format!("{} B take {} inline, {} by DMA", c.size, c.inline, c.dma))
+        .collect();
+    format!(" {}.", said.join("; "))
+}
+
 fn judge_crossover(
     path: &Path<'_>,
     transport: Transport,
@@ -271,7 +280,7 @@ fn judge_crossover(
 ) -> Result<(), LinkError> {
     let found = crossover::predict(path, transport, verb, wanted)?;
     let grant = found.grant;
-    let (id, text) = match found.crossover {
+    let (id, text) = match found.choice.crossover {
         Crossover::Never => ("crossover", "Inline data is never faster here.".to_owned()),
         Crossover::Until(size) => {
             let again = found
@@ -317,7 +326,7 @@ fn judge_crossover(
         FindingKind::Note,
         id,
         text,
-        format!("{}.", ranges.join("; ")),
+        format!("{}.{}", ranges.join("; "), say_costs(&found.choice)),
     );
     if let [first, second, ..] = found.ranges.as_slice() {
         let text = format!(

@@ -154,6 +154,10 @@ fn crossover__is_told_for_host_and_adapter() {
         why.contains(" lost at the end") && !why.contains('-'),
         "{why}"
     );
+    assert!(
+        why.contains("92 B take ") && why.contains("93 B take "),
+        "{why}"
+    );
 }
 
 #[test]
