@@ -4,7 +4,7 @@
 use clap::Parser;
 use fastpath_perf::cli::{Cli, Command};
 use fastpath_perf::explain::command::What;
-use fastpath_perf::explain::{Explanation, StepKind, bandwidth, cliff, latency};
+use fastpath_perf::explain::{Explanation, StepKind, bandwidth, cliff, latency, page};
 
 const PAGE: &str = include_str!("../../../docs/explained.md");
 
@@ -52,6 +52,10 @@ fn examples__say_what_the_commands_answer() {
         if line.starts_with("fastpath explain") {
             let line = line.split('#').next().unwrap_or_default();
             let made = run(line);
+            if let Some(made) = &made {
+                let page = page::write_page(std::slice::from_ref(made));
+                assert!(!page.contains('\u{2026}'), "{line}: a label is cut");
+            }
             commands += usize::from(made.is_some());
             answer = made;
         } else if line.starts_with("## ") {

@@ -6,14 +6,15 @@ use super::{Explanation, Finding, FindingKind, Step, StepKind, Waterfall};
 use crate::html::open_page;
 use crate::html::svg::{at, escape, shorten, three_digits};
 
-/// Width of a drawing, and where its bars begin and end.
-const WIDE: f64 = 516.0;
-const BARS: (f64, f64) = (190.0, 434.0);
-/// Height of a row and of the bar in it.
-const ROW: f64 = 28.0;
-const BAR: f64 = 16.0;
-/// Characters of a name and of a figure that fit beside the bars.
-const NAME_MAX: usize = 26;
+/// Width of a drawing: that of a telephone, so that its text can be read there too.
+const WIDE: f64 = 380.0;
+/// Height of a row, of the text at its top and of the bar below.
+const ROW: f64 = 42.0;
+const TEXT: f64 = 13.0;
+const BAR: f64 = 14.0;
+/// Characters of a name and of a figure that fit above a bar.
+const NAME_MAX: usize = 36;
+const FIGURE_MAX: usize = 11;
 
 /// The page of some explanations.
 pub fn write_page(explanations: &[Explanation]) -> String {
@@ -134,7 +135,7 @@ fn four_digits(value: f64) -> String {
 
 fn write_figure(waterfall: &Waterfall, id: usize, out: &mut String) {
     let steps = &waterfall.steps;
-    let tall = ROW * steps.len() as f64 + 10.0;
+    let tall = ROW * steps.len() as f64;
     let (title, unit) = (escape(&waterfall.title), escape(&waterfall.unit));
     let said: Vec<String> = steps
         .iter()
@@ -143,7 +144,7 @@ fn write_figure(waterfall: &Waterfall, id: usize, out: &mut String) {
     let _ = write!(
         out,
         "<figure class=\"card\"><figcaption><h3>{title}</h3><p>{unit}</p></figcaption>\
-         <svg viewBox=\"0 0 {WIDE} {tall}\" role=\"img\" aria-labelledby=\"w{id}t w{id}d\"><title id=\"w{id}t\">{title}</title>\
+         <svg class=\"steps\" viewBox=\"0 0 {WIDE} {tall}\" role=\"img\" aria-labelledby=\"w{id}t w{id}d\"><title id=\"w{id}t\">{title}</title>\
          <desc id=\"w{id}d\">{}</desc>",
         escape(&said.join("; "))
     );
@@ -162,12 +163,12 @@ fn draw_rows(steps: &[Step], out: &mut String) {
         } else {
             0.0
         };
-        BARS.0 + share * (BARS.1 - BARS.0)
+        share * WIDE
     };
     let mut before: Option<f64> = None;
     for (row, step) in steps.iter().enumerate() {
-        let top = 5.0 + ROW * row as f64;
-        let middle = top + BAR / 2.0 + 4.0;
+        let line = ROW * row as f64 + TEXT;
+        let top = line + 6.0;
         let change = matches!(step.kind, StepKind::Change | StepKind::Left);
         let from = if change {
             step.level - step.change
@@ -190,18 +191,16 @@ fn draw_rows(steps: &[Step], out: &mut String) {
         before = Some(b);
         let _ = write!(
             out,
-            "<text class=\"name\" x=\"{}\" y=\"{y}\" text-anchor=\"end\">{}</text>\
-             <rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\" rx=\"2\"><title>{}</title></rect>\
-             <text x=\"{}\" y=\"{y}\">{}</text>",
-            at(BARS.0 - 8.0),
+            "<text x=\"0\" y=\"{y}\" font-size=\"{TEXT}\">{}</text>\
+             <text x=\"{WIDE}\" y=\"{y}\" font-size=\"{TEXT}\" text-anchor=\"end\">{}</text>\
+             <rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\" rx=\"2\"><title>{}</title></rect>",
             escape(&shorten(&step.name, NAME_MAX)),
+            escape(&shorten(&figure_text(step), FIGURE_MAX)),
             at(a.min(b)),
             at(top),
             at((a - b).abs().max(1.5)),
             escape(&step.how),
-            at(BARS.1 + 8.0),
-            escape(&shorten(&figure_text(step), 11)),
-            y = at(middle),
+            y = at(line),
         );
     }
 }
@@ -265,13 +264,8 @@ mod tests {
                 (number("x"), number("width"))
             })
             .collect();
-        let whole = BARS.1 - BARS.0;
         // 4000 of 4000, a change of 800 below it, 3200 that are left.
-        let wanted = [
-            (BARS.0, whole),
-            (BARS.0 + 0.8 * whole, 0.2 * whole),
-            (BARS.0, 0.8 * whole),
-        ];
+        let wanted = [(0.0, WIDE), (0.8 * WIDE, 0.2 * WIDE), (0.0, 0.8 * WIDE)];
         for (bar, wanted) in bars.iter().zip(wanted) {
             let near = |a: f64, b: f64| (a - b).abs() < 0.02;
             assert!(
