@@ -313,7 +313,7 @@ def case_ablation_alternates(session):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "ablation.json")
         arguments = ["ablation", "--turns", "2", "--no-instructions", "--duration", "2ms", "--sizes", "8,4K", "--json", path]
-        outcome = _start(session, folder, arguments).finish()
+        outcome = _finish(session, arguments)
         problem = outcome.problem(0)
         if problem:
             return problem
