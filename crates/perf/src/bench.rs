@@ -359,9 +359,8 @@ impl Session {
         let run = &mut self.report.run;
         run.clock = outcome.clock;
         if let Some(start) = outcome.start.filter(|_| run.mpi.name.is_empty()) {
-            let name = start.library.split([' ', ',']).next().unwrap_or("");
             run.mpi = Mpi {
-                name: name.to_lowercase(),
+                name: name_library(&start.library),
                 version: start
                     .library
                     .split_whitespace()
@@ -433,6 +432,16 @@ impl Session {
     }
 }
 
+/// How tables call a library: the words before the one that holds its version.
+fn name_library(says: &str) -> String {
+    let is_version =
+        |word: &str| word.starts_with("Version") || word.contains(|c: char| c.is_ascii_digit());
+    let words: Vec<&str> = says.split([' ', ',']).collect();
+    let end = words.iter().skip(1).position(|word| is_version(word));
+    let end = end.map_or(1, |at| at + 1);
+    words[..end.min(words.len())].join(" ").to_lowercase()
+}
+
 fn make_bar(wanted: bool) -> ProgressBar {
     let bar = ProgressBar::new(1);
     if !wanted {
@@ -463,4 +472,27 @@ fn print_list() {
         "hardware:\n  floor                  the cache line between two processors, the copy of memory, ways to carry many bytes",
     );
     print_line("A group's name runs all of it, `all` everything but the floor.");
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library__is_called_by_the_words_before_its_version() {
+        for (says, name) in [
+            ("Open MPI v5.0.11, package: x 5", "open mpi"),
+            ("MPICH Version:\t5.0.2", "mpich"),
+            (
+                "Intel(R) MPI Library 2021.18 for Linux* OS",
+                "intel(r) mpi library",
+            ),
+            ("Fastpath 0.1.0", "fastpath"),
+            ("Nameless", "nameless"),
+            ("", ""),
+        ] {
+            assert_eq!(name_library(says), name);
+        }
+    }
 }

@@ -271,7 +271,7 @@ impl Chart {
         labels: &mut Vec<Label>,
         out: &mut String,
     ) {
-        let points: Vec<(f64, f64)> = floor
+        let mut points: Vec<(f64, f64)> = floor
             .points
             .iter()
             .map(|(at, bytes, v)| (*at as f64, self.quantity.convert(*v, *bytes as f64)))
@@ -281,6 +281,10 @@ impl Chart {
         let Some(&(end_x, end_y)) = points.last() else {
             return;
         };
+        if points.len() == 1 {
+            // A line of one point would not be seen.
+            points.insert(0, (end_x - 12.0, end_y));
+        }
         let _ = write!(
             out,
             "<path class=\"floor\" d=\"{}\"><title>floor: {}</title></path>",
@@ -288,7 +292,8 @@ impl Chart {
             escape(&floor.name)
         );
         labels.push(Label {
-            text: format!("floor: {}", floor.name),
+            // What it is in full says the title; there is room for this much.
+            text: format!("floor: {}", floor.name.trim_end_matches(" one way")),
             from: (end_x, end_y),
             class: "floor-label".to_owned(),
         });
