@@ -130,7 +130,7 @@ bench: build
 	bench/peers --ours '$(abspath $(TARGET_DIR))/bench/bin/mpicc' --work '$(TARGET_DIR)/peers' $(PEERS) > '$(TARGET_DIR)/bench/peers'
 	'$(TARGET_DIR)/bench/bin/fastpath' compare --peers '$(TARGET_DIR)/bench/peers' $(BENCH)
 
-# docs/results.md and the table in README.md. Needs the machine for itself for 25 minutes; started again after an
+# docs/results.md and the table in README.md. Needs the machine for itself for 20 minutes; started again after an
 # interruption it goes on. RESULTS=--full measures everything, RESULTS='--stop-after 180s' some of it (bench/results).
 results: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/bench'
