@@ -238,7 +238,10 @@ impl Worker {
             self.endpoint(peer).lane.return_credits();
             // An adapter may still have to send what it was given; a peer that is gone makes that an error.
             while !self.endpoint(peer).lane.may_leave() {
-                self.progress();
+                // A peer that must answer may have no other processor to do so.
+                if !self.progress() {
+                    fastpath_base::wait::yield_now();
+                }
             }
         }
     }

@@ -19,8 +19,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Receive buffers at most, and those below which what arrives early is copied out of them.
+/// Receive buffers at most.
 const RECEIVES_MOST: u32 = 8192;
+/// Receive buffers made at once for further connections: one registration serves many.
+const GROUP: u32 = 64;
 
 /// What has happened, for reports and tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -316,10 +318,9 @@ impl Core {
     /// Makes a connection; says its number.
     fn add_link(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
         let open = self.links.iter().flatten().count() as u32 + 1;
-        let spoken_for = open.saturating_mul(self.settings.window);
-        let each = self.settings.receives_each;
-        if spoken_for > self.buffers && self.buffers + each <= self.recv_depth {
-            self.add_receives(each)?;
+        let wanted = open.saturating_mul(self.settings.receives_each);
+        if wanted > self.buffers && self.buffers + GROUP <= self.recv_depth {
+            self.add_receives(GROUP)?;
         }
         self.counters.connections += 1;
         let token = random_job_id() as u32;

@@ -111,3 +111,5 @@ impl Link {
 }
 
 const _: () = assert!(HEADER == size_of::<Header>());
+// One for each peer that is talked to.
+const _: () = assert!(size_of::<Link>() <= 384);

@@ -3,8 +3,8 @@
 //! A message is cut into packets of the path's size. Each carries a sequence number, and what its sender has
 //! received of the other direction; what is lost is sent again (`reliable`). A packet stays where it was sent from until
 //! its receiver has taken it, and where it has arrived until its turn comes, so that nothing is copied twice but
-//! messages of several packets at their receiver. Memory grows with what is under way, not with the peers that are
-//! known: a peer costs a few hundred bytes.
+//! messages of several packets at their receiver. Memory grows with what is under way and hardly with the peers that are
+//! known: a peer costs a few hundred bytes, and two receive buffers once there are more than a hundred.
 //!
 //! What arrives is not trusted: a packet that does not carry the token of its connection, or comes from another
 //! queue pair than the peer's, is counted and dropped ([`Counters::garbage`]).
@@ -38,7 +38,7 @@ pub struct Settings {
     pub window: u32,
     /// Receive buffers at first, each of one packet; 64 or more.
     pub receives: u32,
-    /// Receive buffers that each connection adds once the first ones are spoken for.
+    /// Receive buffers for each connection, once the first ones do not reach.
     pub receives_each: u32,
     /// Sends under way, 32 or more.
     pub depth: u32,
@@ -62,7 +62,7 @@ impl Default for Settings {
         Settings {
             window: 64,
             receives: 256,
-            receives_each: 16,
+            receives_each: 2,
             depth: 256,
             buffers: [256, 16],
             groups: 16,

@@ -214,6 +214,20 @@ fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
 }
 
 #[test]
+fn receive_buffers__grow_slowly_with_peers() {
+    let (context, _) = test_device();
+    let iface = UdIface::new(&context, None, Settings::default()).unwrap();
+    let buffers = || iface.core().borrow().buffers;
+    let mut ends = Vec::new();
+    let mut grown = Vec::new();
+    for peers in [1, 128, 129, 160, 161, 1000] {
+        ends.resize_with(peers, || iface.endpoint(None).unwrap());
+        grown.push(buffers());
+    }
+    assert_eq!(grown, [256, 256, 320, 320, 384, 2048]);
+}
+
+#[test]
 fn peers__that_do_not_answer_leave_send_buffers_to_others() {
     let mut pair = UdPair::new(Settings {
         buffers: [32, 2],
