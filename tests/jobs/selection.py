@@ -61,6 +61,14 @@ def _holds(session, env, check, **more):
     return f"{env}: the report says {'; '.join(wrong)}" if wrong else None
 
 
+ADAPTIVE = "parts or single copy"
+
+
+def _middle(node):
+    """Where parts end, and what serves the sizes above by what they took; not without the kernel's copy."""
+    return [8191, 32768] if not _reason(node, "single copy") else [32767, None]
+
+
 def _all(problems):
     return next((problem for problem in problems if problem), None)
 
@@ -69,7 +77,7 @@ def case_nothing_is_set(session):
     def check(report):
         node = _class(report)
         yield _class(report, "itself", "any memory")["transports"], ["loopback"]
-        yield [_border(node, p) for p in ("eager short", "eager", "eager in parts")], [48, 4096, 32767]
+        yield [_border(node, p) for p in ("eager short", "eager", "eager in parts", ADAPTIVE)], [48, 4096, *_middle(node)]
         yield "single copy, both sides" in _protocols(node) or "process_vm_readv" in _reason(node, "single copy"), True
         yield [r["from"] for r in node["ranges"][1:]], [r["to"] + 1 for r in node["ranges"][:-1]]
         yield report["notes"], []
@@ -93,13 +101,19 @@ def case_disable(session):
         yield "one after the other" in str(node["ranges"]) or "single copy" in str(_protocols(node)), True
         yield _border(node, "eager"), 32704
 
+    def adapt(report):
+        node = _class(report)
+        yield _reason(node, ADAPTIVE), "switched off by FASTPATH_DISABLE"
+        yield _border(node, "eager in parts"), 32767
+        yield ADAPTIVE in _protocols(node), False
+
     def everything(report):
         yield from cma(report)
         yield from direct(report)
         yield from pipeline(report)
         yield "one after the other" in str(_class(report)["ranges"]), True
 
-    settings = [("cma", cma), ("direct", direct), ("pipeline", pipeline), ("cma,direct,pipeline", everything)]
+    settings = [("cma", cma), ("direct", direct), ("pipeline", pipeline), ("adapt", adapt), ("cma,direct,pipeline", everything)]
     return _all(_holds(session, {"FASTPATH_DISABLE": value}, check) for value, check in settings)
 
 

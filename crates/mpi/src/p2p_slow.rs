@@ -4,10 +4,12 @@
 mod exchange;
 mod fault;
 mod senders;
+mod unasked;
 
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
 pub(crate) use fault::{explain, explain_disagreement};
 pub(crate) use senders::Senders;
+use unasked::{end_fetch, try_send_buffered};
 
 use crate::comm::Comm;
 use crate::consts::*;
@@ -18,11 +20,11 @@ use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::recv::Parts;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
-use fastpath_protocol::worker::EARLY_LIMIT;
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
@@ -249,9 +251,14 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
 /// The buffer is readable as count and datatype say.
 #[inline(never)]
 pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
-    // SAFETY: the caller's.
-    if mode == Mode::Standard && unsafe { try_send_buffered(&args) } {
-        return Ok(());
+    if mode == Mode::Standard {
+        // SAFETY: the caller's.
+        match unsafe { try_send_buffered(&args) } {
+            Middle::Sent => return Ok(()),
+            // SAFETY: as `try_send_buffered` has found.
+            Middle::Announced(message) => return unsafe { end_fetch(name, &args, message) },
+            Middle::Declined => {}
+        }
     }
     let p = process::enter(name, false)?;
     let Some(checked) = check_send(&p, &args)? else {
@@ -280,27 +287,6 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
             }
         }
     }
-}
-
-/// Sends a contiguous message of up to one transport buffer with nothing but the hot tables, or does
-/// nothing.
-#[inline]
-unsafe fn try_send_buffered(args: &Args) -> bool {
-    let comm = hot::comm(args.comm);
-    let datatype = hot::datatype(args.datatype);
-    let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    let plain = comm.send_key == args.comm as u64
-        && datatype.key == args.datatype as u64
-        && (args.peer as u32) < comm.size
-        && args.count as u64 <= EARLY_LIMIT
-        && args.tag >= 0
-        && !args.buf.is_null();
-    // SAFETY: as in `p2p::try_send`.
-    plain
-        && unsafe {
-            let peer = *comm.world.add(args.peer as usize);
-            (*hot::worker()).send_now(peer, comm.own_key, args.tag, args.buf, bytes) == Post::Done
-        }
 }
 
 /// The message of an immediate send has left; its receiver sleeps or has gone.
@@ -379,14 +365,18 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
                     tag: args.tag,
                     key,
                 };
-                return recv_arrival(args, endpoint, want, room, status);
+                return recv_arrival(args, endpoint, want, room, status, look > 1);
             }
             if look == 1 {
                 cold = (*endpoint).begin_wait();
             } else if cold {
                 cold = (*endpoint).warm();
             }
-            if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
+            // The peer's next arrival may be the message: the next look finds it.
+            if look % LOOKS_PER_CHECK == 0
+                && (*worker).wants_attention(peer)
+                && !(*endpoint).has_arrival()
+            {
                 return Spun::Nothing;
             }
         }
@@ -401,6 +391,7 @@ unsafe fn recv_arrival(
     want: Want,
     room: usize,
     status: *mut Status,
+    waited: bool,
 ) -> Spun {
     // SAFETY: as the caller's.
     unsafe {
@@ -408,8 +399,15 @@ unsafe fn recv_arrival(
             fill_status(status, args.peer, taken.tag, taken.len as i64);
             return Spun::Done;
         }
-        match (*hot::worker()).recv_parts(want, args.buf, room as u64, args.comm) {
-            None => Spun::Nothing,
+        let worker = hot::worker();
+        match (*worker).recv_parts(want, args.buf, room as u64, args.comm, waited) {
+            None => match (*worker).recv_fetched(want, args.buf, room as u64) {
+                None => Spun::Nothing,
+                Some((tag, len)) => {
+                    fill_status(status, args.peer, tag, len as i64);
+                    Spun::Done
+                }
+            },
             Some(Parts::Request(id)) => Spun::Request(id),
             Some(Parts::Done { tag, len }) => {
                 fill_status(status, args.peer, tag, len as i64);

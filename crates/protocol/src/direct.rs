@@ -6,9 +6,10 @@
 //! ends in the same place: the receiver asks for fragments.
 #![allow(unsafe_code)]
 
+use crate::habit::Verdict;
 use crate::pieces::Pieces;
 use crate::request::RequestId;
-use crate::wire::{self, NO_JOINT, Rtr, Rts, SEND, SEND_ALWAYS};
+use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_transport::{Header, Lane, Remote};
 
@@ -123,7 +124,7 @@ impl Worker {
             return false;
         }
         let contiguous = request.is_contiguous();
-        if contiguous && rts.joint != NO_JOINT {
+        if contiguous && rts.is_joint() {
             let own = self.describe_memory(id, peer, wanted);
             if own.shared || lane.knows_single_copy() {
                 self.fetch_jointly(id, peer, rts, wanted, own.remote);
@@ -254,7 +255,8 @@ impl Worker {
             true => self.counters.direct_reads += 1,
             false => self.counters.single_copies += 1,
         }
-        self.send_control(peer, Header::new(wire::FIN, 0, sender as u64), &[]);
+        let untimed = Verdict::Untimed as u32;
+        self.send_control(peer, Header::new(wire::FIN, untimed, sender as u64), &[]);
         self.finish_recv(id);
     }
 

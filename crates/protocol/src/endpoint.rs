@@ -40,6 +40,8 @@ pub struct Endpoint {
     pub(crate) pending: Option<VecDeque<Pending>>,
     /// The announced message whose bytes come without being asked for.
     pub(crate) early: Early,
+    /// What is known of messages of middle size: one more than the index in `Worker::middles`, or 0.
+    pub(crate) middle: u32,
 }
 
 // An endpoint per rank of the job: it must stay small.

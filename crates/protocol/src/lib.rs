@@ -6,6 +6,8 @@ mod departed;
 mod direct;
 mod drain;
 pub mod endpoint;
+pub mod fetch;
+pub mod habit;
 pub mod layout;
 pub mod matching;
 pub mod memory;

@@ -130,6 +130,10 @@ impl Worker {
         let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else {
             return self.violation();
         };
+        if rts.early == 0 && len == size_of::<Rts>() {
+            // Nothing of the message itself.
+            return self.announce(peer, header, rts, data, 0);
+        }
         if len < RTS_HEADER {
             return self.violation();
         }
@@ -162,6 +166,7 @@ impl Worker {
                 };
                 self.fetch(id, peer, header.key, tag, rts, data, len);
             }
+            None if rts.is_fetched() && self.keep_fetched(peer, header, &rts) => {}
             None => {
                 let token = self.store(peer, header, Arrived::Rendezvous(rts), data, len);
                 self.endpoint(peer).early = Early {
@@ -229,6 +234,17 @@ impl Worker {
             fastpath_base::copy::copy(data.as_mut_ptr(), from, len);
             data.set_len(len);
         }
+        self.keep(peer, header, arrived, data)
+    }
+
+    /// Keeps a message that nobody has asked for.
+    pub(crate) fn keep(
+        &mut self,
+        peer: u32,
+        header: Header,
+        arrived: Arrived,
+        data: Vec<u8>,
+    ) -> u32 {
         let tag = header.imm as i32;
         let token = self.unexpected.insert(Unexpected {
             peer,

@@ -9,6 +9,7 @@ use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, ANSWER_ASKED, Rtr, Rts};
 use crate::worker::Worker;
+use fastpath_base::clock;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_transport::{Header, Lane, Remote};
 
@@ -255,7 +256,8 @@ impl Worker {
 
     /// Receives a message that comes in parts by itself, if it is the peer's next arrival, is the wanted
     /// one and fits: straight from the ring into the buffer, without a request. `None`: nothing has
-    /// happened. A sender that stops in the middle leaves the rest to a request.
+    /// happened. A sender that stops in the middle leaves the rest to a request. `waited`: the caller has looked before
+    /// and found nothing, so that what the parts take from here on can be timed.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_quiet`.
@@ -265,9 +267,9 @@ impl Worker {
         to: *mut u8,
         room: u64,
         user: usize,
+        waited: bool,
     ) -> Option<Parts> {
-        let lane = &mut self.endpoint(want.peer).lane;
-        let arrival = lane.look()?;
+        let arrival = self.endpoint(want.peer).lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
         let (tag, total) = (header.imm as i32, header.aux as u64);
         let fits = total <= room && (1..=total).contains(&(len as u64));
@@ -279,7 +281,13 @@ impl Worker {
         {
             return None;
         }
-        // SAFETY: `to` has room for `total` bytes.
+        let part = len as u64;
+        let timed = waited
+            && total >= self.thresholds.middle
+            && self.middle(want.peer).pace(total).is_due();
+        let start = if timed { clock::now_ns() } else { 0 };
+        let lane = &mut self.endpoint(want.peer).lane;
+        // SAFETY: `to` has room for `total` bytes; the arrival stays until it is taken.
         unsafe { copy(to, data, len) };
         lane.take();
         let mut moved = len as u64;
@@ -293,6 +301,10 @@ impl Worker {
             unsafe { copy(to.add(moved as usize), data, len) };
             lane.take();
             moved += len as u64;
+        }
+        if timed {
+            let ns = clock::now_ns() - start;
+            self.middle(want.peer).pace(total).note(total, part, ns);
         }
         Some(Parts::Done { tag, len: total })
     }

@@ -38,6 +38,8 @@ pub struct Wishes {
     pub direct: bool,
     /// Not switched off by `FASTPATH_DISABLE`.
     pub pipeline: bool,
+    /// Not switched off by `FASTPATH_DISABLE`.
+    pub adapt: bool,
 }
 
 /// Whether `FASTPATH_TRANSPORTS` lists a transport.
@@ -59,6 +61,7 @@ impl Wishes {
             },
             direct: !config.is_disabled("direct"),
             pipeline: !config.is_disabled("pipeline"),
+            adapt: !config.is_disabled("adapt"),
         }
     }
 }

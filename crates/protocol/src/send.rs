@@ -207,11 +207,18 @@ impl Worker {
             },
         };
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
-        // SAFETY: as in `post_eager`.
-        let post = endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
-            to.cast::<Rts>().write_unaligned(rts);
-            request.pack(0, to.add(RTS_HEADER), first as usize);
-        });
+        let post = match first {
+            0 => {
+                let (peer, key, tag) = (request.peer, request.key, request.tag);
+                self.post_short_rts(peer, key, tag, &rts)
+            }
+            // SAFETY: as in `post_eager`.
+            _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
+                to.cast::<Rts>().write_unaligned(rts);
+                request.pack(0, to.add(RTS_HEADER), first as usize);
+            }),
+        };
+        let request = self.requests.get(id);
         if post == Post::Done {
             request.announced = true;
             request.moved = first;
@@ -219,9 +226,20 @@ impl Worker {
             request.remote = joint.unwrap_or(NO_JOINT as u32);
             self.counters.rendezvous += 1;
         } else if let Some(index) = joint {
-            endpoint.lane.close_joint(index);
+            self.endpoint(request.peer).lane.close_joint(index);
         }
         post
+    }
+
+    /// Posts an announcement without any bytes of the message: it fits a slot.
+    pub(crate) fn post_short_rts(&mut self, peer: u32, key: u64, tag: i32, rts: &Rts) -> Post {
+        let header = Header::new(wire::RTS, tag as u32, key);
+        let data = (&raw const *rts).cast();
+        // SAFETY: plain data of as many bytes.
+        unsafe {
+            self.endpoint(peer)
+                .post_short(header, data, size_of::<Rts>())
+        }
     }
 
     /// Sends what waits for room, in order, as far as there is room.

@@ -5,15 +5,17 @@
 //! | `EAGER` | tag | match key | the message |
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
-//! | `RTS` | tag | match key | [`Rts`], then the first bytes of the message |
+//! | `RTS` | tag | match key | [`Rts`], then the first bytes of the message, or nothing where none come by themselves |
 //! | `PARTS` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
-//! | `FIN` | 0 | sender's request | none: the receiver needs no more from the sender |
+//! | `FIN` | 0; of a fetched message what the copy took | sender's request | none: the receiver needs no more from the sender |
 //! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
 //! | `PUT` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
 #![allow(unsafe_code)]
+
+use crate::worker::EARLY_LIMIT;
 
 /// A whole message of standard mode.
 pub const EAGER: u8 = 1;
@@ -43,6 +45,13 @@ pub const PARTS: u8 = 11;
 /// `Rts::joint` of a message that only the receiver may copy.
 pub const NO_JOINT: u16 = u16::MAX;
 
+/// `Rts::joint` of a message of middle size that only the receiver may copy, and copies at once even if nobody has asked
+/// for it yet: its sender waits as it would not for a message in parts.
+pub const FETCH: u16 = u16::MAX - 2;
+
+/// As [`FETCH`], and the `FIN` says how long the copy took (see `habit`).
+pub const FETCH_TIMED: u16 = u16::MAX - 3;
+
 /// `Rts::joint` of a message that comes all by itself, whose sender waits to hear that it was matched.
 pub const ANSWER_ASKED: u16 = u16::MAX - 1;
 
@@ -63,7 +72,8 @@ pub struct Rts {
     pub request: u32,
     /// Bytes that come without being asked for, those behind this header included.
     pub early: u16,
-    /// Number of the joint copy that the sender has opened, or [`NO_JOINT`] or [`ANSWER_ASKED`].
+    /// Number of the joint copy that the sender has opened, or [`NO_JOINT`], [`ANSWER_ASKED`], [`FETCH`] or
+    /// [`FETCH_TIMED`].
     pub joint: u16,
 }
 
@@ -119,6 +129,19 @@ impl Rts {
             early: total,
             joint: NO_JOINT,
         }
+    }
+
+    /// Whether the message is one that its receiver fetches at once.
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.joint, FETCH | FETCH_TIMED)
+            && self.early == 0
+            && self.rkey != 0
+            && self.total <= EARLY_LIMIT
+    }
+
+    /// Whether the sender has opened a joint copy for the message.
+    pub fn is_joint(&self) -> bool {
+        self.joint < FETCH_TIMED
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::endpoint::{Endpoint, Pending};
+use crate::habit::Habits;
 use crate::matching::Matcher;
 use crate::request::{Kind, Request, RequestId, RequestPool, State};
 use crate::selection::Selection;
@@ -60,6 +61,8 @@ pub struct Worker {
     pub(crate) active: Vec<u32>,
     /// Sends of long messages whose receivers have said go on.
     pub(crate) pushing: Vec<RequestId>,
+    /// What is known of messages of middle size, for each peer that has had one.
+    pub(crate) middles: Vec<Habits>,
     /// Number of endpoints that have something pending.
     pub(crate) gated: u32,
     /// Connections that need messages before they carry data.
@@ -118,6 +121,7 @@ impl Worker {
             unexpected: UnexpectedPool::default(),
             active: Vec::new(),
             pushing: Vec::new(),
+            middles: Vec::new(),
             gated: 0,
             wireup: Wireup::default(),
             thresholds: Thresholds::default(),

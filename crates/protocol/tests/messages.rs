@@ -13,6 +13,7 @@ use fastpath_protocol::{Started, State};
 use fastpath_transport::sim::Conditions;
 
 const SMALL: Thresholds = Thresholds {
+    middle: u64::MAX,
     eager: 100,
     first: 200,
     part: 60,

@@ -58,6 +58,7 @@ pub const FEATURES: &[&str] = &[
     "demote",
     "pause",
     "drain",
+    "adapt",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

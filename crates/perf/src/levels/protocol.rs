@@ -182,7 +182,7 @@ impl ProtocolLink {
             if taken.is_some() {
                 return true;
             }
-            match (*self.worker).recv_parts(self.want(), ptr, room as u64, 0) {
+            match (*self.worker).recv_parts(self.want(), ptr, room as u64, 0, false) {
                 None => false,
                 Some(Parts::Done { .. }) => true,
                 Some(Parts::Request(id)) => {

@@ -228,8 +228,15 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
         first,
         part,
         fragment,
+        middle,
         ..
     } = *t;
+    // Shared memory is read where it lies instead.
+    let adaptive = match middle {
+        u64::MAX => 0,
+        _ if shared => first.min(below(copy)),
+        _ => first,
+    };
     let (alone, both, who) = match shared {
         true => (
             "direct, receiver alone",
@@ -261,10 +268,20 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
             curve(Protocol::Eager),
         ),
         (
-            first.min(below(copy)),
+            first.min(below(copy)).min(below(middle)),
             "eager in parts",
             format!("parts of {part} B without asking; {stream}"),
             curve(Protocol::Parts),
+        ),
+        (
+            adaptive,
+            "parts or single copy",
+            format!(
+                "blocking calls: parts as above, or announced and copied by the receiver alone, as was faster \
+                 between the two last; others as above to {} B",
+                first.min(below(copy))
+            ),
+            None,
         ),
         (
             below(copy),
@@ -338,6 +355,10 @@ fn list_rejected(
             reject("direct", dear());
         }
         return rejected;
+    }
+    if !wishes.adapt {
+        let why = "switched off by FASTPATH_DISABLE".to_owned();
+        reject("parts or single copy", why);
     }
     reject(
         "direct",

@@ -3,6 +3,7 @@ use super::constants::FIELDS;
 use super::decide::*;
 use super::envelope::Curve;
 use super::*;
+use crate::habit::MIDDLE_MIN;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use proptest::prelude::*;
 
@@ -12,6 +13,7 @@ const FREE: Wishes = Wishes {
     no_cma: None,
     direct: true,
     pipeline: true,
+    adapt: true,
 };
 
 fn wishes() -> impl Strategy<Value = Wishes> {
@@ -22,15 +24,16 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             (0_u64..100_000).prop_map(Some)
         ]
     };
-    (size(), size(), any::<[bool; 3]>()).prop_map(|(eager_max, chunk, [cma, direct, pipeline])| {
-        Wishes {
+    (size(), size(), any::<[bool; 4]>()).prop_map(
+        |(eager_max, chunk, [cma, direct, pipeline, adapt])| Wishes {
             eager_max,
             chunk,
             no_cma: (!cma).then_some("switched off"),
             direct,
             pipeline,
-        }
-    })
+            adapt,
+        },
+    )
 }
 
 /// Any that can be believed, evenly by magnitude.
@@ -147,6 +150,7 @@ fn kernel__that_refuses_leaves_everything_else_as_it_was() {
         Thresholds {
             single_copy: u64::MAX,
             single_joint: u64::MAX,
+            middle: u64::MAX,
             ..with
         }
     );
@@ -221,6 +225,9 @@ proptest! {
         let t = decide(&c, &w, kernel);
         prop_assert!((w.no_cma.is_none() && kernel) || t.single_copy == u64::MAX);
         prop_assert!(w.direct || t.direct == u64::MAX);
+        let adapts = w.adapt && w.pipeline && w.no_cma.is_none() && kernel && w.eager_max.is_none();
+        prop_assert_eq!(t.middle != u64::MAX, adapts);
+        prop_assert!(t.middle >= MIDDLE_MIN && t.middle > t.eager);
         if let Some(most) = w.eager_max {
             prop_assert_eq!(t.first, most.clamp(48, EARLY_LIMIT));
             prop_assert!(t.single_copy > t.first && t.direct > t.first);

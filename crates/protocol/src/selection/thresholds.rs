@@ -1,5 +1,6 @@
 //! Sizes from which the protocols change: the decision as the message path reads it.
 
+use crate::habit::MIDDLE_MIN;
 use crate::worker::EARLY_LIMIT;
 
 /// Sizes from which the protocols change, in bytes.
@@ -14,6 +15,9 @@ pub struct Thresholds {
     pub part: u64,
     /// Bytes of one further fragment.
     pub fragment: u64,
+    /// Size from which a message of up to `first` bytes goes as the last ones to the same peer went best (`habit`), if
+    /// its sender can wait; the largest number where that is switched off.
+    pub middle: u64,
     /// Size from which the receiver fetches the message by a single copy, if it can.
     pub single_copy: u64,
     /// Size from which a message is moved by load and store, where either side's memory is shared.
@@ -37,6 +41,7 @@ impl Default for Thresholds {
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 8 * 1024,
+            middle: MIDDLE_MIN,
             single_copy: 32 * 1024,
             direct: 24 * 1024,
             single_joint: 32 * 1024,

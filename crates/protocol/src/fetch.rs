@@ -1,0 +1,275 @@
+//! Messages of middle size by blocking calls: in parts, or fetched from their place by a receiver that waits for them,
+//! whichever took less between these two ranks (`habit`).
+//!
+//! The sender of a fetched message waits for its receiver's word. So that it waits no longer than for parts where
+//! nobody has asked for the message yet, a receiver fetches such a one at once, to where unexpected messages are kept.
+#![allow(unsafe_code)]
+
+use crate::buffer::Buffer;
+use crate::habit::{Habits, Verdict, Way};
+use crate::matching::Want;
+use crate::request::{Kind, RequestId};
+use crate::tag::tag_matches;
+use crate::unexpected::Arrived;
+use crate::wire::{self, FETCH, FETCH_TIMED, NO_JOINT, Rts};
+use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_base::clock;
+use fastpath_transport::{Header, Post, Remote};
+
+/// Looks for the receiver's word before the ordinary way to wait takes over.
+const LOOKS: u32 = 8192;
+/// Looks of those between two checks whether something else needs this process.
+const LOOKS_PER_CHECK: u32 = 64;
+/// A receiver whose word takes so many times as long as its copy, and [`LATE_NS`] more, was not waiting.
+const LATE_FACTOR: u64 = 2;
+/// Nanoseconds.
+const LATE_NS: u64 = 1500;
+/// Bits of a verdict in `header.imm` of a `FIN`; above them the nanoseconds of the copy.
+const VERDICT_BITS: u32 = 3;
+/// Most that can be said there.
+const LONGEST_NS: u64 = (u32::MAX >> VERDICT_BITS) as u64;
+
+/// What became of a message that was to be sent.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Middle {
+    /// It has left.
+    Sent,
+    /// It is announced; [`Worker::await_fetched`] must follow.
+    Announced(Announced),
+    /// Nothing has happened.
+    Declined,
+}
+
+/// A message that waits to be fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announced {
+    /// Its request.
+    pub id: RequestId,
+    /// When it was announced; 0 where nobody asks for the time.
+    started_ns: u64,
+}
+
+impl Worker {
+    /// Sends a contiguous message of middle size for a caller that can wait until it was fetched.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes, at most [`EARLY_LIMIT`], until the message was fetched.
+    #[inline(never)]
+    pub unsafe fn send_middle(
+        &mut self,
+        peer: u32,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: u64,
+    ) -> Middle {
+        let kept = len > self.thresholds.first || self.is_read_directly(data.addr(), len);
+        if kept || self.is_crowded() || !self.may_announce_fetch(peer) {
+            return Middle::Declined;
+        }
+        let part = self.thresholds.part as usize;
+        let way = self.middle(peer).habit(len).choose();
+        match way {
+            Way::Parts => {
+                let endpoint = self.endpoint(peer);
+                // SAFETY: the caller's.
+                let post = unsafe { endpoint.send_parts(key, tag, data, len as usize, part) };
+                match post {
+                    Post::Done => Middle::Sent,
+                    _ => Middle::Declined,
+                }
+            }
+            // SAFETY: the caller's.
+            Way::Fetched { timed } => unsafe {
+                self.announce_fetch(peer, key, tag, data, len, timed)
+            },
+        }
+    }
+
+    /// Whether the next message to a peer can be one that it fetches: nothing must go before, and its memory can be read.
+    pub fn may_announce_fetch(&self, peer: u32) -> bool {
+        let endpoint = self.endpoint(peer);
+        let capabilities = endpoint.lane.capabilities();
+        peer != self.rank
+            && endpoint.gate == 0
+            && !endpoint.declines
+            && capabilities.is_some_and(|c| c.get_zcopy > 0)
+    }
+
+    /// Announces a contiguous message that its receiver is to fetch at once; declines where there is no room for that.
+    ///
+    /// # Safety
+    /// As for [`Worker::send_middle`]. [`Worker::may_announce_fetch`] holds.
+    pub unsafe fn announce_fetch(
+        &mut self,
+        peer: u32,
+        key: u64,
+        tag: i32,
+        data: *const u8,
+        len: u64,
+        timed: bool,
+    ) -> Middle {
+        let Some(id) = self.requests.allocate(Kind::Send) else {
+            return Middle::Declined;
+        };
+        let request = self.requests.get(id);
+        request.peer = peer;
+        request.key = key;
+        request.tag = tag;
+        request.set_buffer(Buffer::contiguous(data.cast_mut(), len));
+        (request.announced, request.early, request.moved) = (true, 0, 0);
+        request.remote = NO_JOINT as u32;
+        let lane = &self.endpoint(peer).lane;
+        let rts = Rts {
+            total: len,
+            addr: data.expose_provenance() as u64,
+            rkey: lane.memory_key(),
+            request: request.handle,
+            early: 0,
+            joint: if timed { FETCH_TIMED } else { FETCH },
+        };
+        let started_ns = if timed { clock::now_ns() } else { 0 };
+        if self.post_short_rts(peer, key, tag, &rts) != Post::Done {
+            self.requests.free(id);
+            self.middle(peer).habit(len).note(Verdict::Late);
+            return Middle::Declined;
+        }
+        self.counters.requests += 1;
+        self.counters.rendezvous += 1;
+        Middle::Announced(Announced { id, started_ns })
+    }
+
+    /// Looks for a while whether the announced message was fetched; if so its request is freed. Else it is to be waited
+    /// for, [`Worker::note_late`] called, and freed.
+    pub fn await_fetched(&mut self, announced: Announced) -> bool {
+        let request = self.requests.get(announced.id);
+        let (peer, len, handle) = (request.peer, request.bytes, request.handle);
+        for look in 1..LOOKS {
+            let endpoint = self.endpoint(peer);
+            if let Some(arrival) = endpoint.lane.look() {
+                let header = arrival.header;
+                if header.id != wire::FIN || header.key != handle as u64 {
+                    return false;
+                }
+                endpoint.lane.take();
+                let verdict = read_verdict(header.imm, announced.started_ns);
+                self.middle(peer).habit(len).note(verdict);
+                self.requests.free(announced.id);
+                return true;
+            }
+            if look % LOOKS_PER_CHECK == 0 && (!self.is_idle() || self.is_crowded()) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// What is known of messages of middle size to and from a peer.
+    pub(crate) fn middle(&mut self, peer: u32) -> &mut Habits {
+        if self.endpoint(peer).middle == 0 {
+            self.middles.push(Habits::default());
+            self.endpoint(peer).middle = self.middles.len() as u32;
+        }
+        let index = self.endpoint(peer).middle as usize - 1;
+        &mut self.middles[index]
+    }
+
+    /// The message of this request was not fetched while its sender looked.
+    pub fn note_late(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        let (peer, len) = (request.peer, request.bytes);
+        self.middle(peer).habit(len).note(Verdict::Late);
+    }
+
+    /// Fetches the peer's next arrival, if it is the wanted message, is to be fetched and fits: straight into the
+    /// buffer, without a request. `None`: nothing has happened, but that the buffer may have been written to. Else tag
+    /// and length.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_quiet`.
+    pub unsafe fn recv_fetched(
+        &mut self,
+        want: Want,
+        to: *mut u8,
+        room: u64,
+    ) -> Option<(i32, u64)> {
+        let endpoint = self.endpoint(want.peer);
+        let arrival = endpoint.lane.look()?;
+        let header = arrival.header;
+        let tag = header.imm as i32;
+        if header.id != wire::RTS || header.key != want.key || !tag_matches(want.tag, tag) {
+            return None;
+        }
+        // SAFETY: the arrival's bytes.
+        let rts = unsafe { wire::read::<Rts>(arrival.data(), arrival.len()) }?;
+        if !rts.is_fetched() || rts.total > room {
+            return None;
+        }
+        let timed = rts.joint == FETCH_TIMED;
+        let start = if timed { clock::now_ns() } else { 0 };
+        let from = Remote {
+            addr: rts.addr,
+            rkey: rts.rkey,
+        };
+        // SAFETY: the buffer has room for `total` bytes.
+        unsafe { endpoint.lane.get(to, rts.total as usize, from) }.ok()?;
+        endpoint.lane.take();
+        let said = match timed {
+            false => Verdict::Untimed as u32,
+            true => {
+                let ns = clock::now_ns() - start;
+                let verdict = self.middle(want.peer).pace(rts.total).judge(rts.total, ns);
+                verdict as u32 | (ns.min(LONGEST_NS) as u32) << VERDICT_BITS
+            }
+        };
+        self.counters.single_copies += 1;
+        self.send_control(
+            want.peer,
+            Header::new(wire::FIN, said, rts.request as u64),
+            &[],
+        );
+        Some((tag, rts.total))
+    }
+
+    /// An announced message to be fetched for which no receive is posted: it comes to be kept, so that its sender can
+    /// go on. False where it cannot be fetched.
+    pub(crate) fn keep_fetched(&mut self, peer: u32, header: Header, rts: &Rts) -> bool {
+        let len = rts.total as usize;
+        let mut data = self.unexpected.buffer(len);
+        let from = Remote {
+            addr: rts.addr,
+            rkey: rts.rkey,
+        };
+        // SAFETY: `buffer` has reserved `len` bytes, and they are written where `get` succeeds.
+        unsafe {
+            if self
+                .endpoint(peer)
+                .lane
+                .get(data.as_mut_ptr(), len, from)
+                .is_err()
+            {
+                self.unexpected.recycle(data);
+                return false;
+            }
+            data.set_len(len);
+        }
+        self.counters.single_copies += 1;
+        self.keep(peer, header, Arrived::Eager, data);
+        self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
+        true
+    }
+}
+
+/// What the receiver said, and whether it had been waiting.
+fn read_verdict(imm: u32, started_ns: u64) -> Verdict {
+    let copied_ns = (imm >> VERDICT_BITS) as u64;
+    let verdict = Verdict::of(imm & ((1 << VERDICT_BITS) - 1));
+    let timed = started_ns != 0 && verdict != Verdict::Untimed;
+    if timed && clock::now_ns() - started_ns > LATE_FACTOR * copied_ns + LATE_NS {
+        return Verdict::Late;
+    }
+    verdict
+}
+
+const _: () = assert!(crate::habit::MIDDLE_MIN < EARLY_LIMIT);
