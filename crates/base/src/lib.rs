@@ -8,6 +8,7 @@
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
+//! | [`trace`] | time-stamped points in a ring per thread |
 
 pub mod clock;
 pub mod config;
@@ -20,4 +21,5 @@ pub mod memory;
 mod mutate;
 pub mod sync;
 pub mod topology;
+pub mod trace;
 pub mod wait;

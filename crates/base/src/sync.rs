@@ -20,8 +20,11 @@ pub use loom::{
     },
 };
 
-/// For a static: loom's atomics cannot be made there. Not part of what loom explores.
-pub use core::sync::atomic::AtomicU32 as StaticU32;
+/// For a static, or for memory that is a trace: loom's atomics cannot be made there. Not part of what loom explores.
+pub use core::sync::atomic::{
+    AtomicBool as StaticBool, AtomicPtr as StaticPtr, AtomicU32 as StaticU32,
+    AtomicU64 as StaticU64, AtomicUsize as StaticUsize, Ordering as StaticOrdering,
+};
 
 /// Loom has no compiler fence: it explores the orders of a full one instead.
 #[cfg(loom)]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`segment`] | the memory that the ranks of a node share: layout, creation, mapping, backing |
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
+//! | [`trace`] | where the ranks' points are recorded, and the file they are merged into |
 
 pub mod job;
 #[cfg(test)]
@@ -11,5 +12,6 @@ pub mod job;
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 pub mod segment;
+pub mod trace;
 
 pub use job::{BootstrapError, Job};

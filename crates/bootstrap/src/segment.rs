@@ -6,6 +6,7 @@
 //! bitmap_offset  incoming bitmaps[N]        one bit per sender, rows padded to a cache line
 //! pair_offset    PairRegion[N * N]          PAIR_BYTES each, index src * N + dst, sparse
 //! arena_offset   Arena[N]                   ARENA_BYTES each, sparse, mapped piece by piece
+//! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
 //! Every offset is a function of N alone. The file is as long as its address range, but has

@@ -19,6 +19,7 @@ use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
 use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, random_job_id};
 use fastpath_bootstrap::segment::Segment;
+use fastpath_bootstrap::trace::prepare_file;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -38,6 +39,8 @@ struct Prepared {
     argv: Vec<CString>,
     env: Vec<CString>,
     wdir: Option<CString>,
+    /// The file for a trace.
+    trace: Option<PathBuf>,
 }
 
 /// Runs the job to its end; returns the launcher's exit code.
@@ -84,6 +87,11 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         .enumerate()
         .flat_map(|(i, a)| vec![i; a.ranks])
         .collect();
+    let trace = apps.iter().find_map(|app| app.trace.clone());
+    if let Some(path) = &trace {
+        prepare_file(path)
+            .map_err(|e| (2, format!("FASTPATH_TRACE={}: {e}", path.display())))?;
+    }
     let (signals, inherited) =
         Signals::take_over().map_err(|e| (1, format!("cannot take over signals: {e}")))?;
     limit_files(app_of.len(), &inherited)?;
@@ -112,6 +120,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         signals,
         guard,
         spared,
+        trace,
     });
     if let Some(warning) = &plan.warning {
         watch.outputs.say(&format!("mpiexec: {warning}\n"));
@@ -230,12 +239,12 @@ fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
     env.extend(spec.env.iter().cloned());
     env.extend(app.env.iter().cloned());
     let pairs = env.iter().map(|(n, v)| (n.clone(), v.clone()));
-    if let Err(e) = Config::from_pairs(pairs) {
-        return Err(ProgramError {
-            code: 2,
-            text: e.to_string(),
-        });
-    }
+    let config = Config::from_pairs(pairs).map_err(|e| ProgramError {
+        code: 2,
+        text: e.to_string(),
+    })?;
+    let trace = config.text(Key::Trace);
+    let trace = (!trace.is_empty()).then(|| PathBuf::from(trace));
     let found = find_program(
         app,
         env.get(std::ffi::OsStr::new("PATH")).map(|p| p.as_os_str()),
@@ -247,6 +256,7 @@ fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
         argv: app.argv.iter().map(|a| c_string(a)).collect(),
         env: env.iter().map(|(n, v)| c_pair(n, v)).collect(),
         wdir: app.wdir.as_ref().map(|d| c_string(d.as_os_str())),
+        trace,
     })
 }
 

@@ -11,6 +11,8 @@ use crate::signals::{Signals, describe_signal, stop_self};
 use fastpath_base::clock::now_ns;
 use fastpath_bootstrap::job::exit_code;
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment};
+use fastpath_bootstrap::trace;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Token of the queue of signals.
@@ -64,6 +66,8 @@ pub struct Watch<'a> {
     /// Children of the launcher that are no part of the job: the guard, and what a shell that
     /// became the launcher by exec had started before.
     pub spared: Vec<libc::pid_t>,
+    /// The file for a trace.
+    pub trace: Option<PathBuf>,
 }
 
 /// What changes while it runs.
@@ -261,6 +265,17 @@ impl Watch<'_> {
             self.outputs.say(&text);
             self.outputs.flush(|| !wants_end(signals));
             code = if code == 0 { 1 } else { code };
+        }
+        if let Some(path) = &self.trace {
+            let outcome = trace::write_file(self.segment, path);
+            code = if outcome.is_err() && code == 0 {
+                1
+            } else {
+                code
+            };
+            self.outputs
+                .say(&format!("mpiexec: {}\n", trace::describe(path, outcome)));
+            self.outputs.flush(|| !wants_end(signals));
         }
         self.guard.dismiss();
         code

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow as slow;
 use crate::process::Process;
+use fastpath_base::trace::{self, Point};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
@@ -231,7 +232,11 @@ impl<'a> Channel<'a> {
         let key = self.context().key(self.comm.rank);
         // SAFETY: the caller's; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
-            match (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize) {
+            let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
+            if !self.process.lock.is_open() && matches!(post, Post::Done | Post::Rouse) {
+                trace::record(Point::PostShort, self.world_rank(to), self.tag, data.bytes);
+            }
+            match post {
                 Post::Rouse => (*endpoint).rouse() == Post::Done,
                 post => post == Post::Done,
             }
@@ -252,7 +257,7 @@ impl<'a> Channel<'a> {
     unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
         let worker = self.process.worker().ok()?;
-        if data.layout.is_some() || self.process.lock.is_enabled() {
+        if data.layout.is_some() || !self.process.lock.is_open() {
             return None;
         }
         let peer = self.world_rank(from);

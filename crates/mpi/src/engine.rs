@@ -129,7 +129,13 @@ pub fn init(required: i32) -> Result<i32> {
         send: !config.is_disabled("sendi"),
         recv: !config.is_disabled("recvi"),
         datatype: !config.is_disabled("immediate-datatype"),
+        traced: crate::traced::start(config, job, level == MPI_THREAD_MULTIPLE),
     };
+    if allowed.traced {
+        // SAFETY: just made, and nobody else knows it.
+        unsafe { (*worker).record_arrivals() };
+        p.lock.record_calls();
+    }
     // SAFETY: just made, and nobody else knows it.
     crate::request::make_done_request(unsafe { &mut *worker });
     // SAFETY: nobody else is inside MPI.
@@ -141,11 +147,14 @@ pub fn init(required: i32) -> Result<i32> {
             allowed,
         })
     };
-    hot::set_worker(if level == MPI_THREAD_MULTIPLE {
-        std::ptr::null_mut()
-    } else {
-        worker
-    });
+    hot::set_worker(
+        if level == MPI_THREAD_MULTIPLE {
+            std::ptr::null_mut()
+        } else {
+            worker
+        },
+        allowed.traced,
+    );
     p.thread_level.set(level);
     p.main_thread.set(lock::thread_token());
     if level == MPI_THREAD_MULTIPLE {
@@ -287,7 +296,7 @@ pub fn finalize(p: &Process) -> Result {
     }
     crate::buffered::drain(p)?;
     p.hot_clear_all();
-    hot::set_worker(std::ptr::null_mut());
+    hot::set_worker(std::ptr::null_mut(), false);
     // SAFETY: the worker lives as long as the engine, and this call holds the lock.
     unsafe { (*worker).leave() };
     // SAFETY: as above.

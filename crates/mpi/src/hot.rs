@@ -71,6 +71,7 @@ static COMMS: Table<[HotComm; ENTRIES]> = Table(UnsafeCell::new(
 static TYPES: Table<[HotType; ENTRIES]> =
     Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
 static WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
+static TRACED_WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
 
 /// The entry that a communicator's handle selects; its keys say whether it is that one's.
 #[inline]
@@ -93,6 +94,23 @@ pub fn worker() -> *mut Worker {
     unsafe { *WORKER.0.get() }
 }
 
+/// The worker where points are recorded; null elsewhere.
+#[inline]
+pub fn traced_worker() -> *mut Worker {
+    // SAFETY: as in `worker`.
+    unsafe { *TRACED_WORKER.0.get() }
+}
+
+/// The key under which a communicator stands here. Where points are recorded it is the handle's complement: the
+/// immediate path finds nothing, and has no test of its own for it.
+#[inline(always)] // a constant or a register's complement
+pub const fn key<const TRACED: bool>(handle: usize) -> u64 {
+    match TRACED {
+        false => handle as u64,
+        true => !(handle as u64),
+    }
+}
+
 /// Which immediate operations a process may use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allowed {
@@ -102,11 +120,21 @@ pub struct Allowed {
     pub recv: bool,
     /// The shortcut for contiguous datatypes; without it no call is immediate.
     pub datatype: bool,
+    /// Whether points are recorded: then what is immediate goes through `traced`.
+    pub traced: bool,
 }
 
-pub(crate) fn set_worker(worker: *mut Worker) {
+pub(crate) fn set_worker(worker: *mut Worker, traced: bool) {
+    let nobody = ptr::null_mut();
+    let (plain, with_points) = match traced {
+        false => (worker, nobody),
+        true => (nobody, worker),
+    };
     // SAFETY: under the lock or alone.
-    unsafe { *WORKER.0.get() = worker };
+    unsafe {
+        *WORKER.0.get() = plain;
+        *TRACED_WORKER.0.get() = with_points;
+    }
 }
 
 impl Process {
@@ -123,17 +151,13 @@ impl Process {
         if self.lock.is_enabled() || comm.endpoints.is_empty() {
             return;
         }
+        let key = match engine.allowed.traced {
+            false => key::<false>(handle),
+            true => key::<true>(handle),
+        };
         let entry = HotComm {
-            send_key: if engine.allowed.send {
-                handle as u64
-            } else {
-                0
-            },
-            recv_key: if engine.allowed.recv {
-                handle as u64
-            } else {
-                0
-            },
+            send_key: if engine.allowed.send { key } else { 0 },
+            recv_key: if engine.allowed.recv { key } else { 0 },
             own_key: comm.context.key(comm.rank),
             from_key: comm.context.key(0),
             endpoints: comm.endpoints.as_ptr(),
@@ -153,7 +177,8 @@ impl Process {
     pub fn hot_comm_clear(&self, handle: usize) {
         // SAFETY: under the lock or alone.
         let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
-        if slot.send_key == handle as u64 || slot.recv_key == handle as u64 {
+        let own = [key::<false>(handle), key::<true>(handle)];
+        if own.contains(&slot.send_key) || own.contains(&slot.recv_key) {
             (slot.send_key, slot.recv_key) = (0, 0);
         }
     }

@@ -30,6 +30,7 @@ pub mod request;
 pub mod status;
 pub mod table;
 pub mod topology;
+pub mod traced;
 
 pub use error::{Error, Result};
 pub use process::Process;

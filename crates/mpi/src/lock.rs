@@ -4,9 +4,14 @@
 //! MPI again. A thread that waits for a message gives it up between two looks ([`Lock::breathe`]).
 #![allow(unsafe_code)]
 
-use fastpath_base::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use fastpath_base::sync::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use fastpath_base::wait;
 use std::cell::UnsafeCell;
+
+/// Threads need the lock.
+const LOCKS: u8 = 1;
+/// Calls are recorded (`fastpath_base::trace`).
+const RECORDS: u8 = 2;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -14,7 +19,8 @@ const CONTENDED: u32 = 2;
 
 /// A recursive lock that can be switched on once, before threads exist.
 pub struct Lock {
-    enabled: AtomicBool,
+    /// What the way into a call has to do, so that one comparison says that it is nothing.
+    gate: AtomicU8,
     word: AtomicU32,
     owner: AtomicUsize,
     depth: UnsafeCell<u32>,
@@ -40,7 +46,7 @@ impl Lock {
     /// A lock that does nothing until [`Lock::enable`].
     pub const fn new() -> Self {
         Lock {
-            enabled: AtomicBool::new(false),
+            gate: AtomicU8::new(0),
             word: AtomicU32::new(FREE),
             owner: AtomicUsize::new(0),
             depth: UnsafeCell::new(0),
@@ -49,13 +55,24 @@ impl Lock {
 
     /// Makes the lock real. Called while the process has one thread in MPI.
     pub fn enable(&self) {
-        self.enabled.store(true, Ordering::Relaxed);
+        self.gate.fetch_or(LOCKS, Ordering::Relaxed);
     }
 
     /// Whether the lock is real, that is, the level is `MPI_THREAD_MULTIPLE`.
     #[inline]
     pub fn is_enabled(&self) -> bool {
-        self.enabled.load(Ordering::Relaxed)
+        self.gate.load(Ordering::Relaxed) & LOCKS != 0
+    }
+
+    /// Has calls recorded.
+    pub fn record_calls(&self) {
+        self.gate.fetch_or(RECORDS, Ordering::Relaxed);
+    }
+
+    /// Whether there is neither a lock to take nor a call to record.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.gate.load(Ordering::Relaxed) == 0
     }
 
     /// Takes the lock; nests.

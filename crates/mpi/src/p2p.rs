@@ -59,16 +59,16 @@ pub enum Immediate {
 }
 
 /// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE` others are expected to
-/// follow at once, as nonblocking sends do.
+/// follow at once, as nonblocking sends do; with `TRACED` it goes on where points are recorded, and only there.
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
-pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
+pub unsafe fn try_send<const MORE: bool, const TRACED: bool>(args: Args) -> Immediate {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    if comm.send_key == args.comm as u64
+    if comm.send_key == hot::key::<TRACED>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // Elements have 1 to 2^31 - 1 bytes: of a count that fits an int the product is exact, and below zero it is
@@ -106,7 +106,7 @@ pub unsafe fn try_send<const MORE: bool>(args: Args) -> Immediate {
 pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source(&args) else {
+        let Some((endpoint, key, room)) = find_source::<false>(&args) else {
             return false;
         };
         match (*endpoint).recv_short(key, args.tag, args.buf, room) {
@@ -122,10 +122,10 @@ pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
 /// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`
-pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
+pub(crate) fn find_source<const TRACED: bool>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == args.comm as u64
+    let plain = comm.recv_key == hot::key::<TRACED>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // As in `try_send`; below zero the room is too, and nothing fits.
@@ -138,7 +138,11 @@ pub(crate) fn find_source(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let rank = args.peer as usize;
     // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
     unsafe {
-        if !(*hot::worker()).matcher.is_quiet(*comm.world.add(rank)) {
+        let worker = match TRACED {
+            false => hot::worker(),
+            true => hot::traced_worker(),
+        };
+        if !(*worker).matcher.is_quiet(*comm.world.add(rank)) {
             return None;
         }
         let room = (args.count as u64).wrapping_mul(datatype.size);

@@ -348,7 +348,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::comm(args.comm);
     let worker = hot::worker();
-    let Some((endpoint, key, room)) = find_source(args).filter(|_| args.count >= 0) else {
+    let Some((endpoint, key, room)) = find_source::<false>(args).filter(|_| args.count >= 0) else {
         return Spun::Nothing;
     };
     // SAFETY: as in `try_recv`; no reference to the worker outlives a statement.

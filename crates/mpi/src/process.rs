@@ -18,6 +18,7 @@ use crate::lock::{self, Lock};
 use crate::op::Op;
 use crate::table::Table;
 use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_base::trace;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -98,7 +99,9 @@ impl Deref for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        PROCESS.lock.release();
+        if !PROCESS.lock.is_open() {
+            end();
+        }
     }
 }
 
@@ -108,9 +111,23 @@ pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
     if !anytime && phase() != Phase::Running {
         return Err(refuse_phase());
     }
-    PROCESS.lock.acquire();
+    if !PROCESS.lock.is_open() {
+        begin(name);
+    }
     PROCESS.call.set(name);
     Ok(Guard(()))
+}
+
+#[inline(never)]
+fn begin(name: &'static str) {
+    PROCESS.lock.acquire();
+    trace::enter(name);
+}
+
+#[inline(never)]
+fn end() {
+    trace::leave();
+    PROCESS.lock.release();
 }
 
 /// The process, for a caller that holds the lock or runs while there is no other thread.

@@ -3,6 +3,7 @@
 
 pub mod floor;
 pub mod placement;
+pub mod points;
 pub mod statistics;
 pub mod stream;
 pub mod transfer;

@@ -11,6 +11,7 @@ use crate::pieces::Pieces;
 use crate::request::RequestId;
 use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Lane, Remote};
 
 /// Names no memory.
@@ -131,6 +132,7 @@ impl Worker {
                 return true;
             }
         }
+        trace::record(Point::Copy, peer, 0, wanted);
         let fetched = if shared {
             let mut at = 0;
             lane.visit_shared(from, wanted as usize, |from, part| {
@@ -143,6 +145,7 @@ impl Worker {
             // SAFETY: the contiguous buffer has room for `wanted` bytes.
             contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok()
         };
+        trace::record(Point::Copied, 0, 0, 0);
         if fetched {
             self.end_fetch(id, peer, rts.request, wanted, shared);
         }
@@ -180,8 +183,11 @@ impl Worker {
                 addr: rts.addr.wrapping_add(offset),
                 rkey: rts.rkey,
             };
+            trace::record(Point::Copy, peer, 0, len);
             // SAFETY: the receive buffer holds `wanted` bytes.
-            if unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) }.is_err() {
+            let got = unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) };
+            trace::record(Point::Copied, 0, 0, 0);
+            if got.is_err() {
                 return self.ask_for_fragments(id);
             }
         }
@@ -275,9 +281,11 @@ impl Worker {
                 addr: rtr.addr.wrapping_add(offset),
                 rkey: rtr.rkey,
             };
+            trace::record(Point::Copy, request.peer, 0, len);
             // SAFETY: the send buffer holds `bytes`, of which `limit` is no more.
             failed =
                 unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
+            trace::record(Point::Copied, 0, 0, 0);
         }
         if claimed > 0 {
             let (peer, header) = (

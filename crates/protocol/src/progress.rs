@@ -8,6 +8,7 @@ use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
 use crate::worker::Worker;
+use fastpath_base::trace::{self, Point};
 use fastpath_transport::Header;
 
 /// Arrivals of one peer handled in one round, so that no peer starves another.
@@ -81,6 +82,7 @@ impl Worker {
 
     /// One arrival. `data` is valid for `len` bytes, in memory the peer may still write.
     fn handle(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        trace::record(Point::Arrival, peer, header.id.into(), len as u64);
         match header.id {
             wire::EAGER => self.handle_eager(peer, header, data, len),
             wire::EAGER_SYNC => self.handle_eager_sync(peer, header, data, len),
@@ -94,6 +96,7 @@ impl Worker {
             wire::ACK | wire::FIN => self.handle_matched(peer, header),
             _ => self.violation(),
         }
+        trace::record(Point::Handled, 0, 0, 0);
     }
 
     fn handle_eager(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
@@ -228,6 +231,7 @@ impl Worker {
         from: *const u8,
         len: usize,
     ) -> u32 {
+        trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
         let mut data = self.unexpected.buffer(len);
         // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
         unsafe {

@@ -6,6 +6,7 @@ use crate::endpoint::Pending;
 use crate::request::{Fault, Kind, RequestId};
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER};
 use crate::worker::{EARLY_LIMIT, Thresholds, Worker};
+use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Post, Remote};
 
 /// A send as the layer above asks for it.
@@ -39,13 +40,27 @@ impl Worker {
     /// # Safety
     /// The buffer is readable as its layout says until then.
     pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
+        trace::record(Point::Post, args.peer, args.tag, args.buffer.bytes);
+        // SAFETY: the caller's.
+        let started = unsafe { self.start_new_send(args) };
+        trace::record(Point::Posted, 0, 0, 0);
+        started
+    }
+
+    /// # Safety
+    /// As [`Worker::start_send`].
+    #[inline]
+    unsafe fn start_new_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
         self.connect(args.peer)?;
         if !args.synchronous && args.buffer.layout.is_none() {
             let buffer = &args.buffer;
             // SAFETY: the caller's.
             match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) }
             {
-                Post::Done => return Ok(Started::Done),
+                Post::Done => {
+                    trace::record(Point::Eager, args.peer, args.tag, buffer.bytes);
+                    return Ok(Started::Done);
+                }
                 Post::PeerGone => return Err(Fault::PeerGone),
                 Post::InProgress | Post::NoResource | Post::Rouse => {}
             }
@@ -101,6 +116,8 @@ impl Worker {
     fn start_request(&mut self, id: RequestId) {
         let peer = self.requests.get(id).peer;
         if self.endpoint(peer).gate != 0 || !self.post_first(id) {
+            let (tag, bytes) = (self.requests.get(id).tag, self.requests.get(id).bytes);
+            trace::record(Point::NoRoom, peer, tag, bytes);
             self.enqueue(peer, Pending::Start(id));
         }
     }
@@ -141,6 +158,9 @@ impl Worker {
                 }
                 request.pack(0, to.add(skip), len);
             });
+        if post == Post::Done {
+            trace::record(Point::Eager, request.peer, request.tag, request.bytes);
+        }
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
             (request.announced, request.early, request.remote) = (true, 0, NO_JOINT as u32);
@@ -225,6 +245,7 @@ impl Worker {
             request.early = early;
             request.remote = joint.unwrap_or(NO_JOINT as u32);
             self.counters.rendezvous += 1;
+            trace::record(Point::Announced, request.peer, request.tag, first);
         } else if let Some(index) = joint {
             self.endpoint(request.peer).lane.close_joint(index);
         }
@@ -339,7 +360,10 @@ impl Worker {
                     request.fault = Fault::PeerGone;
                     request.moved = request.limit;
                 }
-                Post::Done | Post::InProgress | Post::Rouse => request.moved += len as u64,
+                Post::Done | Post::InProgress | Post::Rouse => {
+                    trace::record(Point::Fragment, request.peer, 0, len as u64);
+                    request.moved += len as u64;
+                }
             }
             moved = true;
         }

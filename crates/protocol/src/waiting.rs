@@ -1,9 +1,11 @@
 //! Waiting: spin, then yield, then sleep (see `fastpath_base::wait` for the handshake with senders).
 #![allow(unsafe_code)]
 
+use crate::matching::ANY_PEER;
 use crate::worker::Worker;
 use fastpath_base::config::{Config, Key, WaitMode};
 use fastpath_base::sync::{Ordering, spin_loop};
+use fastpath_base::trace::{self, Point};
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
@@ -119,9 +121,16 @@ struct Wait {
     focus: Option<u32>,
     /// Whether the next send to that peer can still be prepared.
     cold: bool,
+    /// Whether a look has found nothing.
+    begun: bool,
 }
 
 impl Worker {
+    /// Points are recorded from now on: arrivals go the long way, which has them.
+    pub fn record_arrivals(&mut self) {
+        self.wait.drain_at = u32::MAX;
+    }
+
     /// Whether more ranks are awake on this node than it has processors.
     pub fn is_crowded(&self) -> bool {
         self.job.header().awake.load(Ordering::Relaxed) > self.wait.processors
@@ -146,6 +155,7 @@ impl Worker {
             crowded,
             focus,
             cold: false,
+            begun: false,
         };
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
@@ -162,12 +172,19 @@ impl Worker {
                 _ => this.progress(),
             };
             if done(this) {
+                if wait.begun {
+                    trace::record(Point::Waited, 0, 0, 0);
+                }
                 return;
             }
             if moved {
                 wait.looks = 0;
                 wait.started_ns = 0;
                 continue;
+            }
+            if !wait.begun {
+                wait.begun = true;
+                trace::record(Point::Wait, focus.unwrap_or(ANY_PEER), note.tag, note.bytes);
             }
             if let Some(peer) = focus {
                 let lane = &mut this.endpoint(peer).lane;
@@ -287,6 +304,7 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
     }
     let moved = this.progress();
     if !moved && !done(this) {
+        trace::record(Point::Sleep, 0, 0, 0);
         let breathe = this.wait.breathe;
         let mut nap = || {
             // Without the fence a wake-up can be missed: then it is looked for again and again.
@@ -296,6 +314,7 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
             Some(breathe) => breathe(&mut nap),
             None => nap(),
         }
+        trace::record(Point::Woken, 0, 0, 0);
     }
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };

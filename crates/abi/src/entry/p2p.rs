@@ -8,7 +8,7 @@ use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Mode, Posting};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
+use fastpath_mpi::{Process, Result, p2p_slow as slow, request, traced};
 
 #[inline]
 pub(super) fn args(
@@ -50,7 +50,7 @@ pub unsafe fn send(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        match p2p::try_send::<false>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false, false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
             Immediate::Rouse(bytes) => send_rouse("MPI_Send", comm, dest, tag, bytes),
@@ -69,13 +69,11 @@ unsafe fn send_slow(
     tag: c_int,
     comm: usize,
 ) -> c_int {
+    let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        slow::send(
-            "MPI_Send",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Standard,
-        )
+        traced::send("MPI_Send", args)
+            .unwrap_or_else(|| slow::send("MPI_Send", args, Mode::Standard))
     };
     finish(result, "MPI_Send", comm)
 }
@@ -180,13 +178,13 @@ unsafe fn recv_slow(
     comm: usize,
     status: *mut Status,
 ) -> c_int {
+    let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        slow::recv(
-            "MPI_Recv",
-            args(buf, count, datatype, source, tag, comm),
-            status,
-        )
+        match traced::recv("MPI_Recv", args, status) {
+            true => Ok(()),
+            false => slow::recv("MPI_Recv", args, status),
+        }
     };
     finish(result, "MPI_Recv", comm)
 }
@@ -208,7 +206,7 @@ pub unsafe fn isend(
         if request.is_null() {
             return isend_slow(buf, count, datatype, dest, tag, comm, request);
         }
-        match p2p::try_send::<true>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<true, false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
                 MPI_SUCCESS
@@ -234,14 +232,20 @@ unsafe fn isend_slow(
     comm: usize,
     request: *mut usize,
 ) -> c_int {
+    let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        slow::isend(
-            "MPI_Isend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Standard,
-            request,
-        )
+        let sent = match request.is_null() {
+            false => traced::send("MPI_Isend", args),
+            true => None,
+        };
+        match sent {
+            Some(result) => {
+                *request = request::DONE_HANDLE;
+                result
+            }
+            None => slow::isend("MPI_Isend", args, Mode::Standard, request),
+        }
     };
     finish(result, "MPI_Isend", comm)
 }

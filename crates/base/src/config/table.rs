@@ -108,6 +108,10 @@ variables! {
         "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: 220";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
+    Trace "FASTPATH_TRACE" Kind::Text, "", false,
+        "file to write a trace of all ranks to, for Perfetto or chrome://tracing; empty: none";
+    TraceEvents "FASTPATH_TRACE_EVENTS" Kind::Count, "16384", false,
+        "points that are kept of each thread, the last ones; at most 1048576";
     CompilerC "FASTPATH_CC" Kind::Text, "cc", false,
         "the compiler that mpicc calls";
     CompilerCpp "FASTPATH_CXX" Kind::Text, "c++", false,

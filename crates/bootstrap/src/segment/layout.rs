@@ -1,5 +1,7 @@
 //! Where things lie in the segment: constants and offset functions, all in bytes.
 
+use fastpath_base::trace::AREA_BYTES;
+
 /// Bytes of the header and of each rank's page.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -82,9 +84,14 @@ impl Layout {
         self.mapped_bytes().next_multiple_of(AREA_ALIGN) + rank as u64 * ARENA_BYTES
     }
 
+    /// Offset of a rank's trace (`fastpath_base::trace`).
+    pub const fn trace_offset(self, rank: usize) -> u64 {
+        self.arena_offset(self.ranks) + rank as u64 * AREA_BYTES
+    }
+
     /// Length of the file.
     pub const fn total_bytes(self) -> u64 {
-        self.arena_offset(self.ranks)
+        self.trace_offset(self.ranks)
     }
 }
 
@@ -107,7 +114,8 @@ mod tests {
                 l.pair_offset(ranks - 1, ranks - 1) + PAIR_BYTES as u64
             );
             assert!(l.arena_offset(0) >= l.mapped_bytes());
-            assert_eq!(l.total_bytes(), l.arena_offset(ranks - 1) + ARENA_BYTES);
+            assert_eq!(l.trace_offset(0), l.arena_offset(ranks - 1) + ARENA_BYTES);
+            assert_eq!(l.total_bytes(), l.trace_offset(ranks - 1) + AREA_BYTES);
             assert!(l.total_bytes() < i64::MAX as u64);
         }
     }

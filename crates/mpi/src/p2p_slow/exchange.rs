@@ -12,7 +12,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     // SAFETY: the caller's.
     unsafe {
         if into.comm == out.comm && is_plain_recv(&into) {
-            match try_send::<false>(out) {
+            match try_send::<false, false>(out) {
                 Immediate::Done => return recv(name, into, status),
                 Immediate::Rouse(bytes) => {
                     rouse(out.comm, out.peer, out.tag, bytes)?;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::BenchError;
 use super::options::parse_bytes;
 use crate::measure::floor::{self, CopyFloor};
+use crate::measure::points::measure_points;
 use crate::measure::statistics::{Summary, summarize};
 use crate::measure::stream::measure_stream;
 use crate::measure::transfer::{Way, measure_transfer};
@@ -190,6 +191,12 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
             print_transfer(bytes, way, &time, form);
         }
     }
+    // Last: from then on this process records.
+    let points = measure_points(options.samples.min(100), batch_ns).map_err(BenchError::Floor)?;
+    for (points, recorded) in points.iter().zip([false, true]) {
+        let point = summarize(points).ok_or(BenchError::Empty)?;
+        print_point(&point, recorded, form);
+    }
     Ok(())
 }
 
@@ -240,6 +247,24 @@ fn print_floor_stream(stream: &Summary, form: Form) {
     print_line(&format!(
         "{:>9} {:>11} {:>11} {:>11} {:>13}",
         "bytes", "min", "median", "p99", "GB/s, median"
+    ));
+}
+
+/// A point of a trace.
+fn print_point(point: &Summary, recorded: bool, form: Form) {
+    if form == Form::Json {
+        print_json(&json!({
+            "record": "floor_point", "unit": "ns per point", "recorded": recorded, "time": point,
+        }));
+        return;
+    }
+    let state = match recorded {
+        true => "recorded (FASTPATH_TRACE)",
+        false => "not recorded",
+    };
+    print_line(&format!(
+        "point of a trace, {state}: min {:.1}, median {:.1}, p99 {:.1} ns",
+        point.min, point.median, point.p99
     ));
 }
 

@@ -1,0 +1,204 @@
+//! The memory of a trace: a header, the names of calls, and rings.
+//!
+//! ```text
+//! 0              AreaHeader              4 KiB
+//! 4 KiB          names[MAX_NAMES]        NAME_BYTES each, text ended by zeros
+//! HEADER_BYTES   rings, one per thread   ring_bytes(events) each: a RING_HEADER_BYTES header, events of EVENT_BYTES
+//! ```
+#![allow(unsafe_code)]
+
+use super::{Event, read_ticks};
+use crate::clock;
+use crate::sync::{
+    StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize,
+};
+use std::ptr::null_mut;
+
+/// `FPTRACE1`.
+pub const TRACE_MAGIC: u64 = u64::from_le_bytes(*b"FPTRACE1");
+/// Address range of one rank's trace; memory is taken only for what is used.
+pub const AREA_BYTES: u64 = 64 << 20;
+/// Bytes of a name.
+pub const NAME_BYTES: usize = 64;
+/// Most names.
+pub const MAX_NAMES: usize = 1024;
+const NAMES_OFFSET: usize = 4096;
+/// Bytes before the first ring.
+pub const HEADER_BYTES: usize = NAMES_OFFSET + MAX_NAMES * NAME_BYTES;
+/// Bytes of the header of a ring.
+pub const RING_HEADER_BYTES: usize = 64;
+/// Bytes of an event.
+pub const EVENT_BYTES: usize = 32;
+
+/// Bytes of a ring of so many events.
+pub const fn ring_bytes(events: u32) -> usize {
+    RING_HEADER_BYTES + events as usize * EVENT_BYTES
+}
+
+/// What is known of the whole area. Words in this order; the rest of the page is zero.
+#[repr(C)]
+struct AreaHeader {
+    magic: StaticU64,
+    /// The clock of points when the trace began, and nanoseconds of the monotonic clock at that moment.
+    ticks: StaticU64,
+    ns: StaticU64,
+    /// Events of one ring.
+    events: StaticU32,
+    /// Rings in use.
+    rings: StaticU32,
+    /// Threads that found no room for theirs.
+    lost: StaticU32,
+    pid: StaticU32,
+}
+
+/// A ring of one thread, and, behind it its events: four words each (ticks; point and peer; tag; bytes).
+#[repr(C)]
+pub(super) struct Ring {
+    /// Events recorded so far; the ring holds the last of them.
+    written: StaticU64,
+    events: StaticU32,
+    tid: StaticU32,
+}
+
+const _: () = assert!(size_of::<Ring>() <= RING_HEADER_BYTES);
+
+/// Gets memory behind a piece of the area: offset and bytes. False where there is none.
+pub type Back = Box<dyn Fn(u64, u64) -> bool + Send + Sync>;
+
+/// One process's part of a trace.
+pub struct Area {
+    base: *mut u8,
+    /// A power of two.
+    events: u32,
+    back: Back,
+    /// Addresses of the names that have a number.
+    known: [StaticUsize; MAX_NAMES],
+}
+
+// SAFETY: what lies at `base` is touched through atomics, and each ring by its own thread.
+unsafe impl Send for Area {}
+// SAFETY: as above.
+unsafe impl Sync for Area {}
+
+static CURRENT: StaticPtr<Area> = StaticPtr::new(null_mut());
+
+pub(super) fn set_current(area: &'static Area) {
+    // ORDERING: release; partner: the acquire in `current`.
+    CURRENT.store(std::ptr::from_ref(area).cast_mut(), Ordering::Release);
+}
+
+/// The area of this process; null before there is one.
+pub(super) fn current() -> *const Area {
+    // ORDERING: acquire; partner: the release in `set_current`.
+    CURRENT.load(Ordering::Acquire)
+}
+
+impl Area {
+    /// Makes an area of [`AREA_BYTES`] at `base`, all zeros where it has memory, with rings of `events` events each,
+    /// rounded up to a power of two. `None` where `back` has no memory for the header.
+    ///
+    /// # Safety
+    /// `base` is mapped for the life of the process, on a page border, and used by nothing else in this process; what
+    /// `back` has answered `true` for can be written.
+    pub unsafe fn new(base: *mut u8, events: u32, back: Back) -> Option<Area> {
+        let events = events.clamp(1, 1 << 20).next_power_of_two();
+        if !back(0, HEADER_BYTES as u64) {
+            return None;
+        }
+        // SAFETY: backed, aligned, and all zeros are valid atomics.
+        let header = unsafe { &*base.cast::<AreaHeader>() };
+        header.ticks.store(read_ticks(), Ordering::Relaxed);
+        header.ns.store(clock::now_ns(), Ordering::Relaxed);
+        header.events.store(events, Ordering::Relaxed);
+        header.pid.store(std::process::id(), Ordering::Relaxed);
+        // ORDERING: release: who finds the magic finds the rest; partner: the reader is another process that reads the
+        // file, mostly after this one's end.
+        header.magic.store(TRACE_MAGIC, Ordering::Release);
+        Some(Area {
+            base,
+            events,
+            back,
+            known: [const { StaticUsize::new(0) }; MAX_NAMES],
+        })
+    }
+
+    fn header(&self) -> &AreaHeader {
+        // SAFETY: as in `new`.
+        unsafe { &*self.base.cast::<AreaHeader>() }
+    }
+
+    /// A ring for the calling thread; `None` where there is no room or no memory for another.
+    pub(super) fn add_ring(&self) -> Option<*mut Ring> {
+        let header = self.header();
+        let bytes = ring_bytes(self.events) as u64;
+        let index = header.rings.fetch_add(1, Ordering::Relaxed);
+        let offset = HEADER_BYTES as u64 + u64::from(index) * bytes;
+        if offset + bytes > AREA_BYTES || !(self.back)(offset, bytes) {
+            header.lost.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        // SAFETY: inside the area, backed; the index is this thread's alone.
+        let ring = unsafe { self.base.add(offset as usize) }.cast::<Ring>();
+        // SAFETY: as above; 64-byte steps from a page border are aligned.
+        unsafe {
+            (*ring).events.store(self.events, Ordering::Relaxed);
+            let tid = libc::gettid() as u32;
+            (*ring).tid.store(tid, Ordering::Relaxed);
+        }
+        Some(ring)
+    }
+
+    /// The number of a name. Names have static addresses, so that the address finds it again.
+    pub(super) fn intern(&self, name: &'static str) -> usize {
+        let address = name.as_ptr().addr();
+        let first = (address >> 3).wrapping_mul(0x9e37_79b9) % MAX_NAMES;
+        for step in 0..MAX_NAMES {
+            let index = (first + step) % MAX_NAMES;
+            let known = self.known[index].load(Ordering::Relaxed);
+            if known == address {
+                return index;
+            }
+            if known == 0 && self.take_name(index, address, name) {
+                return index;
+            }
+        }
+        MAX_NAMES
+    }
+
+    fn take_name(&self, index: usize, address: usize, name: &str) -> bool {
+        let slot = &self.known[index];
+        match slot.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {}
+            Err(other) => return other == address,
+        }
+        let len = name.len().min(NAME_BYTES - 1);
+        // SAFETY: the name's place in the backed header, written by whoever has taken the slot.
+        unsafe {
+            let to = self.base.add(NAMES_OFFSET + index * NAME_BYTES);
+            std::ptr::copy_nonoverlapping(name.as_ptr(), to, len);
+        }
+        true
+    }
+
+    /// # Safety
+    /// The ring is one that this area gave to the calling thread.
+    #[inline]
+    pub(super) unsafe fn push(&self, ring: *mut Ring, ticks: u64, event: &Event) {
+        // SAFETY: backed for ever.
+        let count = unsafe { &(*ring).written };
+        let written = count.load(Ordering::Relaxed);
+        let place = (written & u64::from(self.events - 1)) as usize;
+        let head = u64::from(event.peer) << 32 | event.point as u64;
+        // SAFETY: a ring has `events` events of this size behind its header, and the place is below that.
+        let words = unsafe {
+            let at = ring.byte_add(RING_HEADER_BYTES + place * EVENT_BYTES);
+            &*at.cast::<[StaticU64; 4]>()
+        };
+        words[0].store(ticks, Ordering::Relaxed);
+        words[1].store(head, Ordering::Relaxed);
+        words[2].store(u64::from(event.tag as u32), Ordering::Relaxed);
+        words[3].store(event.bytes, Ordering::Relaxed);
+        // ORDERING: release: the count covers whole events; partner: as the magic's.
+        count.store(written + 1, Ordering::Release);
+    }
+}

@@ -1,0 +1,91 @@
+use super::*;
+
+/// An area in ordinary memory, which tells how many bytes were asked for at most.
+fn area(events: u32) -> (Area, *mut u8) {
+    let layout = std::alloc::Layout::from_size_align(AREA_BYTES as usize, 4096).unwrap();
+    // SAFETY: of non-zero size; never freed, as the area outlives the test.
+    let base = unsafe { std::alloc::alloc_zeroed(layout) };
+    assert!(!base.is_null());
+    // SAFETY: just made, and zeroed.
+    let area = unsafe { Area::new(base, events, Box::new(|_, _| true)) };
+    (area.unwrap(), base)
+}
+
+fn word(base: *const u8, offset: usize) -> u64 {
+    // SAFETY: inside the memory of `area`, aligned by the layout.
+    unsafe { base.add(offset).cast::<u64>().read() }
+}
+
+#[test]
+fn points__have_their_numbers() {
+    for (number, &point) in Point::ALL.iter().enumerate() {
+        assert_eq!(point as usize, number);
+        assert_eq!(Point::from_number(number as u8), Some(point));
+    }
+    assert_eq!(Point::from_number(Point::ALL.len() as u8), None);
+}
+
+#[test]
+fn begins__have_an_end_that_follows() {
+    let phases: Vec<Phase> = Point::ALL.iter().map(|p| p.phase()).collect();
+    let count = |phase| phases.iter().filter(|&&p| p == phase).count();
+    assert_eq!(count(Phase::Begin), count(Phase::End));
+}
+
+#[test]
+fn ring__keeps_the_last_events() {
+    let (area, base) = area(5);
+    let ring = area.add_ring().unwrap();
+    for n in 0..20u64 {
+        let event = Event {
+            point: Point::Eager,
+            peer: 7,
+            tag: -2,
+            bytes: n,
+        };
+        // SAFETY: the ring is this thread's.
+        unsafe { area.push(ring, 100 + n, &event) };
+    }
+    assert_eq!(word(base, HEADER_BYTES), 20);
+    // 5 is rounded up to 8: events 12 to 19 are there, 16 to 19 in front.
+    let kept: Vec<u64> = (0..8)
+        .map(|place| word(base, HEADER_BYTES + RING_HEADER_BYTES + place * EVENT_BYTES))
+        .collect();
+    assert_eq!(kept, [116, 117, 118, 119, 112, 113, 114, 115]);
+    let first = HEADER_BYTES + RING_HEADER_BYTES;
+    assert_eq!(word(base, first + 8), 7 << 32 | Point::Eager as u64);
+    assert_eq!(word(base, first + 16), u64::from(-2i32 as u32));
+    assert_eq!(word(base, first + 24), 16);
+}
+
+#[test]
+fn names__have_one_number_each() {
+    let (area, _) = area(8);
+    let (send, recv) = (area.intern("MPI_Send"), area.intern("MPI_Recv"));
+    assert_ne!(send, recv);
+    assert_eq!(area.intern("MPI_Send"), send);
+}
+
+#[test]
+fn rings__that_find_no_room_are_counted() {
+    let (area, base) = area(1 << 20);
+    let fits = (AREA_BYTES as usize - HEADER_BYTES) / ring_bytes(1 << 20);
+    for _ in 0..fits {
+        assert!(area.add_ring().is_some());
+    }
+    assert!(area.add_ring().is_none() && area.add_ring().is_none());
+    // rings, lost
+    assert_eq!(word(base, 24) >> 32, fits as u64 + 2);
+    assert_eq!(word(base, 32) as u32, 2);
+}
+
+#[test]
+fn memory__that_is_short_makes_no_area_and_no_ring() {
+    let (_, base) = area(8);
+    // SAFETY: as in `area`; what is not backed is not touched.
+    let none = unsafe { Area::new(base, 8, Box::new(|_, _| false)) };
+    assert!(none.is_none());
+    // SAFETY: as above.
+    let header = unsafe { Area::new(base, 8, Box::new(|offset, _| offset == 0)) };
+    assert!(header.unwrap().add_ring().is_none());
+}

@@ -1,0 +1,106 @@
+//! The file: the Trace Event Format (JSON object form), times in microseconds from the first rank's start.
+
+use super::Summary;
+use super::read::{RankTrace, Stamped, ThreadTrace};
+use fastpath_base::trace::{Phase, Point};
+use std::io::{self, Write};
+
+pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summary> {
+    let threads = || ranks.iter().flat_map(|r| &r.threads);
+    let points = || threads().flat_map(|t| &t.points);
+    let start = points().map(|p| p.ns).min().unwrap_or(0);
+    write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    let mut between = "\n";
+    for rank in ranks {
+        write!(
+            out,
+            "{between}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0} (process {1})\"}}}}",
+            rank.rank, rank.pid
+        )?;
+        between = ",\n";
+        write!(
+            out,
+            "{between}{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
+            rank.rank
+        )?;
+        for thread in &rank.threads {
+            write_thread(rank, thread, start, out)?;
+        }
+    }
+    writeln!(out, "\n]}}")?;
+    Ok(Summary {
+        ranks: ranks.len(),
+        points: points().count() as u64,
+        overwritten: threads().map(|t| t.overwritten).sum(),
+        threads_lost: ranks.iter().map(|r| r.threads_lost).sum(),
+    })
+}
+
+fn write_thread(
+    rank: &RankTrace,
+    thread: &ThreadTrace,
+    start: u64,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    // What was overwritten may hold the beginning of what ends here. What never ends is left open: the
+    // rank was in it when it died.
+    let mut depth = 0u32;
+    for stamped in &thread.points {
+        let phase = match stamped.point.phase() {
+            Phase::Begin => {
+                depth += 1;
+                "B"
+            }
+            Phase::End if depth == 0 => continue,
+            Phase::End => {
+                depth -= 1;
+                "E"
+            }
+            Phase::Moment => "i",
+        };
+        let ns = stamped.ns.saturating_sub(start);
+        write!(
+            out,
+            ",\n{{\"ph\":\"{phase}\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03}",
+            rank.rank,
+            thread.tid,
+            ns / 1000,
+            ns % 1000
+        )?;
+        if phase != "E" {
+            write_what(rank, stamped, out)?;
+        }
+        if phase == "i" {
+            write!(out, ",\"s\":\"t\"")?;
+        }
+        write!(out, "}}")?;
+    }
+    Ok(())
+}
+
+fn write_what(rank: &RankTrace, stamped: &Stamped, out: &mut dyn Write) -> io::Result<()> {
+    let name = match stamped.point {
+        Point::Call => {
+            let name = rank.names.get(stamped.bytes as usize).map(String::as_str);
+            name.filter(|n| !n.is_empty()).unwrap_or("?")
+        }
+        point => point.name(),
+    };
+    write!(out, ",\"name\":\"{name}\"")?;
+    let values = [
+        i128::from(stamped.peer),
+        i128::from(stamped.tag),
+        i128::from(stamped.bytes),
+    ];
+    let mut between = ",\"args\":{";
+    for (field, value) in stamped.point.fields().iter().zip(values) {
+        if !field.is_empty() {
+            write!(out, "{between}\"{field}\":{value}")?;
+            between = ",";
+        }
+    }
+    match between {
+        "," => write!(out, "}}"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,113 @@
+//! Traces (`FASTPATH_TRACE`): where they begin and end, and the immediate path with its points.
+//!
+//! Where points are recorded, the hot tables hide from the immediate path (`hot::key`), so that it costs nothing where
+//! they are not. What it declines comes here first, and goes the same way with points around it.
+#![allow(unsafe_code)]
+
+use crate::error::Result;
+use crate::hot;
+use crate::p2p::{Args, Immediate, fill_status, find_source, try_send};
+use crate::p2p_slow;
+use crate::status::Status;
+use fastpath_base::config::{Config, Key};
+use fastpath_base::trace::{self, Point};
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::trace::{describe, prepare_file, write_file};
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// A process without a launcher writes its file itself.
+static ALONE: OnceLock<(&'static Job, &'static Path)> = OnceLock::new();
+
+/// Begins to record, if the configuration asks for it; says whether points are recorded. What stands in the way is
+/// told, and the program runs without a trace.
+pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -> bool {
+    let path = config.text(Key::Trace);
+    if path.is_empty() {
+        return false;
+    }
+    if job.launcher().is_none() {
+        if let Err(e) = prepare_file(Path::new(path)) {
+            eprintln!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");
+            return false;
+        }
+        _ = ALONE.set((job, Path::new(path)));
+        // SAFETY: `write_alone` may run at any time after this.
+        unsafe { libc::atexit(write_alone) };
+    }
+    let events = config.number(Key::TraceEvents).unwrap_or(u64::MAX);
+    match job.start_trace(events.min(u64::from(u32::MAX)) as u32, threads) {
+        Ok(()) => true,
+        Err(e) => {
+            eprintln!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
+            false
+        }
+    }
+}
+
+extern "C" fn write_alone() {
+    let Some((job, path)) = ALONE.get() else {
+        return;
+    };
+    let outcome = write_file(job.segment(), path);
+    eprintln!("fastpath: {}", describe(path, outcome));
+}
+
+/// World rank of a communicator's rank.
+fn world(args: &Args) -> u32 {
+    // SAFETY: the immediate path has accepted the communicator and the rank.
+    unsafe { *hot::comm(args.comm).world.add(args.peer as usize) }
+}
+
+/// An immediate send with its points; `None` where nothing is recorded, or it is declined.
+///
+/// # Safety
+/// As [`try_send`].
+pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
+    if !trace::is_on() {
+        return None;
+    }
+    let begun = trace::read_ticks();
+    // SAFETY: the caller's.
+    let sent = unsafe { try_send::<false, true>(args) };
+    if sent == Immediate::Declined {
+        return None;
+    }
+    let bytes = (args.count as u64).wrapping_mul(hot::datatype(args.datatype).size);
+    trace::enter_at(name, begun);
+    trace::record(Point::PostShort, world(&args), args.tag, bytes);
+    let result = match sent {
+        Immediate::Rouse(bytes) => {
+            trace::record(Point::Rouse, world(&args), 0, bytes);
+            p2p_slow::rouse(args.comm, args.peer, args.tag, bytes)
+        }
+        _ => Ok(()),
+    };
+    trace::leave();
+    Some(result)
+}
+
+/// An immediate receive with its points; false where nothing is recorded, or the message is not there.
+///
+/// # Safety
+/// As [`crate::p2p::try_recv`].
+pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> bool {
+    if !trace::is_on() {
+        return false;
+    }
+    let begun = trace::read_ticks();
+    // SAFETY: the caller's.
+    unsafe {
+        let Some((endpoint, key, room)) = find_source::<true>(&args) else {
+            return false;
+        };
+        let Some(taken) = (*endpoint).recv_short(key, args.tag, args.buf, room) else {
+            return false;
+        };
+        fill_status(status, args.peer, taken.tag, taken.len as i64);
+        trace::enter_at(name, begun);
+        trace::record(Point::TakeShort, world(&args), taken.tag, taken.len as u64);
+        trace::leave();
+    }
+    true
+}

@@ -1,0 +1,32 @@
+/* Messages of every way between two ranks, for a trace. With `kill` rank 1 is killed while rank 0 waits for it, with
+ * `multiple` threads may call.
+ * test: only=build */
+#include "check.h"
+#include <signal.h>
+
+int main(int argc, char **argv)
+{
+    static const int sizes[] = {8, 4096, 20000, 1 << 20};
+    int level, multiple = argc > 1 && !strcmp(argv[1], "multiple"), kill = argc > 1 && !strcmp(argv[1], "kill");
+    MPI_Init_thread(&argc, &argv, multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    unsigned char *data = allocate(1 << 20);
+    for (int round = 0; round < 20; round++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            if (rank % 2 == 0 && rank + 1 < ranks) {
+                MPI_Send(data, sizes[s], MPI_BYTE, rank + 1, 5, MPI_COMM_WORLD);
+                MPI_Recv(data, sizes[s], MPI_BYTE, rank + 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            } else if (rank % 2 == 1) {
+                MPI_Recv(data, sizes[s], MPI_BYTE, rank - 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Send(data, sizes[s], MPI_BYTE, rank - 1, 6, MPI_COMM_WORLD);
+            }
+        }
+    if (kill && rank == 1)
+        raise(SIGKILL);
+    if (kill)
+        MPI_Recv(data, 1, MPI_BYTE, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    free(data);
+    return finish();
+}
