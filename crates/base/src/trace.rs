@@ -14,8 +14,8 @@ pub use area::{
 };
 pub use points::{Phase, Point};
 
-use area::Ring;
 use crate::sync::{StaticBool, StaticOrdering as Ordering, StaticPtr};
+use area::Ring;
 use std::cell::Cell;
 use std::ptr::null_mut;
 

@@ -85,9 +85,8 @@ pub fn describe(path: &Path, outcome: io::Result<Summary>) -> String {
     } = summary;
     let mut text = format!("trace of {ranks} ranks in {path}: {points} points");
     if overwritten > 0 {
-        text += &format!(
-            ", {overwritten} earlier ones overwritten (FASTPATH_TRACE_EVENTS keeps more)"
-        );
+        text +=
+            &format!(", {overwritten} earlier ones overwritten (FASTPATH_TRACE_EVENTS keeps more)");
     }
     if threads_lost > 0 {
         text += &format!(", {threads_lost} threads had no room");

@@ -89,8 +89,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         .collect();
     let trace = apps.iter().find_map(|app| app.trace.clone());
     if let Some(path) = &trace {
-        prepare_file(path)
-            .map_err(|e| (2, format!("FASTPATH_TRACE={}: {e}", path.display())))?;
+        prepare_file(path).map_err(|e| (2, format!("FASTPATH_TRACE={}: {e}", path.display())))?;
     }
     let (signals, inherited) =
         Signals::take_over().map_err(|e| (1, format!("cannot take over signals: {e}")))?;

@@ -9,9 +9,7 @@
 
 use super::{Event, read_ticks};
 use crate::clock;
-use crate::sync::{
-    StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize,
-};
+use crate::sync::{StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize};
 use std::ptr::null_mut;
 
 /// `FPTRACE1`.

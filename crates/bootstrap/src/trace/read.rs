@@ -1,11 +1,11 @@
 //! Reads the ranks' parts back, as bytes of the file: they may say anything.
 
 use crate::segment::Segment;
+use fastpath_base::clock;
 use fastpath_base::trace::{
     AREA_BYTES, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, NAME_BYTES, Point, RING_HEADER_BYTES,
     TRACE_MAGIC, read_ticks, ring_bytes,
 };
-use fastpath_base::clock;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -97,7 +97,10 @@ pub(super) fn read_rank(
     let rings = (word32(&header, 28) as usize).min(room);
     let mut threads = Vec::new();
     for index in 0..rings {
-        let ring = read(HEADER_BYTES + index * ring_bytes(events), ring_bytes(events))?;
+        let ring = read(
+            HEADER_BYTES + index * ring_bytes(events),
+            ring_bytes(events),
+        )?;
         threads.push(read_ring(&ring, events, &scale));
     }
     Ok(Some(RankTrace {

@@ -136,7 +136,10 @@ fn job__records_from_its_start_and_is_written() {
         threads_lost: 0,
     };
     assert_eq!(summary, expected);
-    assert!(text.contains("\"ts\":0.000,\"name\":\"MPI_Send\""), "{text}");
+    assert!(
+        text.contains("\"ts\":0.000,\"name\":\"MPI_Send\""),
+        "{text}"
+    );
     assert!(text.contains("\"tag\":5,\"bytes\":8"), "{text}");
     assert!(text.contains("\"name\":\"unexpected\""), "{text}");
     assert_json(&text);

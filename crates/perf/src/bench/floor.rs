@@ -193,9 +193,12 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     }
     // Last: from then on this process records.
     let points = measure_points(options.samples.min(100), batch_ns).map_err(BenchError::Floor)?;
-    for (points, recorded) in points.iter().zip([false, true]) {
-        let point = summarize(points).ok_or(BenchError::Empty)?;
-        print_point(&point, recorded, form);
+    for (times, what) in points
+        .iter()
+        .zip(["not recorded", "its clock alone", "recorded"])
+    {
+        let time = summarize(times).ok_or(BenchError::Empty)?;
+        print_point(&time, what, form);
     }
     Ok(())
 }
@@ -251,20 +254,16 @@ fn print_floor_stream(stream: &Summary, form: Form) {
 }
 
 /// A point of a trace.
-fn print_point(point: &Summary, recorded: bool, form: Form) {
+fn print_point(time: &Summary, what: &str, form: Form) {
     if form == Form::Json {
         print_json(&json!({
-            "record": "floor_point", "unit": "ns per point", "recorded": recorded, "time": point,
+            "record": "floor_point", "unit": "ns per point", "what": what, "time": time,
         }));
         return;
     }
-    let state = match recorded {
-        true => "recorded (FASTPATH_TRACE)",
-        false => "not recorded",
-    };
     print_line(&format!(
-        "point of a trace, {state}: min {:.1}, median {:.1}, p99 {:.1} ns",
-        point.min, point.median, point.p99
+        "point of a trace (FASTPATH_TRACE), {what}: min {:.1}, median {:.1}, p99 {:.1} ns",
+        time.min, time.median, time.p99
     ));
 }
 
