@@ -9,8 +9,8 @@ mod area;
 mod points;
 
 pub use area::{
-    AREA_BYTES, Area, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, NAME_BYTES, RING_HEADER_BYTES,
-    TRACE_MAGIC, ring_bytes,
+    AREA_BYTES, Area, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, MAX_RINGS, NAME_BYTES,
+    RING_HEADER_BYTES, TRACE_MAGIC, ring_bytes,
 };
 pub use points::{Phase, Point};
 

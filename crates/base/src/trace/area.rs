@@ -23,6 +23,8 @@ pub const MAX_NAMES: usize = 1024;
 const NAMES_OFFSET: usize = 4096;
 /// Bytes before the first ring.
 pub const HEADER_BYTES: usize = NAMES_OFFSET + MAX_NAMES * NAME_BYTES;
+/// Most rings.
+pub const MAX_RINGS: u32 = 256;
 /// Bytes of the header of a ring.
 pub const RING_HEADER_BYTES: usize = 64;
 /// Bytes of an event.
@@ -131,7 +133,8 @@ impl Area {
         let bytes = ring_bytes(self.events) as u64;
         let index = header.rings.fetch_add(1, Ordering::Relaxed);
         let offset = HEADER_BYTES as u64 + u64::from(index) * bytes;
-        if offset + bytes > AREA_BYTES || !(self.back)(offset, bytes) {
+        let fits = index < MAX_RINGS && offset + bytes <= AREA_BYTES;
+        if !fits || !(self.back)(offset, bytes) {
             header.lost.fetch_add(1, Ordering::Relaxed);
             return None;
         }

@@ -551,7 +551,7 @@ mod tests {
         let piece = a.map_range(range.start, 1 << 20).unwrap();
         // SAFETY: the piece is mapped and backed.
         unsafe { piece.base().as_ptr().add((1 << 20) - 1).write(1) };
-        assert!(a.map_range(a.arena(1).unwrap().end, 4096).is_err());
+        assert!(a.map_range(a.layout().total_bytes(), 4096).is_err());
         assert!(a.arena(2).is_none());
     }
 
@@ -572,7 +572,7 @@ mod tests {
             assert_eq!(other.base().as_ptr().add(4095).read(), 1);
             assert_eq!(other.base().as_ptr().add(4096).read(), 0);
         }
-        assert!(a.give_back(a.arena(0).unwrap().end, 4096).is_err());
+        assert!(a.give_back(a.layout().total_bytes(), 4096).is_err());
     }
 
     #[test]

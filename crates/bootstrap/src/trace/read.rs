@@ -3,8 +3,8 @@
 use crate::segment::Segment;
 use fastpath_base::clock;
 use fastpath_base::trace::{
-    AREA_BYTES, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, NAME_BYTES, Point, RING_HEADER_BYTES,
-    TRACE_MAGIC, read_ticks, ring_bytes,
+    AREA_BYTES, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, MAX_RINGS, NAME_BYTES, Point,
+    RING_HEADER_BYTES, TRACE_MAGIC, read_ticks, ring_bytes,
 };
 use std::fs::File;
 use std::io;
@@ -18,9 +18,22 @@ const MAX_EVENTS: u32 = 1 << 20;
 pub(super) struct RankTrace {
     pub rank: usize,
     pub pid: u32,
-    pub names: Vec<String>,
+    names: Vec<u8>,
     pub threads: Vec<ThreadTrace>,
     pub threads_lost: u64,
+}
+
+impl RankTrace {
+    /// The name of a call, as it may stand in JSON.
+    pub fn name(&self, number: u64) -> String {
+        let mut names = self.names.chunks_exact(NAME_BYTES);
+        let name = usize::try_from(number).ok().and_then(|n| names.nth(n));
+        let name = name.map_or(String::new(), clean);
+        match name.is_empty() {
+            true => "?".to_owned(),
+            false => name,
+        }
+    }
 }
 
 /// What one thread has recorded, the oldest first.
@@ -94,19 +107,20 @@ pub(super) fn read_rank(
     let scale = Scale::since(word64(&header, 8), word64(&header, 16));
     let names = read(NAMES_OFFSET, MAX_NAMES * NAME_BYTES)?;
     let room = (AREA_BYTES as usize - HEADER_BYTES) / ring_bytes(events);
-    let rings = (word32(&header, 28) as usize).min(room);
+    let rings = word32(&header, 28).min(MAX_RINGS) as usize;
     let mut threads = Vec::new();
-    for index in 0..rings {
-        let ring = read(
-            HEADER_BYTES + index * ring_bytes(events),
-            ring_bytes(events),
-        )?;
-        threads.push(read_ring(&ring, events, &scale));
+    for index in 0..rings.min(room) {
+        let offset = HEADER_BYTES + index * ring_bytes(events);
+        // A ring that got no memory says nothing.
+        if word32(&read(offset, RING_HEADER_BYTES)?, 8) == events {
+            let ring = read(offset, ring_bytes(events))?;
+            threads.push(read_ring(&ring, events, &scale));
+        }
     }
     Ok(Some(RankTrace {
         rank,
         pid: word32(&header, 36),
-        names: names.chunks_exact(NAME_BYTES).map(clean).collect(),
+        names,
         threads,
         threads_lost: u64::from(word32(&header, 32)),
     }))

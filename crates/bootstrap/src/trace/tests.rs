@@ -39,8 +39,9 @@ fn read(bytes: &[u8]) -> String {
     };
     let trace = read_rank(4, |offset, len| {
         let from = bytes.get(place(offset)..).unwrap_or_default();
-        let mut data = from[..from.len().min(len)].to_vec();
-        data.resize(len, 0);
+        let there = from.len().min(len);
+        let mut data = vec![0; len];
+        data[..there].copy_from_slice(&from[..there]);
         Ok(data)
     });
     let mut out = Vec::new();

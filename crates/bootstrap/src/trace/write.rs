@@ -31,8 +31,8 @@ pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summ
     Ok(Summary {
         ranks: ranks.len(),
         points: points().count() as u64,
-        overwritten: threads().map(|t| t.overwritten).sum(),
-        threads_lost: ranks.iter().map(|r| r.threads_lost).sum(),
+        overwritten: threads().fold(0, |sum, t| sum.saturating_add(t.overwritten)),
+        threads_lost: ranks.iter().map(|r| r.threads_lost).sum(), // of 32 bits each
     })
 }
 
@@ -80,11 +80,8 @@ fn write_thread(
 
 fn write_what(rank: &RankTrace, stamped: &Stamped, out: &mut dyn Write) -> io::Result<()> {
     let name = match stamped.point {
-        Point::Call => {
-            let name = rank.names.get(stamped.bytes as usize).map(String::as_str);
-            name.filter(|n| !n.is_empty()).unwrap_or("?")
-        }
-        point => point.name(),
+        Point::Call => rank.name(stamped.bytes),
+        point => point.name().to_owned(),
     };
     write!(out, ",\"name\":\"{name}\"")?;
     let values = [
