@@ -337,6 +337,13 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
             "a send, or another transport",
         ));
     }
+    if options.cq_mod == 0 {
+        return Err(refuse(
+            "signalled sends",
+            0,
+            "one in at least one (--cq-mod)",
+        ));
+    }
     if options.clients == 0 {
         return Err(refuse("clients", 0, "at least one"));
     }
@@ -359,7 +366,7 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
         ));
     }
     let message = Message {
-        signal_every: options.cq_mod.max(1),
+        signal_every: options.cq_mod,
         receive_batch: 16,
         mtu: wire.mtu,
         ..Message::new(transport, options.verb().into(), size)

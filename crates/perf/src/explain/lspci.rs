@@ -13,6 +13,8 @@ use super::function::{
 
 /// Devices that one text may hold.
 const FUNCTIONS_MAX: usize = 65_536;
+/// Bytes of a line that are looked at.
+const LINE_MAX: usize = 4096;
 /// Characters that are kept of a name.
 const NAME_MAX: usize = 160;
 /// Characters that are kept of a time (`<512ns`, `unlimited`).
@@ -60,7 +62,7 @@ impl std::error::Error for NotListing {}
 /// See [`NotListing`].
 pub fn parse(text: &str) -> Result<Vec<Function>, NotListing> {
     let mut raws: Vec<Raw> = Vec::new();
-    for line in text.lines() {
+    for line in cut_lines(text) {
         let line = line.trim_start_matches([' ', '\t', '>', '\r', '\u{feff}']);
         if let Some((address, name)) = split_head(line) {
             if raws.len() == FUNCTIONS_MAX {
@@ -85,9 +87,20 @@ pub fn parse(text: &str) -> Result<Vec<Function>, NotListing> {
     Ok(functions.map(|(i, raw)| raw.describe(i == last)).collect())
 }
 
+/// The lines of a text, none longer than one of lspci can be: other text may be one line of any length.
+fn cut_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| {
+        let mut end = line.len().min(LINE_MAX);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        &line[..end]
+    })
+}
+
 /// What a text is that holds nothing of use.
 fn refuse(text: &str, has_heads: bool) -> NotListing {
-    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let mut lines = cut_lines(text).map(str::trim).filter(|l| !l.is_empty());
     let Some(first) = lines.next() else {
         return NotListing::Empty;
     };

@@ -341,6 +341,7 @@ fn nonsense__is_refused_with_what_was_expected() {
             "another transport",
         ),
         ("--pcie 2.0x8 --clients 0", "at least one"),
+        ("--pcie 2.0x8 --cq-mod 0", "--cq-mod"),
         ("--pcie 2.0x8 --direction up", "possible values"),
         ("--pcie 2.0x8 --ratio 2:1", "--direction both"),
         (

@@ -242,3 +242,16 @@ fn names__lose_what_a_terminal_would_obey() {
     let f = parse_one("01:00.0 A\u{1b}[31mcard\u{7}\n\tControl: I/O+\n");
     assert!(!f.name.chars().any(char::is_control), "{:?}", f.name);
 }
+
+#[test]
+fn line__of_any_length_is_cut() {
+    for part in ["a", "\u{0}", "\u{e4}\u{20ac}"] {
+        let long = part.repeat(3 << 20);
+        assert!(matches!(parse(&long), Err(NotListing::Other(_))));
+        // A device with such a line below it is read all the same.
+        let text = format!("41:00.0 A card\n\tLnkSta: Speed 5GT/s, Width x8\n\t{long}\n");
+        let functions = parse(&text).unwrap();
+        assert_eq!(functions[0].link_is.lanes, Some(8));
+    }
+    assert!(cut_lines(&"\u{20ac}".repeat(2000)).all(|line| line.len() <= LINE_MAX));
+}
