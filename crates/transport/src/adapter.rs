@@ -117,6 +117,15 @@ impl Adapter {
     }
 }
 
+/// Tries whether a transport has an adapter: what it would use, for people. Nothing stays open.
+///
+/// # Errors
+/// For people: what is missing and what to do.
+pub fn probe(by: By, device: Option<&str>) -> Result<String, String> {
+    let adapter = open(by, device, None).map_err(|error| error.to_string())?;
+    Ok(adapter.describe())
+}
+
 /// Opens the adapter of a name, with a port after a colon if wanted, or else the first that works.
 ///
 /// # Errors

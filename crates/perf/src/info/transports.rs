@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait;
+use fastpath_transport::adapter::By;
 use serde::Serialize;
 
 use super::cma;
@@ -41,6 +42,8 @@ pub fn list(config: &Config) -> Vec<Transport> {
         ),
         ("shm", try_shared_memory()),
         ("cma", try_cma()),
+        ("rc", try_adapter(config, By::Rc)),
+        ("ud", try_adapter(config, By::Ud)),
     ];
     tried
         .into_iter()
@@ -57,6 +60,14 @@ pub fn list(config: &Config) -> Vec<Transport> {
             }
         })
         .collect()
+}
+
+fn try_adapter(config: &Config, by: By) -> Result<String, String> {
+    let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
+    let found = fastpath_transport::adapter::probe(by, device)?;
+    Ok(format!(
+        "{found}: between hosts, and within one where shm is not listed"
+    ))
 }
 
 /// Which variable switched it off, if one did.
@@ -179,8 +190,19 @@ mod tests {
     #[test]
     fn default__lists_all() {
         let plain = Config::defaults();
-        for name in ["loopback", "shm", "cma"] {
+        for name in ["loopback", "shm", "cma", "rc", "ud"] {
             assert_eq!(switched_off(&plain, name), None);
+        }
+    }
+
+    #[test]
+    fn adapter__that_is_not_there_is_named() {
+        let config = config("FASTPATH_DEVICE", "no_such_9");
+        for by in [By::Rc, By::Ud] {
+            let reason = try_adapter(&config, by).unwrap_err();
+            // Without any device, or without rdma-core, it says so.
+            let told = reason.contains("no RDMA device") || reason.contains("libibverbs");
+            assert!(told, "{reason}");
         }
     }
 
