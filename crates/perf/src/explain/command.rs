@@ -240,12 +240,18 @@ fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
 fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
-        io::stdin().lock().take(TEXT_MAX).read_to_end(&mut bytes)?;
+        let stdin = io::stdin().lock();
+        stdin.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
     } else {
         let file = std::fs::File::open(path)?;
-        file.take(TEXT_MAX).read_to_end(&mut bytes)?;
+        file.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
     }
-    Ok(bytes)
+    match bytes.len() as u64 > TEXT_MAX {
+        true => Err(io::Error::other(
+            "more than 64 MiB: expected is what one `lspci -vv` prints",
+        )),
+        false => Ok(bytes),
+    }
 }
 
 /// Whether a device is worth an explanation where none is named: it has a link, or may have one, and
