@@ -6,6 +6,7 @@ use crate::worker::Worker;
 use fastpath_base::config::{Config, Key, WaitMode};
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::trace::{self, Point};
+use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
@@ -26,6 +27,8 @@ const SPIN_NS: u64 = 50_000;
 const ALONE_NS: u64 = 5_000;
 /// How long a rank sleeps at a time where the kernel has no expedited membarrier.
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
+/// How long a rank sleeps at a time while a connection is made through an adapter.
+const CONNECTING_NAP: Duration = Duration::from_millis(5);
 /// Nanoseconds between two moves to another processor.
 const PARTING_NS: u64 = 1_000_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
@@ -249,16 +252,19 @@ unsafe fn pause_slow(
         // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
         WaitMode::Auto => (waited > spin_ns, SPIN_NS.max(spin_ns)),
     };
-    // What comes through an adapter wakes nobody.
+    // What comes as datagrams wakes nobody.
     let (yields, limit) = match this.interfaces.must_poll() {
         true => (yields || waited >= limit, u64::MAX),
         false => (yields, limit),
     };
     if waited >= limit {
         // SAFETY: the caller's.
-        unsafe { sleep(worker, note, done) };
-        wait.started_ns = 0;
-        wait.looks = 0;
+        let woken = unsafe { sleep(worker, note, done) };
+        // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
+        (wait.started_ns, wait.looks) = match woken {
+            true => (0, 0),
+            false => (1, LOOKS_PER_CLOCK - 1),
+        };
         return;
     }
     let rest = || match yields {
@@ -271,12 +277,17 @@ unsafe fn pause_slow(
     }
 }
 
-/// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it.
+/// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
+/// only the time was up.
 ///
 /// Of several threads one sleeps on the state word. It makes progress for all when a peer wakes it, and
 /// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
 /// well, that would hide a wake-up from a thread that was on its way to sleep there.
-unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool) {
+unsafe fn sleep(
+    worker: *mut Worker,
+    note: &Note,
+    done: &mut impl FnMut(&mut Worker) -> bool,
+) -> bool {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
     this.counters.sleeps += 1;
@@ -294,21 +305,28 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
         true => (&*page.state, STATE_SLEEPING),
         false => (&page.bell, page.bell.load(Ordering::Relaxed)),
     };
-    let mut fenced = true;
+    let (mut fenced, mut limit) = (true, None);
     if leads {
         this.wait.led = true;
         word.store(STATE_SLEEPING, Ordering::Relaxed);
         // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
         // their messages (partner: the load of the state word in the transport's publish).
         fenced = wait::fence_others();
+        limit = this.interfaces.arm();
+        if this.wireup.is_active() {
+            // What is asked again must be asked by somebody awake.
+            limit = limit.map(|limit| limit.min(CONNECTING_NAP));
+        }
     }
     let moved = this.progress();
+    let mut woken = true;
     if !moved && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
         let breathe = this.wait.breathe;
         let mut nap = || {
             // Without the fence a wake-up can be missed: then it is looked for again and again.
-            wait::futex_wait(word, expected, (!fenced).then_some(UNFENCED_NAP));
+            let limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP));
+            woken = wait::futex_wait(word, expected, limit.min()) != Wake::TimedOut;
         };
         match breathe {
             Some(breathe) => breathe(&mut nap),
@@ -331,6 +349,7 @@ unsafe fn sleep(worker: *mut Worker, note: &Note, done: &mut impl FnMut(&mut Wor
         job.header().awake.fetch_add(1, Ordering::Relaxed);
         job.clear_waiting();
     }
+    woken
 }
 
 impl Worker {

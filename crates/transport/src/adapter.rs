@@ -6,6 +6,7 @@ use crate::ud::{self, UdIface};
 use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_base::sync::AtomicU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The transports over adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +96,19 @@ impl Adapter {
         match self {
             Adapter::Rc(iface) => iface.progress(),
             Adapter::Ud(iface) => iface.progress(),
+        }
+    }
+
+    /// Whether arrivals wake nobody.
+    pub fn must_poll(&self) -> bool {
+        matches!(self, Adapter::Ud(_))
+    }
+
+    /// As [`RcIface::arm`]; `None` where nothing wakes a sleeper.
+    pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Option<Duration> {
+        match self {
+            Adapter::Rc(iface) => Some(iface.arm(wake)),
+            Adapter::Ud(_) => None,
         }
     }
 

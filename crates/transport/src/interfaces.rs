@@ -10,6 +10,7 @@ use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
 use fastpath_bootstrap::job::Job;
+use std::time::Duration;
 
 /// Which transports may be used, and what they may do to be fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +128,15 @@ impl Interfaces {
 
     /// Whether arrivals wake nobody, so that a rank that waits must look for them.
     pub fn must_poll(&self) -> bool {
-        self.adapter.is_some()
+        self.adapter.as_ref().is_some_and(|(a, _)| a.must_poll())
+    }
+
+    /// To be called when this rank has announced its sleep, before its last look: from now on it is woken by what comes
+    /// through an adapter too. Says how long it may sleep at most; `None` where there is no limit.
+    pub fn arm(&mut self) -> Option<Duration> {
+        let state = self.domain.state_word(self.domain.me);
+        let (adapter, _) = self.adapter.as_mut()?;
+        adapter.arm(|| crate::shm::iface::rouse(state))
     }
 
     /// The time by which interfaces measure, in nanoseconds.

@@ -333,25 +333,35 @@ impl Core {
     /// Polls the send queues of connections whose sends are all silent: failure is reported all the same.
     #[cold]
     #[inline(never)]
-    fn look_for_failures(&mut self) -> bool {
+    pub fn look_for_failures(&mut self) -> bool {
         let mut found = false;
         for queue in 0..self.send_queues.len() {
-            let mut sharers = self.connections.iter().flatten();
-            if sharers.any(|connection| connection.queue == queue && connection.is_busy()) {
+            if self.is_busy(queue) {
                 found |= self.poll_sends(queue);
             }
         }
         self.domain.release_unused();
         if self.quiet >= QUIET * LOOKS {
             self.quiet = 0;
-            let context = self.domain.memory.context().clone();
-            while let Some(event) = context.next_event() {
-                if event.event_type == EVENT_DEVICE_FATAL {
-                    self.lose_device(format!("{}: the device is gone", context.name()));
-                }
-            }
+            self.look_for_events();
         }
         found
+    }
+
+    /// Whether sends that complete on this queue are under way.
+    pub fn is_busy(&self, queue: usize) -> bool {
+        let mut connections = self.connections.iter().flatten();
+        connections.any(|connection| connection.queue == queue && connection.is_busy())
+    }
+
+    /// Asks whether the device is still there, by a system call.
+    pub fn look_for_events(&mut self) {
+        let context = self.domain.memory.context().clone();
+        while let Some(event) = context.next_event() {
+            if event.event_type == EVENT_DEVICE_FATAL {
+                self.lose_device(format!("{}: the device is gone", context.name()));
+            }
+        }
     }
 
     /// Takes a batch of completions of sends; says whether there were any.

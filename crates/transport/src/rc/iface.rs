@@ -8,20 +8,26 @@ use super::endpoint::RcEndpoint;
 use super::wire::{HEADER, LARGEST, PACKET};
 use crate::verbs::queue::BATCH;
 use crate::verbs::{
-    Access, Buffer, CompletionQueue, DeviceContext, Failure, PairSettings, QueuePair, RecvEntry,
-    Service, SharedReceiveQueue, VerbsError,
+    Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, Failure, PairSettings,
+    QueuePair, RecvEntry, Service, SharedReceiveQueue, VerbsError, Watcher,
 };
 use fastpath_base::sync::AtomicU32;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes from one receive buffer to the next.
 pub(super) const STRIDE: usize = (HEADER + PACKET).next_multiple_of(64);
 /// Connections on one send queue: it must hold a completion of everything they have under way, which is what
 /// a failure makes.
 const SHARERS: usize = 32;
+
+/// How long a rank sleeps at a time: the loss of the device may make no completion.
+const LONG_NAP: Duration = Duration::from_secs(1);
+/// The same where the adapter cannot wake it.
+const SHORT_NAP: Duration = Duration::from_millis(1);
 
 /// What has happened, for reports and tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,6 +85,8 @@ pub(super) struct Core {
     pub send_queues: Vec<SendQueue>,
     pub shared: Arc<SharedReceiveQueue>,
     pub recv_cq: Arc<CompletionQueue>,
+    /// What wakes a sleeper, where all queues report.
+    channel: Arc<CompletionChannel>,
     pub receives: Vec<Receives>,
     /// Receive buffers that hold nothing and are not posted, and how many are.
     pub idle: Vec<u32>,
@@ -100,6 +108,8 @@ pub(super) struct Core {
 /// An adapter's port as this process uses it for reliable connections.
 pub struct RcIface {
     core: Rc<RefCell<Core>>,
+    /// There once the rank has slept.
+    watcher: Option<Watcher>,
 }
 
 impl RcIface {
@@ -115,13 +125,15 @@ impl RcIface {
         let domain = Domain::new(context, port)?;
         let limit = context.attributes().max_srq_wr.max(0) as u32;
         let most = settings.receives.max(limit.min(1 << 14));
+        let channel = CompletionChannel::new(context)?;
         let mut core = Core {
             connections: Vec::new(),
             numbers: Vec::new(),
             last: (u32::MAX, 0),
             send_queues: Vec::new(),
             shared: SharedReceiveQueue::new(&domain.memory, most)?,
-            recv_cq: CompletionQueue::new(context, most, None)?,
+            recv_cq: CompletionQueue::new(context, most, Some(&channel))?,
+            channel,
             receives: Vec::new(),
             idle: Vec::new(),
             posted: 0,
@@ -138,6 +150,7 @@ impl RcIface {
         core.add_receives(settings.receives)?;
         Ok(RcIface {
             core: Rc::new(RefCell::new(core)),
+            watcher: None,
         })
     }
 
@@ -154,6 +167,19 @@ impl RcIface {
     /// Handles what has arrived and what is done; says whether anything was.
     pub fn progress(&mut self) -> bool {
         self.core.borrow_mut().progress()
+    }
+
+    /// To be called before a sleep, and before a last look: what comes after it calls `wake` from another thread. Says
+    /// how long to sleep at most; what an adapter tells nobody of is looked for then.
+    pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Duration {
+        if self.watcher.is_none() {
+            let channel = self.core.borrow().channel.clone();
+            match Watcher::start(channel, wake) {
+                Ok(watcher) => self.watcher = Some(watcher),
+                Err(_) => return SHORT_NAP,
+            }
+        }
+        self.core.borrow_mut().arm()
     }
 
     /// An operation that was waited for and is done.
@@ -178,6 +204,22 @@ impl RcIface {
 }
 
 impl Core {
+    fn arm(&mut self) -> Duration {
+        let mut armed = self.recv_cq.arm().is_ok();
+        for queue in 0..self.send_queues.len() {
+            if self.is_busy(queue) {
+                armed &= self.send_queues[queue].cq.arm().is_ok();
+            }
+        }
+        self.look_for_events();
+        // What completed before is not reported; the caller's own look finds it, but for failures of silent sends.
+        match (self.look_for_failures(), armed) {
+            (true, _) => Duration::ZERO,
+            (false, true) => LONG_NAP,
+            (false, false) => SHORT_NAP,
+        }
+    }
+
     /// Makes and posts receive buffers.
     fn add_receives(&mut self, count: u32) -> Result<(), VerbsError> {
         let buffer = self.domain.buffer(count as usize * STRIDE, Access::Write)?;
@@ -246,7 +288,7 @@ impl Core {
         let limit = context.attributes().max_cqe.max(1) as u32;
         let depth = (self.settings.depth * 2 * SHARERS as u32).min(limit);
         self.send_queues.push(SendQueue {
-            cq: CompletionQueue::new(context, depth, None)?,
+            cq: CompletionQueue::new(context, depth, Some(&self.channel))?,
             connections: 0,
             expected: 0,
         });

@@ -28,6 +28,7 @@ pub mod pair;
 pub mod path;
 pub mod post;
 pub mod queue;
+pub mod watcher;
 
 pub use abi::{Sge, Wc};
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use pair::{AddressHandle, PairSettings, Peer, Persistence, QueuePair, Servic
 pub use path::{LocalPort, Path, PortAddress};
 pub use post::{Failure, Operation, PostError, Posted, SendFlags};
 pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};
+pub use watcher::Watcher;
 
 /// The device of a test: the one that `FASTPATH_TEST_DEVICE` names, or else the fake one. Says whether it is real.
 #[cfg(test)]

@@ -480,6 +480,16 @@ unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
         "a completion queue ran over"
     );
     cq.ready.push_back((completion, number, freed));
+    if std::mem::take(&mut cq.armed) {
+        let (channel, one) = (cq.base.channel.cast::<FakeChannel>(), 1_u64);
+        let cq = (&raw mut *cq).expose_provenance();
+        // SAFETY: a queue that could be armed has a channel; eight readable bytes.
+        unsafe {
+            let mut events = (*channel).events.lock().unwrap();
+            events.push_back(cq);
+            libc::write((*channel).base.fd, (&raw const one).cast(), 8);
+        }
+    }
 }
 
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, len: c_int, to: *mut Wc) -> c_int {

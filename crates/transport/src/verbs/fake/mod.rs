@@ -236,6 +236,16 @@ struct FakeCq {
     base: Cq,
     /// Each with the queue pair and the sends whose space comes back when it is taken.
     ready: VecDeque<(Wc, u32, u32)>,
+    /// Whether the next completion makes an event.
+    armed: bool,
+}
+
+/// The only object that a second thread uses.
+#[repr(C)]
+struct FakeChannel {
+    base: CompChannel,
+    /// Queues with an event that nobody has taken, by address.
+    events: std::sync::Mutex<VecDeque<usize>>,
 }
 
 #[repr(C)]

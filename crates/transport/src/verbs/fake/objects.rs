@@ -52,6 +52,7 @@ pub(super) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context
         let context = zeroed::<Context>();
         (*context).async_fd = -1;
         (*context).ops.poll_cq = Some(poll_cq);
+        (*context).ops.req_notify_cq = Some(req_notify_cq);
         (*context).ops.post_send = Some(post_send);
         (*context).ops.post_recv = Some(post_recv);
         (*context).ops.post_srq_recv = Some(post_srq_recv);
@@ -191,31 +192,44 @@ pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
     }
 }
 
-pub(super) unsafe extern "C" fn create_comp_channel(_: *mut Context) -> *mut CompChannel {
-    fail(libc::ENOSYS)
+pub(super) unsafe extern "C" fn create_comp_channel(context: *mut Context) -> *mut CompChannel {
+    let base = CompChannel {
+        context,
+        // SAFETY: plain integers.
+        fd: unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) },
+        refcnt: 0,
+    };
+    let events = std::sync::Mutex::default();
+    Box::into_raw(Box::new(FakeChannel { base, events })).cast()
 }
 
-pub(super) unsafe extern "C" fn destroy_comp_channel(_: *mut CompChannel) -> c_int {
-    libc::ENOSYS
+pub(super) unsafe extern "C" fn destroy_comp_channel(channel: *mut CompChannel) -> c_int {
+    // SAFETY: made by `create_comp_channel`, and nobody's any more.
+    unsafe {
+        libc::close((*channel).fd);
+        free(channel.cast::<FakeChannel>())
+    }
 }
 
 pub(super) unsafe extern "C" fn create_cq(
     context: *mut Context,
     cqe: c_int,
     _: *mut c_void,
-    _: *mut CompChannel,
+    channel: *mut CompChannel,
     _: c_int,
 ) -> *mut Cq {
     // SAFETY: plain structures.
     let base = unsafe {
         Cq {
             context,
+            channel,
             cqe,
             ..std::mem::zeroed()
         }
     };
     let ready = VecDeque::new();
-    Box::into_raw(Box::new(FakeCq { base, ready })).cast()
+    let armed = false;
+    Box::into_raw(Box::new(FakeCq { base, ready, armed })).cast()
 }
 
 pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
@@ -234,12 +248,33 @@ pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
     unsafe { free(cq.cast::<FakeCq>()) }
 }
 
+/// Any thread may call it.
 pub(super) unsafe extern "C" fn get_cq_event(
-    _: *mut CompChannel,
-    _: *mut *mut Cq,
+    channel: *mut CompChannel,
+    to: *mut *mut Cq,
     _: *mut *mut c_void,
 ) -> c_int {
-    -1
+    // SAFETY: made by `create_comp_channel`.
+    let channel = unsafe { &*channel.cast::<FakeChannel>() };
+    let mut events = channel.events.lock().unwrap();
+    let mut count = 0_u64;
+    // SAFETY: eight writable bytes; the descriptor does not block.
+    unsafe { libc::read(channel.base.fd, (&raw mut count).cast(), 8) };
+    let Some(cq) = events.pop_front() else {
+        return -1;
+    };
+    // SAFETY: the caller's.
+    unsafe { *to = std::ptr::with_exposed_provenance_mut(cq) };
+    0
+}
+
+pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _: c_int) -> c_int {
+    if with(|fabric| fabric.removed) {
+        return libc::EIO;
+    }
+    // SAFETY: made by `create_cq`.
+    unsafe { (*cq.cast::<FakeCq>()).armed = true };
+    0
 }
 
 pub(super) unsafe extern "C" fn ack_cq_events(_: *mut Cq, _: u32) {}

@@ -1,0 +1,95 @@
+//! A thread that wakes a sleeper when an adapter has something for it.
+//!
+//! A rank sleeps on a word that its peers wake it by, and nobody can sleep on a word and on a descriptor at once. So a
+//! thread sleeps on the descriptor in its stead and does what a peer would do. It starts at the rank's first sleep, and
+//! runs for a moment at the first completion after each [`super::CompletionQueue::arm`].
+#![allow(unsafe_code)]
+
+use super::queue::CompletionChannel;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// The thread; it ends when this is dropped.
+pub struct Watcher {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Calls `wake` after each event of the channel.
+    ///
+    /// # Errors
+    /// The process has too many threads or open files.
+    pub fn start(
+        channel: Arc<CompletionChannel>,
+        wake: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        // SAFETY: plain integers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let stop = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        let ours = stop.clone();
+        let thread = without_signals(|| {
+            let builder = Builder::new()
+                .name("fastpath-rdma".to_owned())
+                .stack_size(1 << 17);
+            builder.spawn(move || watch(&channel, &ours, wake))
+        })?;
+        Ok(Watcher {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let one = 1_u64;
+        // SAFETY: eight readable bytes.
+        unsafe { libc::write(self.stop.as_raw_fd(), (&raw const one).cast(), 8) };
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs with all signals held back, so that a thread started meanwhile never runs the program's handlers.
+fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: a set of signals is plain data, filled before it is used; the old one is put back.
+    unsafe {
+        let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        let result = act();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut());
+        result
+    }
+}
+
+fn watch(channel: &CompletionChannel, stop: &OwnedFd, wake: impl Fn()) {
+    let entry = |fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut entries = [entry(channel.fd()), entry(stop.as_raw_fd())];
+    loop {
+        // SAFETY: an array of two entries.
+        unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
+        if entries[1].revents != 0 {
+            return;
+        }
+        let taken = channel.drain();
+        if taken != 0 || entries[0].revents != 0 {
+            wake();
+        }
+        if taken == 0 && entries[0].revents & !libc::POLLIN != 0 {
+            return; // the device has gone, and would be readable for ever
+        }
+    }
+}

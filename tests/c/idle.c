@@ -1,0 +1,44 @@
+/* A rank that waits for one that computes leaves its processor to others: once it sleeps it takes less than a hundredth of
+ * it. The one that computes looks at the clock of the other's process.
+ * test: ranks=2 variants=none */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <time.h>
+#include <unistd.h>
+
+static double processor_seconds(int process)
+{
+    clockid_t clock;
+    struct timespec used = {0, 0};
+    SAME(clock_getcpuclockid((pid_t)process, &clock), 0);
+    SAME(clock_gettime(clock, &used), 0);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+static void compute(int seconds)
+{
+    struct timespec time = {seconds, 0};
+    nanosleep(&time, NULL); /* as far as the other one can tell */
+}
+
+int main(int argc, char **argv)
+{
+    int process = (int)getpid();
+    start(&argc, &argv);
+    if (rank == 1) {
+        OK(MPI_Recv(&process, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        compute(1);
+        double from = MPI_Wtime(), before = processor_seconds(process);
+        compute(6);
+        double waited = MPI_Wtime() - from, took = processor_seconds(process) - before;
+        printf("%.1f ms of the processor in %.1f s\n", took * 1e3, waited);
+        if (took * 100 >= waited)
+            fail(__LINE__, "%g s of the processor in %g s of waiting", took, waited);
+        OK(MPI_Send(&process, 1, MPI_INT, 0, 2, MPI_COMM_WORLD));
+    } else {
+        OK(MPI_Send(&process, 1, MPI_INT, 1, 1, MPI_COMM_WORLD));
+        OK(MPI_Recv(&process, 1, MPI_INT, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    return finish();
+}
