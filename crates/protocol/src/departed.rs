@@ -53,6 +53,9 @@ impl Worker {
             // What may still come by itself, from one that only claims to have left, belongs nowhere.
             self.endpoint(peer).early.left = 0;
         }
+        if request.kind == Kind::Send && request.announced {
+            self.conceal_message(id);
+        }
         let request = self.requests.get(id);
         request.fault = match request.kind {
             Kind::Recv => Fault::SourceGone,

@@ -59,6 +59,10 @@ impl Worker {
     /// What an announcement offers: where the receiver finds the message by itself, and the number of
     /// the joint copy that was opened for it. `None`: it is to be sent through buffers.
     pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<(Remote, Option<u32>)> {
+        let peer = self.requests.get(id).peer;
+        if self.endpoint(peer).lane.wants_exposure() {
+            return Some((self.expose_message(id)?, None));
+        }
         if self.requests.get(id).bytes >= EARLY_LIMIT && self.selection.calibration.is_some() {
             self.measure_slow();
         }
@@ -92,6 +96,26 @@ impl Worker {
                 None
             },
         ))
+    }
+
+    /// Shows a message to its receiver, which fetches it by an adapter.
+    fn expose_message(&mut self, id: RequestId) -> Option<Remote> {
+        let request = self.requests.get(id);
+        let endpoint = self.endpoint(request.peer);
+        if request.bytes < self.thresholds.fetch || !request.is_contiguous() || endpoint.declines {
+            return None;
+        }
+        // SAFETY: the buffer is there until the request completes, and `conceal_message` comes before that.
+        unsafe { endpoint.lane.expose(request.ptr, request.bytes as usize) }
+    }
+
+    /// The receiver needs no more of an announced message than what it is sent.
+    pub(crate) fn conceal_message(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        let key = std::mem::take(&mut request.rest_rkey);
+        if key != 0 {
+            self.endpoint(request.peer).lane.conceal(key);
+        }
     }
 
     /// The answer that asks a peer for fragments: it says where a single copy need not be offered again.

@@ -87,13 +87,15 @@ impl Worker {
         }
     }
 
-    /// Whether the next message to a peer can be one that it fetches: nothing must go before, and its memory can be read.
+    /// Whether the next message to a peer can be one that it fetches: nothing must go before, and its memory can be read
+    /// without being shown first.
     pub fn may_announce_fetch(&self, peer: u32) -> bool {
         let endpoint = self.endpoint(peer);
         let capabilities = endpoint.lane.capabilities();
         peer != self.rank
             && endpoint.gate == 0
             && !endpoint.declines
+            && !endpoint.lane.wants_exposure()
             && capabilities.is_some_and(|c| c.get_zcopy > 0)
     }
 
@@ -119,7 +121,7 @@ impl Worker {
         request.tag = tag;
         request.set_buffer(Buffer::contiguous(data.cast_mut(), len));
         (request.announced, request.early, request.moved) = (true, 0, 0);
-        request.remote = NO_JOINT as u32;
+        (request.remote, request.rest_rkey) = (NO_JOINT as u32, 0);
         let lane = &self.endpoint(peer).lane;
         let rts = Rts {
             total: len,

@@ -1,6 +1,6 @@
 //! Memory that peers can reach directly, for the layer above to give out.
 
-use crate::worker::Worker;
+use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_bootstrap::segment::SegmentError;
 use std::ptr::NonNull;
 
@@ -17,11 +17,18 @@ impl Worker {
         bytes: usize,
         align: usize,
     ) -> Result<NonNull<u8>, SegmentError> {
-        self.interfaces.arena.allocate(bytes, align)
+        let memory = self.interfaces.arena.allocate(bytes, align)?;
+        // Shorter messages are never fetched from where they lie.
+        if bytes as u64 > EARLY_LIMIT {
+            let start = memory.addr().get();
+            self.interfaces.declare_memory(start..start + bytes);
+        }
+        Ok(memory)
     }
 
     /// Gives back what [`Worker::allocate_memory`] gave; false where `address` is nothing of it.
     pub fn free_memory(&mut self, address: usize) -> bool {
+        self.interfaces.forget_memory(address);
         self.interfaces.arena.free(address)
     }
 }

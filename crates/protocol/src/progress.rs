@@ -297,6 +297,8 @@ impl Worker {
             self.endpoint(peer).lane.close_joint(request.remote);
         }
         self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
+        self.conceal_message(id);
+        let request = self.requests.get(id);
         request.matched = true;
         request.limit = rtr.limit;
         request.remote = rtr.request;
@@ -319,6 +321,8 @@ impl Worker {
         if request.early == 0 && request.remote != NO_JOINT as u32 {
             self.endpoint(peer).lane.close_joint(request.remote);
         }
+        self.conceal_message(id);
+        let request = self.requests.get(id);
         if request.moved < request.early {
             // The rest of what goes by itself must still go: the receiver counts on it.
             request.finished = true;

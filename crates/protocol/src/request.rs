@@ -123,7 +123,7 @@ pub struct Request {
     pub announced_bytes: u64,
     /// Receives: where the sender's message lies, during a joint copy.
     pub rest_addr: u64,
-    /// Receives: key of that memory.
+    /// Receives: key of that memory. Announced sends: key by which an adapter shows the message to the peer, or 0.
     pub rest_rkey: u64,
 }
 

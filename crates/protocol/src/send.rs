@@ -164,6 +164,7 @@ impl Worker {
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
             (request.announced, request.early, request.remote) = (true, 0, NO_JOINT as u32);
+            request.rest_rkey = 0;
         } else if post == Post::Done {
             self.complete(id);
         }
@@ -214,6 +215,10 @@ impl Worker {
         let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
         let first = self.thresholds.part.min(early);
         let endpoint = self.endpoint(request.peer);
+        let exposed = match endpoint.lane.wants_exposure() {
+            true => rkey,
+            false => 0,
+        };
         let rts = Rts {
             total: request.bytes,
             addr,
@@ -244,10 +249,13 @@ impl Worker {
             request.moved = first;
             request.early = early;
             request.remote = joint.unwrap_or(NO_JOINT as u32);
+            request.rest_rkey = exposed;
             self.counters.rendezvous += 1;
             trace::record(Point::Announced, request.peer, request.tag, first);
         } else if let Some(index) = joint {
             self.endpoint(request.peer).lane.close_joint(index);
+        } else if exposed != 0 {
+            self.endpoint(request.peer).lane.conceal(exposed);
         }
         post
     }

@@ -19,6 +19,7 @@ const SMALL: Thresholds = Thresholds {
     part: 60,
     fragment: 64,
     single_copy: u64::MAX,
+    fetch: u64::MAX,
     direct: u64::MAX,
     single_joint: 0,
     direct_joint: 0,

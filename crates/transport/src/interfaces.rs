@@ -10,6 +10,7 @@ use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
 use fastpath_bootstrap::job::Job;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Which transports may be used, and what they may do to be fast.
@@ -114,6 +115,21 @@ impl Interfaces {
     /// Whether `peer` is reached by an adapter.
     fn is_outside(&self, peer: u32) -> bool {
         self.allowed.leads_outside(self.domain.job, peer as usize)
+    }
+
+    /// Memory of this process that stays as it is until [`Interfaces::forget_memory`]: an adapter needs to be told of it
+    /// but once.
+    pub fn declare_memory(&mut self, range: Range<usize>) {
+        if let Some((Adapter::Rc(iface), _)) = &self.adapter {
+            iface.with_domain(|domain| domain.declare_lasting(range));
+        }
+    }
+
+    /// The declared memory that begins at `address`, if there is any, is about to go.
+    pub fn forget_memory(&mut self, address: usize) {
+        if let Some((Adapter::Rc(iface), _)) = &self.adapter {
+            iface.with_domain(|domain| domain.forget(address));
+        }
     }
 
     /// The transport and adapter by which peers are reached, for people.

@@ -35,9 +35,8 @@ impl Lane {
             Lane::Shm(endpoint) => Some(endpoint.capabilities()),
             Lane::Loopback(endpoint) => Some(endpoint.capabilities()),
             Lane::Sim(endpoint) => Some(endpoint.capabilities()),
-            // What a message lies in is not registered for its receiver, so that nothing can be fetched.
+            // What a message is received into is not shown to its sender.
             Lane::Rc(endpoint) => Some(Capabilities {
-                get_zcopy: 0,
                 put_zcopy: 0,
                 ..endpoint.capabilities()
             }),
@@ -204,6 +203,31 @@ impl Lane {
                 Lane::Ud(endpoint) => endpoint.get(to, len, from),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
+        }
+    }
+
+    /// Whether the peer can fetch only what was shown to it ([`Lane::expose`]).
+    #[inline]
+    pub fn wants_exposure(&self) -> bool {
+        matches!(self, Lane::Rc(_))
+    }
+
+    /// Lets the peer fetch `len` bytes at `address` by [`Lane::get`], until [`Lane::conceal`]; `None` where it cannot.
+    ///
+    /// # Safety
+    /// The memory stays mapped until then.
+    pub unsafe fn expose(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Rc(endpoint) => unsafe { endpoint.expose(address, len) },
+            _ => None,
+        }
+    }
+
+    /// The peer needs no more what [`Lane::expose`] has shown it under this key.
+    pub fn conceal(&mut self, key: u64) {
+        if let Lane::Rc(endpoint) = self {
+            endpoint.conceal(key);
         }
     }
 

@@ -3,6 +3,11 @@
 use crate::habit::MIDDLE_MIN;
 use crate::worker::EARLY_LIMIT;
 
+/// Two registrations, each a system call that pins pages, take about as long as two copies of so many bytes. Not
+/// measured on the machine at hand.
+const FETCH_FROM: u64 = 64 * 1024;
+const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
+
 /// Sizes from which the protocols change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
@@ -20,6 +25,9 @@ pub struct Thresholds {
     pub middle: u64,
     /// Size from which the receiver fetches the message by a single copy, if it can.
     pub single_copy: u64,
+    /// Size from which the receiver fetches the message by an adapter, where one leads to the sender. Above
+    /// [`EARLY_LIMIT`].
+    pub fetch: u64,
     /// Size from which a message is moved by load and store, where either side's memory is shared.
     pub direct: u64,
     /// Size from which both sides take part in a single copy.
@@ -43,6 +51,7 @@ impl Default for Thresholds {
             fragment: 8 * 1024,
             middle: MIDDLE_MIN,
             single_copy: 32 * 1024,
+            fetch: FETCH_FROM,
             direct: 24 * 1024,
             single_joint: 32 * 1024,
             direct_joint: 24 * 1024,

@@ -11,6 +11,7 @@ use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Interfaces;
+use fastpath_transport::adapter::By;
 use fastpath_transport::sim::{Conditions, Network};
 use std::cell::RefCell;
 
@@ -90,6 +91,22 @@ impl World {
         let network = Network::new(0, Conditions::default());
         World {
             network,
+            workers: jobs.iter().map(worker).collect(),
+            get: true,
+        }
+    }
+
+    /// Ranks that have nothing but reliable connections of an adapter. The network is not there for them.
+    pub fn on_adapter(ranks: u32, device: &str) -> Self {
+        let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
+        let worker = |job| {
+            let mut interfaces = Interfaces::open(job);
+            interfaces.allowed.shm = false;
+            interfaces.open_adapter(By::Rc, Some(device), None).unwrap();
+            Worker::with_interfaces(job, policy(), interfaces).unwrap()
+        };
+        World {
+            network: Network::new(0, Conditions::default()),
             workers: jobs.iter().map(worker).collect(),
             get: true,
         }

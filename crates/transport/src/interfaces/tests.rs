@@ -90,3 +90,27 @@ fn accept__tells_rings_from_mail() {
     assert!(matches!(post, Post::Done | Post::Rouse));
     assert_eq!(back.look().unwrap().header.id, 7);
 }
+
+#[test]
+fn declared_memory__is_registered_once() {
+    let mut ranks = open_on(&[0, 1], true);
+    let mut lane = ranks[0].make_lane(1);
+    let mut memory = vec![0_u8; 100_000];
+    let (start, at) = (memory.as_ptr().addr(), memory.as_mut_ptr());
+    // SAFETY: the memory outlives what is shown of it.
+    let mut show = || unsafe {
+        let shown = lane.expose(at.add(100), 50_000).unwrap();
+        lane.conceal(shown.rkey);
+    };
+    let count = |rank: &Interfaces| match &rank.adapter {
+        Some((Adapter::Rc(iface), _)) => iface.with_domain(|domain| domain.registration_counts()),
+        _ => unreachable!("opened by rc"),
+    };
+    ranks[0].declare_memory(start..start + 100_000);
+    (0..3).for_each(|_| show());
+    assert_eq!(count(&ranks[0]), (1, 2));
+    ranks[0].forget_memory(start);
+    show();
+    show();
+    assert_eq!(count(&ranks[0]), (3, 2), "each is registered anew");
+}

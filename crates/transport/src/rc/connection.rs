@@ -73,6 +73,8 @@ pub(super) struct Connection {
     pub slots: VecDeque<(u32, Slot)>,
     /// Operations somebody waits for, in order.
     pub tickets: VecDeque<(u32, Ticket)>,
+    /// Memory that the peer may read, one for each message that it has been told of.
+    pub exposed: Vec<Arc<MemoryRegion>>,
     /// Packets that the peer has room for.
     pub credits: u32,
     /// Packets taken of which the peer has not been told.

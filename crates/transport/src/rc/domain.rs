@@ -41,9 +41,13 @@ impl Domain {
         self.cache.lasting.push(range);
     }
 
-    /// The memory is about to be unmapped: no registration of it remains.
-    pub fn forget(&mut self, range: Range<usize>) {
-        self.cache.lasting.retain(|known| *known != range);
+    /// The lasting memory at `address` is about to be unmapped: no registration of it remains.
+    pub fn forget(&mut self, address: usize) {
+        let known = &mut self.cache.lasting;
+        let Some(at) = known.iter().position(|range| range.start == address) else {
+            return;
+        };
+        let range = known.swap_remove(at);
         self.cache
             .entries
             .retain(|_, entry| !overlap(&entry.range(), &range));
@@ -69,7 +73,11 @@ impl Domain {
         if let Some(found) = self.cache.find(&wanted, access) {
             return Ok(found);
         }
-        let whole = self.cache.extent(&wanted);
+        let (whole, access) = match self.cache.surroundings(&wanted) {
+            // Once for every use, since it stays.
+            Some(whole) => (whole, Access::Remote),
+            None => (wanted, access),
+        };
         let at = std::ptr::with_exposed_provenance_mut(whole.start);
         // SAFETY: the caller's; lasting memory stays mapped by `declare_lasting`.
         let region =
@@ -150,10 +158,10 @@ impl RegistrationCache {
         Some(entry.region.clone())
     }
 
-    /// What is registered for a range: all of the lasting memory around it.
-    fn extent(&self, wanted: &Range<usize>) -> Range<usize> {
-        let around = self.lasting.iter().find(|range| covers(range, wanted));
-        around.unwrap_or(wanted).clone()
+    /// The lasting memory around a range.
+    fn surroundings(&self, wanted: &Range<usize>) -> Option<Range<usize>> {
+        let mut lasting = self.lasting.iter();
+        lasting.find(|range| covers(range, wanted)).cloned()
     }
 
     fn keep(&mut self, range: Range<usize>, access: Access, region: &Arc<MemoryRegion>) {
@@ -222,7 +230,9 @@ mod tests {
             domain.release_unused();
         }
         assert_eq!(domain.registration_counts(), (1, 9));
-        domain.forget(range);
+        domain.forget(range.start + 1);
+        assert_eq!(domain.cache.entries.len(), 1);
+        domain.forget(range.start);
         assert!(domain.cache.entries.is_empty());
     }
 

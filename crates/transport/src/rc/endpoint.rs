@@ -14,6 +14,10 @@ use std::rc::Rc;
 /// Payload of an active message that every endpoint sends as short, inline or not, in bytes: what control messages
 /// of the layer above need.
 const SHORT_LEAST: usize = 48;
+/// Marks the key of exposed memory, so that none is 0.
+const EXPOSED: u64 = 1 << 32;
+/// Looks for a completion before the processor is given to others.
+const LOOKS: u32 = 256;
 /// Bytes of one read or write at most; the verbs interface has 2^31.
 const ZCOPY_MOST: usize = 1 << 30;
 
@@ -286,6 +290,38 @@ impl RcEndpoint {
         unsafe { core.post_remote(self.index, operation, &list, Some(ticket)) }
     }
 
+    /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::conceal`]; `None` where
+    /// they cannot be registered.
+    ///
+    /// # Safety
+    /// The memory stays mapped until then.
+    pub unsafe fn expose(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+        let core = &mut *self.core.borrow_mut();
+        // SAFETY: the caller's; what is only read is not changed by anybody.
+        match unsafe { core.domain.register(address, len, Access::Shown) } {
+            Ok(region) => {
+                let rkey = EXPOSED | region.rkey() as u64;
+                core.connection(self.index).exposed.push(region);
+                let addr = address.expose_provenance() as u64;
+                Some(Remote { addr, rkey })
+            }
+            Err(error) => {
+                core.trouble = Some(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Ends what [`RcEndpoint::expose`] has begun, once.
+    pub fn conceal(&mut self, rkey: u64) {
+        let core = &mut *self.core.borrow_mut();
+        let exposed = &mut core.connection(self.index).exposed;
+        if let Some(at) = exposed.iter().position(|r| r.rkey() == rkey as u32) {
+            exposed.swap_remove(at);
+            core.domain.release_unused();
+        }
+    }
+
     /// Adds to 8 bytes of the peer's memory; the completion says what was there.
     pub fn fetch_add(&mut self, to: Remote, add: u64, cookie: u64) -> Post {
         self.post_atomic(
@@ -341,6 +377,7 @@ impl RcEndpoint {
 
     /// Waits for an operation of this endpoint; others' completions stay.
     fn wait_for(&mut self, cookie: u64) -> Completion {
+        let mut looks = 0;
         loop {
             let core = &mut *self.core.borrow_mut();
             let found = core.completions.iter().position(|c| c.cookie == cookie);
@@ -348,7 +385,11 @@ impl RcEndpoint {
                 return completion;
             }
             core.progress();
-            fastpath_base::sync::spin_loop();
+            looks += 1;
+            match looks > LOOKS {
+                true => fastpath_base::wait::yield_now(),
+                false => fastpath_base::sync::spin_loop(),
+            }
         }
     }
 

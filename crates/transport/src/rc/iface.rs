@@ -342,6 +342,7 @@ impl Core {
             expected: 0,
             slots: VecDeque::new(),
             tickets: VecDeque::new(),
+            exposed: Vec::new(),
             credits: 0,
             owed: 0,
             window: self.settings.window,

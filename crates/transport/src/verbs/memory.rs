@@ -55,6 +55,8 @@ pub enum Access {
     Read,
     /// The device writes it: receives, answers of reads and atomics.
     Write,
+    /// Peers read it.
+    Shown,
     /// Peers read, write and change it too.
     Remote,
 }
@@ -64,6 +66,7 @@ impl Access {
         match self {
             Access::Read => 0,
             Access::Write => abi::ACCESS_LOCAL_WRITE,
+            Access::Shown => abi::ACCESS_REMOTE_READ,
             Access::Remote => {
                 abi::ACCESS_LOCAL_WRITE
                     | abi::ACCESS_REMOTE_WRITE
