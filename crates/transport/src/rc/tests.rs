@@ -2,6 +2,9 @@
 //! can do is tested on it alone.
 #![allow(unsafe_code, non_snake_case)]
 
+mod exposed;
+mod sleeper;
+
 use super::testing::{RcPair, WATCHDOG};
 use super::*;
 use crate::contract::*;
@@ -568,112 +571,4 @@ fn connections__many_share_buffers_and_give_them_back() {
     links.truncate(1);
     assert_eq!(base - fault::alive(), 78);
     assert_eq!(far.counters().violations + near.counters().failures, 0);
-}
-
-#[test]
-fn sleeper__is_woken_by_what_comes() {
-    let mut pair = RcPair::new(Settings::default());
-    let word: &AtomicU32 = Box::leak(Box::new(AtomicU32::new(1)));
-    for number in 0..3 {
-        word.store(1, Ordering::Relaxed);
-        let wake = || {
-            word.store(0, Ordering::Relaxed);
-            futex_wake(word, 1);
-        };
-        assert_eq!(pair.ifaces[1].arm(wake), Duration::from_secs(1));
-        assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
-        let start = Instant::now();
-        while word.load(Ordering::Relaxed) == 1 {
-            // The fake adapter works while somebody polls.
-            pair.ifaces[0].progress();
-            futex_wait(word, 1, Some(Duration::from_millis(1)));
-            assert!(start.elapsed() < WATCHDOG, "nobody was woken");
-        }
-        let seen = std::iter::repeat_with(|| take(&mut pair.ends[1])).find_map(|seen| seen);
-        assert_eq!(seen, Some((number, 8)));
-    }
-}
-
-#[test]
-fn sleeper__does_not_sleep_on_a_failure_that_is_there() {
-    let context = fake::open();
-    fake::set_conditions(fake::Conditions::default());
-    let mut pair = RcPair::on(&context, quick()).unwrap();
-    assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
-    fake::remove_device();
-    assert_ne!(pair.ifaces[0].arm(|| ()), Duration::from_secs(1));
-    assert!(pair.ends[0].failure().is_some());
-}
-
-#[test]
-fn exposed_memory__is_fetched_until_it_is_concealed() {
-    let mut pair = RcPair::new(Settings::default());
-    let mut data: Vec<u8> = (0..100_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
-    let mut got = vec![0_u8; data.len()];
-    // SAFETY: the memory outlives its exposure.
-    let mut show = |pair: &mut RcPair| unsafe { pair.ends[1].expose(data.as_mut_ptr(), 100_000) };
-    let [first, second] = [show(&mut pair).unwrap(), show(&mut pair).unwrap()];
-    // SAFETY: room for all of it.
-    let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, first) };
-    assert_eq!(fetched, Ok(()));
-    assert!(got == data);
-    // Two messages from one buffer: it is shown until both are done with.
-    pair.ends[1].conceal(first.rkey);
-    // SAFETY: as above.
-    let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, second) };
-    assert_eq!(fetched, Ok(()));
-    pair.ends[1].conceal(second.rkey);
-    let left = pair.ends[1].with(|connection| connection.exposed.len());
-    assert_eq!(left, 0);
-    // SAFETY: as above.
-    let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, second) };
-    assert_eq!(fetched, Err(RemoteError::Fault));
-    assert!(pair.ends[0].peer_has_left());
-}
-
-#[test]
-fn exposed_memory__is_read_alone_and_within_its_bounds() {
-    for (offset, len, write) in [(0, 8, true), (4095, 2, false), (5000, 1, false)] {
-        let mut pair = RcPair::new(quick());
-        let mut data = vec![1_u8; 4096];
-        let mut got = [7_u8; 8];
-        // SAFETY: the memory outlives its exposure.
-        let shown = unsafe { pair.ends[1].expose(data.as_mut_ptr(), 4096) }.unwrap();
-        let at = Remote {
-            addr: shown.addr + offset,
-            ..shown
-        };
-        // SAFETY: `got` has room.
-        let refused = unsafe {
-            match write {
-                true => pair.ends[0].put(got.as_ptr(), len, at),
-                false => pair.ends[0].get(got.as_mut_ptr(), len, at),
-            }
-        };
-        assert_eq!(refused, Err(RemoteError::Fault));
-        drop(pair);
-        assert!(data.iter().all(|&byte| byte == 1));
-    }
-}
-
-#[test]
-fn memory__that_cannot_be_locked_is_not_shown_and_not_fetched_into() {
-    let context = fake::open();
-    fake::set_conditions(fake::Conditions::default());
-    let mut pair = RcPair::on(&context, Settings::default()).unwrap();
-    let (mut data, mut got) = (vec![1_u8; 100_000], vec![0_u8; 100_000]);
-    // SAFETY: the memory outlives its exposure.
-    let shown = unsafe { pair.ends[1].expose(data.as_mut_ptr(), data.len()) }.unwrap();
-    fake::set_conditions(fake::Conditions {
-        lockable: 0,
-        ..fake::Conditions::default()
-    });
-    // SAFETY: as above; `got` has room.
-    unsafe {
-        assert_eq!(pair.ends[1].expose(got.as_mut_ptr(), 100_000), None);
-        let refused = pair.ends[0].get(got.as_mut_ptr(), 100_000, shown);
-        assert_eq!(refused, Err(RemoteError::Unsupported));
-    }
-    // The connection lives: the message comes in fragments.
-    assert_eq!(send(&mut pair.ends[0], 5, 8), Post::Done);
 }
