@@ -2,7 +2,7 @@
 
 use super::wire::HEADER;
 use crate::contract::Header;
-use crate::verbs::{Access, Buffer, Failure, MemoryRegion, QueuePair, Sge, VerbsError};
+use crate::verbs::{Access, Buffer, Failure, MemoryRegion, QueuePair, VerbsError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -214,15 +214,5 @@ impl Pool {
             }
             None => unreachable!("a slot without its buffer"),
         }
-    }
-}
-
-/// A segment of memory for a work request.
-#[inline]
-pub(super) fn segment(at: *const u8, len: usize, lkey: u32) -> Sge {
-    Sge {
-        addr: at.expose_provenance() as u64,
-        length: len as u32,
-        lkey,
     }
 }

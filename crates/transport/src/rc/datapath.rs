@@ -1,7 +1,7 @@
 //! Posting, and what the completion of a send means.
 #![allow(unsafe_code)]
 
-use super::connection::{Connection, Slot, Stage, Ticket, segment};
+use super::connection::{Connection, Slot, Stage, Ticket};
 use super::iface::{Completion, Core};
 use super::wire::*;
 use crate::contract::{Header, Post};
@@ -127,7 +127,7 @@ impl Core {
         }
         let tag = self.tag(index, Kind::Whole, 0);
         let head = encode_header(header);
-        let segments = [segment(head.as_ptr(), HEADER, 0), segment(data, len, 0)];
+        let segments = [Sge::over(head.as_ptr(), HEADER, 0), Sge::over(data, len, 0)];
         // SAFETY: inline data is copied by the call; both segments are readable.
         let sent = unsafe { self.post(index, &tag, &segments, false, InlineChoice::Force) };
         if !sent {
@@ -199,7 +199,7 @@ impl Core {
             }
             // Large buffers are few: they come back as soon as may be.
             let report = last && count > 1;
-            let list = [segment(from, bytes, lkey)];
+            let list = [Sge::over(from, bytes, lkey)];
             // SAFETY: the slot stays this message's until the completion that frees it.
             if !unsafe { self.post(index, &tag, &list, report, InlineChoice::Auto) } {
                 if !last {

@@ -1,11 +1,11 @@
 //! The endpoint: connecting, the contract, and operations on the peer's memory.
 #![allow(unsafe_code)]
 
-use super::connection::{Body, Stage, Ticket, segment};
+use super::connection::{Body, Stage, Ticket};
 use super::iface::{Completion, Core};
 use super::wire::{HEADER, LARGEST, PairAddress};
 use crate::contract::*;
-use crate::verbs::{Access, Failure, Operation, Peer, Step, VerbsError};
+use crate::verbs::{Access, Failure, Operation, Peer, Sge, Step, VerbsError};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
 use std::cell::RefCell;
@@ -211,7 +211,7 @@ impl RcEndpoint {
         debug_assert!(len <= core.connection(self.index).inline);
         let write = write_to(to);
         // SAFETY: it goes inline; the caller's.
-        unsafe { core.post_remote(self.index, &write, &[segment(from, len, 0)], None) }
+        unsafe { core.post_remote(self.index, &write, &[Sge::over(from, len, 0)], None) }
     }
 
     /// Writes `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's buffer, into
@@ -230,7 +230,7 @@ impl RcEndpoint {
         let number = connection.posted;
         connection.slots.push_back((number, slot));
         // SAFETY: the slot is this operation's until it is done.
-        unsafe { core.post_remote(self.index, &write_to(to), &[segment(at, len, lkey)], None) }
+        unsafe { core.post_remote(self.index, &write_to(to), &[Sge::over(at, len, lkey)], None) }
     }
 
     /// Writes `len` bytes from the caller's memory into the peer's.
@@ -281,7 +281,7 @@ impl RcEndpoint {
                 return Post::NoResource;
             }
         };
-        let list = [segment(at, len, region.lkey())];
+        let list = [Sge::over(at, len, region.lkey())];
         let ticket = Ticket {
             _region: Some(region),
             ..ticket(cookie)
@@ -369,7 +369,7 @@ impl RcEndpoint {
             core.post_remote(
                 self.index,
                 &operation,
-                &[segment(at, 8, lkey)],
+                &[Sge::over(at, 8, lkey)],
                 Some(ticket),
             )
         }

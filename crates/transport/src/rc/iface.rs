@@ -6,10 +6,10 @@ use super::connection::{Connection, Pool, Stage};
 use super::domain::Domain;
 use super::endpoint::RcEndpoint;
 use super::wire::{HEADER, LARGEST, PACKET};
-use crate::verbs::queue::BATCH;
+use crate::verbs::queue::post_idle;
 use crate::verbs::{
     Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, Failure, PairSettings,
-    QueuePair, RecvEntry, Service, SharedReceiveQueue, VerbsError, Watcher,
+    QueuePair, RecvEntry, Service, Sge, SharedReceiveQueue, VerbsError, Watcher,
 };
 use fastpath_base::sync::AtomicU32;
 use std::cell::RefCell;
@@ -246,33 +246,16 @@ impl Core {
 
     /// Posts the receive buffers that are not posted.
     pub fn post_receives(&mut self) -> Result<(), VerbsError> {
-        while !self.idle.is_empty() {
-            let take = self.idle.len().min(BATCH);
-            let start = self.idle.len() - take;
-            let mut entries = [RecvEntry {
-                id: 0,
-                segment: crate::verbs::Sge::default(),
-            }; BATCH];
-            for (entry, &number) in entries.iter_mut().zip(&self.idle[start..]) {
-                let (at, lkey) = self.receive(number);
-                entry.id = number as u64;
-                entry.segment = super::connection::segment(at, HEADER + PACKET, lkey);
-            }
-            // SAFETY: the buffers belong to the queue until they complete.
-            let posted = unsafe { self.shared.post(&entries[..take]) };
-            match posted {
-                Ok(()) => {
-                    self.idle.truncate(start);
-                    self.posted += take as u32;
-                }
-                Err((accepted, error)) => {
-                    self.idle.drain(start..start + accepted);
-                    self.posted += accepted as u32;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
+        let (mut idle, mut posted) = (std::mem::take(&mut self.idle), self.posted);
+        let segment_of = |number| {
+            let (at, lkey) = self.receive(number);
+            Sge::over(at, HEADER + PACKET, lkey)
+        };
+        // SAFETY: the buffers belong to the queue until they complete.
+        let post = |entries: &[RecvEntry]| unsafe { self.shared.post(entries) };
+        let outcome = post_idle(&mut idle, &mut posted, segment_of, post);
+        (self.idle, self.posted) = (idle, posted);
+        outcome
     }
 
     /// A queue on which one more connection can complete.

@@ -8,7 +8,7 @@ mod sleeper;
 use super::testing::{RcPair, WATCHDOG};
 use super::*;
 use crate::contract::*;
-use crate::verbs::{Access, Failure, Step, VerbsError, fake, fault, test_device};
+use crate::verbs::{Access, Failure, Sge, Step, VerbsError, fake, fault, test_device};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
 use std::time::{Duration, Instant};
@@ -381,7 +381,7 @@ fn garbage__is_counted_and_dropped() {
     ];
     let bytes = [0x5a_u8; 128];
     for (operation, len) in &bad {
-        let list = [connection::segment(bytes.as_ptr(), *len, 0)];
+        let list = [Sge::over(bytes.as_ptr(), *len, 0)];
         pair.ends[0].with(|connection| {
             let id = connection.posted as u64;
             connection.posted += 1;

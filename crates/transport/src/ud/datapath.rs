@@ -3,7 +3,7 @@
 
 use super::iface::Core;
 use super::link::{Link, Stage};
-use super::pool::{Packet, Slot, segment};
+use super::pool::{Packet, Slot};
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
@@ -143,7 +143,7 @@ impl Core {
         self.counters.acks += 1;
         let Some(slot) = slot else {
             // SAFETY: it goes inline: the bytes are read before the call returns.
-            return unsafe { self.post(index, &[segment(head.as_ptr(), HEAD, 0)]) };
+            return unsafe { self.post(index, &[Sge::over(head.as_ptr(), HEAD, 0)]) };
         };
         let packet = Packet {
             slot,

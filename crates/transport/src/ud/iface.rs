@@ -5,13 +5,13 @@ use super::Settings;
 use super::domain::Domain;
 use super::endpoint::UdEndpoint;
 use super::link::{Body, Link, Stage};
-use super::pool::{Pool, segment};
+use super::pool::Pool;
 use super::wire::{GRH, HEAD, LARGEST, packets};
 use crate::reliable::{Receiver, Sender};
-use crate::verbs::queue::BATCH;
+use crate::verbs::queue::post_idle;
 use crate::verbs::{
     Access, Buffer, CompletionQueue, DeviceContext, PairSettings, QueuePair, RecvEntry, Service,
-    VerbsError,
+    Sge, VerbsError,
 };
 use fastpath_base::sync::AtomicU32;
 use fastpath_bootstrap::job::random_job_id;
@@ -286,33 +286,16 @@ impl Core {
 
     /// Posts the receive buffers that are not posted.
     pub fn post_receives(&mut self) -> Result<(), VerbsError> {
-        while !self.idle.is_empty() {
-            let take = self.idle.len().min(BATCH);
-            let start = self.idle.len() - take;
-            let mut entries = [RecvEntry {
-                id: 0,
-                segment: crate::verbs::Sge::default(),
-            }; BATCH];
-            for (entry, &number) in entries.iter_mut().zip(&self.idle[start..]) {
-                let (at, lkey) = self.receive(number);
-                entry.id = number as u64;
-                entry.segment = segment(at, self.stride, lkey);
-            }
-            // SAFETY: the buffers belong to the queue until they complete.
-            let posted = unsafe { self.pair.post_recv(&entries[..take]) };
-            match posted {
-                Ok(()) => {
-                    self.idle.truncate(start);
-                    self.posted_receives += take as u32;
-                }
-                Err((accepted, error)) => {
-                    self.idle.drain(start..start + accepted);
-                    self.posted_receives += accepted as u32;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
+        let (mut idle, mut posted) = (std::mem::take(&mut self.idle), self.posted_receives);
+        let segment_of = |number| {
+            let (at, lkey) = self.receive(number);
+            Sge::over(at, self.stride, lkey)
+        };
+        // SAFETY: the buffers belong to the queue until they complete.
+        let post = |entries: &[RecvEntry]| unsafe { self.pair.post_recv(entries) };
+        let outcome = post_idle(&mut idle, &mut posted, segment_of, post);
+        (self.idle, self.posted_receives) = (idle, posted);
+        outcome
     }
 
     /// Makes a connection; says its number.

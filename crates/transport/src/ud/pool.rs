@@ -217,11 +217,14 @@ impl Pool {
         let (at, lkey) = self.locate(packet.slot);
         let bytes = packet.bytes as usize;
         if !packet.slot.large {
-            return ([segment(at, HEAD + bytes, lkey), Sge::default()], 1);
+            return ([Sge::over(at, HEAD + bytes, lkey), Sge::default()], 1);
         }
         let head = at.wrapping_add(packet.part as usize * HEAD);
         let part = at.wrapping_add(HEADS + packet.offset as usize);
-        ([segment(head, HEAD, lkey), segment(part, bytes, lkey)], 2)
+        (
+            [Sge::over(head, HEAD, lkey), Sge::over(part, bytes, lkey)],
+            2,
+        )
     }
 }
 
@@ -229,14 +232,4 @@ impl Pool {
 #[inline]
 fn is_done(number: u32, done: u32) -> bool {
     (number.wrapping_sub(done) as i32) < 0
-}
-
-/// A segment of memory for a work request.
-#[inline]
-pub(super) fn segment(at: *const u8, len: usize, lkey: u32) -> Sge {
-    Sge {
-        addr: at.expose_provenance() as u64,
-        length: len as u32,
-        lkey,
-    }
 }

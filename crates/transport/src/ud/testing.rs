@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::contract::*;
-use crate::verbs::{DeviceContext, Library, VerbsError, fake, test_device};
+use crate::verbs::{DeviceContext, Library, Sge, VerbsError, fake, test_device};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,7 @@ impl UdEndpoint {
     /// Sends bytes that are no packet to where this end's packets go.
     pub(super) fn throw(&self, bytes: &[u8]) {
         let (core, index) = self.parts();
-        let list = [pool::segment(bytes.as_ptr(), bytes.len(), 0)];
+        let list = [Sge::over(bytes.as_ptr(), bytes.len(), 0)];
         let core = &mut *core.borrow_mut();
         assert!(bytes.len() <= core.pair.granted_inline() as usize);
         assert!(core.queue_room() > 0 || core.make_queue_room(1));

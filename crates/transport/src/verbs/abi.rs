@@ -391,6 +391,18 @@ pub struct Sge {
     pub lkey: u32,
 }
 
+impl Sge {
+    /// `len` bytes at `at`, in memory of the key `lkey`. Inline data needs no key.
+    #[inline]
+    pub fn over(at: *const u8, len: usize, lkey: u32) -> Self {
+        Sge {
+            addr: at.expose_provenance() as u64,
+            length: len as u32,
+            lkey,
+        }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RecvWr {
