@@ -66,7 +66,7 @@ ADAPTIVE = "parts or single copy"
 
 def _middle(node):
     """Where parts end, and what serves the sizes above by what they took; not without the kernel's copy."""
-    return [8191, 32768] if not _reason(node, "single copy") else [32767, None]
+    return [12287, 32768] if not _reason(node, "single copy") else [32767, None]
 
 
 def _all(problems):

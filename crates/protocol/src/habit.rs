@@ -7,8 +7,8 @@
 
 use crate::worker::EARLY_LIMIT;
 
-/// Smallest message that can be fetched so, in bytes.
-pub const MIDDLE_MIN: u64 = 8 * 1024;
+/// Smallest message that can be fetched so, in bytes: below, the system call costs what it saves.
+pub const MIDDLE_MIN: u64 = 12 * 1024;
 /// Sizes that are decided about apart: each from twice the one before.
 const CLASSES: usize = (EARLY_LIMIT / MIDDLE_MIN).ilog2() as usize + 1;
 
@@ -48,7 +48,7 @@ pub enum Verdict {
     Late,
     /// It did not look at the clock.
     Untimed,
-    /// Parts take longer.
+    /// Parts take clearly longer.
     Faster,
     /// About as long as parts take.
     Even,
@@ -192,8 +192,8 @@ impl Pace {
         let parts = bytes * self.byte_ps as u64 / 1000;
         match () {
             _ if self.byte_ps == 0 => Verdict::Even,
-            _ if ns < parts - parts / 16 => Verdict::Faster,
-            _ if ns <= parts + parts / 16 => Verdict::Even,
+            _ if ns < parts - parts / 8 => Verdict::Faster,
+            _ if ns <= parts => Verdict::Even,
             _ => Verdict::Slower,
         }
     }
