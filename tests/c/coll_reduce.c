@@ -171,6 +171,23 @@ static void test_floats(MPI_Comm comm, long n)
     free(others);
 }
 
+/* Calls that reduce nothing count as calls: rank 0 has used the operation before, the others have not. */
+static void test_nothing(MPI_Comm comm)
+{
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &ranks);
+    long own = 1L << me, res = -1;
+    if (me == 0)
+        MPI_Allreduce(&own, &res, 1, MPI_LONG, MPI_BXOR, MPI_COMM_SELF);
+    for (int i = 0; i < 20; i++) {
+        CHECK(MPI_Allreduce(NULL, NULL, 0, MPI_LONG, MPI_BXOR, comm) == MPI_SUCCESS);
+        CHECK(MPI_Allreduce(MPI_IN_PLACE, &res, 0, MPI_LONG, MPI_BXOR, comm) == MPI_SUCCESS);
+        own += 1L << ranks;
+        MPI_Allreduce(&own, &res, 1, MPI_LONG, MPI_BXOR, comm);
+        CHECK(res % (1L << ranks) == (1L << ranks) - 1);
+    }
+}
+
 static void test_all(MPI_Comm comm)
 {
     MPI_Comm_rank(comm, &me);
@@ -199,6 +216,7 @@ int main(int argc, char **argv)
     MPI_Op_create(multiply_all, 0, &product);
     MPI_Op_commutative(product, &commutes);
     CHECK(commutes == 0);
+    test_nothing(MPI_COMM_WORLD);
     test_all(MPI_COMM_WORLD);
     test_all(reversed);
     test_all(MPI_COMM_SELF);
