@@ -14,12 +14,15 @@ SCRATCH = os.path.join(ROOT, "target", "suites")
 class Suite:
     """One run of a suite against an installation."""
 
-    def __init__(self, name, text):
+    def __init__(self, name, text, **more):
+        """`more`: further options, as argparse describes them."""
         parser = argparse.ArgumentParser(description=text)
         parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
         parser.add_argument("--prefix", help="the installation to test; otherwise `make install` makes one")
         parser.add_argument("--ranks", help="only these numbers of ranks (`2,4`)")
-        options = parser.parse_args()
+        for flag, settings in more.items():
+            parser.add_argument(f"--{flag}", **settings)
+        options = self.options = parser.parse_args()
         self.quick, self.only = options.quick, options.ranks
         self.work = os.path.join(SCRATCH, name)
         os.makedirs(self.work, exist_ok=True)

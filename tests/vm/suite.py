@@ -21,6 +21,7 @@ import fnmatch
 import json
 import os
 import re
+import shlex
 import subprocess
 import tomllib
 
@@ -31,6 +32,8 @@ from .machine import NotUp
 from .trouble import Trouble
 
 FOLDER = os.path.join(HERE, "cases")
+# How much longer a program may take under emulation.
+SLOWNESS = 4
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
          "files": list, "cargo": dict, "fails": str, "only": str, "python": bool}
 
@@ -99,6 +102,26 @@ def read_cases(patterns):
             except tomllib.TOMLDecodeError as error:
                 raise Trouble(f"tests/vm/cases/{name}: {error}", "correct the file") from None
         found += [Case(f"{name[:-5]}.{table}", values) for table, values in tables.items()]
+    return [case for case in found if not patterns or any(fnmatch.fnmatch(case.name, p) for p in patterns)]
+
+
+def program_cases(patterns, transports, hosts):
+    """The programs of tests/c that run on two ranks, as cases: with nothing but each of these transports."""
+    found = []
+    for transport in transports:
+        for one in program.find(os.path.join(ROOT, "tests", "c")):
+            if one.only or one.link or 2 not in one.ranks:
+                continue
+            for arguments in one.args:
+                words = shlex.join([one.name, *arguments])
+                name = ".".join([transport, *(["hosts"] if hosts == 2 else []), one.name, *arguments])
+                variables = shlex.join(["env", *(f"{key}={value}" for key, value in one.env.items())])
+                ranks = {1: f"-n 2 {variables} {words}",
+                         2: f"--virtual-host a -n 1 on a {variables} {words} : --virtual-host b -n 1 on b {variables} {words}"}
+                seconds = SLOWNESS * one.timeout
+                command = f"FASTPATH_TRANSPORTS={transport} mpiexec --timeout {seconds} {ranks[hosts]}"
+                values = {"command": command, "programs": [one.name], "timeout": seconds + 30, "exit": one.exit, "hosts": hosts}
+                found.append(Case(name, values))
     return [case for case in found if not patterns or any(fnmatch.fnmatch(case.name, p) for p in patterns)]
 
 
