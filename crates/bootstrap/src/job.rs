@@ -352,6 +352,19 @@ impl Job {
         }
     }
 
+    /// Says how this rank reaches others: `choice` for comparison, `text` as the user wrote it.
+    ///
+    /// # Errors
+    /// Another rank has said something else before: that rank, and its text.
+    pub fn agree_on_transports(&self, choice: u32, text: &str) -> Result<(), (usize, String)> {
+        self.own_page().transports.store(text);
+        let joined = self.header().transports.join(self.rank, choice);
+        joined.map_err(|other| {
+            let text = self.rank_page(other).map(|page| page.transports.load());
+            (other, text.unwrap_or_default())
+        })
+    }
+
     /// Is this rank's process gone, or no rank at all?
     pub fn is_dead(&self, rank: usize) -> bool {
         // ORDERING: partner is the launcher's release store of the state.
@@ -422,6 +435,17 @@ mod tests {
             Job::in_process(0),
             Err(BootstrapError::Segment(_))
         ));
+    }
+
+    #[test]
+    fn agree_on_transports__refuses_another_choice_and_names_the_first() {
+        let jobs = Job::in_process(3).unwrap();
+        assert_eq!(jobs[2].agree_on_transports(5, "rc"), Ok(()));
+        assert_eq!(jobs[0].agree_on_transports(5, "rc,loopback"), Ok(()));
+        let refused = jobs[1].agree_on_transports(0, "ud");
+        assert_eq!(refused, Err((2, "rc".to_owned())));
+        // Saying it again changes nothing.
+        assert_eq!(jobs[2].agree_on_transports(5, "rc"), Ok(()));
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl Worker {
         let job = self.job;
         let several = (0..job.size()).any(|rank| job.is_remote(rank));
         let allowed = choose_transports(config, self.size(), several)?;
+        self.agree_on_transports(config, allowed)?;
         self.interfaces.allowed = allowed;
         if let Some(by) = allowed.adapter {
             let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
@@ -257,6 +258,23 @@ impl Worker {
         *self.selection = Selection::of(config);
         self.thresholds = self.selection.thresholds();
         Ok(())
+    }
+
+    /// Ranks that reach each other by different transports would wait for each other for ever.
+    fn agree_on_transports(&self, config: &Config, allowed: Allowed) -> Result<(), String> {
+        let listed = || config.list(Key::Transports).join(",");
+        let own = match listed() {
+            none if none.is_empty() => "all".to_owned(),
+            listed => listed,
+        };
+        let agreed = self.job.agree_on_transports(allowed.code(), &own);
+        agreed.map_err(|(other, theirs)| {
+            format!(
+                "rank {} has FASTPATH_TRANSPORTS={own} and rank {other} FASTPATH_TRANSPORTS={theirs}: messages between \
+                 them would never arrive; give all ranks of a job the same",
+                self.rank
+            )
+        })
     }
 
     /// The transport and adapter by which peers are reached, where one is, and whether all are.

@@ -326,6 +326,26 @@ fn transports__that_leave_no_way_are_refused() {
 }
 
 #[test]
+fn transports__of_two_ranks_that_cannot_meet_are_refused() {
+    let jobs: &'static [Job] = Job::in_process(3).unwrap().leak();
+    let set = |rank: usize, value: &str| {
+        let pair = ("FASTPATH_TRANSPORTS".into(), value.into());
+        let mut worker = Worker::new(&jobs[rank], policy()).unwrap();
+        worker.configure(&Config::from_pairs([pair]).unwrap())
+    };
+    assert_eq!(set(1, "shm"), Ok(()));
+    // What makes no difference to who reaches whom may differ.
+    assert_eq!(set(2, "all"), Ok(()));
+    let why = set(0, "rc").unwrap_err();
+    for part in [
+        "rank 0 has FASTPATH_TRANSPORTS=rc ",
+        "rank 1 FASTPATH_TRANSPORTS=shm:",
+    ] {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
 fn rank_without_loopback__reaches_itself_through_the_ring() {
     let mut pair = Pair::new(&[("FASTPATH_TRANSPORTS", "shm")]);
     for len in [0, 8, 5000, 20_000, 100_000, 1 << 20] {

@@ -41,6 +41,11 @@ impl Default for Allowed {
 }
 
 impl Allowed {
+    /// What two ranks must have alike to reach each other, as a number.
+    pub fn code(&self) -> u32 {
+        self.shm as u32 | self.adapter.map_or(0, |by| (by as u32 + 1) << 1)
+    }
+
     /// Whether a job's rank reaches `peer` by an adapter. Both say the same of each other.
     pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
         self.adapter.is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))

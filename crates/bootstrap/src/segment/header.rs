@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -44,6 +44,8 @@ pub struct JobHeader {
     pub failure: FailureRecord,
     /// The first `MPI_Abort`.
     pub abort: AbortRecord,
+    /// How the ranks reach each other.
+    pub transports: Agreement,
 }
 
 #[cfg(not(loom))]
@@ -58,6 +60,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, backing) == 256);
     assert!(offset_of!(JobHeader, failure) == 320);
     assert!(offset_of!(JobHeader, abort) == 384);
+    assert!(offset_of!(JobHeader, transports) == 1408);
 };
 
 /// How a rank failed.
@@ -157,6 +160,33 @@ impl AbortRecord {
         }
         let rank = self.rank.load(Ordering::Relaxed) as usize;
         Some((rank, self.code.load(Ordering::Relaxed), self.message.load()))
+    }
+}
+
+/// Something that all ranks must have chosen alike. The first to say what it has chosen is compared with.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Agreement {
+    /// 0: nobody has said anything; else the rank plus 1 in the high half, its choice in the low one.
+    word: AtomicU64,
+}
+
+impl Agreement {
+    /// Says what a rank has chosen.
+    ///
+    /// # Errors
+    /// The rank that has chosen something else before.
+    pub fn join(&self, rank: usize, choice: u32) -> Result<(), usize> {
+        let own = (rank as u64 + 1) << 32 | choice as u64;
+        // ORDERING: release: what this rank wrote of its choice before is seen by who is refused for it; acquire is the
+        // partner of that.
+        let held = self
+            .word
+            .compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire);
+        match held {
+            Err(first) if first as u32 != choice => Err(((first >> 32) as usize).saturating_sub(1)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -64,6 +64,8 @@ pub struct RankPage {
     wait: Status,
     /// The rank's last error message, for the launcher's report.
     pub message: SharedText<120>,
+    /// The transports that the rank was told to use, as they were written.
+    pub transports: SharedText<16>,
 }
 
 #[cfg(not(loom))]
@@ -146,6 +148,7 @@ impl RankPage {
                 comm: SharedText::new(),
             },
             message: SharedText::new(),
+            transports: SharedText::new(),
         }
     }
 
