@@ -185,14 +185,6 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     if !json && !config.flag(Key::Report) {
         return;
     }
-    match worker.adapter() {
-        // What is reported below is of shared memory, which nobody is reached by.
-        Some((adapter, true)) => return eprintln!("fastpath: peers are reached by {adapter}"),
-        Some((adapter, false)) if !json => {
-            eprintln!("fastpath: ranks of other hosts are reached by {adapter}");
-        }
-        _ => {}
-    }
     let report = worker.report(REPORT_PATIENCE_NS);
     match json {
         true => eprintln!("{}", report.to_json()),
@@ -206,8 +198,15 @@ fn print_selection(worker: &mut Worker, config: &Config) {
 
 /// Says at the end, where a report is asked for, what the adapter has lost and what was sent again.
 fn print_counts(worker: &Worker, config: &Config) {
-    if let (true, Some(counts)) = (config.flag(Key::Report), worker.adapter_counts()) {
-        eprintln!("fastpath: rank {}: {counts}", worker.rank);
+    let json = config.choice(Key::Report) == "json";
+    if !json && !config.flag(Key::Report) {
+        return;
+    }
+    for line in worker.report_counts(json) {
+        match json {
+            true => eprintln!("{line}"),
+            false => eprintln!("fastpath: {line}"),
+        }
     }
 }
 

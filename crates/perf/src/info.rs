@@ -96,6 +96,7 @@ fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Optio
     let peers = Peers {
         loopback: transports.iter().any(|t| t.name == "loopback" && t.usable),
         others: transports.iter().any(|t| t.name == "shm" && t.usable),
+        outside: None,
     };
     (Report::of(&selection, peers), selection.warning)
 }

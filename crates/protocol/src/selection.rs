@@ -17,11 +17,11 @@ use crate::worker::Worker;
 use calibrate::Calibration;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::{clock, wait};
-use fastpath_transport::adapter::By;
+use fastpath_transport::adapter::{By, Counts};
 use fastpath_transport::interfaces::Allowed;
 use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
-use report::{Peers, Report};
+use report::{Outside, Peers, Report};
 use std::path::PathBuf;
 use tuning::{Machine, Place};
 
@@ -277,21 +277,45 @@ impl Worker {
         })
     }
 
-    /// The transport and adapter by which peers are reached, where one is, and whether all are.
-    pub fn adapter(&self) -> Option<(String, bool)> {
-        let all = !self.interfaces.allowed.shm;
-        self.interfaces.adapter().map(|adapter| (adapter, all))
+    /// Those that an adapter leads to, where there is one.
+    fn outside(&self) -> Option<Outside> {
+        let Allowed { adapter, shm, .. } = self.interfaces.allowed;
+        Some(Outside {
+            by: adapter?,
+            adapter: self.interfaces.adapter()?,
+            all: !shm,
+        })
     }
 
-    /// The first other rank of this host; `None` where there is none.
+    /// The first other rank that shares memory with this one; `None` where there is none.
     fn neighbour(&self) -> Option<u32> {
+        if !self.interfaces.allowed.shm {
+            return None;
+        }
         let mut others = (0..self.size()).filter(|&rank| rank != self.rank);
         others.find(|&rank| !self.job.is_remote(rank as usize))
     }
 
-    /// What the adapter by which peers are reached has counted, where packets can be lost.
-    pub fn adapter_counts(&self) -> Option<String> {
-        self.interfaces.adapter_counts()
+    /// What the adapter by which peers are reached has counted, for the end of the job: a line for each of its parts,
+    /// or one object in JSON. Empty where there is no adapter.
+    pub fn report_counts(&self, json: bool) -> Vec<String> {
+        let (counts, rank) = (self.interfaces.adapter_counts(), self.rank);
+        if !json {
+            let line = |c: &Counts| format!("rank {rank}: {}: {}", c.of, c.text);
+            return counts.iter().map(line).collect();
+        }
+        if counts.is_empty() {
+            return Vec::new();
+        }
+        let mut object = serde_json::Map::new();
+        object.insert("rank".to_owned(), rank.into());
+        for Counts { of, numbers, .. } in counts {
+            let numbers = numbers
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n.into()));
+            object.insert(of.to_owned(), serde_json::Map::from_iter(numbers).into());
+        }
+        vec![serde_json::Value::Object(object).to_string()]
     }
 
     /// What is wrong with the stored constants, if anything is.
@@ -324,6 +348,7 @@ impl Worker {
         let peers = Peers {
             loopback: self.interfaces.allowed.loopback,
             others: neighbour.is_some(),
+            outside: self.outside(),
         };
         Report::of(&told, peers)
     }

@@ -112,21 +112,94 @@ impl Adapter {
         }
     }
 
-    /// Transport and adapter, for people.
+    /// Device and port, for people.
     pub fn describe(&self) -> String {
         match self {
-            Adapter::Rc(iface) => {
-                iface.with_domain(|domain| format!("rc on {}", domain.describe()))
-            }
-            Adapter::Ud(iface) => format!("ud on {}", iface.describe()),
+            Adapter::Rc(iface) => iface.with_domain(|domain| domain.describe()),
+            Adapter::Ud(iface) => iface.describe(),
         }
     }
 
-    /// What has been counted so far, for people; `None` where nothing can be lost.
-    pub fn counts(&self) -> Option<String> {
+    /// What has been counted so far.
+    pub fn counts(&self) -> Counts {
         match self {
-            Adapter::Rc(_) => None,
-            Adapter::Ud(iface) => Some(format!("ud: {}", iface.counters())),
+            Adapter::Rc(iface) => Counts::of_rc(&iface.counters()),
+            Adapter::Ud(iface) => Counts::of_ud(&iface.counters()),
+        }
+    }
+
+    /// Name of the device, and number of the port.
+    pub fn port(&self) -> (String, u8) {
+        match self {
+            Adapter::Rc(iface) => iface.with_domain(|domain| domain.port_name()),
+            Adapter::Ud(iface) => iface.port_name(),
+        }
+    }
+}
+
+/// What a transport has counted, for people and for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    /// Of which transport, or of the adapter's port.
+    pub of: &'static str,
+    /// One line.
+    pub text: String,
+    /// Each number with its name.
+    pub numbers: Vec<(&'static str, u64)>,
+}
+
+impl Counts {
+    fn of_rc(c: &rc::Counters) -> Self {
+        let text = format!(
+            "{} queue pairs; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed",
+            c.connections, c.inline, c.copied, c.violations, c.failures
+        );
+        let numbers = vec![
+            ("connections", c.connections),
+            ("inline", c.inline),
+            ("copied", c.copied),
+            ("violations", c.violations),
+            ("failures", c.failures),
+        ];
+        Counts {
+            of: "rc",
+            text,
+            numbers,
+        }
+    }
+
+    fn of_ud(c: &ud::Counters) -> Self {
+        let numbers = vec![
+            ("connections", c.connections),
+            ("sent", c.sent),
+            ("resent", c.resent),
+            ("acks", c.acks),
+            ("received", c.received),
+            ("duplicates", c.duplicates),
+            ("early", c.early),
+            ("garbage", c.garbage),
+            ("violations", c.violations),
+            ("receive_errors", c.receive_errors),
+            ("out_of_buffer", c.out_of_buffer),
+            ("failures", c.failures),
+        ];
+        Counts {
+            of: "ud",
+            text: c.to_string(),
+            numbers,
+        }
+    }
+
+    /// What the kernel has counted of receive buffers that ran out.
+    pub(crate) fn of_port(counter: &verbs::PortCounter) -> Self {
+        let count = counter.since();
+        Counts {
+            of: "port",
+            text: format!(
+                "{} {count}, of all processes that use the adapter",
+                counter.name
+            ),
+            numbers: vec![(counter.name, count)],
         }
     }
 }
@@ -137,7 +210,7 @@ impl Adapter {
 /// For people: what is missing and what to do.
 pub fn probe(by: By, device: Option<&str>) -> Result<String, String> {
     let adapter = open(by, device, None).map_err(|error| error.to_string())?;
-    Ok(adapter.describe())
+    Ok(format!("{by} on {}", adapter.describe()))
 }
 
 /// Opens the adapter of a name, with a port after a colon if wanted, or else the first that works.

@@ -1,6 +1,6 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
-use crate::adapter::{self, Adapter, By};
+use crate::adapter::{self, Adapter, By, Counts};
 use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
@@ -9,6 +9,7 @@ use crate::shm::arena::KEY_ARENA;
 use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
+use crate::verbs::PortCounter;
 use fastpath_bootstrap::job::Job;
 use std::ops::Range;
 use std::time::Duration;
@@ -61,6 +62,8 @@ pub struct Interfaces {
     sim: Option<SimIface>,
     /// An adapter, and how ranks that are reached by it find each other.
     adapter: Option<(Adapter, Mail)>,
+    /// What the kernel counts at its port.
+    port_counter: Option<PortCounter>,
     /// Whether an interface other than shared memory's wants to be asked for news.
     alive: bool,
     /// Memory of this process that its peers can reach by load and store.
@@ -79,6 +82,7 @@ impl Interfaces {
             allowed,
             sim: None,
             adapter: None,
+            port_counter: None,
             alive: false,
             arena,
         }
@@ -113,6 +117,8 @@ impl Interfaces {
 
     fn use_adapter(&mut self, adapter: Adapter) {
         self.allowed.adapter = Some(adapter.by());
+        let (device, port) = adapter.port();
+        self.port_counter = PortCounter::find(&device, port);
         self.adapter = Some((adapter, Mail::new(self.domain.job, self.allowed)));
         self.alive = true;
     }
@@ -137,14 +143,16 @@ impl Interfaces {
         }
     }
 
-    /// The transport and adapter by which peers are reached, for people.
+    /// The adapter by which peers are reached, for people.
     pub fn adapter(&self) -> Option<String> {
         self.adapter.as_ref().map(|(adapter, _)| adapter.describe())
     }
 
-    /// What the adapter has counted so far, for people.
-    pub fn adapter_counts(&self) -> Option<String> {
-        self.adapter.as_ref()?.0.counts()
+    /// What the adapter has counted so far; nothing where there is none.
+    pub fn adapter_counts(&self) -> Vec<Counts> {
+        let of_transport = self.adapter.as_ref().map(|(adapter, _)| adapter.counts());
+        let of_port = self.port_counter.as_ref().map(Counts::of_port);
+        of_transport.into_iter().chain(of_port).collect()
     }
 
     /// Whether arrivals wake nobody, so that a rank that waits must look for them.

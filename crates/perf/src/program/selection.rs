@@ -52,7 +52,8 @@ impl Selection {
             return;
         }
         // Buffers of the program come from the C library.
-        let serves = |c: &&Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
+        let near = |c: &Class| c.peer.starts_with("ranks on") && c.memory.starts_with("private");
+        let serves = |c: &&Class| near(c) || c.peer == "all others";
         let Some(class) = self.classes.iter().find(serves) else {
             return;
         };
@@ -80,6 +81,7 @@ mod tests {
         let peers = Peers {
             loopback: true,
             others: true,
+            outside: None,
         };
         Report::of(&selected, peers).to_json()
     }

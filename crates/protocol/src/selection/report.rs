@@ -6,6 +6,7 @@ use super::decide::{PART_MAX, PART_MIN, Protocol, copy_curves, ring_curves};
 use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
+use fastpath_transport::adapter::By;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -46,6 +47,9 @@ pub struct Class {
     pub ranges: Vec<Range>,
     /// What could serve these peers and does not, or not everywhere.
     pub rejected: Vec<Rejected>,
+    /// The adapter that leads there, where one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
 }
 
 /// One range of sizes.
@@ -74,12 +78,25 @@ pub struct Rejected {
 }
 
 /// The peers of a report.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Peers {
     /// Whether messages to oneself stay inside the process, by another transport.
     pub loopback: bool,
-    /// Whether there are others on the node.
+    /// Whether there are others that share memory with this one.
     pub others: bool,
+    /// Those that an adapter leads to.
+    pub outside: Option<Outside>,
+}
+
+/// Peers that an adapter leads to.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// By which transport.
+    pub by: By,
+    /// The adapter, for people.
+    pub adapter: String,
+    /// Whether all others are reached so, those of the node too.
+    pub all: bool,
 }
 
 const NEAR_COUNTS_AS_DEFAULT: &str = "; what is near its default counts as that";
@@ -105,6 +122,7 @@ impl Report {
             classes.push(describe_node(selection, &t, "ranks on this node", false));
             classes.push(describe_node(selection, &t, "ranks on this node", true));
         }
+        classes.extend(peers.outside.map(|outside| describe_outside(&t, outside)));
         Report {
             source: selection.source.to_string(),
             constants: FIELDS.iter().map(constant).collect(),
@@ -123,7 +141,12 @@ impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for class in &self.classes {
             let transports = class.transports.join(", ");
-            writeln!(f, "to {}, {} ({transports})", class.peer, class.memory)?;
+            let by = class
+                .adapter
+                .as_ref()
+                .map(|adapter| format!(" on {adapter}"));
+            let by = by.unwrap_or_default();
+            writeln!(f, "to {}, {} ({transports}{by})", class.peer, class.memory)?;
             for range in &class.ranges {
                 let (sizes, cost) = (range.sizes(), range.cost());
                 let name = range.protocol;
@@ -206,6 +229,50 @@ fn describe_self(t: &Thresholds) -> Class {
             (u64::MAX, "rendezvous, one copy", once, None),
         ]),
         rejected: Vec::new(),
+        adapter: None,
+    }
+}
+
+/// Those that an adapter leads to. What it costs there is not modelled.
+fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
+    let Outside { by, adapter, all } = outside;
+    let fetched = match by {
+        By::Rc => t.fetch,
+        By::Ud => u64::MAX,
+    };
+    let whole = "whole, in packets of the adapter, without asking".to_owned();
+    let parts = format!("parts of {} B without asking", t.part);
+    let fragments = format!(
+        "announced with {} B, then fragments of {} B",
+        t.first, t.fragment
+    );
+    let fetch = "announced; the receiver's adapter reads from buffer to buffer".to_owned();
+    let below = |size: u64| if size == u64::MAX { size } else { size - 1 };
+    let first = t.first.min(below(t.single_copy));
+    let steps = vec![
+        (t.eager, "eager", whole, None),
+        (first, "eager in parts", parts, None),
+        (below(fetched), "rendezvous, pipelined", fragments, None),
+        (u64::MAX, "rendezvous, fetched", fetch, None),
+    ];
+    let rejected = match by {
+        By::Rc => Vec::new(),
+        By::Ud => vec![Rejected {
+            option: "rendezvous, fetched",
+            reason: "datagrams reach no memory; rc does".to_owned(),
+        }],
+    };
+    Class {
+        peer: if all {
+            "all others"
+        } else {
+            "ranks of other hosts"
+        },
+        memory: "any memory",
+        transports: vec![by.name()],
+        ranges: list_ranges(steps),
+        rejected,
+        adapter: Some(adapter),
     }
 }
 
@@ -319,6 +386,7 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
         transports,
         ranges: list_ranges(steps),
         rejected: list_rejected(selection, t, shared, &curves),
+        adapter: None,
     }
 }
 

@@ -29,6 +29,12 @@ impl Domain {
         })
     }
 
+    /// Name of the device, and number of the port.
+    pub fn port_name(&self) -> (String, u8) {
+        let name = self.memory.context().name().to_owned();
+        (name, self.port.number())
+    }
+
     /// Device, port and packet size, for people.
     pub fn describe(&self) -> String {
         let (name, port) = (self.memory.context().name(), &self.port);

@@ -242,6 +242,11 @@ impl UdIface {
         self.core.borrow().trouble.clone()
     }
 
+    /// Name of the device, and number of the port.
+    pub fn port_name(&self) -> (String, u8) {
+        self.core.borrow().domain.port_name()
+    }
+
     /// Device, port and packet size, for people.
     pub fn describe(&self) -> String {
         self.core.borrow().domain.describe()

@@ -11,6 +11,7 @@
 //! | `device`, `path` | devices, ports, GIDs, the way between two ports |
 //! | `memory`, `queue`, `pair` | domains and registrations; completion and receive queues; queue pairs |
 //! | `post`, `inline` | posting sends, completions; what goes inline |
+//! | `port_counter` | what the kernel counts of receive buffers that ran out |
 
 #[allow(missing_docs)] // the header's names
 pub mod abi;
@@ -26,6 +27,7 @@ pub mod library;
 pub mod memory;
 pub mod pair;
 pub mod path;
+pub mod port_counter;
 pub mod post;
 pub mod queue;
 pub mod watcher;
@@ -40,6 +42,7 @@ pub use library::Library;
 pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain};
 pub use pair::{AddressHandle, PairSettings, Peer, Persistence, QueuePair, Service};
 pub use path::{LocalPort, Path, PortAddress};
+pub use port_counter::PortCounter;
 pub use post::{Failure, Operation, PostError, Posted, SendFlags};
 pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};
 pub use watcher::Watcher;
