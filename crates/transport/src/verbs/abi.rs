@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
+use std::ptr::null_mut;
 
 /// A function pointer that is never called from here.
 pub type Unused = *const c_void;
@@ -139,9 +140,9 @@ pub struct ContextOps {
     pub compat_reg_mr: Unused,
     pub compat_rereg_mr: Unused,
     pub compat_dereg_mr: Unused,
-    pub alloc_mw: Unused,
+    pub alloc_mw: Option<unsafe extern "C" fn(*mut Pd, c_int) -> *mut Mw>,
     pub bind_mw: Unused,
-    pub dealloc_mw: Unused,
+    pub dealloc_mw: Option<unsafe extern "C" fn(*mut Mw) -> c_int>,
     pub compat_create_cq: Unused,
     pub poll_cq: Option<unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int>,
     pub req_notify_cq: Option<unsafe extern "C" fn(*mut Cq, c_int) -> c_int>,
@@ -212,6 +213,20 @@ pub const ACCESS_LOCAL_WRITE: c_int = 1;
 pub const ACCESS_REMOTE_WRITE: c_int = 1 << 1;
 pub const ACCESS_REMOTE_READ: c_int = 1 << 2;
 pub const ACCESS_REMOTE_ATOMIC: c_int = 1 << 3;
+pub const ACCESS_MW_BIND: c_int = 1 << 4;
+
+/// A memory window.
+#[repr(C)]
+pub struct Mw {
+    pub context: *mut Context,
+    pub pd: *mut Pd,
+    pub rkey: u32,
+    pub handle: u32,
+    /// One of `MW_TYPE_*`.
+    pub mw_type: c_int,
+}
+
+pub const MW_TYPE_2: c_int = 2;
 
 #[repr(C)]
 pub struct CompChannel {
@@ -427,7 +442,7 @@ pub struct SendWr {
     pub imm_data: u32,
     pub wr: SendWrTo,
     pub xrc_remote_srqn: u32,
-    pub tail: SendWrTail,
+    pub bind: BindTo,
 }
 
 /// Where a send goes, by its kind.
@@ -463,11 +478,29 @@ pub struct UdTo {
     pub remote_qkey: u32,
 }
 
-/// Room for memory windows and segmentation offload, of which nothing is used here.
-#[repr(C, align(8))]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SendWrTail {
-    pub unused: [u64; 6],
+/// What a memory window is bound to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BindTo {
+    pub mw: *mut Mw,
+    /// The window's key from then on.
+    pub rkey: u32,
+    pub mr: *mut Mr,
+    pub addr: u64,
+    pub length: u64,
+    pub access: c_uint,
+}
+
+impl BindTo {
+    /// For operations that bind nothing.
+    pub const NOTHING: BindTo = BindTo {
+        mw: null_mut(),
+        rkey: 0,
+        mr: null_mut(),
+        addr: 0,
+        length: 0,
+        access: 0,
+    };
 }
 
 pub const WR_RDMA_WRITE: c_int = 0;
@@ -477,6 +510,7 @@ pub const WR_SEND_WITH_IMM: c_int = 3;
 pub const WR_RDMA_READ: c_int = 4;
 pub const WR_ATOMIC_CMP_AND_SWP: c_int = 5;
 pub const WR_ATOMIC_FETCH_AND_ADD: c_int = 6;
+pub const WR_BIND_MW: c_int = 8;
 pub const WR_SEND_WITH_INV: c_int = 9;
 
 pub const SEND_FENCE: c_uint = 1;
@@ -511,6 +545,7 @@ pub const WC_LOC_LEN_ERR: c_int = 1;
 pub const WC_LOC_QP_OP_ERR: c_int = 2;
 pub const WC_LOC_PROT_ERR: c_int = 4;
 pub const WC_WR_FLUSH_ERR: c_int = 5;
+pub const WC_MW_BIND_ERR: c_int = 6;
 pub const WC_LOC_ACCESS_ERR: c_int = 8;
 pub const WC_REM_INV_REQ_ERR: c_int = 9;
 pub const WC_REM_ACCESS_ERR: c_int = 10;
@@ -524,6 +559,7 @@ pub const WC_OP_RDMA_WRITE: c_int = 1;
 pub const WC_OP_RDMA_READ: c_int = 2;
 pub const WC_OP_COMP_SWAP: c_int = 3;
 pub const WC_OP_FETCH_ADD: c_int = 4;
+pub const WC_OP_BIND_MW: c_int = 5;
 pub const WC_OP_RECV: c_int = 1 << 7;
 pub const WC_OP_RECV_RDMA_WITH_IMM: c_int = (1 << 7) + 1;
 

@@ -55,11 +55,12 @@ fn table() -> Table {
             state, max_mtu, active_mtu, gid_tbl_len, max_msg_sz, pkey_tbl_len, lid, active_width, active_speed,
             phys_state, link_layer, flags, port_cap_flags2,
         }
-        "struct ibv_context_ops" => ContextOps { poll_cq, req_notify_cq, post_srq_recv, post_send, post_recv }
+        "struct ibv_context_ops" => ContextOps { alloc_mw, dealloc_mw, poll_cq, req_notify_cq, post_srq_recv, post_send, post_recv }
         "struct ibv_context" => Context { device, ops, cmd_fd, async_fd, num_comp_vectors, mutex, abi_compat }
         "struct verbs_context" => ContextTail { query_port, size = "sz", context }
         "struct ibv_pd" => Pd { context, handle }
         "struct ibv_mr" => Mr { context, pd, addr, length, handle, lkey, rkey }
+        "struct ibv_mw" => Mw { context, pd, rkey, handle, mw_type = "type" }
         "struct ibv_comp_channel" => CompChannel { context, fd, refcnt }
         "struct ibv_cq" => Cq { context, channel, cq_context, handle, cqe, mutex, cond, comp_events_completed }
         "struct ibv_srq" => Srq { context, srq_context, pd, handle, mutex, cond, events_completed }
@@ -85,7 +86,10 @@ fn table() -> Table {
             wr.rdma.remote_addr, wr.rdma.rkey,
             wr.atomic.remote_addr, wr.atomic.compare_add, wr.atomic.swap, wr.atomic.rkey,
             wr.ud.ah, wr.ud.remote_qpn, wr.ud.remote_qkey,
-            xrc_remote_srqn = "qp_type.xrc.remote_srqn", tail = "bind_mw",
+            xrc_remote_srqn = "qp_type.xrc.remote_srqn", bind = "bind_mw",
+            bind.mw = "bind_mw.mw", bind.rkey = "bind_mw.rkey", bind.mr = "bind_mw.bind_info.mr",
+            bind.addr = "bind_mw.bind_info.addr", bind.length = "bind_mw.bind_info.length",
+            bind.access = "bind_mw.bind_info.mw_access_flags",
         }
         "struct ibv_wc" => Wc {
             wr_id, status, opcode, vendor_err, byte_len, imm_data, qp_num, src_qp, wc_flags, pkey_index, slid, sl, dlid_path_bits,
@@ -94,16 +98,16 @@ fn table() -> Table {
     }
     constants! { table;
         GID_TYPE_IB, GID_TYPE_ROCE_V1, GID_TYPE_ROCE_V2, ATOMIC_NONE, PORT_ACTIVE, LINK_LAYER_INFINIBAND, LINK_LAYER_ETHERNET,
-        MTU_256, MTU_1024, MTU_4096, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_ATOMIC,
+        MTU_256, MTU_1024, MTU_4096, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_ATOMIC, ACCESS_MW_BIND, MW_TYPE_2,
         QPT_RC, QPT_UD, QPS_INIT, QPS_RTR, QPS_RTS, QPS_ERR,
         QP_STATE, QP_ACCESS_FLAGS, QP_PKEY_INDEX, QP_PORT, QP_QKEY, QP_AV, QP_PATH_MTU, QP_TIMEOUT, QP_RETRY_CNT, QP_RNR_RETRY,
         QP_RQ_PSN, QP_MAX_QP_RD_ATOMIC, QP_MIN_RNR_TIMER, QP_SQ_PSN, QP_MAX_DEST_RD_ATOMIC, QP_CAP, QP_DEST_QPN,
         WR_RDMA_WRITE, WR_RDMA_WRITE_WITH_IMM, WR_SEND, WR_SEND_WITH_IMM, WR_RDMA_READ, WR_ATOMIC_CMP_AND_SWP,
-        WR_ATOMIC_FETCH_AND_ADD, WR_SEND_WITH_INV, SEND_FENCE, SEND_SIGNALED, SEND_SOLICITED, SEND_INLINE,
-        WC_SUCCESS, WC_LOC_LEN_ERR, WC_LOC_QP_OP_ERR, WC_LOC_PROT_ERR, WC_WR_FLUSH_ERR, WC_LOC_ACCESS_ERR, WC_REM_INV_REQ_ERR,
+        WR_ATOMIC_FETCH_AND_ADD, WR_BIND_MW, WR_SEND_WITH_INV, SEND_FENCE, SEND_SIGNALED, SEND_SOLICITED, SEND_INLINE,
+        WC_SUCCESS, WC_LOC_LEN_ERR, WC_LOC_QP_OP_ERR, WC_LOC_PROT_ERR, WC_WR_FLUSH_ERR, WC_MW_BIND_ERR, WC_LOC_ACCESS_ERR, WC_REM_INV_REQ_ERR,
         WC_REM_ACCESS_ERR, WC_REM_OP_ERR, WC_RETRY_EXC_ERR, WC_RNR_RETRY_EXC_ERR, WC_FATAL_ERR,
         WC_OP_SEND = "IBV_WC_SEND", WC_OP_RDMA_WRITE = "IBV_WC_RDMA_WRITE", WC_OP_RDMA_READ = "IBV_WC_RDMA_READ",
-        WC_OP_COMP_SWAP = "IBV_WC_COMP_SWAP", WC_OP_FETCH_ADD = "IBV_WC_FETCH_ADD", WC_OP_RECV = "IBV_WC_RECV",
+        WC_OP_COMP_SWAP = "IBV_WC_COMP_SWAP", WC_OP_FETCH_ADD = "IBV_WC_FETCH_ADD", WC_OP_RECV = "IBV_WC_RECV", WC_OP_BIND_MW = "IBV_WC_BIND_MW",
         WC_OP_RECV_RDMA_WITH_IMM = "IBV_WC_RECV_RDMA_WITH_IMM", WC_GRH, WC_WITH_IMM, WC_WITH_INV,
         EVENT_CQ_ERR, EVENT_QP_FATAL, EVENT_QP_REQ_ERR, EVENT_QP_ACCESS_ERR, EVENT_DEVICE_FATAL, EVENT_PORT_ACTIVE,
         EVENT_PORT_ERR, EVENT_SRQ_ERR,

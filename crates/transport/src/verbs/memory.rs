@@ -59,6 +59,8 @@ pub enum Access {
     Shown,
     /// Peers read, write and change it too.
     Remote,
+    /// Peers reach parts of it through memory windows ([`super::MemoryWindow`]) alone.
+    Windowed,
 }
 
 impl Access {
@@ -67,6 +69,7 @@ impl Access {
             Access::Read => 0,
             Access::Write => abi::ACCESS_LOCAL_WRITE,
             Access::Shown => abi::ACCESS_REMOTE_READ,
+            Access::Windowed => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_MW_BIND,
             Access::Remote => {
                 abi::ACCESS_LOCAL_WRITE
                     | abi::ACCESS_REMOTE_WRITE
@@ -79,7 +82,7 @@ impl Access {
 
 /// Memory that the device may reach. Registering pins its pages.
 pub struct MemoryRegion {
-    raw: NonNull<abi::Mr>,
+    pub(super) raw: NonNull<abi::Mr>,
     domain: Arc<ProtectionDomain>,
 }
 

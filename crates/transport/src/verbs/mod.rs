@@ -9,17 +9,20 @@
 //! | `abi` | structures and constants of the C header, compared with it by a test |
 //! | `library`, `call`, `error` | loading; calls as results; what went wrong and what to do |
 //! | `device`, `path` | devices, ports, GIDs, the way between two ports |
-//! | `memory`, `queue`, `pair` | domains and registrations; completion and receive queues; queue pairs |
+//! | `memory`, `window`, `queue`, `pair` | domains, registrations and windows; completion and receive queues; queue pairs |
 //! | `post`, `inline` | posting sends, completions; what goes inline |
 //! | `port_counter` | what the kernel counts of receive buffers that ran out |
+//! | `identity`, `echo` | who a device is; two queue pairs of one device that answer each other, for measuring |
 
 #[allow(missing_docs)] // the header's names
 pub mod abi;
 mod call;
 pub mod device;
+pub mod echo;
 pub mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod identity;
 pub mod inline;
 #[cfg(test)]
 mod layout_tests;
@@ -30,13 +33,18 @@ pub mod path;
 pub mod port_counter;
 pub mod post;
 pub mod queue;
+#[cfg(test)]
+mod semantics_tests;
 pub mod watcher;
+pub mod window;
 
 pub use abi::{Sge, Wc};
 #[cfg(test)]
 pub(crate) use call::fault;
 pub use device::{DeviceContext, list_devices};
+pub use echo::{Echo, EchoError, Loop};
 pub use error::{Step, VerbsError};
+pub use identity::Identity;
 pub use inline::InlineChoice;
 pub use library::Library;
 pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain};
@@ -46,6 +54,7 @@ pub use port_counter::PortCounter;
 pub use post::{Failure, Operation, PostError, Posted, SendFlags};
 pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};
 pub use watcher::Watcher;
+pub use window::MemoryWindow;
 
 /// The device of a test: the one that `FASTPATH_TEST_DEVICE` names, or else the fake one. Says whether it is real.
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Posting sends and reading completions.
 #![allow(unsafe_code)]
 
-use super::abi::{self, SendWr, SendWrTail, SendWrTo, Sge, Wc};
+use super::abi::{self, BindTo, SendWr, SendWrTo, Sge, Wc};
 use super::error::{Step, VerbsError};
 use super::inline::{InlineChoice, InlineRefused, decide};
 use super::pair::{AddressHandle, QueuePair};
+use super::window::Binding;
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
@@ -62,6 +63,8 @@ pub enum Operation<'a> {
         /// What replaces it.
         swap: u64,
     },
+    /// Binds a memory window: [`super::MemoryWindow::bind`] makes it.
+    Bind(Binding<'a>),
 }
 
 impl Operation<'_> {
@@ -70,7 +73,10 @@ impl Operation<'_> {
     pub fn has_payload(&self) -> bool {
         !matches!(
             self,
-            Operation::Read { .. } | Operation::FetchAdd { .. } | Operation::CompareSwap { .. }
+            Operation::Read { .. }
+                | Operation::FetchAdd { .. }
+                | Operation::CompareSwap { .. }
+                | Operation::Bind(_)
         )
     }
 }
@@ -130,7 +136,7 @@ pub(super) fn build_request(
             atomic: abi::AtomicTo::default(),
         },
         xrc_remote_srqn: 0,
-        tail: SendWrTail::default(),
+        bind: BindTo::NOTHING,
     };
     // Each by itself, so that one never takes another's place.
     let flag = |on: bool, flag: u32| if on { flag } else { 0 };
@@ -197,6 +203,10 @@ pub(super) fn build_request(
                 swap,
                 rkey,
             };
+        }
+        Operation::Bind(ref binding) => {
+            request.opcode = abi::WR_BIND_MW;
+            request.bind = binding.to();
         }
     }
     Ok((request, inline))

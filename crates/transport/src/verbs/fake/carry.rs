@@ -105,13 +105,20 @@ pub(super) unsafe extern "C" fn post_send(
         inline = Some(unsafe { gather(&segments) });
     }
     qp.used += 1;
-    with(|fabric| fabric.posted.push((request.opcode, request.send_flags)));
-    qp.jobs.push_back(Job {
+    let delay = with(|fabric| {
+        fabric.posted.push((request.opcode, request.send_flags));
+        fabric.conditions.read_delay
+    });
+    let mut job = Job {
         request,
         segments,
         inline,
         tries: 0,
-    });
+        held: 0,
+        outcome: None,
+    };
+    job.held = if job.is_read() { delay } else { 0 };
+    qp.jobs.push_back(job);
     0
 }
 
@@ -126,8 +133,18 @@ unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     bytes
 }
 
+impl Job {
+    /// Whether something comes back.
+    fn is_read(&self) -> bool {
+        matches!(
+            self.request.opcode,
+            WR_RDMA_READ | WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD
+        )
+    }
+}
+
 /// Whether a key allows access to memory.
-fn allows(fabric: &Fabric, key: u32, address: u64, len: u64, access: i32) -> bool {
+pub(super) fn allows(fabric: &Fabric, key: u32, address: u64, len: u64, access: i32) -> bool {
     let Some(&region) = fabric.regions.get(&key) else {
         return false;
     };
@@ -137,8 +154,29 @@ fn allows(fabric: &Fabric, key: u32, address: u64, len: u64, access: i32) -> boo
     inside && fabric.access[&key] & access == access
 }
 
+/// The first job that may be carried out. A read whose answer is on its way holds up later reads, and what is fenced;
+/// other sends go past it.
+fn find_next(qp: &FakeQp) -> Option<usize> {
+    let stopped = qp.attr.qp_state == QPS_ERR;
+    let mut reading = false;
+    for (at, job) in qp.jobs.iter().enumerate() {
+        let fenced = job.request.send_flags & SEND_FENCE != 0 || job.is_read();
+        if job.outcome.is_some() {
+            continue;
+        }
+        if reading && fenced {
+            return None;
+        }
+        if job.held == 0 || stopped {
+            return Some(at);
+        }
+        reading = true;
+    }
+    None
+}
+
 /// What became of a job.
-enum Outcome {
+pub(super) enum Outcome {
     Done { opcode: c_int, bytes: u32 },
     Again,
     Failed(c_int),
@@ -150,6 +188,10 @@ impl Fabric {
         let mut left = self.conditions.pace;
         let numbers: Vec<u32> = self.pairs.keys().copied().collect();
         for number in numbers {
+            // SAFETY: pairs in the table are alive.
+            let jobs = unsafe { &mut (*self.pairs[&number]).jobs };
+            jobs.iter_mut()
+                .for_each(|job| job.held = job.held.saturating_sub(1));
             while left > 0 && self.carry_one(number) {
                 left -= 1;
             }
@@ -161,31 +203,43 @@ impl Fabric {
     fn carry_one(&mut self, number: u32) -> bool {
         // SAFETY: pairs in the table are alive.
         let qp = unsafe { &mut *self.pairs[&number] };
-        let Some(mut job) = qp.jobs.pop_front() else {
+        let Some(at) = find_next(qp) else {
             return false;
         };
+        let mut job = qp.jobs.remove(at).unwrap();
         let outcome = match qp.attr.qp_state {
             QPS_ERR => Outcome::Failed(WC_WR_FLUSH_ERR),
             _ if self.removed => Outcome::Failed(WC_FATAL_ERR),
             // SAFETY: jobs keep what the poster promised.
             _ => unsafe { self.carry(qp, &job) },
         };
-        match outcome {
-            Outcome::Again if job.tries < qp.attr.rnr_retry as u32 || qp.attr.rnr_retry == 7 => {
-                job.tries += 1;
-                qp.jobs.push_front(job);
-                return false;
-            }
-            Outcome::Again => self.report(qp, &job, WC_RNR_RETRY_EXC_ERR, 0, 0),
-            Outcome::Failed(status) => self.report(qp, &job, status, 0, 0),
-            Outcome::Done { opcode, bytes } => {
+        let waits = matches!(outcome, Outcome::Again)
+            && (job.tries < qp.attr.rnr_retry as u32 || qp.attr.rnr_retry == 7);
+        match waits {
+            true => job.tries += 1,
+            false => job.outcome = Some(outcome),
+        }
+        qp.jobs.insert(at, job);
+        while qp.jobs.front().is_some_and(|job| job.outcome.is_some()) {
+            let done = qp.jobs.pop_front().unwrap();
+            self.finish(qp, done);
+        }
+        !waits
+    }
+
+    /// The oldest job, of which it is known what became.
+    fn finish(&mut self, qp: &mut FakeQp, mut job: Job) {
+        match job.outcome.take() {
+            None => {}
+            Some(Outcome::Again) => self.report(qp, &job, WC_RNR_RETRY_EXC_ERR, 0, 0),
+            Some(Outcome::Failed(status)) => self.report(qp, &job, status, 0, 0),
+            Some(Outcome::Done { opcode, bytes }) => {
                 qp.silent += 1;
                 if job.request.send_flags & SEND_SIGNALED != 0 || qp.signal_all {
                     self.report(qp, &job, WC_SUCCESS, opcode, bytes);
                 }
             }
         }
-        true
     }
 
     fn report(&mut self, qp: &mut FakeQp, job: &Job, status: c_int, opcode: c_int, bytes: u32) {
@@ -224,6 +278,9 @@ impl Fabric {
             // SAFETY: the caller's.
             return unsafe { self.carry_datagram(qp, job) };
         }
+        if qp.attr.ah_attr.grh.dgid.raw != OWN_GID {
+            return Outcome::Failed(WC_RETRY_EXC_ERR); // nobody there
+        }
         let other = qp.attr.dest_qp_num;
         let Some(&peer) = self.pairs.get(&other) else {
             return Outcome::Failed(WC_RETRY_EXC_ERR);
@@ -237,10 +294,11 @@ impl Fabric {
         // SAFETY: the caller's.
         unsafe {
             match request.opcode {
-                WR_SEND | WR_SEND_WITH_IMM => self.carry_send(peer, job),
-                WR_RDMA_WRITE => self.carry_write(job),
-                WR_RDMA_READ => self.carry_read(job),
-                _ => self.carry_atomic(job),
+                WR_SEND | WR_SEND_WITH_IMM | WR_SEND_WITH_INV => self.carry_send(peer, job),
+                WR_RDMA_WRITE => self.carry_write(peer.base.qp_num, job),
+                WR_RDMA_READ => self.carry_read(peer.base.qp_num, job),
+                WR_BIND_MW => self.carry_bind(qp.base.qp_num, job),
+                _ => self.carry_atomic(peer.base.qp_num, job),
             }
         }
     }
@@ -258,7 +316,20 @@ impl Fabric {
         let bytes = unsafe { payload(job) };
         let to = room.segment;
         if bytes.len() > to.length as usize {
+            let completion = Wc {
+                wr_id: room.id,
+                status: WC_LOC_LEN_ERR,
+                qp_num: peer.base.qp_num,
+                ..Wc::default()
+            };
+            peer.attr.qp_state = QPS_ERR;
+            // SAFETY: the queue is alive.
+            unsafe { complete(peer.base.recv_cq, completion, 0, 0) };
             return Outcome::Failed(WC_REM_INV_REQ_ERR);
+        }
+        let invalidates = job.request.opcode == WR_SEND_WITH_INV;
+        if invalidates && !self.invalidate(peer.base.qp_num, job.request.imm_data) {
+            return Outcome::Failed(WC_REM_OP_ERR);
         }
         assert!(
             bytes.is_empty()
@@ -277,7 +348,11 @@ impl Fabric {
             opcode: WC_OP_RECV,
             byte_len: bytes.len() as u32,
             imm_data: job.request.imm_data,
-            wc_flags: if has_immediate { WC_WITH_IMM } else { 0 },
+            wc_flags: match has_immediate {
+                true => WC_WITH_IMM,
+                false if invalidates => WC_WITH_INV,
+                false => 0,
+            },
             qp_num: peer.base.qp_num,
             ..Wc::default()
         };
@@ -386,11 +461,11 @@ impl Fabric {
         }
     }
 
-    unsafe fn carry_write(&mut self, job: &Job) -> Outcome {
+    unsafe fn carry_write(&mut self, at: u32, job: &Job) -> Outcome {
         // SAFETY: this operation's part of the union; the payload was checked by `carry`.
         let (to, bytes) = unsafe { (job.request.wr.rdma, payload(job)) };
         let len = bytes.len() as u64;
-        if len > 0 && !allows(self, to.rkey, to.remote_addr, len, ACCESS_REMOTE_WRITE) {
+        if len > 0 && !self.reaches(at, to.rkey, to.remote_addr, len, ACCESS_REMOTE_WRITE) {
             return Outcome::Failed(WC_REM_ACCESS_ERR);
         }
         // SAFETY: registered for this.
@@ -401,22 +476,22 @@ impl Fabric {
         }
     }
 
-    unsafe fn carry_read(&mut self, job: &Job) -> Outcome {
+    unsafe fn carry_read(&mut self, at: u32, job: &Job) -> Outcome {
         // SAFETY: this operation's part of the union.
         let from = unsafe { job.request.wr.rdma };
         let len: u64 = job.segments.iter().map(|s| s.length as u64).sum();
-        if len > 0 && !allows(self, from.rkey, from.remote_addr, len, ACCESS_REMOTE_READ) {
+        if len > 0 && !self.reaches(at, from.rkey, from.remote_addr, len, ACCESS_REMOTE_READ) {
             return Outcome::Failed(WC_REM_ACCESS_ERR);
         }
-        let mut at = from.remote_addr;
+        let mut next = from.remote_addr;
         for segment in job.segments.iter().filter(|s| s.length > 0) {
             let part = Sge {
-                addr: at,
+                addr: next,
                 ..*segment
             };
             // SAFETY: both are registered for this.
             unsafe { write(segment.addr, &gather(&[part])) };
-            at += segment.length as u64;
+            next += segment.length as u64;
         }
         Outcome::Done {
             opcode: WC_OP_RDMA_READ,
@@ -424,29 +499,29 @@ impl Fabric {
         }
     }
 
-    unsafe fn carry_atomic(&mut self, job: &Job) -> Outcome {
+    unsafe fn carry_atomic(&mut self, at: u32, job: &Job) -> Outcome {
         // SAFETY: this operation's part of the union.
         let to = unsafe { job.request.wr.atomic };
         if job.segments.len() != 1 || job.segments[0].length != 8 {
             return Outcome::Failed(WC_LOC_LEN_ERR);
         }
         let aligned = to.remote_addr.is_multiple_of(8);
-        if !aligned || !allows(self, to.rkey, to.remote_addr, 8, ACCESS_REMOTE_ATOMIC) {
+        if !aligned || !self.reaches(at, to.rkey, to.remote_addr, 8, ACCESS_REMOTE_ATOMIC) {
             return Outcome::Failed(WC_REM_ACCESS_ERR);
         }
-        let at = std::ptr::with_exposed_provenance_mut::<u64>(to.remote_addr as usize);
+        let word = std::ptr::with_exposed_provenance_mut::<u64>(to.remote_addr as usize);
         // SAFETY: registered for this, and aligned.
-        let before = unsafe { at.read() };
+        let before = unsafe { word.read() };
         let opcode = match job.request.opcode {
             WR_ATOMIC_FETCH_AND_ADD => {
                 // SAFETY: as above.
-                unsafe { at.write(before.wrapping_add(to.compare_add)) };
+                unsafe { word.write(before.wrapping_add(to.compare_add)) };
                 WC_OP_FETCH_ADD
             }
             WR_ATOMIC_CMP_AND_SWP => {
                 if before == to.compare_add {
                     // SAFETY: as above.
-                    unsafe { at.write(to.swap) };
+                    unsafe { word.write(to.swap) };
                 }
                 WC_OP_COMP_SWAP
             }

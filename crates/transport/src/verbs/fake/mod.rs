@@ -8,6 +8,7 @@
 
 mod carry;
 mod objects;
+mod windows;
 
 use super::abi::*;
 use super::device::DeviceContext;
@@ -31,6 +32,10 @@ pub(crate) struct Conditions {
     pub addresses: bool,
     /// Operations carried out at each poll at most.
     pub pace: usize,
+    /// Polls that the answer of a read or an atomic is on its way.
+    pub read_delay: u32,
+    /// Whether memory windows can be made.
+    pub windows: bool,
     /// Bytes that may be registered in all.
     pub lockable: usize,
     /// What happens to datagrams on the way.
@@ -66,6 +71,8 @@ impl Default for Conditions {
             active: true,
             addresses: true,
             pace: usize::MAX,
+            read_delay: 0,
+            windows: true,
             lockable: usize::MAX,
             weather: Weather::default(),
         }
@@ -77,6 +84,8 @@ struct Fabric {
     pairs: BTreeMap<u32, *mut FakeQp>,
     regions: BTreeMap<u32, *mut Mr>,
     access: BTreeMap<u32, i32>,
+    /// Memory windows that are bound, by key.
+    windows: BTreeMap<u32, windows::Bound>,
     next_number: u32,
     /// Whether the device has been removed.
     removed: bool,
@@ -99,6 +108,7 @@ impl Default for Fabric {
             pairs: BTreeMap::new(),
             regions: BTreeMap::new(),
             access: BTreeMap::new(),
+            windows: BTreeMap::new(),
             next_number: 0,
             removed: false,
             posted: Vec::new(),
@@ -209,6 +219,10 @@ struct Job {
     /// The payload, where it went inline.
     inline: Option<Vec<u8>>,
     tries: u32,
+    /// Polls until its answer is here.
+    held: u32,
+    /// What became of it, where one before it is not done: completions come in order.
+    outcome: Option<carry::Outcome>,
 }
 
 /// A posted receive.

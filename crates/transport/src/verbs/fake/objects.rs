@@ -13,13 +13,13 @@ unsafe fn zeroed<T>() -> *mut T {
 }
 
 /// Frees what [`zeroed`] or `Box::into_raw` made.
-unsafe fn free<T>(at: *mut T) -> c_int {
+pub(super) unsafe fn free<T>(at: *mut T) -> c_int {
     // SAFETY: the caller's.
     drop(unsafe { Box::from_raw(at) });
     0
 }
 
-fn fail<T>(errno: c_int) -> *mut T {
+pub(super) fn fail<T>(errno: c_int) -> *mut T {
     // SAFETY: the thread's own variable.
     unsafe { *libc::__errno_location() = errno };
     null_mut()
@@ -51,6 +51,8 @@ pub(super) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context
     unsafe {
         let context = zeroed::<Context>();
         (*context).async_fd = -1;
+        (*context).ops.alloc_mw = Some(windows::alloc_mw);
+        (*context).ops.dealloc_mw = Some(windows::dealloc_mw);
         (*context).ops.poll_cq = Some(poll_cq);
         (*context).ops.req_notify_cq = Some(req_notify_cq);
         (*context).ops.post_send = Some(post_send);
@@ -97,13 +99,16 @@ pub(super) unsafe extern "C" fn query_port(_: *mut Context, port: u8, to: *mut P
     0
 }
 
+/// The port's only address, 127.0.0.1.
+pub(super) const OWN_GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1];
+
 pub(super) unsafe extern "C" fn query_gid(
     _: *mut Context,
     _: u8,
     index: c_int,
     to: *mut Gid,
 ) -> c_int {
-    let raw = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1];
+    let raw = OWN_GID;
     let filled = index == 1 && with(|f| f.conditions.addresses);
     // SAFETY: the caller's structure.
     unsafe { (*to).raw = if filled { raw } else { [0; 16] } };

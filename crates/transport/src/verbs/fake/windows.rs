@@ -1,0 +1,92 @@
+//! Memory windows of the second kind: bound by a queue pair, for its peer alone, until they are invalidated.
+#![allow(unsafe_code)]
+
+use super::carry::{Outcome, allows};
+use super::*;
+use libc::c_int;
+
+/// What a window is bound to.
+pub(super) struct Bound {
+    /// The queue pair through which it is reached.
+    pair: u32,
+    region: u32,
+    addr: u64,
+    length: u64,
+    access: i32,
+}
+
+pub(super) unsafe extern "C" fn alloc_mw(pd: *mut Pd, kind: c_int) -> *mut Mw {
+    if kind != MW_TYPE_2 || with(|fabric| !fabric.conditions.windows) {
+        return fail(libc::EOPNOTSUPP);
+    }
+    let rkey = with(|fabric| {
+        fabric.next_number += 0x100;
+        fabric.next_number << 8
+    });
+    // SAFETY: the domain is alive.
+    let context = unsafe { (*pd).context };
+    Box::into_raw(Box::new(Mw {
+        context,
+        pd,
+        rkey,
+        handle: 0,
+        mw_type: kind,
+    }))
+}
+
+pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut Mw) -> c_int {
+    // SAFETY: made by `alloc_mw`.
+    unsafe {
+        let base = (*mw).rkey & !0xff;
+        with(|fabric| fabric.windows.retain(|key, _| key & !0xff != base));
+        free(mw)
+    }
+}
+
+impl Fabric {
+    /// The window's old key ends, the new one leads to the memory.
+    pub(super) fn carry_bind(&mut self, pair: u32, job: &Job) -> Outcome {
+        let to = job.request.bind;
+        // SAFETY: the poster keeps region and window.
+        let (region, base) = unsafe { ((*to.mr).lkey, (*to.mw).rkey & !0xff) };
+        let inside = allows(self, region, to.addr, to.length, ACCESS_MW_BIND);
+        if !inside || to.rkey & !0xff != base {
+            return Outcome::Failed(WC_MW_BIND_ERR);
+        }
+        self.windows.retain(|key, _| key & !0xff != base);
+        let bound = Bound {
+            pair,
+            region,
+            addr: to.addr,
+            length: to.length,
+            access: to.access as i32,
+        };
+        self.windows.insert(to.rkey, bound);
+        Outcome::Done {
+            opcode: WC_OP_BIND_MW,
+            bytes: 0,
+        }
+    }
+
+    /// Ends the key of a window of that queue pair; false where it is none.
+    pub(super) fn invalidate(&mut self, pair: u32, key: u32) -> bool {
+        let known = self.windows.get(&key).is_some_and(|w| w.pair == pair);
+        if known {
+            self.windows.remove(&key);
+        }
+        known
+    }
+
+    /// Whether a key that came through a queue pair allows access to memory.
+    pub(super) fn reaches(&self, pair: u32, key: u32, address: u64, len: u64, access: i32) -> bool {
+        let Some(window) = self.windows.get(&key) else {
+            return allows(self, key, address, len, access);
+        };
+        let end = window.addr + window.length;
+        let inside = address >= window.addr && address.saturating_add(len) <= end;
+        window.pair == pair
+            && inside
+            && window.access & access == access
+            && self.regions.contains_key(&window.region)
+    }
+}

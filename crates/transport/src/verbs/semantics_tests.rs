@@ -1,0 +1,263 @@
+//! What the operations of a queue pair promise each other, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE`
+//! names: keys that end, reads that a fence waits for, a pair whose grant cannot be read back.
+#![allow(unsafe_code, non_snake_case)]
+
+use super::echo::End;
+use super::post::{SendFlags, failure};
+use super::*;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long; a test that does has hung.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+const REPORTED: SendFlags = SendFlags {
+    signaled: true,
+    fenced: false,
+    solicited: false,
+    inline: InlineChoice::Auto,
+};
+
+fn connect(context: &std::sync::Arc<DeviceContext>) -> (Loop, Echo) {
+    let port = Loop::new(context, None).unwrap();
+    let echo = port.connect(64, 256, WATCHDOG).unwrap();
+    (port, echo)
+}
+
+fn post(end: &End, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags) -> Posted {
+    // SAFETY: what the segments name outlives the operation, which is waited for.
+    unsafe { end.pair.post_send(7, operation, segments, flags) }.unwrap()
+}
+
+fn wait(queue: &CompletionQueue) -> Result<Wc, Failure> {
+    let start = Instant::now();
+    let mut batch = [Wc::default()];
+    while queue.poll(&mut batch).unwrap() == 0 {
+        assert!(start.elapsed() < WATCHDOG);
+    }
+    match failure(&batch[0]) {
+        None => Ok(batch[0]),
+        Some(why) => Err(why),
+    }
+}
+
+/// The second end's memory, of which a window shows a part to the first.
+struct Shown {
+    memory: Buffer,
+    window: MemoryWindow,
+}
+
+impl Shown {
+    fn new(port: &Loop) -> Shown {
+        Shown {
+            memory: Buffer::new(&port.domain, 4096, Access::Windowed).unwrap(),
+            window: MemoryWindow::new(&port.domain).unwrap(),
+        }
+    }
+
+    fn bind(&self, end: &End, offset: usize, len: usize, writable: bool) {
+        let at = self.memory.address().wrapping_add(offset);
+        let binding = self.window.bind(self.memory.region(), at, len, writable);
+        let _ = post(end, &binding, &[], REPORTED);
+        wait(&end.send_cq).unwrap();
+    }
+
+    fn write(&self, end: &End, offset: usize, value: u64, rkey: u32) -> Result<Wc, Failure> {
+        let operation = Operation::Write {
+            address: self.memory.address() as u64 + offset as u64,
+            rkey,
+        };
+        let segment = [Sge::over((&raw const value).cast(), 8, 0)];
+        assert!(post(end, &operation, &segment, REPORTED).inline);
+        wait(&end.send_cq)
+    }
+
+    fn word(&self, offset: usize) -> u64 {
+        let at = self.memory.address().wrapping_add(offset).cast::<u64>();
+        // SAFETY: within the memory and aligned; the device writes it.
+        unsafe { at.read_volatile() }
+    }
+}
+
+#[test]
+fn send_with_invalidate__arrives_inline_and_ends_the_key() {
+    let (context, _) = test_device();
+    let (port, echo) = connect(&context);
+    let [near, far] = &echo.ends;
+    let shown = Shown::new(&port);
+    shown.bind(far, 1024, 64, true);
+    let key = shown.window.rkey();
+    shown.write(near, 1024, 41, key).unwrap();
+    assert_eq!(shown.word(1024), 41);
+    let value = 42_u64;
+    let segment = [Sge::over((&raw const value).cast(), 8, 0)];
+    let posted = post(near, &Operation::SendInvalidate(key), &segment, REPORTED);
+    assert!(posted.inline);
+    wait(&near.send_cq).unwrap();
+    let arrived = wait(&far.recv_cq).unwrap();
+    assert_eq!(arrived.wc_flags & abi::WC_WITH_INV, abi::WC_WITH_INV);
+    assert_eq!((arrived.byte_len, arrived.imm_data), (8, key));
+    // SAFETY: what has arrived lies there, aligned.
+    assert_eq!(unsafe { far.incoming().cast::<u64>().read_volatile() }, 42);
+    let refused = shown.write(near, 1024, 43, key).unwrap_err();
+    assert_eq!(refused, Failure::RemoteAccess);
+    assert_eq!(shown.word(1024), 41, "written by a key that had ended");
+}
+
+#[test]
+fn window__bound_anew_has_another_key_and_the_old_one_ends() {
+    let (context, _) = test_device();
+    let (port, echo) = connect(&context);
+    let [near, far] = &echo.ends;
+    let shown = Shown::new(&port);
+    shown.bind(far, 0, 64, true);
+    let old = shown.window.rkey();
+    shown.bind(far, 64, 64, true);
+    let new = shown.window.rkey();
+    assert_ne!(old, new);
+    shown.write(near, 64, 5, new).unwrap();
+    assert_eq!(shown.word(64), 5);
+    let refused = shown.write(near, 64, 6, old).unwrap_err();
+    assert_eq!((refused, shown.word(64)), (Failure::RemoteAccess, 5));
+}
+
+#[test]
+fn window__leads_within_its_bounds_and_as_it_was_bound() {
+    let (context, _) = test_device();
+    for (offset, writable) in [(60, true), (0, false)] {
+        let (port, echo) = connect(&context);
+        let [near, far] = &echo.ends;
+        let shown = Shown::new(&port);
+        shown.bind(far, 0, 64, writable);
+        let refused = shown.write(near, offset, 1, shown.window.rkey());
+        assert_eq!(refused.unwrap_err(), Failure::RemoteAccess, "{offset}");
+    }
+}
+
+#[test]
+fn window__of_a_device_without_is_an_error_and_nothing_is_left() {
+    let context = fake::open();
+    fake::set_conditions(fake::Conditions {
+        windows: false,
+        ..fake::Conditions::default()
+    });
+    let domain = ProtectionDomain::new(&context).unwrap();
+    let base = fault::alive();
+    let error = MemoryWindow::new(&domain).err().unwrap();
+    assert_eq!((error.errno(), fault::alive()), (libc::EOPNOTSUPP, base));
+    fake::set_conditions(fake::Conditions::default());
+    drop(MemoryWindow::new(&domain).unwrap());
+    assert_eq!(fault::alive(), base);
+}
+
+/// Reads 8 bytes of the far end and writes them on to another place there, from the same buffer; what comes there.
+fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u64 {
+    let (_port, echo) = connect(context);
+    let [near, far] = &echo.ends;
+    let (source, target) = (far.incoming(), far.incoming().wrapping_add(64));
+    // SAFETY: within the far end's memory, aligned; nothing is under way.
+    unsafe {
+        source.cast::<u64>().write_volatile(77);
+        target.cast::<u64>().write_volatile(0);
+    }
+    let rkey = far.buffer.region().rkey();
+    let segment = [Sge::over(
+        near.buffer.address(),
+        8,
+        near.buffer.region().lkey(),
+    )];
+    let read = Operation::Read {
+        address: source as u64,
+        rkey,
+    };
+    let write = Operation::Write {
+        address: target as u64,
+        rkey,
+    };
+    let _ = post(near, &read, &segment, SendFlags::default());
+    // By DMA: the buffer is read when the write is carried out, not when it is posted.
+    let flags = SendFlags {
+        fenced,
+        inline: InlineChoice::Forbid,
+        ..REPORTED
+    };
+    let _ = post(near, &write, &segment, flags);
+    wait(&near.send_cq).unwrap();
+    // SAFETY: as above; the write is done.
+    unsafe { target.cast::<u64>().read_volatile() }
+}
+
+#[test]
+fn fence__waits_for_a_read_whose_answer_is_late() {
+    let context = fake::open();
+    fake::set_conditions(fake::Conditions {
+        read_delay: 5,
+        ..fake::Conditions::default()
+    });
+    assert_eq!(
+        read_and_pass_on(&context, false),
+        0,
+        "it went past the read"
+    );
+    assert_eq!(read_and_pass_on(&context, true), 77);
+    fake::set_conditions(fake::Conditions::default());
+    // On a real device no answer is late on purpose; what is fenced comes after the read in any case.
+    let (context, _) = test_device();
+    for _ in 0..20 {
+        assert_eq!(read_and_pass_on(&context, true), 77);
+    }
+}
+
+#[test]
+fn grant__that_cannot_be_read_back_ends_the_pair_and_fails() {
+    let (context, _) = test_device();
+    let port = Loop::new(&context, None).unwrap();
+    let base = fault::alive();
+    fault::arm(Step::QueryQp, 0, libc::EIO);
+    let error = port.make_pair(64, 16).err().unwrap();
+    assert_eq!((error.errno(), fault::alive()), (libc::EIO, base));
+    assert!(error.to_string().contains("granted"), "{error}");
+    let pair = port.make_pair(64, 16).unwrap();
+    assert!(pair.granted_inline() >= 64);
+    assert_eq!(fault::alive(), base + 1);
+}
+
+#[test]
+fn message__longer_than_the_peers_buffer_is_refused_and_both_sides_know() {
+    let (context, _) = test_device();
+    let (_port, echo) = connect(&context);
+    let [near, far] = &echo.ends;
+    let most = near.room as usize;
+    let region = near.buffer.region();
+    let segment = [Sge::over(near.buffer.address(), most + 8, region.lkey())];
+    let _ = post(near, &Operation::Send, &segment, REPORTED);
+    let refused = wait(&near.send_cq).unwrap_err();
+    assert_eq!(refused, Failure::RemoteRefused);
+    // As the standard has it, or as Soft-RoCE reports it.
+    let told = wait(&far.recv_cq).unwrap_err();
+    assert!(
+        matches!(told, Failure::Local | Failure::RemoteRefused),
+        "{told:?}"
+    );
+    // SAFETY: within the memory; what would be first of what did not fit.
+    let beyond = unsafe { far.incoming().add(most).read_volatile() };
+    assert_eq!(beyond, 0, "written beyond the buffer");
+}
+
+#[test]
+fn address__of_nobody_is_an_error_when_connecting_or_sending() {
+    let (context, _) = test_device();
+    let port = Loop::new(&context, None).unwrap();
+    let mut bytes = port.port.address().encode();
+    // Another host of the same network, in each of the addresses.
+    bytes[3..].chunks_mut(17).for_each(|gid| gid[16] ^= 0x55);
+    let address = PortAddress::decode(&bytes).unwrap();
+    match port.connect_by(&address, 64, 64, WATCHDOG) {
+        Err(error) => assert!(error.to_string().contains(context.name()), "{error}"),
+        Ok(mut echo) => {
+            let silent = echo.exchange(echo::Verb::Send, 8, InlineChoice::Auto, 1);
+            let error = silent.unwrap_err();
+            assert_eq!(error, EchoError::Failed(Failure::NoAnswer));
+            assert!(error.to_string().contains("does not answer"), "{error}");
+        }
+    }
+}
