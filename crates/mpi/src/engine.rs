@@ -178,7 +178,7 @@ pub fn init(required: i32) -> Result<i32> {
 
 /// Says what is wrong with stored constants, and, where it is asked for, what was selected and why.
 fn print_selection(worker: &mut Worker, config: &Config) {
-    if let Some(warning) = worker.selection_warning() {
+    for warning in worker.selection_warnings() {
         eprintln!("fastpath: FASTPATH_TUNING: {warning}");
     }
     let json = config.choice(Key::Report) == "json";

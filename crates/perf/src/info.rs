@@ -86,7 +86,7 @@ pub fn collect() -> Info {
 }
 
 /// What a job would print with `FASTPATH_REPORT`, and what is wrong with the stored constants.
-fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Option<String>) {
+fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Vec<String>) {
     let mut selection = Selection::of(config);
     selection.measure();
     // The transport was tried between two processes: that counts more than what this one may do alone.
@@ -98,7 +98,7 @@ fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Optio
         others: transports.iter().any(|t| t.name == "shm" && t.usable),
         outside: None,
     };
-    (Report::of(&selection, peers), selection.warning)
+    (Report::of(&selection, peers), selection.warnings)
 }
 
 /// Prints which protocol serves which size alone, as a job does with `FASTPATH_REPORT`.
@@ -107,9 +107,9 @@ fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Optio
 /// A variable whose value cannot be used, or the output cannot be written.
 pub fn print_protocols(as_json: bool) -> io::Result<()> {
     let config = Config::from_env().map_err(io::Error::other)?;
-    let (report, warning) = report_protocols(&config, &transports::list(&config));
+    let (report, warnings) = report_protocols(&config, &transports::list(&config));
     let mut out = io::stdout().lock();
-    if let Some(warning) = warning {
+    for warning in warnings {
         eprintln!("fastpath: FASTPATH_TUNING: {warning}");
     }
     match as_json {

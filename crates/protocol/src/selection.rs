@@ -6,6 +6,7 @@ pub mod candidates;
 pub mod constants;
 pub mod decide;
 pub mod envelope;
+pub mod inline;
 pub mod report;
 pub mod thresholds;
 pub mod tuning;
@@ -21,6 +22,7 @@ use fastpath_transport::adapter::{By, Counts};
 use fastpath_transport::interfaces::Allowed;
 use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
+use inline::StoredInline;
 use report::{Outside, Peers, Report};
 use std::path::PathBuf;
 use tuning::{Machine, Place};
@@ -152,8 +154,8 @@ pub struct Selection {
     pub kernel: Result<(), String>,
     /// What the first large messages measure; `None` where nothing is to be measured any more.
     pub calibration: Option<Calibration>,
-    /// What is wrong with the stored constants.
-    pub warning: Option<String>,
+    /// What is wrong with stored constants and sizes, a line each.
+    pub warnings: Vec<String>,
 }
 
 impl Default for Selection {
@@ -165,7 +167,7 @@ impl Default for Selection {
             source: Source::Defaults("nothing was asked for"),
             kernel: Ok(()),
             calibration: None,
-            warning: None,
+            warnings: Vec::new(),
         }
     }
 }
@@ -189,7 +191,7 @@ impl Selection {
                 return selection;
             }
             Ok(None) => {}
-            Err(why) => selection.warning = Some(why),
+            Err(why) => selection.warnings.push(why),
         }
         selection.source = Source::Defaults("and no single copy to measure");
         if selection.wishes.no_cma.is_none() {
@@ -245,17 +247,22 @@ impl Worker {
         let allowed = choose_transports(config, self.size(), several)?;
         self.agree_on_transports(config, allowed)?;
         self.interfaces.allowed = allowed;
+        let mut warnings = Vec::new();
         if let Some(by) = allowed.adapter {
             let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-            let inline = config.number(Key::MaxInline).map(|bytes| bytes as u32);
             let need = match allowed.shm {
                 true => format!("ranks of other hosts are reached by {by} alone"),
                 false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),
             };
-            let opened = self.interfaces.open_adapter(by, device, inline);
+            let stored = StoredInline::of(config);
+            let opened = stored.with_wishes(config, |wishes| {
+                self.interfaces.open_adapter(by, device, wishes)
+            });
             opened.map_err(|why| format!("{need}, which cannot be used: {why}"))?;
+            warnings = stored.take_troubles();
         }
         *self.selection = Selection::of(config);
+        self.selection.warnings.append(&mut warnings);
         self.thresholds = self.selection.thresholds();
         Ok(())
     }
@@ -318,9 +325,9 @@ impl Worker {
         vec![serde_json::Value::Object(object).to_string()]
     }
 
-    /// What is wrong with the stored constants, if anything is.
-    pub fn selection_warning(&self) -> Option<&str> {
-        self.selection.warning.as_deref()
+    /// What is wrong with stored constants and sizes, a line each.
+    pub fn selection_warnings(&self) -> &[String] {
+        &self.selection.warnings
     }
 
     /// Measures before one of the first messages that a single copy could serve.

@@ -3,6 +3,7 @@
 use crate::lane::Lane;
 use crate::rc::{self, RcIface};
 use crate::ud::{self, UdIface};
+use crate::verbs::inline::Wishes;
 use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_base::sync::AtomicU32;
 use std::sync::Arc;
@@ -42,8 +43,7 @@ pub(crate) enum Adapter {
 }
 
 impl Adapter {
-    /// A device's port: `port`, or else its first active one. `inline`: bytes of inline data to ask for, if the user
-    /// says so.
+    /// A device's port: `port`, or else its first active one. `inline`: how much inline data to ask for.
     ///
     /// # Errors
     /// As [`RcIface::new`] and [`UdIface::new`].
@@ -51,13 +51,14 @@ impl Adapter {
         by: By,
         context: &Arc<DeviceContext>,
         port: Option<u8>,
-        inline: Option<u32>,
+        inline: &Wishes<'_>,
     ) -> Result<Self, VerbsError> {
-        let inline = verbs::inline::requested(None, inline, None).0;
+        let (inline, inline_source) = inline.settle(context);
         match by {
             By::Rc => {
                 let settings = rc::Settings {
                     inline,
+                    inline_source,
                     ..rc::Settings::default()
                 };
                 RcIface::new(context, port, settings).map(Adapter::Rc)
@@ -65,6 +66,7 @@ impl Adapter {
             By::Ud => {
                 let settings = ud::Settings {
                     inline,
+                    inline_source,
                     ..ud::Settings::default()
                 };
                 UdIface::new(context, port, settings).map(Adapter::Ud)
@@ -112,12 +114,16 @@ impl Adapter {
         }
     }
 
-    /// Device and port, for people.
+    /// Device, port, and how much inline data is asked for, for people.
     pub fn describe(&self) -> String {
-        match self {
-            Adapter::Rc(iface) => iface.with_domain(|domain| domain.describe()),
-            Adapter::Ud(iface) => iface.describe(),
-        }
+        let (port, (bytes, source)) = match self {
+            Adapter::Rc(iface) => {
+                let port = iface.with_domain(|domain| domain.describe());
+                (port, iface.asked_inline())
+            }
+            Adapter::Ud(iface) => (iface.describe(), iface.asked_inline()),
+        };
+        format!("{port}, {bytes} bytes of inline data asked for ({source})")
     }
 
     /// What has been counted so far.
@@ -208,8 +214,8 @@ impl Counts {
 ///
 /// # Errors
 /// For people: what is missing and what to do.
-pub fn probe(by: By, device: Option<&str>) -> Result<String, String> {
-    let adapter = open(by, device, None).map_err(|error| error.to_string())?;
+pub fn probe(by: By, device: Option<&str>, inline: &Wishes<'_>) -> Result<String, String> {
+    let adapter = open(by, device, inline).map_err(|error| error.to_string())?;
     Ok(format!("{by} on {}", adapter.describe()))
 }
 
@@ -220,7 +226,7 @@ pub fn probe(by: By, device: Option<&str>) -> Result<String, String> {
 pub(crate) fn open(
     by: By,
     device: Option<&str>,
-    inline: Option<u32>,
+    inline: &Wishes<'_>,
 ) -> Result<Adapter, VerbsError> {
     let open = |context: &Arc<DeviceContext>, port| Adapter::new(by, context, port, inline);
     let library = verbs::Library::load()?;

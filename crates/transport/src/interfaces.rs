@@ -10,6 +10,7 @@ use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
 use crate::verbs::PortCounter;
+use crate::verbs::inline::Wishes;
 use fastpath_bootstrap::job::Job;
 use std::ops::Range;
 use std::time::Duration;
@@ -99,8 +100,8 @@ impl Interfaces {
     }
 
     /// Reaches peers by a transport of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first that
-    /// has an active port: those of other hosts, and all where shared memory is not allowed. `inline`: bytes of inline
-    /// data to ask for, if the user says so. [`Interfaces::allowed`] has been set.
+    /// has an active port: those of other hosts, and all where shared memory is not allowed. `inline`: how much inline
+    /// data to ask for. [`Interfaces::allowed`] has been set.
     ///
     /// # Errors
     /// For people: what is missing and what to do.
@@ -108,7 +109,7 @@ impl Interfaces {
         &mut self,
         by: By,
         device: Option<&str>,
-        inline: Option<u32>,
+        inline: &Wishes<'_>,
     ) -> Result<(), String> {
         let opened = adapter::open(by, device, inline).map_err(|error| error.to_string())?;
         self.use_adapter(opened);

@@ -105,7 +105,7 @@ variables! {
     Device "FASTPATH_DEVICE" Kind::Text, "auto", false,
         "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an active port";
     MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
-        "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: 220";
+        "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: as `fastpath tune inline` has stored, else 220";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,

@@ -8,7 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait;
-use fastpath_transport::adapter::By;
+use fastpath_protocol::selection::inline::StoredInline;
+use fastpath_transport::adapter::{self, By};
 use serde::Serialize;
 
 use super::cma;
@@ -64,10 +65,13 @@ pub fn list(config: &Config) -> Vec<Transport> {
 
 fn try_adapter(config: &Config, by: By) -> Result<String, String> {
     let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-    let found = fastpath_transport::adapter::probe(by, device)?;
-    Ok(format!(
-        "{found}: between hosts, and within one where shm is not listed"
-    ))
+    let stored = StoredInline::of(config);
+    let found = stored.with_wishes(config, |wishes| adapter::probe(by, device, wishes))?;
+    let mut text = format!("{found}: between hosts, and within one where shm is not listed");
+    for trouble in stored.take_troubles() {
+        text += &format!("; {trouble}");
+    }
+    Ok(text)
 }
 
 /// Which variable switched it off, if one did.

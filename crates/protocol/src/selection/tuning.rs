@@ -45,17 +45,21 @@ impl Machine {
 
     /// Name of its file: letters, digits and signs that are safe everywhere.
     fn file_name(&self) -> String {
-        let whole = format!("tuning-{}-{}", self.processor, self.kernel);
-        let safe = |c: char| match c {
-            c if c.is_ascii_alphanumeric() || ".-_".contains(c) => c,
-            _ => '-',
-        };
-        let mut name: String = whole.chars().take(200).map(safe).collect();
-        while name.contains("--") {
-            name = name.replace("--", "-");
-        }
-        name
+        safe_name(&format!("tuning-{}-{}", self.processor, self.kernel))
     }
+}
+
+/// A file's name of letters, digits and signs that are safe everywhere.
+pub(super) fn safe_name(whole: &str) -> String {
+    let safe = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || ".-_".contains(c) => c,
+        _ => '-',
+    };
+    let mut name: String = whole.chars().take(200).map(safe).collect();
+    while name.contains("--") {
+        name = name.replace("--", "-");
+    }
+    name
 }
 
 /// The name in the text of /proc/cpuinfo: `model name` on most processors, several numbers on ARM.
@@ -169,7 +173,7 @@ fn find_cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
 }
 
 /// The file's text. What is no file (a pipe would never end) is not opened.
-fn read_file(path: &Path) -> io::Result<String> {
+pub(super) fn read_file(path: &Path) -> io::Result<String> {
     let other = |why: &str| io::Error::other(why.to_owned());
     if !fs::metadata(path)?.is_file() {
         return Err(other("it is not a file"));
@@ -247,11 +251,16 @@ pub fn format(constants: &Constants, machine: &Machine) -> String {
     text + END + "\n"
 }
 
-/// Writes the file, its folder too; whoever reads meanwhile sees the old one or the new one.
+/// Writes the constants of a machine into a file.
 ///
 /// # Errors
 /// As the file system says.
 pub fn store(path: &Path, constants: &Constants, machine: &Machine) -> io::Result<()> {
+    write_file(path, &format(constants, machine))
+}
+
+/// Writes a file, its folder too; whoever reads meanwhile sees the old one or the new one.
+pub(super) fn write_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -262,7 +271,7 @@ pub fn store(path: &Path, constants: &Constants, machine: &Machine) -> io::Resul
     fresh.push(format!(".{}", std::process::id()));
     let mut file = File::create_new(&fresh)?;
     let written = file
-        .write_all(format(constants, machine).as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| fs::rename(&fresh, path));
     if written.is_err() {
         let _ = fs::remove_file(&fresh);

@@ -13,6 +13,7 @@ use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Interfaces;
 use fastpath_transport::adapter::By;
 use fastpath_transport::sim::{Conditions, Network};
+use fastpath_transport::verbs::inline::Wishes;
 use std::cell::RefCell;
 
 pub const WORLD: Context = Context::WORLD;
@@ -102,7 +103,8 @@ impl World {
         let worker = |job| {
             let mut interfaces = Interfaces::open(job);
             interfaces.allowed.shm = false;
-            interfaces.open_adapter(By::Rc, Some(device), None).unwrap();
+            let opened = interfaces.open_adapter(By::Rc, Some(device), &Wishes::default());
+            opened.unwrap();
             Worker::with_interfaces(job, policy(), interfaces).unwrap()
         };
         World {

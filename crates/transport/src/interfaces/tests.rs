@@ -13,7 +13,7 @@ fn open_by(by: By, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
     let open = |job| {
         let mut interfaces = Interfaces::open(job);
         interfaces.allowed.shm = shm;
-        interfaces.use_adapter(Adapter::new(by, &context, None, None).unwrap());
+        interfaces.use_adapter(Adapter::new(by, &context, None, &Wishes::default()).unwrap());
         interfaces
     };
     jobs.iter().map(open).collect()

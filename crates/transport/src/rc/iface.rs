@@ -6,6 +6,7 @@ use super::connection::{Connection, Pool, Stage};
 use super::domain::Domain;
 use super::endpoint::RcEndpoint;
 use super::wire::{HEADER, LARGEST, PACKET};
+use crate::verbs::inline::Source;
 use crate::verbs::queue::post_idle;
 use crate::verbs::{
     Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, Failure, PairSettings,
@@ -195,6 +196,12 @@ impl RcIface {
     /// Why the last connection that failed did, for people.
     pub fn trouble(&self) -> Option<String> {
         self.core.borrow().trouble.clone()
+    }
+
+    /// Bytes of inline data that connections ask for, and who said so.
+    pub fn asked_inline(&self) -> (u32, Source) {
+        let settings = self.core.borrow().settings;
+        (settings.inline, settings.inline_source)
     }
 
     /// Runs with the memory domain.

@@ -25,6 +25,7 @@ pub use endpoint::RcEndpoint;
 pub use iface::{Completion, Counters, RcIface};
 
 use crate::verbs::Persistence;
+use crate::verbs::inline::{DEFAULT_INLINE, Source};
 
 /// How an interface is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Settings {
     pub buffers: [u32; 2],
     /// Bytes of inline data asked for.
     pub inline: u32,
+    /// Who said so.
+    pub inline_source: Source,
     /// How long connections try.
     pub persistence: Persistence,
 }
@@ -53,7 +56,8 @@ impl Default for Settings {
             receives_each: 16,
             depth: 128,
             buffers: [128, 16],
-            inline: crate::verbs::inline::DEFAULT_INLINE,
+            inline: DEFAULT_INLINE,
+            inline_source: Source::Default,
             persistence: Persistence::default(),
         }
     }

@@ -8,6 +8,7 @@ use super::link::{Body, Link, Stage};
 use super::pool::Pool;
 use super::wire::{GRH, HEAD, LARGEST, packets};
 use crate::reliable::{Receiver, Sender};
+use crate::verbs::inline::Source;
 use crate::verbs::queue::post_idle;
 use crate::verbs::{
     Access, Buffer, CompletionQueue, DeviceContext, PairSettings, QueuePair, RecvEntry, Service,
@@ -250,6 +251,12 @@ impl UdIface {
     /// Device, port and packet size, for people.
     pub fn describe(&self) -> String {
         self.core.borrow().domain.describe()
+    }
+
+    /// Bytes of inline data that were asked for, and who said so.
+    pub fn asked_inline(&self) -> (u32, Source) {
+        let settings = self.core.borrow().settings;
+        (settings.inline, settings.inline_source)
     }
 
     #[cfg(test)]

@@ -30,6 +30,7 @@ pub use endpoint::UdEndpoint;
 pub use iface::{Counters, UdIface};
 
 use crate::reliable;
+use crate::verbs::inline::{DEFAULT_INLINE, Source};
 
 /// How an interface is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Settings {
     pub groups: u32,
     /// Bytes of inline data asked for.
     pub inline: u32,
+    /// Who said so.
+    pub inline_source: Source,
     /// Nanoseconds until an acknowledgement goes by itself.
     pub ack_delay_ns: u64,
     /// When packets are sent again. The window is the one above.
@@ -66,7 +69,8 @@ impl Default for Settings {
             depth: 256,
             buffers: [256, 16],
             groups: 16,
-            inline: crate::verbs::inline::DEFAULT_INLINE,
+            inline: DEFAULT_INLINE,
+            inline_source: Source::Default,
             ack_delay_ns: 50_000,
             patience: reliable::Settings {
                 window: 64,

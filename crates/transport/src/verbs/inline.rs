@@ -5,6 +5,8 @@
 //! the queue pair and is what counts. Each operation with an outbound payload goes inline when all of
 //! it fits ([`decide`]); reads and atomics have none.
 
+use super::device::DeviceContext;
+use super::identity::Identity;
 use std::fmt;
 
 /// Asked for where nobody says anything, in bytes: the header of a message and the payload of a short one
@@ -49,6 +51,32 @@ pub fn requested(
     .into_iter()
     .find_map(|(value, source)| value.map(|value| (value, source)));
     first.unwrap_or((DEFAULT_INLINE, Source::Default))
+}
+
+/// Finds the size that was stored for a device.
+pub type Find<'a> = dyn Fn(&Identity) -> Option<u32> + 'a;
+
+/// What is known of how much to ask for before a device is chosen.
+#[derive(Clone, Copy, Default)]
+pub struct Wishes<'a> {
+    /// The program's request.
+    pub request: Option<u32>,
+    /// The user's variable.
+    pub environment: Option<u32>,
+    /// What was stored for the device; asked only where nobody above says anything.
+    pub stored: Option<&'a Find<'a>>,
+}
+
+impl Wishes<'_> {
+    /// How much to ask this device for, and who said so.
+    pub fn settle(&self, context: &DeviceContext) -> (u32, Source) {
+        let decided = self.request.is_some() || self.environment.is_some();
+        let tuning = match self.stored {
+            Some(find) if !decided => find(&Identity::of(context)),
+            _ => None,
+        };
+        requested(self.request, self.environment, tuning)
+    }
 }
 
 /// How one operation wants it.
@@ -121,6 +149,31 @@ mod tests {
                 "{present:03b}"
             );
         }
+    }
+
+    #[test]
+    fn wishes__ask_for_what_is_stored_only_where_nobody_says_anything() {
+        let context = super::super::fake::open();
+        let asked = std::cell::RefCell::new(Vec::new());
+        let find = |identity: &Identity| {
+            asked.borrow_mut().push(identity.name.clone());
+            Some(96)
+        };
+        let of = |request, environment| {
+            let wishes = Wishes {
+                request,
+                environment,
+                stored: Some(&find),
+            };
+            wishes.settle(&context)
+        };
+        assert_eq!(of(Some(7), None), (7, Source::Request));
+        assert_eq!(of(None, Some(8)), (8, Source::Environment));
+        assert_eq!(asked.borrow().len(), 0);
+        assert_eq!(of(None, None), (96, Source::Tuning));
+        assert_eq!(*asked.borrow(), ["fake0"]);
+        let nothing = Wishes::default().settle(&context);
+        assert_eq!(nothing, (DEFAULT_INLINE, Source::Default));
     }
 
     #[test]

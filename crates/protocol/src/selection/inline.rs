@@ -1,0 +1,302 @@
+//! How much inline data to ask each adapter for: made by `fastpath tune inline`, read when the adapter is opened.
+//! A file for each device, beside that of the machine's constants.
+//!
+//! ```text
+//! fastpath inline 1
+//! processor: Intel(R) Xeon(R) Processor
+//! device: mlx5_0
+//! part: 0x2c9:4119
+//! firmware: 16.35.3006
+//! driver: mlx5_core 6.1.0
+//! bytes: 220
+//! end
+//! ```
+//!
+//! Whatever the file holds, what comes of it is a size that can be asked for, or a reason why not.
+
+use super::tuning::{Machine, Place, read_file, safe_name, write_file};
+use fastpath_base::config::{Config, Key};
+use fastpath_transport::verbs::Identity;
+use fastpath_transport::verbs::inline::Wishes;
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const TITLE: &str = "fastpath inline 1";
+const END: &str = "end";
+
+/// Most bytes that are believed. No adapter known grants as many.
+pub const MOST: u32 = 16 * 1024;
+
+/// What a file must have been measured with, as its lines have it.
+fn key<'a>(identity: &'a Identity, processor: &'a str) -> [(&'static str, &'a str); 5] {
+    [
+        ("processor", processor),
+        ("device", &identity.name),
+        ("part", &identity.part),
+        ("firmware", &identity.firmware),
+        ("driver", &identity.driver),
+    ]
+}
+
+/// Where the size of a device is kept; `None` where nothing is to be.
+pub fn path(place: &Place, identity: &Identity, processor: &str) -> Option<PathBuf> {
+    match place {
+        Place::Cache(folder) => {
+            let parts = key(identity, processor).map(|(_, value)| value);
+            // The device's part of it first: a name is cut off where it gets too long.
+            let [processor, device @ ..] = parts;
+            let whole = format!("inline-{}-{processor}", device.join("-"));
+            Some(folder.join(safe_name(&whole)))
+        }
+        Place::Named(file) => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(format!(".{}", safe_name(&identity.name)));
+            Some(name.into())
+        }
+        Place::Off | Place::Homeless => None,
+    }
+}
+
+/// The size in the text of a file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str, identity: &Identity, processor: &str) -> Result<u32, String> {
+    let mut lines = text.lines();
+    if lines.next() != Some(TITLE) {
+        return Err(format!("its first line is not {TITLE:?}"));
+    }
+    for (name, own) in key(identity, processor) {
+        let line = lines.next().unwrap_or_default();
+        match line.split_once(": ") {
+            Some((found, stored)) if found == name && stored == own => {}
+            Some((found, stored)) if found == name => {
+                return Err(format!(
+                    "it is of another {name}, {stored:?}, and this is {own:?}"
+                ));
+            }
+            _ => return Err(format!("{name} is missing")),
+        }
+    }
+    let line = lines.next().unwrap_or_default();
+    let (name, value) = line.split_once(": ").unwrap_or_default();
+    let is_number = !value.is_empty() && value.bytes().all(|c| c.is_ascii_digit());
+    if name != "bytes" || !is_number {
+        return Err(format!("{line:?} is no number of bytes"));
+    }
+    let bytes = value.parse().ok().filter(|bytes| *bytes <= MOST);
+    let bytes = bytes.ok_or_else(|| format!("{value} bytes are more than {MOST}"))?;
+    // Cut off within the last line it would not be known to be whole.
+    match (lines.next(), lines.next(), text.ends_with('\n')) {
+        (Some(END), None, true) => Ok(bytes),
+        _ => Err(format!("it does not end with {END:?}")),
+    }
+}
+
+/// The text of a file.
+pub fn format(bytes: u32, identity: &Identity, processor: &str) -> String {
+    let mut text = format!("{TITLE}\n");
+    for (name, value) in key(identity, processor) {
+        text += &format!("{name}: {value}\n");
+    }
+    text + &format!("bytes: {bytes}\n{END}\n")
+}
+
+/// Writes the file of a device, its folder too.
+///
+/// # Errors
+/// As the file system says; or the size is beyond what is believed.
+pub fn store(path: &Path, bytes: u32, identity: &Identity, processor: &str) -> io::Result<()> {
+    if bytes > MOST {
+        return Err(io::Error::other(format!(
+            "{bytes} bytes are more than {MOST}"
+        )));
+    }
+    write_file(path, &format(bytes, identity, processor))
+}
+
+/// Finds the sizes that are stored, and remembers what is wrong with those that cannot be used.
+pub struct StoredInline {
+    place: Place,
+    troubles: RefCell<Vec<String>>,
+}
+
+impl StoredInline {
+    /// Where the variables say.
+    pub fn of(config: &Config) -> Self {
+        StoredInline {
+            place: Place::of(config),
+            troubles: RefCell::default(),
+        }
+    }
+
+    /// Does something with what is known of how much to ask for, this one and the user's variable.
+    pub fn with_wishes<T>(&self, config: &Config, act: impl FnOnce(&Wishes<'_>) -> T) -> T {
+        let find = |identity: &Identity| self.find(identity);
+        act(&Wishes {
+            request: None,
+            environment: config.number(Key::MaxInline).map(|bytes| bytes as u32),
+            stored: Some(&find),
+        })
+    }
+
+    /// The size of a device. What cannot be used is as if it were not there.
+    pub fn find(&self, identity: &Identity) -> Option<u32> {
+        if matches!(&self.place, Place::Cache(folder) if !folder.is_dir()) {
+            return None; // without asking what machine this is
+        }
+        let processor = Machine::current().processor;
+        let path = path(&self.place, identity, &processor)?;
+        let found = match read_file(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            read => read
+                .map_err(|e| e.to_string())
+                .and_then(|text| parse(&text, identity, &processor)),
+        };
+        let keep = |why| {
+            let trouble = format!("{} is not used: {why}", path.display());
+            self.troubles.borrow_mut().push(trouble);
+        };
+        found.map_err(keep).ok()
+    }
+
+    /// Why files were not used, a line each.
+    pub fn take_troubles(&self) -> Vec<String> {
+        self.troubles.take()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    const CPU: &str = "Some (R) Processor";
+
+    fn identity() -> Identity {
+        Identity {
+            name: "mlx5_0".to_owned(),
+            part: "0x2c9:4119".to_owned(),
+            firmware: "16.35.3006".to_owned(),
+            driver: "mlx5_core 6.1.0-x".to_owned(),
+            software: false,
+        }
+    }
+
+    fn good() -> String {
+        format(96, &identity(), CPU)
+    }
+
+    #[test]
+    fn format__is_what_parse_reads() {
+        for bytes in [0, 1, 220, MOST] {
+            let text = format(bytes, &identity(), CPU);
+            assert_eq!(parse(&text, &identity(), CPU), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn parse__says_what_is_wrong() {
+        let line = "bytes: 96";
+        for (text, why) in [
+            (String::new(), "first line"),
+            (good().replace("inline 1", "inline 2"), "first line"),
+            (good().replace("mlx5_0\n", "mlx5_1\n"), "another device"),
+            (good().replace("4119", "4121"), "another part"),
+            (good().replace("16.35", "16.36"), "another firmware"),
+            (good().replace("6.1.0", "6.2.0"), "another driver"),
+            (good().replace("Some", "Other"), "another processor"),
+            (good().replace("part: 0x2c9:4119\n", ""), "part is missing"),
+            (good().replace(line, "bytes: much"), "no number"),
+            (good().replace(line, "bytes: -1"), "no number"),
+            (good().replace(line, "bytes: +9"), "no number"),
+            (good().replace(line, "bytes: "), "no number"),
+            (good().replace(line, "bytes: 16385"), "more than 16384"),
+            (good().replace(line, "bytes: 99999999999"), "more than"),
+            (good() + "more\n", "does not end"),
+        ] {
+            let error = parse(&text, &identity(), CPU).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn parse__refuses_every_text_that_was_cut_off() {
+        let text = good();
+        for len in 0..text.len() {
+            let cut = &text[..len];
+            assert!(parse(cut, &identity(), CPU).is_err(), "{cut:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parse__damage_gives_a_size_within_bounds_or_a_reason(
+            damage in prop::collection::vec((0_usize..400, any::<u8>()), 1..6),
+        ) {
+            let mut bytes = good().into_bytes();
+            for (at, byte) in damage {
+                let len = bytes.len();
+                bytes[at % len] = byte;
+            }
+            if let Ok(text) = String::from_utf8(bytes) && let Ok(size) = parse(&text, &identity(), CPU) {
+                prop_assert!(size <= MOST);
+            }
+        }
+    }
+
+    #[test]
+    fn path__is_of_the_device_wherever_it_lies() {
+        let at = |place: Place, identity: &Identity| path(&place, identity, CPU);
+        let cached = at(Place::Cache("/c".into()), &identity()).unwrap();
+        assert_eq!(
+            cached,
+            Path::new("/c/inline-mlx5_0-0x2c9-4119-16.35.3006-mlx5_core-6.1.0-x-Some-R-Processor")
+        );
+        let named = at(Place::Named("/site/tuning".into()), &identity()).unwrap();
+        assert_eq!(named, Path::new("/site/tuning.mlx5_0"));
+        let odd = Identity {
+            name: "../x".to_owned(),
+            ..identity()
+        };
+        for place in [Place::Cache("/c".into()), Place::Named("/c/t".into())] {
+            assert_eq!(at(place, &odd).unwrap().parent(), Some(Path::new("/c")));
+        }
+        assert_eq!(at(Place::Off, &identity()), None);
+        assert_eq!(at(Place::Homeless, &identity()), None);
+    }
+
+    #[test]
+    fn stored__is_found_and_damage_is_told_and_not_used() {
+        let folder = std::env::temp_dir().join(format!("fastpath-inline-{}", std::process::id()));
+        let stored = StoredInline {
+            place: Place::Cache(folder.clone()),
+            troubles: RefCell::default(),
+        };
+        assert_eq!(stored.find(&identity()), None, "no folder");
+        let processor = Machine::current().processor;
+        let path = path(&stored.place, &identity(), &processor).unwrap();
+        store(&path, 96, &identity(), &processor).unwrap();
+        assert_eq!(stored.find(&identity()), Some(96));
+        let newer = Identity {
+            firmware: "16.36.1".to_owned(),
+            ..identity()
+        };
+        assert_eq!(stored.find(&newer), None, "of other firmware");
+        assert_eq!(stored.take_troubles(), [""; 0]);
+        fs::write(&path, [0xff; 10]).unwrap();
+        assert_eq!(stored.find(&identity()), None);
+        let troubles = stored.take_troubles();
+        assert_eq!(troubles.len(), 1);
+        assert!(
+            troubles[0].contains("is not used: it is no text"),
+            "{troubles:?}"
+        );
+        assert!(!troubles[0].contains('\n'));
+        assert!(store(&path, MOST + 1, &identity(), &processor).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
