@@ -1,10 +1,12 @@
 //! `fastpath tune`: measures in some milliseconds what the choice of protocols rests on, and stores it.
 
+pub mod inline;
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
 use fastpath_protocol::selection::calibrate::Calibration;
 use fastpath_protocol::selection::constants::{Constants, FIELDS};
@@ -17,13 +19,24 @@ use crate::measure::transfer::{Way, measure_transfer};
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct TuneOptions {
+    /// What else can be measured
+    #[command(subcommand)]
+    pub other: Option<OtherTune>,
     /// Say what was measured and store nothing
     #[arg(long)]
     pub dry_run: bool,
     /// The two processors, as 0,1 [default: the first two this process may use]
     #[arg(long, value_delimiter = ',', num_args = 1)]
     pub processors: Vec<usize>,
+}
+
+/// What else can be measured.
+#[derive(Subcommand, Debug)]
+pub enum OtherTune {
+    /// Up to which size an RDMA adapter should be given payloads inside the descriptor
+    Inline(inline::InlineOptions),
 }
 
 /// Why nothing was stored.
@@ -35,6 +48,10 @@ pub enum TuneError {
     Processors(String),
     /// The machine refuses.
     Measure(io::Error),
+    /// The adapter refuses, or is not there.
+    Adapter(String),
+    /// An option that cannot be followed.
+    Usage(String),
     /// What was measured cannot be believed.
     Odd(String),
     /// There is no place for it, or no writing there.
@@ -44,7 +61,10 @@ pub enum TuneError {
 impl fmt::Display for TuneError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TuneError::Config(why) | TuneError::Processors(why) => f.write_str(why),
+            TuneError::Config(why)
+            | TuneError::Processors(why)
+            | TuneError::Adapter(why)
+            | TuneError::Usage(why) => f.write_str(why),
             TuneError::Measure(e) => write!(f, "cannot measure: {e}"),
             TuneError::Odd(why) => write!(f, "what was measured cannot be believed: {why}"),
             TuneError::Store(why) => write!(f, "nothing is stored: {why}"),
@@ -73,6 +93,9 @@ const STREAM_SIZES: [usize; 2] = [64 * 1024, 256 * 1024];
 /// # Errors
 /// See [`TuneError`].
 pub fn run(options: &TuneOptions) -> Result<(), TuneError> {
+    if let Some(OtherTune::Inline(options)) = &options.other {
+        return inline::run(options);
+    }
     let config = Config::from_env().map_err(|e| TuneError::Config(e.to_string()))?;
     let path = find_path(&config)?;
     let processors = choose_processors(&options.processors)?;
@@ -95,14 +118,19 @@ pub fn run(options: &TuneOptions) -> Result<(), TuneError> {
 
 fn find_path(config: &Config) -> Result<PathBuf, TuneError> {
     let place = Place::of(config);
+    let path = place.path(&Machine::current());
+    path.ok_or_else(|| no_place(&place))
+}
+
+/// Why a place has no files.
+fn no_place(place: &Place) -> TuneError {
     let why = match place {
         Place::Off => "FASTPATH_TUNING is none: name a file, or auto",
         _ => {
             "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in FASTPATH_TUNING"
         }
     };
-    let path = place.path(&Machine::current());
-    path.ok_or_else(|| TuneError::Store(why.to_owned()))
+    TuneError::Store(why.to_owned())
 }
 
 fn choose_processors(named: &[usize]) -> Result<[usize; 2], TuneError> {

@@ -1,0 +1,154 @@
+//! The measurement: every size inline and by DMA in turn, round after round.
+
+use std::time::Duration;
+
+use fastpath_base::clock;
+use fastpath_transport::verbs::echo::Verb;
+use fastpath_transport::verbs::{Echo, EchoError, InlineChoice, Loop, VerbsError};
+use serde::Serialize;
+
+use super::crossover::Times;
+use crate::compare::interval::{Ratio, of_pairs};
+use crate::measure::find_batch;
+
+/// Least time of a batch.
+const BATCH_NS: u64 = 1_000_000;
+/// Exchanges of a batch at least.
+const LEAST: u64 = 4;
+/// Without an answer for so long the device does not carry packets to itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is measured.
+pub(super) struct Plan {
+    /// Bytes, in order.
+    pub sizes: Vec<u32>,
+    pub verb: Verb,
+    pub rounds: u32,
+}
+
+/// A size: half round trips in nanoseconds (median over rounds of the mean of a batch), and their ratio.
+#[derive(Debug, Serialize)]
+pub(super) struct Case {
+    pub bytes: u32,
+    pub inline_ns: f64,
+    pub dma_ns: f64,
+    /// Inline to DMA: the geometric mean over rounds with its 95 % interval; below 1 inline is faster.
+    pub ratio: Option<Ratio>,
+}
+
+/// The powers of two up to `largest`, with 0 and `largest` itself.
+pub(super) fn list_powers(largest: u32) -> Vec<u32> {
+    let powers = (0..32).map(|n| 1 << n).take_while(|&size| size < largest);
+    let mut sizes: Vec<u32> = [0].into_iter().chain(powers).collect();
+    if largest > 0 {
+        sizes.push(largest);
+    }
+    sizes
+}
+
+/// Most bytes of inline data, up to `most`, that a queue pair is granted which asks for them.
+///
+/// # Errors
+/// The device refuses to make queue pairs at all.
+pub(super) fn find_largest(port: &Loop, most: u32) -> Result<u32, VerbsError> {
+    let grants = |asked: u32| port.make_pair(asked, 64).map(|pair| pair.granted_inline());
+    if grants(most)? >= most {
+        return Ok(most);
+    }
+    // `low` is granted, `high` is not.
+    let (mut low, mut high) = (0, most);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match grants(middle)? >= middle {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// What each size took, round by round, one way.
+///
+/// # Errors
+/// The device refuses, or does not answer itself.
+pub(super) fn run(port: &Loop, inline: u32, plan: &Plan) -> Result<Vec<Times>, EchoError> {
+    let most = plan.sizes.last().copied().unwrap_or(0);
+    let mut echo = port.connect(inline, most, PATIENCE)?;
+    let counts = plan
+        .sizes
+        .iter()
+        .map(|&bytes| calibrate(&mut echo, plan.verb, bytes))
+        .collect::<Result<Vec<u64>, EchoError>>()?;
+    let mut times = vec![Times::new(); plan.sizes.len()];
+    for round in 0..plan.rounds {
+        for ((&bytes, &count), times) in plan.sizes.iter().zip(&counts).zip(&mut times) {
+            let mut time = |choice| time_batch(&mut echo, plan.verb, bytes, choice, count);
+            // Each begins as often as the other.
+            let pair = match round % 2 {
+                0 => {
+                    let inline = time(InlineChoice::Force)?;
+                    (inline, time(InlineChoice::Forbid)?)
+                }
+                _ => {
+                    let dma = time(InlineChoice::Forbid)?;
+                    (time(InlineChoice::Force)?, dma)
+                }
+            };
+            times.push(pair);
+        }
+    }
+    Ok(times)
+}
+
+/// How many exchanges fill a batch. Those made to find out are the warm-up.
+fn calibrate(echo: &mut Echo, verb: Verb, bytes: u32) -> Result<u64, EchoError> {
+    let mut trouble = None;
+    let (count, _) = find_batch(BATCH_NS, |count| {
+        let timed = match trouble {
+            None => time_batch(echo, verb, bytes, InlineChoice::Forbid, count),
+            Some(_) => Ok(BATCH_NS as f64),
+        };
+        timed.unwrap_or_else(|error| {
+            trouble = Some(error);
+            BATCH_NS as f64 // enough: it goes no further
+        }) * (2 * count) as f64
+    });
+    match trouble {
+        Some(error) => Err(error),
+        None => Ok(count.max(LEAST)),
+    }
+}
+
+/// The mean time of a message one way, in nanoseconds.
+fn time_batch(
+    echo: &mut Echo,
+    verb: Verb,
+    bytes: u32,
+    choice: InlineChoice,
+    count: u64,
+) -> Result<f64, EchoError> {
+    let start = clock::now_ns();
+    echo.exchange(verb, bytes, choice, count)?;
+    Ok((clock::now_ns() - start) as f64 / (2 * count) as f64)
+}
+
+/// Each size in a line.
+pub(super) fn summarize(sizes: &[u32], times: &[Times]) -> Vec<Case> {
+    let case = |(&bytes, times): (&u32, &Times)| Case {
+        bytes,
+        inline_ns: median(times.iter().map(|t| t.0)),
+        dma_ns: median(times.iter().map(|t| t.1)),
+        ratio: of_pairs(times),
+    };
+    sizes.iter().zip(times).map(case).collect()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}

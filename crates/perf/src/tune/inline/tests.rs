@@ -1,0 +1,190 @@
+use super::*;
+use crate::cli::parse_options;
+use crate::compare::interval::Ratio;
+use queue::{KnownBy, Queue};
+
+fn identity(driver: &str, part: &str) -> Identity {
+    Identity {
+        name: "mlx5_0".to_owned(),
+        part: part.to_owned(),
+        firmware: "16.35.3006".to_owned(),
+        driver: driver.to_owned(),
+        software: driver.starts_with("software"),
+    }
+}
+
+fn options(words: &[&str]) -> InlineOptions {
+    parse_options(words).unwrap()
+}
+
+fn cost(asked: u32, granted: u32) -> Cost {
+    Cost {
+        asked,
+        granted,
+        depth: 128,
+        queue: Some(Queue {
+            bytes: 128 * 256,
+            known_by: KnownBy::Mapping,
+        }),
+    }
+}
+
+fn finding(limit: Option<u32>, known: bool) -> Finding {
+    Finding {
+        known,
+        limit,
+        all: false,
+        interval: [limit, Some(256)],
+        confidence: 0.875,
+    }
+}
+
+#[test]
+fn sizes__are_powers_of_two_and_the_borders_of_what_is_granted() {
+    let queues = [cost(0, 28), cost(1, 28), cost(64, 88), cost(100, 100)];
+    let found = choose_sizes(&options(&[]), 100, &queues).unwrap();
+    assert_eq!(found, [1, 2, 4, 8, 16, 28, 29, 32, 64, 88, 89, 100]);
+    let none = choose_sizes(&options(&[]), 0, &[cost(0, 0)]).unwrap();
+    assert!(none.is_empty(), "{none:?}");
+}
+
+#[test]
+fn sizes__of_the_user_are_taken_or_refused_with_the_reason() {
+    let choose = |words: &[&str]| {
+        let chosen = choose_sizes(&options(words), 100, &[]);
+        chosen.map_err(|e| e.to_string())
+    };
+    assert_eq!(choose(&["--sizes", "64,0,8,64"]), Ok(vec![0, 8, 64]));
+    for (words, why) in [
+        (&["--sizes", "101"][..], "no more than 100 bytes"),
+        (&["--sizes", "0,8", "--verb", "write"], "a byte at least"),
+        (&["--rounds", "4"], "5 or more"),
+    ] {
+        let error = choose(words).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn powers__hold_the_largest_itself() {
+    assert_eq!(sweep::list_powers(0), [0]);
+    assert_eq!(sweep::list_powers(1), [0, 1]);
+    assert_eq!(sweep::list_powers(8), [0, 1, 2, 4, 8]);
+    assert_eq!(sweep::list_powers(9), [0, 1, 2, 4, 8, 9]);
+}
+
+#[test]
+fn device__may_have_a_port() {
+    assert_eq!(split_port("mlx5_0").unwrap(), ("mlx5_0", None));
+    assert_eq!(split_port("mlx5_0:2").unwrap(), ("mlx5_0", Some(2)));
+    assert!(split_port("mlx5_0:two").is_err());
+}
+
+#[test]
+fn model__of_a_known_adapter_differs_by_host() {
+    let models = predict(
+        &identity("mlx5_core 6.1", "0x2c9:4119"),
+        VerbName::Write,
+        220,
+    );
+    assert_eq!(models.len(), 3);
+    assert!(
+        models
+            .iter()
+            .all(|m| m.adapter == "ConnectX-4 to ConnectX-6")
+    );
+    let limits: Vec<Option<u32>> = models.iter().map(|m| m.limit).collect();
+    assert_ne!(limits[1], limits[2], "{models:?}");
+    let newest = predict(
+        &identity("mlx5_core 6.1", "0x2c9:4129"),
+        VerbName::Send,
+        220,
+    );
+    assert_eq!(newest[0].adapter, "ConnectX-7");
+    let software = predict(
+        &identity("software 6.1", "0xffffff:0"),
+        VerbName::Send,
+        1024,
+    );
+    assert_eq!(software.len(), 3);
+    assert!(software.iter().all(|m| m.asked == 220));
+}
+
+fn report(found: Finding) -> Report {
+    Report {
+        device: "rxe0".to_owned(),
+        port: 1,
+        part: "0xffffff:0".to_owned(),
+        firmware: "none".to_owned(),
+        driver: "software 6.1".to_owned(),
+        software: true,
+        verb: VerbName::Send,
+        rounds: 31,
+        largest_granted: 512,
+        cases: vec![Case {
+            bytes: 8,
+            inline_ns: 900.0,
+            dma_ns: 1000.0,
+            ratio: Some(Ratio {
+                ratio: 0.9,
+                interval: Some([0.88, 0.92]),
+            }),
+        }],
+        crossover: Some(found),
+        queues: vec![cost(64, 64)],
+        models: predict(&identity("software 6.1", "0xffffff:0"), VerbName::Send, 512),
+        stored_in: Some("/c/inline-rxe0".into()),
+        stored_bytes: Some(64),
+        not_stored: None,
+    }
+}
+
+#[test]
+fn report__says_crossover_confidence_memory_and_place() {
+    let mut text = Vec::new();
+    show::print(&mut text, &report(finding(Some(64), true))).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for part in [
+        "a software adapter",
+        "0.9000  0.8800 to 0.9200 faster",
+        "inline pays up to 64 bytes; 95 % interval 64 bytes to 256 bytes; 88 %",
+        "256        32768  mapping",
+        "ConnectX-4 to ConnectX-6 in a server of 2016",
+        "stored in /c/inline-rxe0: jobs ask rxe0 for 64 bytes",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let json = serde_json::to_value(report(finding(None, true))).unwrap();
+    assert_eq!(json["crossover"]["limit"], serde_json::Value::Null);
+    assert_eq!(json["queues"][0]["queue"]["known_by"], "mapping");
+    let unsure = report(finding(Some(64), false));
+    let said = show::describe(unsure.crossover.as_ref().unwrap(), &unsure);
+    assert!(said.contains("cannot tell"), "{said}");
+}
+
+#[test]
+fn keep__stores_what_is_known_alone() {
+    let folder = std::env::temp_dir().join(format!("fastpath-keep-{}", std::process::id()));
+    let file = folder.join("tuning").into_os_string();
+    let config = Config::from_pairs([("FASTPATH_TUNING".into(), file)]).unwrap();
+    let identity = identity("mlx5_core 6.1", "0x2c9:4119");
+    let keep =
+        |words: &[&str], found: Option<&Finding>| keep(&options(words), &config, &identity, found);
+    for (words, found, why) in [
+        (&[][..], None, "grants no inline data"),
+        (&[], Some(finding(Some(64), false)), "do not tell"),
+        (&["--dry-run"], Some(finding(Some(64), true)), "--dry-run"),
+    ] {
+        let error = keep(words, found.as_ref()).unwrap_err();
+        assert!(error.contains(why), "{error}");
+        assert!(!folder.exists());
+    }
+    for (limit, bytes) in [(Some(64), 64), (None, 0)] {
+        let path = folder.join("tuning.mlx5_0");
+        let kept = keep(&[], Some(&finding(limit, true)));
+        assert_eq!(kept, Ok((path, bytes)));
+        let stored = stored::StoredInline::of(&config);
+        assert_eq!(stored.find(&identity), Some(bytes));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
