@@ -124,6 +124,14 @@ impl Interfaces {
         self.alive = true;
     }
 
+    pub(crate) fn adapter_in_use(&self) -> Option<&Adapter> {
+        self.adapter.as_ref().map(|(adapter, _)| adapter)
+    }
+
+    pub(crate) fn shared_domain(&self) -> &Domain {
+        self.domain
+    }
+
     /// Whether `peer` is reached by an adapter.
     fn is_outside(&self, peer: u32) -> bool {
         self.allowed.leads_outside(self.domain.job, peer as usize)

@@ -15,6 +15,7 @@ pub mod loopback;
 mod mail;
 pub mod rc;
 pub mod reliable;
+pub mod remote;
 pub mod shm;
 pub mod sim;
 pub mod ud;

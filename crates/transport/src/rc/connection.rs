@@ -49,8 +49,16 @@ pub(super) struct Ticket {
     pub cookie: u64,
     /// Where the answer of an atomic comes to.
     pub answer: Option<Slot>,
+    /// Where the user wants it.
+    pub landing: Option<Landing>,
     /// Memory of the user that must stay registered meanwhile.
     pub _region: Option<Arc<MemoryRegion>>,
+}
+
+/// Memory of the user that an answer is copied to.
+pub(super) struct Landing {
+    pub to: *mut u8,
+    pub len: usize,
 }
 
 /// One peer.

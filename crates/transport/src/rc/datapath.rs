@@ -3,6 +3,7 @@
 
 use super::connection::{Connection, Slot, Stage, Ticket};
 use super::iface::{Completion, Core};
+use super::remote::NOBODY;
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::abi::EVENT_DEVICE_FATAL;
@@ -293,7 +294,8 @@ impl Core {
         segments: &[Sge],
         ticket: Option<Ticket>,
     ) -> Post {
-        let report = ticket.is_some();
+        let waited = ticket.is_some();
+        let report = ticket.as_ref().is_some_and(|t| t.cookie != NOBODY);
         if let Some(ticket) = ticket {
             let connection = self.connection(index);
             let number = connection.posted;
@@ -301,7 +303,7 @@ impl Core {
         }
         // SAFETY: the caller's.
         match unsafe { self.post(index, operation, segments, report, InlineChoice::Auto) } {
-            true if report => Post::InProgress,
+            true if waited => Post::InProgress,
             true => Post::Done,
             false => Post::PeerGone,
         }
@@ -318,7 +320,7 @@ impl Core {
         let arrived = self.poll_receives();
         let mut done = false;
         for queue in 0..self.send_queues.len() {
-            if self.send_queues[queue].expected > 0 {
+            if self.send_queues[queue].expected > 0 || !self.tx_gate {
                 done |= self.poll_sends(queue);
             }
         }
@@ -434,9 +436,16 @@ impl Core {
         let found = ticket.answer.map_or(0, |slot| {
             let (at, _) = self.pool.locate(slot);
             self.pool.give(slot);
+            if let (Some(landing), Ok(())) = (&ticket.landing, result) {
+                // SAFETY: the slot holds as many bytes; the user's memory is there until now, by its owner's promise.
+                unsafe { copy(landing.to, at, landing.len) };
+            }
             // SAFETY: a slot is longer than that, and the adapter has written it or never will.
             unsafe { at.cast::<u64>().read() }
         });
+        if ticket.cookie == NOBODY {
+            return;
+        }
         self.completions.push_back(Completion {
             cookie: ticket.cookie,
             result: result.map(|()| found),

@@ -94,7 +94,7 @@ impl Domain {
     }
 
     /// Drops what no operation uses any more, but for lasting memory.
-    pub(super) fn release_unused(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         if self.cache.has_passing {
             self.cache.release_unused();
         }

@@ -19,7 +19,7 @@ const EXPOSED: u64 = 1 << 32;
 /// Looks for a completion before the processor is given to others.
 const LOOKS: u32 = 256;
 /// Bytes of one read or write at most; the verbs interface has 2^31.
-const ZCOPY_MOST: usize = 1 << 30;
+pub(super) const ZCOPY_MOST: usize = 1 << 30;
 
 /// A connection to one peer.
 pub struct RcEndpoint {
@@ -43,7 +43,6 @@ impl RcEndpoint {
         RcEndpoint { core, index, state }
     }
 
-    #[cfg(test)]
     pub(super) fn parts(&self) -> (&RefCell<Core>, usize) {
         (&self.core, self.index)
     }
@@ -434,11 +433,12 @@ fn ticket(cookie: u64) -> Ticket {
     Ticket {
         cookie,
         answer: None,
+        landing: None,
         _region: None,
     }
 }
 
-fn write_to(to: Remote) -> Operation<'static> {
+pub(super) fn write_to(to: Remote) -> Operation<'static> {
     Operation::Write {
         address: to.addr,
         rkey: to.rkey as u32,
@@ -446,7 +446,7 @@ fn write_to(to: Remote) -> Operation<'static> {
 }
 
 /// Why no operation on the peer's memory can be posted now.
-fn refuse_remote(core: &mut Core, index: usize) -> Option<Post> {
+pub(super) fn refuse_remote(core: &mut Core, index: usize) -> Option<Post> {
     match core.admit_remote(index) {
         Post::Done if core.connection(index).room() > 0 => None,
         Post::Done => Some(Post::NoResource),

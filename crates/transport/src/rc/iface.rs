@@ -104,6 +104,8 @@ pub(super) struct Core {
     /// Why the last failed connection did.
     pub trouble: Option<String>,
     pub next_cookie: u64,
+    /// Whether send queues are polled only while completions are to come.
+    pub tx_gate: bool,
 }
 
 /// An adapter's port as this process uses it for reliable connections.
@@ -147,6 +149,7 @@ impl RcIface {
             quiet: 0,
             trouble: None,
             next_cookie: 1 << 63,
+            tx_gate: true,
         };
         core.add_receives(settings.receives)?;
         Ok(RcIface {
@@ -202,6 +205,10 @@ impl RcIface {
     pub fn asked_inline(&self) -> (u32, Source) {
         let settings = self.core.borrow().settings;
         (settings.inline, settings.inline_source)
+    }
+
+    pub(super) fn with_core(&self, act: impl FnOnce(&mut Core)) {
+        act(&mut self.core.borrow_mut());
     }
 
     /// Runs with the memory domain.

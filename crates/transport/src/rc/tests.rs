@@ -3,6 +3,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 mod exposed;
+mod remote;
 mod sleeper;
 
 use super::testing::{RcPair, WATCHDOG};

@@ -7,6 +7,7 @@ pub mod domain;
 pub mod endpoint;
 pub mod idle;
 pub mod iface;
+pub mod mapped;
 pub mod wire;
 
 pub use arena::Arena;

@@ -1,0 +1,215 @@
+//! Operations on the peer's memory as the layer above posts them: by size, in silence, completed by a flush.
+#![allow(unsafe_code)]
+
+use super::connection::{Landing, Stage, Ticket};
+use super::domain::Domain;
+use super::endpoint::{RcEndpoint, ZCOPY_MOST, refuse_remote, write_to};
+use super::iface::{Core, RcIface};
+use super::wire::LARGEST;
+use crate::contract::{Post, Remote};
+use crate::remote::{Method, Posted};
+use crate::verbs::{Access, MemoryRegion, Operation, Sge};
+use fastpath_base::copy::copy;
+use std::sync::Arc;
+
+/// The cookie of operations whose completion is reported to nobody.
+pub(super) const NOBODY: u64 = 0;
+
+/// Largest operation that goes through a buffer of the transport, in bytes: beyond it, registering the user's memory
+/// costs less than copying it. The bound of the study of UCX over InfiniBand (CCGRID 2017).
+const BCOPY_MOST: usize = 8192;
+
+impl RcIface {
+    /// A registration of `len` bytes at `address` that peers may read, write and change.
+    ///
+    /// # Safety
+    /// The memory stays mapped as long as the answer is kept.
+    pub(crate) unsafe fn register_remote(
+        &self,
+        address: *mut u8,
+        len: usize,
+    ) -> Option<Arc<MemoryRegion>> {
+        // SAFETY: the caller's.
+        let register =
+            |domain: &mut Domain| unsafe { domain.register(address, len, Access::Remote) };
+        self.with_domain(register).ok()
+    }
+
+    /// See [`crate::Interfaces::set_tx_gate`].
+    pub(crate) fn set_tx_gate(&self, on: bool) {
+        self.with_core(|core| core.tx_gate = on);
+    }
+}
+
+impl RcEndpoint {
+    /// How a put of `len` bytes goes.
+    pub fn put_method(&self, len: usize) -> Method {
+        match len {
+            len if len <= self.granted_inline() => Method::Short,
+            len if len <= BCOPY_MOST => Method::Bcopy,
+            _ => Method::Zcopy,
+        }
+    }
+
+    /// How a get of `len` bytes goes.
+    pub fn get_method(&self, len: usize) -> Method {
+        match len <= BCOPY_MOST {
+            true => Method::Bcopy,
+            false => Method::Zcopy,
+        }
+    }
+
+    /// See [`crate::Lane::post_put`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
+        let (core, index) = self.parts();
+        let inline = core.borrow_mut().connection(index).inline;
+        if len <= inline {
+            // SAFETY: the caller's.
+            return copied(unsafe { self.put_short(from, len, to) }, len);
+        }
+        let bcopy = |this: &mut Self, len| {
+            // SAFETY: the caller's; `at` has room for `len` bytes.
+            let pack = |at| unsafe { copy(at, from, len) };
+            copied(this.put_bcopy(len, pack, to), len)
+        };
+        if len <= BCOPY_MOST {
+            return bcopy(self, len);
+        }
+        let part = len.min(ZCOPY_MOST);
+        // SAFETY: the caller's.
+        match unsafe { self.post_silent(from.cast_mut(), part, Access::Read, &write_to(to)) } {
+            // It may not be locked.
+            None => bcopy(self, len.min(LARGEST)),
+            Some(posted) => posted,
+        }
+    }
+
+    /// See [`crate::Lane::post_get`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn post_get(&mut self, to: *mut u8, len: usize, from: Remote) -> Posted {
+        let read = Operation::Read {
+            address: from.addr,
+            rkey: from.rkey as u32,
+        };
+        if len <= BCOPY_MOST {
+            // SAFETY: the caller's.
+            return unsafe { self.get_bcopy(to, len, &read) };
+        }
+        let part = len.min(ZCOPY_MOST);
+        // SAFETY: the caller's.
+        match unsafe { self.post_silent(to, part, Access::Write, &read) } {
+            // SAFETY: the caller's.
+            None => unsafe { self.get_bcopy(to, len.min(LARGEST), &read) },
+            Some(posted) => posted,
+        }
+    }
+
+    /// Posts an operation between the user's memory and the peer's; `None` where the former cannot be registered.
+    ///
+    /// # Safety
+    /// As [`RcEndpoint::put_zcopy`] and [`RcEndpoint::get_zcopy`].
+    unsafe fn post_silent(
+        &mut self,
+        at: *mut u8,
+        len: usize,
+        access: Access,
+        operation: &Operation<'_>,
+    ) -> Option<Posted> {
+        let (core, index) = self.parts();
+        let core = &mut *core.borrow_mut();
+        if let Some(refused) = refuse_remote(core, index) {
+            return Some(copied(refused, 0));
+        }
+        // SAFETY: the caller's.
+        let region = match unsafe { core.domain.register(at, len, access) } {
+            Ok(region) => region,
+            Err(error) => {
+                core.trouble = Some(error.to_string());
+                return None;
+            }
+        };
+        let list = [Sge::over(at, len, region.lkey())];
+        let ticket = Ticket {
+            cookie: NOBODY,
+            answer: None,
+            landing: None,
+            _region: Some(region),
+        };
+        // SAFETY: the caller's; the region lives as long as the ticket.
+        let post = unsafe { core.post_remote(index, operation, &list, Some(ticket)) };
+        Some(match post {
+            Post::PeerGone => Posted::PeerGone,
+            _ => Posted::InProgress(len),
+        })
+    }
+
+    /// Reads into a buffer of the transport, from which the bytes are copied when they are there.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nobody else's, until then.
+    unsafe fn get_bcopy(&mut self, to: *mut u8, len: usize, read: &Operation<'_>) -> Posted {
+        let (core, index) = self.parts();
+        let core = &mut *core.borrow_mut();
+        if let Some(refused) = refuse_remote(core, index) {
+            return copied(refused, 0);
+        }
+        let Some(slot) = core.take_slot(len) else {
+            return Posted::NoResource;
+        };
+        let (at, lkey) = core.pool.locate(slot);
+        let ticket = Ticket {
+            cookie: NOBODY,
+            answer: Some(slot),
+            landing: Some(Landing { to, len }),
+            _region: None,
+        };
+        // SAFETY: the slot is this operation's until it is done.
+        let post =
+            unsafe { core.post_remote(index, read, &[Sge::over(at, len, lkey)], Some(ticket)) };
+        match post {
+            Post::PeerGone => Posted::PeerGone,
+            _ => Posted::InProgress(len),
+        }
+    }
+
+    /// See [`crate::Lane::progress_flush`]: polls the send queue of this connection, while something is under way.
+    #[inline]
+    pub fn progress_flush(&mut self) -> Post {
+        let (core, index) = self.parts();
+        let core = &mut *core.borrow_mut();
+        let connection = core.connection(index);
+        if !connection.is_busy() && core.tx_gate {
+            return end_of_flush(core, index);
+        }
+        let queue = core.connection(index).queue;
+        core.report_last(index);
+        core.poll_sends(queue);
+        end_of_flush(core, index)
+    }
+}
+
+fn end_of_flush(core: &mut Core, index: usize) -> Post {
+    let connection = core.connection(index);
+    match (connection.stage, connection.is_busy()) {
+        (Stage::Failed(_), _) => Post::PeerGone,
+        (_, true) => Post::InProgress,
+        (_, false) => Post::Done,
+    }
+}
+
+/// What a post of `len` bytes that were copied means.
+#[inline]
+fn copied(post: Post, len: usize) -> Posted {
+    match post {
+        Post::Done | Post::Rouse | Post::InProgress => Posted::Done(len),
+        Post::NoResource => Posted::NoResource,
+        Post::PeerGone => Posted::PeerGone,
+    }
+}

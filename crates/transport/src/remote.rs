@@ -1,0 +1,181 @@
+//! Operations on a peer's memory, as a lane does them: at once, or posted and completed by a flush.
+//!
+//! A lane that posts chooses by size how ([`Method`]): short, from the descriptor; bcopy, through a buffer of the
+//! transport; zcopy, between the memories themselves. The layer above and the benchmarks of a transport alone post
+//! through the same calls, so that both choose the same.
+#![allow(unsafe_code)]
+
+use crate::adapter::Adapter;
+use crate::contract::{Capabilities, Endpoint, Post, Remote, RemoteError};
+use crate::interfaces::Interfaces;
+use crate::lane::Lane;
+use crate::shm::mapped::MappedMemory;
+use crate::verbs::MemoryRegion;
+use fastpath_base::sync::{Ordering, fence};
+use std::sync::Arc;
+
+/// How one operation goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The bytes lie in the descriptor.
+    Short,
+    /// They pass through a buffer of the transport.
+    Bcopy,
+    /// The adapter moves them between the two memories.
+    Zcopy,
+}
+
+impl Method {
+    /// The field's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Short => "short",
+            Method::Bcopy => "bcopy",
+            Method::Zcopy => "zcopy",
+        }
+    }
+}
+
+/// What became of an operation on a peer's memory.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    /// So many bytes from the front are under way, and their buffer may be reused.
+    Done(usize),
+    /// So many bytes from the front are under way; their buffer stays in use until a flush.
+    InProgress(usize),
+    /// No room now, or not connected yet. Nothing has changed.
+    NoResource,
+    /// The peer cannot be reached any more.
+    PeerGone,
+}
+
+/// Memory that an adapter knows, for as long as this lives.
+pub struct Registration {
+    region: Arc<MemoryRegion>,
+}
+
+impl Registration {
+    /// The key by which peers reach it.
+    pub fn rkey(&self) -> u32 {
+        self.region.rkey()
+    }
+}
+
+impl Interfaces {
+    /// Lets peers that are reached by an adapter read and write `len` bytes at `address`, as long as the answer is kept;
+    /// `None` where there is no adapter that can, or the memory cannot be locked.
+    ///
+    /// # Safety
+    /// The memory stays mapped until then.
+    pub unsafe fn register_memory(&self, address: *mut u8, len: usize) -> Option<Registration> {
+        let Some(Adapter::Rc(iface)) = self.adapter_in_use() else {
+            return None;
+        };
+        // SAFETY: the caller's.
+        let region = unsafe { iface.register_remote(address, len) }?;
+        Some(Registration { region })
+    }
+
+    /// Adapters forget memory that nothing uses any more.
+    pub fn release_registrations(&self) {
+        if let Some(Adapter::Rc(iface)) = self.adapter_in_use() {
+            iface.with_domain(|domain| domain.release_unused());
+        }
+    }
+
+    /// Maps memory of `peer` that [`Lane::share_memory`] has named.
+    ///
+    /// # Errors
+    /// As [`MappedMemory::new`].
+    pub fn map_memory(
+        &self,
+        peer: u32,
+        remote: Remote,
+        len: usize,
+    ) -> Result<MappedMemory, RemoteError> {
+        MappedMemory::new(self.shared_domain(), peer, remote, len)
+    }
+
+    /// Whether send queues are polled only while something is outstanding (as by default).
+    pub fn set_tx_gate(&mut self, on: bool) {
+        if let Some(Adapter::Rc(iface)) = self.adapter_in_use() {
+            iface.set_tx_gate(on);
+        }
+    }
+}
+
+impl Lane {
+    /// Whether operations on the peer's memory are posted, and complete later.
+    #[inline]
+    pub fn posts_remote(&self) -> bool {
+        matches!(self, Lane::Rc(_))
+    }
+
+    /// Whether [`Lane::get`] and [`Lane::put`] copy from and to any memory of the peer, as far as is known.
+    pub fn copies_directly(&self) -> bool {
+        let able = |c: Capabilities| c.get_zcopy > 0 && c.put_zcopy > 0;
+        match self {
+            Lane::Shm(endpoint) => able(endpoint.capabilities()),
+            Lane::Sim(endpoint) => able(endpoint.capabilities()),
+            _ => false,
+        }
+    }
+
+    /// How a put of `len` bytes is posted; `None` where none is.
+    pub fn put_method(&self, len: usize) -> Option<Method> {
+        match self {
+            Lane::Rc(endpoint) => Some(endpoint.put_method(len)),
+            _ => None,
+        }
+    }
+
+    /// How a get of `len` bytes is posted; `None` where none is.
+    pub fn get_method(&self, len: usize) -> Option<Method> {
+        match self {
+            Lane::Rc(endpoint) => Some(endpoint.get_method(len)),
+            _ => None,
+        }
+    }
+
+    /// Posts a put of up to `len` bytes.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes: until [`Lane::progress_flush`] says `Done` where this says `InProgress`.
+    #[inline]
+    pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Rc(endpoint) => unsafe { endpoint.post_put(from, len, to) },
+            _ => Posted::PeerGone,
+        }
+    }
+
+    /// Posts a get of up to `len` bytes. They are there when [`Lane::progress_flush`] says `Done`.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nobody else's, until then.
+    #[inline]
+    pub unsafe fn post_get(&mut self, to: *mut u8, len: usize, from: Remote) -> Posted {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Rc(endpoint) => unsafe { endpoint.post_get(to, len, from) },
+            _ => Posted::PeerGone,
+        }
+    }
+
+    /// Goes on with completing all that was posted to the peer's memory: `Done` when it is, `InProgress` to be called
+    /// again. On lanes that copy at once only the order is left, as in [`Lane::flush`].
+    #[inline]
+    pub fn progress_flush(&mut self) -> Post {
+        match self {
+            Lane::Rc(endpoint) => endpoint.progress_flush(),
+            _ => {
+                // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire by which
+                // the peer learns of it.
+                fence(Ordering::SeqCst);
+                Post::Done
+            }
+        }
+    }
+}
