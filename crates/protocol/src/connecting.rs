@@ -33,6 +33,7 @@ impl Worker {
             endpoint.lane = self.interfaces.make_lane(peer);
             let own = matches!(endpoint.lane, Lane::Loopback(_));
             self.counters.connections += 1;
+            self.note_lane_change();
             if own {
                 self.active.push(peer);
             }
@@ -49,7 +50,8 @@ impl Worker {
         // the interface itself signals that a message has come (UCX progresses it for ever unless
         // it is taken out once everything is connected).
         let wired =
-            (self.wireup.is_active() || self.interfaces.wireup_signals()) && self.progress_wireup();
+            (self.wireup.is_active() || self.interfaces.wireup_signals() || !self.rma.gates_wireup)
+                && self.progress_wireup();
         accepted | moved | wired
     }
 
@@ -77,7 +79,7 @@ impl Worker {
         }
     }
 
-    fn progress_wireup(&mut self) -> bool {
+    pub(crate) fn progress_wireup(&mut self) -> bool {
         let now_ns = self.interfaces.now_ns();
         let mut actions = Vec::new();
         while let Some((peer, step, address)) = self.interfaces.receive_wireup() {

@@ -15,6 +15,7 @@ pub mod pieces;
 pub mod progress;
 pub mod recv;
 pub mod request;
+pub mod rma;
 pub mod selection;
 pub mod send;
 pub mod tag;

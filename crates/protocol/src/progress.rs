@@ -36,18 +36,21 @@ impl Worker {
             moved |= self.push_fragments();
         }
         if self.gated != 0 {
-            moved |= self.flush_all();
+            moved |= self.flush_waiting();
         }
         moved
     }
 
     #[cold]
-    fn flush_all(&mut self) -> bool {
+    fn flush_waiting(&mut self) -> bool {
         let mut moved = false;
         for peer in 0..self.size() {
             if self.endpoint(peer).gate != 0 {
                 moved |= self.flush_pending(peer);
             }
+        }
+        if self.rma.queues != 0 {
+            moved |= self.progress_remote();
         }
         moved
     }
@@ -94,6 +97,7 @@ impl Worker {
             wire::DONE => self.handle_done(peer, header),
             wire::PUT => self.handle_put(peer, header),
             wire::ACK | wire::FIN => self.handle_matched(peer, header),
+            wire::REMOTE_PUT..=wire::REMOTE_FLUSHED => self.handle_remote(peer, header, data, len),
             _ => self.violation(),
         }
         trace::record(Point::Handled, 0, 0, 0);

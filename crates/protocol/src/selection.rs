@@ -261,6 +261,9 @@ impl Worker {
             opened.map_err(|why| format!("{need}, which cannot be used: {why}"))?;
             warnings = stored.take_troubles();
         }
+        self.rma.resolves_once = !config.is_disabled("resolve-once");
+        self.rma.gates_wireup = !config.is_disabled("wireup-gate");
+        self.interfaces.set_tx_gate(!config.is_disabled("tx-gate"));
         *self.selection = Selection::of(config);
         self.selection.warnings.append(&mut warnings);
         self.thresholds = self.selection.thresholds();

@@ -387,6 +387,9 @@ impl Worker {
                 }
             }
         }
+        for peer in self.rma.waiting_peers() {
+            self.endpoint(peer).lane.await_room();
+        }
         for index in 0..self.pushing.len() {
             let peer = self.requests.get(self.pushing[index]).peer;
             self.endpoint(peer).lane.await_room();

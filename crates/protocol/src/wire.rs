@@ -13,6 +13,8 @@
 //! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
 //! | `PUT` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
+//!
+//! Those of one-sided operations stand in `rma::message`.
 #![allow(unsafe_code)]
 
 use crate::worker::EARLY_LIMIT;
@@ -41,6 +43,19 @@ pub const PUT: u8 = 10;
 
 /// The first part of a message that comes all by itself, without a request on either side.
 pub const PARTS: u8 = 11;
+
+/// One-sided operations by messages (`rma::message` says what they carry): a put.
+pub const REMOTE_PUT: u8 = 12;
+/// A get.
+pub const REMOTE_GET: u8 = 13;
+/// An atomic.
+pub const REMOTE_ATOMIC: u8 = 14;
+/// What a get or an atomic found.
+pub const REMOTE_DATA: u8 = 15;
+/// The question when the puts so far have been carried out.
+pub const REMOTE_FLUSH: u8 = 16;
+/// The answer to it.
+pub const REMOTE_FLUSHED: u8 = 17;
 
 /// `Rts::joint` of a message that only the receiver may copy.
 pub const NO_JOINT: u16 = u16::MAX;

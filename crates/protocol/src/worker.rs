@@ -5,6 +5,7 @@ use crate::endpoint::{Endpoint, Pending};
 use crate::habit::Habits;
 use crate::matching::Matcher;
 use crate::request::{Kind, Request, RequestId, RequestPool, State};
+use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
 use crate::unexpected::UnexpectedPool;
@@ -67,6 +68,8 @@ pub struct Worker {
     pub(crate) gated: u32,
     /// Connections that need messages before they carry data.
     pub wireup: Wireup,
+    /// One-sided operations.
+    pub rma: Rma,
     /// Where protocols change.
     pub thresholds: Thresholds,
     /// What the thresholds were made of.
@@ -124,6 +127,7 @@ impl Worker {
             middles: Vec::new(),
             gated: 0,
             wireup: Wireup::default(),
+            rma: Rma::default(),
             thresholds: Thresholds::default(),
             selection: Box::default(),
             counters: Counters::default(),
@@ -132,6 +136,12 @@ impl Worker {
             name_comm: |_| String::new(),
             on_detached: None,
         })
+    }
+
+    /// Takes the interfaces that have been configured, to be used without a worker. This one reaches nobody by an adapter
+    /// any more.
+    pub fn take_interfaces(&mut self) -> Interfaces {
+        std::mem::replace(&mut self.interfaces, Interfaces::open(self.job))
     }
 
     /// Number of ranks of the job.

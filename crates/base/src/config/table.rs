@@ -59,6 +59,9 @@ pub const FEATURES: &[&str] = &[
     "pause",
     "drain",
     "adapt",
+    "resolve-once",
+    "tx-gate",
+    "wireup-gate",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

@@ -1,0 +1,225 @@
+//! Blocking operations: done locally when they return; and flush and fence.
+#![allow(unsafe_code)]
+
+use super::Moved;
+use super::error::RmaError;
+use super::resolve::RemoteKey;
+use crate::waiting::Note;
+use crate::worker::Worker;
+use fastpath_base::sync::{Ordering, fence};
+
+fn note(call: &'static str, peer: i32) -> Note {
+    Note {
+        call,
+        peer,
+        tag: -1,
+        comm: 0,
+        bytes: 0,
+    }
+}
+
+/// Waits until the buffers of what was posted to `peer` may be used again.
+#[cold]
+#[inline(never)]
+unsafe fn await_local(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
+    let mut outcome = Ok(());
+    let mut done = |this: &mut Worker| {
+        let post = this.endpoint(peer).lane.progress_flush();
+        ended(this.settle(peer, post, false), &mut outcome)
+    };
+    // SAFETY: the caller's.
+    unsafe {
+        if !done(&mut *worker) {
+            Worker::wait_until(worker, Some(peer), &note("put or get", peer as i32), done);
+        }
+    }
+    outcome
+}
+
+/// Whether a flush has ended, and how.
+fn ended(step: Result<bool, RmaError>, outcome: &mut Result<(), RmaError>) -> bool {
+    match step {
+        Ok(done) => done,
+        Err(error) => {
+            *outcome = Err(error);
+            true
+        }
+    }
+}
+
+/// Every function here waits as `Worker::wait_until` does.
+impl Worker {
+    /// Writes `len` bytes to `offset` of a region; the buffer may be used again when this returns. They are there after
+    /// [`Worker::flush`].
+    ///
+    /// # Errors
+    /// As [`Worker::put_nbi`], and what was found out about earlier operations of this peer's.
+    ///
+    /// # Safety
+    /// `worker` is valid, and no reference to it lives in the caller across this call; `from` is readable for `len`
+    /// bytes.
+    #[inline]
+    pub unsafe fn put(
+        worker: *mut Worker,
+        key: &mut RemoteKey,
+        offset: u64,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        // SAFETY: the caller's.
+        unsafe {
+            match (*worker).put_nbi(key, offset, from, len)? {
+                Moved::Done => Ok(()),
+                Moved::Pending => await_local(worker, key.peer()),
+            }
+        }
+    }
+
+    /// Reads `len` bytes at `offset` of a region: they are there when this returns.
+    ///
+    /// # Errors
+    /// As [`Worker::put`].
+    ///
+    /// # Safety
+    /// As there; `to` is writable for `len` bytes.
+    #[inline]
+    pub unsafe fn get(
+        worker: *mut Worker,
+        key: &mut RemoteKey,
+        offset: u64,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        // SAFETY: the caller's.
+        unsafe {
+            match (*worker).get_nbi(key, offset, to, len)? {
+                Moved::Done => Ok(()),
+                Moved::Pending => await_local(worker, key.peer()),
+            }
+        }
+    }
+
+    /// Adds to the 8 bytes at `offset` of a region; what was there before.
+    ///
+    /// # Errors
+    /// As [`Worker::fetch_add_nbi`] and [`Worker::put`].
+    ///
+    /// # Safety
+    /// `worker` as in [`Worker::put`].
+    pub unsafe fn fetch_add(
+        worker: *mut Worker,
+        key: &mut RemoteKey,
+        offset: u64,
+        add: u64,
+    ) -> Result<u64, RmaError> {
+        let mut found = 0;
+        // SAFETY: the caller's; `found` is there until the answer is.
+        unsafe {
+            match (*worker).fetch_add_nbi(key, offset, add, &raw mut found)? {
+                Moved::Done => {}
+                Moved::Pending => await_local(worker, key.peer())?,
+            }
+            Ok((&raw const found).read())
+        }
+    }
+
+    /// Replaces the 8 bytes at `offset` of a region by `swap` if they are `compare`; what was there before.
+    ///
+    /// # Errors
+    /// As [`Worker::fetch_add`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn compare_swap(
+        worker: *mut Worker,
+        key: &mut RemoteKey,
+        offset: u64,
+        compare: u64,
+        swap: u64,
+    ) -> Result<u64, RmaError> {
+        let mut found = 0;
+        // SAFETY: the caller's; `found` is there until the answer is.
+        unsafe {
+            match (*worker).compare_swap_nbi(key, offset, compare, swap, &raw mut found)? {
+                Moved::Done => {}
+                Moved::Pending => await_local(worker, key.peer())?,
+            }
+            Ok((&raw const found).read())
+        }
+    }
+
+    /// Returns when all that was posted to `peer` is complete there: puts are in its memory, results here.
+    ///
+    /// # Errors
+    /// As [`Worker::progress_flush`].
+    ///
+    /// # Safety
+    /// `worker` as in [`Worker::put`].
+    #[inline]
+    pub unsafe fn flush(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
+        // SAFETY: the caller's.
+        unsafe {
+            match (*worker).progress_flush(peer) {
+                Ok(true) => Ok(()),
+                Ok(false) => flush_slow(worker, peer),
+                Err(error) => Err(error),
+            }
+        }
+    }
+
+    /// As [`Worker::flush`], for every peer.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn flush_all(worker: *mut Worker) -> Result<(), RmaError> {
+        let mut outcome = Ok(());
+        let mut done = |this: &mut Worker| ended(this.progress_flush_all(), &mut outcome);
+        // ORDERING: as in `Lane::flush`, for peers that are reached by load and store.
+        fence(Ordering::SeqCst);
+        // SAFETY: the caller's.
+        unsafe {
+            if !done(&mut *worker) {
+                Worker::wait_until(worker, None, &note("flush", -1), done);
+            }
+        }
+        outcome
+    }
+
+    /// Orders operations: those posted before are carried out at each peer before those posted after. Loads, stores and
+    /// an adapter's writes need nothing but a processor's fence; where gets or messages are under way, this waits for
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Worker::flush`].
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn fence(worker: *mut Worker) -> Result<(), RmaError> {
+        // SAFETY: the caller's.
+        let rma = unsafe { &(*worker).rma };
+        if rma.busy != 0 || rma.reads {
+            // SAFETY: the caller's.
+            return unsafe { Worker::flush_all(worker) };
+        }
+        // ORDERING: as in `Lane::flush`.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// Looks at the peer and at its send queue in turn, until everything is complete.
+#[cold]
+#[inline(never)]
+unsafe fn flush_slow(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
+    let mut outcome = Ok(());
+    // SAFETY: the caller's.
+    unsafe {
+        let step = |this: &mut Worker| ended(this.progress_flush(peer), &mut outcome);
+        Worker::wait_until(worker, Some(peer), &note("flush", peer as i32), step);
+    }
+    outcome
+}

@@ -1,0 +1,135 @@
+//! Completion: whether all that was posted to a peer is in its memory.
+#![allow(unsafe_code)]
+
+use super::error::RmaError;
+use super::error::RmaError::PeerGone;
+use crate::wire;
+use crate::worker::Worker;
+use fastpath_transport::{Header, Post};
+
+impl Worker {
+    /// Goes on with completing all that was posted to `peer`, and says whether it is complete: puts are in its memory, the
+    /// results of gets and atomics here. To be called again, with progress in between, until it is; [`Worker::flush`]
+    /// does that.
+    ///
+    /// # Errors
+    /// What was found out since the last flush: the peer is gone, or did not expose what was asked for. Nothing that was
+    /// posted before is under way then, but for what an adapter may still move.
+    #[inline]
+    pub fn progress_flush(&mut self, peer: u32) -> Result<bool, RmaError> {
+        match self.endpoint(peer).lane.progress_flush() {
+            Post::Done if self.rma.busy == 0 => Ok(true),
+            post => self.settle(peer, post, true),
+        }
+    }
+
+    /// As [`Worker::progress_flush`], of the local buffers alone where `remote` is false: they may be used again.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle(&mut self, peer: u32, post: Post, remote: bool) -> Result<bool, RmaError> {
+        if !self.rma.gates_wireup {
+            self.rma.counters.idle_wireup_polls += u64::from(!self.wireup.is_active());
+            self.progress_wireup();
+        }
+        let busy = self.rma.peers.0.get(&peer).is_some_and(|state| state.busy);
+        if post == Post::PeerGone {
+            if busy {
+                self.fail_remote(peer);
+                self.end_flush(peer);
+            }
+            return Err(PeerGone);
+        }
+        if busy && !self.settle_messages(peer, remote)? {
+            return Ok(false);
+        }
+        Ok(post == Post::Done)
+    }
+
+    /// The part of a flush that lanes know nothing of.
+    fn settle_messages(&mut self, peer: u32, remote: bool) -> Result<bool, RmaError> {
+        if self.remote_peer(peer).has_queue() {
+            self.progress_queue(peer);
+        }
+        if remote {
+            self.ask_for_flush(peer);
+        }
+        if !self.remote_peer(peer).is_settled(remote) && self.peer_has_left(peer) {
+            // What it did before it left is there now.
+            self.take_arrivals();
+            if !self.remote_peer(peer).is_settled(remote) {
+                self.fail_remote(peer);
+            }
+        }
+        let state = self.remote_peer(peer);
+        if !state.is_settled(remote) {
+            return Ok(false);
+        }
+        let failed = state.failed.take();
+        if state.is_settled(true) {
+            self.end_flush(peer);
+        }
+        failed.map_or(Ok(true), Err)
+    }
+
+    /// Asks the peer, once, to say when it has carried out the puts so far.
+    fn ask_for_flush(&mut self, peer: u32) {
+        let state = self.remote_peer(peer);
+        if state.has_queue() || state.asked == state.posted {
+            return;
+        }
+        let number = state.posted;
+        let header = Header::new(wire::REMOTE_FLUSH, 0, number);
+        // SAFETY: no bytes.
+        let post = unsafe { self.endpoint(peer).post_short(header, [].as_ptr(), 0) };
+        match post {
+            Post::NoResource => {}
+            Post::PeerGone => self.fail_remote(peer),
+            _ => self.remote_peer(peer).asked = number,
+        }
+    }
+
+    fn end_flush(&mut self, peer: u32) {
+        let state = self.remote_peer(peer);
+        if std::mem::take(&mut state.busy) {
+            state.failed = None;
+            self.rma.busy -= 1;
+        }
+    }
+
+    /// As [`Worker::progress_flush`], for every peer. What failed is said once everything else is complete.
+    ///
+    /// # Errors
+    /// As there; of several, one.
+    pub fn progress_flush_all(&mut self) -> Result<bool, RmaError> {
+        let (mut all, mut failed) = (true, None);
+        let busy = self.rma.peers.0.iter().filter(|(_, state)| state.busy);
+        let mut peers: Vec<u32> = busy.map(|(&peer, _)| peer).collect();
+        let posting = |&peer: &u32| self.endpoint(peer).lane.posts_remote();
+        peers.extend(self.active.iter().copied().filter(posting));
+        for peer in peers {
+            match self.progress_flush(peer) {
+                Ok(done) => all &= done,
+                Err(error) => failed = Some(error),
+            }
+        }
+        if all {
+            self.rma.reads = false;
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(all),
+        }
+    }
+}
+
+impl super::queue::Peer {
+    fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether the buffers of all operations may be used again; with `remote`, whether all have been carried out.
+    fn is_settled(&self, remote: bool) -> bool {
+        let local = self.queue.is_empty() && self.answers == 0;
+        local && (!remote || self.acked == self.posted)
+    }
+}

@@ -1,0 +1,123 @@
+//! What arrives for one-sided operations: those of peers are carried out here, answers to own ones taken.
+#![allow(unsafe_code)]
+
+use super::atomic::change;
+use super::error::RmaError::Withdrawn;
+use super::message::{Change, Place};
+use super::queue::Reply;
+use crate::wire;
+use crate::worker::{EAGER_LIMIT, Worker};
+use fastpath_base::copy::copy;
+use fastpath_transport::Header;
+
+/// Replies to one peer that wait for room at most: a healthy one asks for fewer at a time.
+const REPLIES_MOST: usize = 1024;
+
+impl Worker {
+    /// One arrival. `data` is valid for `len` bytes, in memory the peer may still write.
+    #[cold]
+    pub(crate) fn handle_remote(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        let healthy = match header.id {
+            wire::REMOTE_PUT => self.serve_put(peer, data, len),
+            wire::REMOTE_GET => self.serve_get(peer, header, data, len),
+            wire::REMOTE_ATOMIC => self.serve_atomic(peer, header, data, len),
+            wire::REMOTE_DATA => self.take_answer(peer, header, data, len),
+            wire::REMOTE_FLUSH => self.serve_flush(peer, header),
+            wire::REMOTE_FLUSHED => self.take_flushed(peer, header),
+            _ => false,
+        };
+        self.counters.violations += u64::from(!healthy);
+    }
+
+    fn serve_put(&mut self, peer: u32, data: *const u8, len: usize) -> bool {
+        // SAFETY: `data` holds `len` bytes.
+        let Some(place) = (unsafe { wire::read::<Place>(data, len) }) else {
+            return false;
+        };
+        let skip = size_of::<Place>();
+        let regions = &self.rma.regions;
+        match regions.locate(place.region, place.offset, (len - skip) as u64) {
+            // SAFETY: inside exposed memory, which is there by its owner's promise; the arrival has as many bytes.
+            Some(to) => unsafe { copy(to, data.add(skip), len - skip) },
+            None => self.remote_peer(peer).refused += 1,
+        }
+        self.rma.counters.served += 1;
+        true
+    }
+
+    fn serve_get(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> bool {
+        // SAFETY: `data` holds `len` bytes.
+        let Some(place) = (unsafe { wire::read::<Place>(data, len) }) else {
+            return false;
+        };
+        let most = self
+            .endpoint(peer)
+            .lane
+            .capabilities()
+            .map_or(0, |c| c.bcopy);
+        let waiting = self.remote_peer(peer).replies.len();
+        if header.imm as usize > most.min(EAGER_LIMIT) || waiting >= REPLIES_MOST {
+            return false;
+        }
+        self.rma.counters.served += 1;
+        if self.connect(peer).is_ok() {
+            let (token, len) = (header.key, header.imm);
+            self.start_reply(peer, Reply { token, place, len });
+        }
+        true
+    }
+
+    fn serve_atomic(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> bool {
+        // SAFETY: `data` holds `len` bytes.
+        let Some(asked) = (unsafe { wire::read::<Change>(data, len) }) else {
+            return false;
+        };
+        let place = asked.place;
+        let at = self.rma.regions.locate(place.region, place.offset, 8);
+        let at = at.filter(|at| at.addr().is_multiple_of(8));
+        // SAFETY: inside exposed memory, aligned, and used as memory that others change.
+        let found =
+            at.and_then(|at| unsafe { change(at, header.imm, asked.operand, asked.compare) });
+        self.rma.counters.served += 1;
+        let answer = Header::new(wire::REMOTE_DATA, u32::from(found.is_none()), header.key);
+        let bytes = found.unwrap_or(0).to_ne_bytes();
+        self.send_control(peer, answer, if found.is_some() { &bytes } else { &[] });
+        true
+    }
+
+    fn serve_flush(&mut self, peer: u32, header: Header) -> bool {
+        let refused = std::mem::take(&mut self.remote_peer(peer).refused);
+        let answer = Header::new(wire::REMOTE_FLUSHED, refused, header.key);
+        self.send_control(peer, answer, &[]);
+        true
+    }
+
+    fn take_answer(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> bool {
+        let Some(landing) = self.rma.landings.remove(header.key, peer) else {
+            return false;
+        };
+        let whole = header.imm == 0 && len == landing.len;
+        if whole {
+            // SAFETY: the arrival has `len` bytes, and so has the user's memory until the answer is there.
+            unsafe { copy(landing.to, data, len) };
+        }
+        let state = self.remote_peer(peer);
+        state.answers = state.answers.saturating_sub(1);
+        if !whole {
+            state.failed = Some(Withdrawn);
+        }
+        whole || header.imm != 0
+    }
+
+    fn take_flushed(&mut self, peer: u32, header: Header) -> bool {
+        let state = self.remote_peer(peer);
+        if header.key > state.asked || header.key < state.acked {
+            return false;
+        }
+        state.acked = header.key;
+        if header.imm != 0 {
+            state.failed = Some(Withdrawn);
+        }
+        true
+    }
+}

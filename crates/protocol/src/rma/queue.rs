@@ -1,0 +1,397 @@
+//! Operations that could not be posted whole: they go on in the order they were begun, peer by peer.
+#![allow(unsafe_code)]
+
+use super::error::RmaError;
+use super::key::Described;
+use super::message::{Change, Landing, Place};
+use super::resolve::{RemoteKey, Way, choose_way};
+use super::{Moved, RmaError::PeerGone};
+use crate::wire;
+use crate::worker::{SHORT_LIMIT, Worker};
+use fastpath_base::copy::copy;
+use fastpath_transport::remote::Posted;
+use fastpath_transport::{Header, Post, Remote};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Gets and atomics by messages that one peer owes answers to, at most.
+const ANSWERS_MOST: u32 = 32;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Put,
+    Get,
+    Atomic {
+        operation: u32,
+        operand: u64,
+        compare: u64,
+    },
+}
+
+/// An operation of which a part may have been done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation {
+    pub kind: Kind,
+    pub way: Way,
+    generation: u32,
+    described: Described,
+    offset: u64,
+    local: *mut u8,
+    len: usize,
+    pub done: usize,
+    /// Whether the buffer stays in use until a flush.
+    pub pending: bool,
+}
+
+impl Operation {
+    pub fn new(
+        key: &RemoteKey,
+        kind: Kind,
+        offset: u64,
+        local: *mut u8,
+        len: usize,
+        generation: u32,
+    ) -> Self {
+        Operation {
+            kind,
+            way: key.way,
+            generation,
+            described: key.described,
+            offset,
+            local,
+            len,
+            done: 0,
+            pending: false,
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            region: self.described.region,
+            offset: self.offset + self.done as u64,
+        }
+    }
+
+    fn remote(&self) -> Remote {
+        Remote {
+            addr: self.described.address + self.offset + self.done as u64,
+            rkey: self.described.adapter.unwrap_or(0),
+        }
+    }
+
+    /// The rest of the local buffer.
+    fn rest(&self) -> (*mut u8, usize) {
+        (self.local.wrapping_add(self.done), self.len - self.done)
+    }
+}
+
+/// Bytes that a peer has asked for and that found no room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reply {
+    pub token: u64,
+    pub place: Place,
+    pub len: u32,
+}
+
+/// What is under way with a peer that its lane does not know of.
+#[derive(Default)]
+pub(super) struct Peer {
+    /// Puts posted as messages, those a flush has been asked for, and those that the peer says are carried out.
+    pub posted: u64,
+    pub asked: u64,
+    pub acked: u64,
+    /// Answers to come.
+    pub answers: u32,
+    /// Puts of the peer refused here since it was last told.
+    pub refused: u32,
+    pub queue: VecDeque<Operation>,
+    pub replies: VecDeque<Reply>,
+    /// What the next flush has to say.
+    pub failed: Option<RmaError>,
+    /// Counted in `Rma::busy`.
+    pub busy: bool,
+    /// Counted in `Rma::queues`.
+    queued: bool,
+}
+
+/// Peers by rank, those alone that messages go to or come from.
+pub(super) type PeerMap = BTreeMap<u32, Peer>;
+
+/// See [`PeerMap`].
+#[derive(Default)]
+pub(crate) struct Peers(pub(super) PeerMap);
+
+impl Peers {
+    pub fn waiting(&self) -> Vec<u32> {
+        let waiting = self.0.iter().filter(|(_, state)| state.queued);
+        waiting.map(|(&peer, _)| peer).collect()
+    }
+}
+
+/// How far an operation has come.
+enum Step {
+    Complete,
+    Waits,
+    Gone,
+}
+
+impl Worker {
+    pub(super) fn remote_peer(&mut self, peer: u32) -> &mut Peer {
+        self.rma.peers.0.entry(peer).or_default()
+    }
+
+    /// Something is under way that only a flush ends.
+    fn note_busy(&mut self, peer: u32) -> &mut Peer {
+        let state = self.rma.peers.0.entry(peer).or_default();
+        self.rma.busy += u32::from(!state.busy);
+        state.busy = true;
+        state
+    }
+
+    /// Counts the peers with a queue: progress looks at them.
+    fn note_queue(&mut self, peer: u32) {
+        let Some(state) = self.rma.peers.0.get_mut(&peer) else {
+            return;
+        };
+        let queued = !state.queue.is_empty() || !state.replies.is_empty();
+        match (state.queued, queued) {
+            (false, true) => (self.rma.queues, self.gated) = (self.rma.queues + 1, self.gated + 1),
+            (true, false) => (self.rma.queues, self.gated) = (self.rma.queues - 1, self.gated - 1),
+            _ => {}
+        }
+        state.queued = queued;
+    }
+
+    /// Begins an operation, or puts it behind those that wait.
+    pub(super) fn start_operation(
+        &mut self,
+        peer: u32,
+        mut operation: Operation,
+    ) -> Result<Moved, RmaError> {
+        if operation.way == Way::Messages {
+            self.connect(peer).map_err(|_| RmaError::NoMemory)?;
+        }
+        let waits = self.rma.queues != 0
+            && (self.rma.peers.0.get(&peer)).is_some_and(|state| !state.queue.is_empty());
+        if !waits {
+            match self.advance(peer, &mut operation) {
+                Step::Complete if operation.pending => return Ok(Moved::Pending),
+                Step::Complete => return Ok(Moved::Done),
+                Step::Waits => {}
+                Step::Gone => return Err(PeerGone),
+            }
+        }
+        self.rma.counters.queued += 1;
+        self.note_busy(peer).queue.push_back(operation);
+        self.note_queue(peer);
+        Ok(Moved::Pending)
+    }
+
+    /// Posts bytes for a peer that has asked for them, or keeps in mind that it has.
+    pub(super) fn start_reply(&mut self, peer: u32, reply: Reply) {
+        let waits = !self.remote_peer(peer).replies.is_empty();
+        if waits || !self.post_reply(peer, &reply) {
+            self.remote_peer(peer).replies.push_back(reply);
+            self.note_queue(peer);
+        }
+    }
+
+    /// Goes on with the queues of all peers; says whether anything happened.
+    #[cold]
+    pub(crate) fn progress_remote(&mut self) -> bool {
+        let waiting = self.rma.waiting_peers();
+        waiting
+            .into_iter()
+            .fold(false, |moved, peer| moved | self.progress_queue(peer))
+    }
+
+    /// Goes on with the queue of one peer.
+    pub(super) fn progress_queue(&mut self, peer: u32) -> bool {
+        let mut moved = false;
+        while let Some(&reply) = self.remote_peer(peer).replies.front() {
+            if !self.post_reply(peer, &reply) {
+                break;
+            }
+            self.remote_peer(peer).replies.pop_front();
+            moved = true;
+        }
+        while let Some(mut operation) = self.remote_peer(peer).queue.pop_front() {
+            let before = operation.done;
+            if operation.generation != self.rma.generation && operation.way != Way::Messages {
+                // The lane is another one now.
+                let lane = &self.endpoint(peer).lane;
+                operation.way = choose_way(lane, &operation.described, false, true);
+                operation.generation = self.rma.generation;
+            }
+            match self.advance(peer, &mut operation) {
+                Step::Complete => moved = true,
+                Step::Waits => {
+                    moved |= operation.done != before;
+                    self.remote_peer(peer).queue.push_front(operation);
+                    break;
+                }
+                Step::Gone => self.fail_remote(peer),
+            }
+        }
+        self.note_queue(peer);
+        moved
+    }
+
+    /// The peer is gone: nothing that is under way to it will end otherwise.
+    #[cold]
+    pub(super) fn fail_remote(&mut self, peer: u32) {
+        self.rma.landings.remove_all(peer);
+        let state = self.note_busy(peer);
+        state.queue.clear();
+        state.replies.clear();
+        (state.acked, state.asked, state.answers) = (state.posted, state.posted, 0);
+        state.failed = Some(PeerGone);
+        self.note_queue(peer);
+    }
+
+    /// Posts as much of an operation as there is room for.
+    fn advance(&mut self, peer: u32, operation: &mut Operation) -> Step {
+        while operation.done < operation.len {
+            let posted = match (operation.way, operation.kind) {
+                // SAFETY: what the caller of `put_nbi` and `get_nbi` has promised lasts until the flush.
+                (Way::Adapter, Kind::Put) => unsafe {
+                    let (from, len) = operation.rest();
+                    self.endpoint(peer)
+                        .lane
+                        .post_put(from, len, operation.remote())
+                },
+                // SAFETY: as above.
+                (Way::Adapter, Kind::Get) => unsafe {
+                    let (to, len) = operation.rest();
+                    self.rma.reads = true;
+                    self.endpoint(peer)
+                        .lane
+                        .post_get(to, len, operation.remote())
+                },
+                (_, Kind::Put) => self.post_put_message(peer, operation),
+                (_, _) => self.post_question(peer, operation),
+            };
+            match posted {
+                Posted::Done(bytes) => operation.done += bytes,
+                Posted::InProgress(bytes) => {
+                    operation.done += bytes;
+                    operation.pending = true;
+                }
+                Posted::NoResource if self.peer_has_left(peer) => return Step::Gone,
+                Posted::NoResource => return Step::Waits,
+                Posted::PeerGone => return Step::Gone,
+            }
+        }
+        Step::Complete
+    }
+
+    /// Most bytes of a region in one message.
+    fn remote_part(&self, peer: u32) -> usize {
+        let lane = &self.endpoint(peer).lane;
+        let most = lane.capabilities().map_or(0, |c| c.bcopy);
+        let wanted = self.thresholds.fragment.min(1 << 20) as usize;
+        wanted.min(most.saturating_sub(size_of::<Place>())).max(1)
+    }
+
+    fn post_put_message(&mut self, peer: u32, operation: &Operation) -> Posted {
+        let (from, rest) = operation.rest();
+        let (len, place) = (rest.min(self.remote_part(peer)), operation.place());
+        let header = Header::new(wire::REMOTE_PUT, 0, 0);
+        let pack = |to: *mut u8| {
+            // SAFETY: `to` has room for both, by what is posted below; `from` as in `advance`.
+            unsafe {
+                to.cast::<Place>().write_unaligned(place);
+                copy(to.add(size_of::<Place>()), from, len);
+            }
+        };
+        let post = self.post_packed(peer, header, size_of::<Place>() + len, pack);
+        let posted = as_posted(post, len);
+        if matches!(posted, Posted::InProgress(_)) {
+            self.note_busy(peer).posted += 1;
+            return Posted::Done(len);
+        }
+        posted
+    }
+
+    /// Posts a get or an atomic, which the peer answers.
+    fn post_question(&mut self, peer: u32, operation: &Operation) -> Posted {
+        if self.remote_peer(peer).answers >= ANSWERS_MOST {
+            return Posted::NoResource;
+        }
+        let (to, rest) = operation.rest();
+        let (place, mut change) = (operation.place(), [0_u64; 4]);
+        (change[0], change[1]) = (place.region, place.offset);
+        let (id, imm, len, payload) = match operation.kind {
+            Kind::Atomic {
+                operation,
+                operand,
+                compare,
+            } => {
+                (change[2], change[3]) = (operand, compare);
+                (wire::REMOTE_ATOMIC, operation, 8, size_of::<Change>())
+            }
+            _ => {
+                let len = rest.min(self.remote_part(peer));
+                (wire::REMOTE_GET, len as u32, len, size_of::<Place>())
+            }
+        };
+        let token = self.rma.landings.insert(Landing { peer, to, len });
+        let header = Header::new(id, imm, token);
+        // SAFETY: the words are at least so long.
+        let post = unsafe {
+            let endpoint = self.endpoint(peer);
+            endpoint.post_short(header, change.as_ptr().cast(), payload)
+        };
+        let posted = as_posted(post, len);
+        match posted {
+            Posted::InProgress(_) => self.note_busy(peer).answers += 1,
+            _ => {
+                self.rma.landings.remove(token, peer);
+            }
+        }
+        posted
+    }
+
+    /// Posts bytes that a peer has asked for; false where there is no room.
+    fn post_reply(&mut self, peer: u32, reply: &Reply) -> bool {
+        let (place, len) = (reply.place, reply.len as usize);
+        let found = self
+            .rma
+            .regions
+            .locate(place.region, place.offset, len as u64);
+        let Some(from) = found else {
+            self.send_control(peer, Header::new(wire::REMOTE_DATA, 1, reply.token), &[]);
+            return true;
+        };
+        let header = Header::new(wire::REMOTE_DATA, 0, reply.token);
+        // SAFETY: `to` has room for `len` bytes, of which there are as many in the region.
+        let post = self.post_packed(peer, header, len, |to| unsafe { copy(to, from, len) });
+        post != Post::NoResource
+    }
+
+    /// Posts what `pack` writes: short if it fits.
+    fn post_packed(
+        &mut self,
+        peer: u32,
+        header: Header,
+        len: usize,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
+        let endpoint = self.endpoint(peer);
+        if len > SHORT_LIMIT {
+            return endpoint.post_bcopy(header, len, pack);
+        }
+        let mut bytes = [0; SHORT_LIMIT];
+        pack(bytes.as_mut_ptr());
+        // SAFETY: the array is that long.
+        unsafe { endpoint.post_short(header, bytes.as_ptr(), len) }
+    }
+}
+
+fn as_posted(post: Post, len: usize) -> Posted {
+    match post {
+        Post::Done | Post::InProgress | Post::Rouse => Posted::InProgress(len),
+        Post::NoResource => Posted::NoResource,
+        Post::PeerGone => Posted::PeerGone,
+    }
+}

@@ -1,0 +1,169 @@
+//! Memory that this process exposes.
+#![allow(unsafe_code)]
+
+use super::error::RmaError;
+use super::key::{Described, PackedKey};
+use crate::worker::Worker;
+use fastpath_transport::remote::Registration;
+use fastpath_transport::shm::arena::KEY_ARENA;
+
+/// Names memory that is exposed, at its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegionId(u64);
+
+/// Exposed memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Exposed {
+    /// To be given to [`Worker::withdraw_memory`].
+    pub id: RegionId,
+    /// To be given to peers.
+    pub key: PackedKey,
+}
+
+struct Region {
+    base: *mut u8,
+    len: u64,
+    /// What the adapter knows of it.
+    _registration: Option<Registration>,
+}
+
+/// Exposed memory by its number: place in the list, and above it how often the place has been used.
+#[derive(Default)]
+pub(crate) struct Regions {
+    places: Vec<(u32, Option<Region>)>,
+}
+
+impl Regions {
+    fn insert(&mut self, region: Region) -> RegionId {
+        let free = self.places.iter().position(|(_, region)| region.is_none());
+        let index = free.unwrap_or_else(|| {
+            self.places.push((0, None));
+            self.places.len() - 1
+        });
+        let place = &mut self.places[index];
+        *place = (place.0.wrapping_add(1), Some(region));
+        RegionId(u64::from(place.0) << 32 | index as u64)
+    }
+
+    fn find(&self, id: u64) -> Option<&Region> {
+        let (used, region) = self.places.get((id & 0xffff_ffff) as usize)?;
+        region.as_ref().filter(|_| u64::from(*used) == id >> 32)
+    }
+
+    fn remove(&mut self, id: RegionId) -> bool {
+        let found = self.find(id.0).is_some();
+        if found {
+            self.places[(id.0 & 0xffff_ffff) as usize].1 = None;
+        }
+        found
+    }
+
+    /// Where `len` bytes at `offset` of a region are; `None` where they are not all inside one.
+    pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
+        let region = self.find(id)?;
+        let inside = offset.checked_add(len).is_some_and(|end| end <= region.len);
+        inside.then(|| region.base.wrapping_add(offset as usize))
+    }
+}
+
+impl Worker {
+    /// Exposes `len` bytes at `address` to every rank that is given the key: to be read, written and changed, at any time
+    /// until [`Worker::withdraw_memory`]. Memory of [`Worker::allocate_memory`] is reached by load and store by ranks of
+    /// this host.
+    ///
+    /// # Safety
+    /// The memory stays mapped until then, and is used by this process as memory that others change.
+    pub unsafe fn expose_memory(&mut self, address: *mut u8, len: usize) -> Exposed {
+        let at = address.expose_provenance();
+        let arena = self.interfaces.arena.find(at, len.max(1) as u64);
+        debug_assert!(arena.is_none_or(|remote| remote.rkey & KEY_ARENA != 0));
+        // SAFETY: the caller's.
+        let registration = unsafe { self.interfaces.register_memory(address, len) };
+        let adapter = registration.as_ref().map(|r| u64::from(r.rkey()));
+        let id = self.rma.regions.insert(Region {
+            base: address,
+            len: len as u64,
+            _registration: registration,
+        });
+        let described = Described {
+            owner: self.rank,
+            region: id.0,
+            len: len as u64,
+            address: at as u64,
+            arena: arena.map(|remote| remote.addr),
+            process: Some(u64::from(std::process::id())),
+            adapter,
+        };
+        Exposed {
+            id,
+            key: described.pack(),
+        }
+    }
+
+    /// The memory is not exposed any more; false where it was not. Who still has its key gets
+    /// [`RmaError::Withdrawn`] or, by an adapter, loses the connection; what is reached by load and store must not be
+    /// reached any more by agreement.
+    pub fn withdraw_memory(&mut self, id: RegionId) -> bool {
+        let removed = self.rma.regions.remove(id);
+        if removed {
+            self.interfaces.release_registrations();
+        }
+        removed
+    }
+
+    /// Own memory that an own key names.
+    pub(crate) fn locate_own(&self, described: &Described) -> Result<*mut u8, RmaError> {
+        let regions = &self.rma.regions;
+        let found = regions.locate(described.region, 0, described.len);
+        found.ok_or(RmaError::Withdrawn)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn region(len: u64) -> Region {
+        Region {
+            base: std::ptr::without_provenance_mut(4096),
+            len,
+            _registration: None,
+        }
+    }
+
+    #[test]
+    fn locate__finds_what_is_inside_of_a_region_that_is_there() {
+        let mut regions = Regions::default();
+        let [first, second] = [regions.insert(region(100)), regions.insert(region(0))];
+        let at = |regions: &Regions, id: RegionId, offset, len| {
+            regions.locate(id.0, offset, len).map(|p| p.addr())
+        };
+        assert_eq!(at(&regions, first, 40, 60), Some(4136));
+        assert_eq!(at(&regions, first, 100, 0), Some(4196));
+        for (offset, len) in [
+            (40, 61),
+            (101, 0),
+            (u64::MAX, 1),
+            (0, u64::MAX),
+            (u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(at(&regions, first, offset, len), None, "{offset} {len}");
+        }
+        assert_eq!(
+            (at(&regions, second, 0, 0), at(&regions, second, 0, 1)),
+            (Some(4096), None)
+        );
+        assert!(regions.remove(first) && !regions.remove(first));
+        assert_eq!(at(&regions, first, 0, 1), None);
+        // The next one has its place, and not its number.
+        let third = regions.insert(region(8));
+        assert_eq!(
+            (at(&regions, first, 0, 1), at(&regions, third, 0, 8)),
+            (None, Some(4096))
+        );
+        for id in [0, 1, 99, u64::MAX, first.0 & 0xffff_ffff] {
+            assert_eq!(regions.locate(id, 0, 0), None, "{id}");
+        }
+    }
+}

@@ -1,0 +1,739 @@
+//! One-sided operations in every way: what they move, against a plain array of bytes; what they refuse; and that nothing
+//! hangs.
+#![allow(unsafe_code, non_snake_case)]
+
+mod common;
+
+use common::*;
+use fastpath_bootstrap::segment::Phase;
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::{Exposed, Moved, PACKED_BYTES, RemoteKey, RmaError, Way};
+use fastpath_transport::sim::Conditions;
+use proptest::prelude::*;
+
+/// Memory of rank 1, and the key by which rank 0 reaches it.
+struct Region {
+    at: *mut u8,
+    len: usize,
+    exposed: Exposed,
+    key: RemoteKey,
+}
+
+/// Takes memory of rank 1, of the library or not, and exposes what lies `skip` bytes behind its begin.
+fn region(world: &mut World, len: usize, skip: usize, arena: bool) -> Region {
+    let owner = world.rank(1);
+    let at = match arena {
+        true => owner.allocate_memory(len + skip, 64).unwrap().as_ptr(),
+        false => Box::leak(vec![0_u64; (len + skip).div_ceil(8) + 1].into_boxed_slice())
+            .as_mut_ptr()
+            .cast(),
+    };
+    let at = at.wrapping_add(skip);
+    // SAFETY: it stays mapped: no test frees it.
+    let exposed = unsafe { owner.expose_memory(at, len) };
+    let key = world.rank(0).unpack_key(1, &exposed.key).unwrap();
+    Region {
+        at,
+        len,
+        exposed,
+        key,
+    }
+}
+
+impl Region {
+    fn bytes(&self) -> Vec<u8> {
+        // SAFETY: there as long as the process; nothing writes it meanwhile.
+        (0..self.len)
+            .map(|i| unsafe { self.at.add(i).read_volatile() })
+            .collect()
+    }
+
+    fn fill(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.len);
+        // SAFETY: as in `bytes`.
+        unsafe { self.at.copy_from(bytes.as_ptr(), self.len) };
+    }
+}
+
+/// Progress of all until everything from rank 0 to rank 1 is complete.
+fn flush(world: &mut World) -> Result<(), RmaError> {
+    let mut outcome = None;
+    let ended = world.run_until(|world| match world.rank(0).progress_flush(1) {
+        Ok(false) => false,
+        Ok(true) => {
+            outcome = Some(Ok(()));
+            true
+        }
+        Err(error) => {
+            outcome = Some(Err(error));
+            true
+        }
+    });
+    assert!(ended, "a flush never ends");
+    outcome.unwrap()
+}
+
+fn put(
+    world: &mut World,
+    key: &mut RemoteKey,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<Moved, RmaError> {
+    // SAFETY: every caller keeps the bytes until it has flushed.
+    unsafe {
+        world
+            .rank(0)
+            .put_nbi(key, offset, bytes.as_ptr(), bytes.len())
+    }
+}
+
+fn get(
+    world: &mut World,
+    key: &mut RemoteKey,
+    offset: u64,
+    to: &mut [u8],
+) -> Result<Moved, RmaError> {
+    // SAFETY: as in `put`.
+    unsafe {
+        world
+            .rank(0)
+            .get_nbi(key, offset, to.as_mut_ptr(), to.len())
+    }
+}
+
+/// A network that loses, doubles, delays and refuses.
+fn bad_network(seed: u64) -> Conditions {
+    Conditions {
+        seed,
+        delay_ns: 100..=20_000,
+        refuse: 0.2,
+        rouse: 0.1,
+        reliable: false,
+        drop: 0.1,
+        double: 0.1,
+        slots: 8,
+        wireup: true,
+        ..Conditions::default()
+    }
+}
+
+fn with_fragments(mut world: World, fragment: u64) -> World {
+    for worker in &mut world.workers {
+        worker.thresholds.fragment = fragment;
+    }
+    world
+}
+
+/// A world for each way, with memory that is reached so.
+fn worlds() -> Vec<(World, bool, Way)> {
+    let direct = Conditions {
+        get: true,
+        ..Conditions::default()
+    };
+    vec![
+        (World::shared(2), true, Way::LoadStore),
+        (World::shared_with(2, false, true), false, Way::Messages),
+        (World::new(2, direct), false, Way::Kernel),
+        (World::new(2, Conditions::default()), false, Way::Messages),
+        (
+            with_fragments(World::new(2, bad_network(3)), 500),
+            false,
+            Way::Messages,
+        ),
+    ]
+}
+
+#[test]
+fn bytes__of_every_size_go_there_and_come_back_in_every_way() {
+    for (mut world, arena, way) in worlds() {
+        for len in [0, 1, 7, 8, 31, 32, 33, 48, 49, 1000, 8192, 100_000] {
+            let mut region = region(&mut world, len + 16, 3, arena);
+            assert_eq!(region.key.way(), way);
+            region.fill(&pattern(1, len + 16));
+            let sent = pattern(2, len);
+            let _ = put(&mut world, &mut region.key, 5, &sent).unwrap();
+            assert_eq!(flush(&mut world), Ok(()));
+            let mut wanted = pattern(1, len + 16);
+            wanted[5..5 + len].copy_from_slice(&sent);
+            assert!(region.bytes() == wanted, "put of {len}, {way:?}");
+            let mut got = vec![FILL; len + 10];
+            let _ = get(&mut world, &mut region.key, 2, &mut got[..len + 5]).unwrap();
+            assert_eq!(flush(&mut world), Ok(()));
+            assert!(
+                got[..len + 5] == wanted[2..len + 7],
+                "get of {len}, {way:?}"
+            );
+            assert!(got[len + 5..].iter().all(|&byte| byte == FILL));
+        }
+    }
+}
+
+#[test]
+fn bytes__outside_of_the_region_are_refused_and_nothing_is_written() {
+    for (mut world, arena, way) in worlds() {
+        let mut region = region(&mut world, 100, 8, arena);
+        let before = pattern(4, 100);
+        region.fill(&before);
+        let mut buffer = [FILL; 101];
+        for (offset, len) in [
+            (0, 101),
+            (1, 100),
+            (100, 1),
+            (101, 0),
+            (u64::MAX, 1),
+            (u64::MAX - 50, 100),
+        ] {
+            let outside = Err(RmaError::OutOfBounds {
+                offset,
+                len: len as u64,
+                size: 100,
+            });
+            assert_eq!(
+                put(&mut world, &mut region.key, offset, &buffer[..len]),
+                outside,
+                "{way:?}"
+            );
+            assert_eq!(
+                get(&mut world, &mut region.key, offset, &mut buffer[..len]),
+                outside
+            );
+        }
+        let huge = usize::MAX;
+        // SAFETY: refused before the pointer is used.
+        let refused = unsafe {
+            world
+                .rank(0)
+                .put_nbi(&mut region.key, 50, buffer.as_ptr(), huge)
+        };
+        assert!(matches!(refused, Err(RmaError::OutOfBounds { .. })));
+        for (offset, why) in [(93, false), (100, false), (u64::MAX - 3, false), (4, true)] {
+            let mut found = 7;
+            // SAFETY: refused before anything is written.
+            let refused = unsafe {
+                world
+                    .rank(0)
+                    .fetch_add_nbi(&mut region.key, offset, 1, &raw mut found)
+            };
+            assert_eq!(
+                refused == Err(RmaError::Misaligned),
+                why,
+                "{offset} {way:?}"
+            );
+            assert!(refused.is_err() && found == 7);
+        }
+        assert_eq!(flush(&mut world), Ok(()));
+        assert!(region.bytes() == before && buffer == [FILL; 101]);
+    }
+}
+
+/// 2 GiB and a little of address space over a few pages of memory, which repeat.
+fn repeated(len: usize) -> *mut u8 {
+    const PIECE: usize = 8 << 20;
+    // SAFETY: a new file without a name, and mappings of it inside of an address range that is this function's own.
+    unsafe {
+        let file = libc::memfd_create(c"repeated".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(file >= 0 && libc::ftruncate(file, PIECE as i64) == 0);
+        let whole = len.next_multiple_of(PIECE);
+        let start = fastpath_base::memory::reserve(whole).unwrap();
+        let (access, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_FIXED,
+        );
+        for at in (0..whole).step_by(PIECE) {
+            let piece = libc::mmap(start.add(at).cast(), PIECE, access, flags, file, 0);
+            assert!(piece != libc::MAP_FAILED);
+        }
+        libc::close(file);
+        start
+    }
+}
+
+/// More than a system call's 2^31 and a length's 32 bits.
+#[test]
+fn bytes__more_than_two_to_the_31_go_at_once() {
+    const LEN: usize = (1 << 31) + 100_000;
+    let direct = Conditions {
+        get: true,
+        ..Conditions::default()
+    };
+    for mut world in [World::new(2, direct), World::shared(2)] {
+        let [theirs, own] = [repeated(LEN), repeated(LEN)];
+        // SAFETY: both are there, and the last writes of each piece are the same.
+        unsafe {
+            own.copy_from(pattern(1, 50_000).as_ptr(), 50_000);
+            let exposed = world.rank(1).expose_memory(theirs, LEN);
+            let mut key = world.rank(0).unpack_key(1, &exposed.key).unwrap();
+            let posted = world.rank(0).put_nbi(&mut key, 0, own, LEN).unwrap();
+            if key.way() == Way::Messages {
+                eprintln!("the kernel refuses to copy: {posted:?} by messages");
+            }
+            assert_eq!(flush(&mut world), Ok(()));
+            let there = std::slice::from_raw_parts(theirs.add(LEN - 100_000), 100_000);
+            assert!(there == std::slice::from_raw_parts(own, 100_000));
+            let mut got = [0; 100];
+            let from = LEN as u64 - 100_000;
+            let _ = get(&mut world, &mut key, from, &mut got).unwrap();
+            assert_eq!(
+                (flush(&mut world), &got[..]),
+                (Ok(()), &pattern(1, 100)[..])
+            );
+        }
+    }
+}
+
+#[test]
+fn atomics__count_and_swap_whoever_makes_them() {
+    for (mut world, arena, way) in worlds() {
+        let mut theirs = region(&mut world, 24, 0, arena);
+        theirs.fill(&[0; 24]);
+        let mut own = world.rank(1).unpack_key(1, &theirs.exposed.key).unwrap();
+        let mut found = [u64::MAX; 40];
+        for (i, found) in found.iter_mut().enumerate() {
+            let rank = i as u32 % 2;
+            let key = if rank == 0 { &mut theirs.key } else { &mut own };
+            // SAFETY: the results are there until the flush.
+            let _ = unsafe { world.rank(rank).fetch_add_nbi(key, 8, 3, found).unwrap() };
+        }
+        assert_eq!(flush(&mut world), Ok(()));
+        found.sort();
+        let wanted: Vec<u64> = (0..40).map(|i| 3 * i).collect();
+        assert_eq!(found.to_vec(), wanted, "{way:?}");
+        for (compare, swap, was) in [(120, 7, 120), (120, 8, 7), (7, u64::MAX, 7)] {
+            let mut found = 0;
+            // SAFETY: as above.
+            let _ = unsafe {
+                let key = &mut theirs.key;
+                world
+                    .rank(0)
+                    .compare_swap_nbi(key, 8, compare, swap, &raw mut found)
+                    .unwrap()
+            };
+            assert_eq!((flush(&mut world), found), (Ok(()), was));
+        }
+        let mut wanted = [0; 24];
+        wanted[8..16].fill(0xff);
+        assert_eq!(theirs.bytes(), wanted);
+    }
+}
+
+#[test]
+fn key__is_resolved_once_and_again_when_a_lane_has_changed() {
+    let mut world = World::new(3, Conditions::default());
+    let mut region = region(&mut world, 64, 0, false);
+    let resolved = |world: &mut World| world.rank(0).rma.counters.resolved;
+    assert_eq!(resolved(&mut world), 1);
+    for i in 0..10 {
+        let _ = put(&mut world, &mut region.key, i, &[i as u8]).unwrap();
+    }
+    assert_eq!((flush(&mut world), resolved(&mut world)), (Ok(()), 1));
+    // A lane to somebody else.
+    let sending = world.send(0, 2, 1, b"x");
+    for i in 0..10 {
+        let _ = put(&mut world, &mut region.key, 10 + i, &[10 + i as u8]).unwrap();
+    }
+    assert_eq!((flush(&mut world), resolved(&mut world)), (Ok(()), 2));
+    let wanted: Vec<u8> = (0..20).collect();
+    assert_eq!(region.bytes()[..20], wanted);
+    let receiving = world.recv(2, 0, 1, 1);
+    world.finish_recv(receiving);
+    world.finish_send(sending);
+}
+
+#[test]
+fn operations__are_queued_only_where_there_is_no_room_or_no_connection() {
+    let queued = |world: &mut World| world.rank(0).rma.counters.queued;
+    let mut world = World::new(2, Conditions::default());
+    let mut near = region(&mut world, 4096, 0, false);
+    let bytes = pattern(1, 4096);
+    for i in 0..64 {
+        let part = &bytes[64 * i..64 * (i + 1)];
+        assert_eq!(
+            put(&mut world, &mut near.key, 64 * i as u64, part),
+            Ok(Moved::Done)
+        );
+    }
+    assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 0));
+    assert!(near.bytes() == bytes);
+    // Nothing of a larger one is there at once: its rest waits, and so does what comes behind it.
+    let mut far = region(&mut world, 1 << 20, 0, false);
+    world.workers[0].thresholds.fragment = 1000;
+    let many = pattern(2, 1 << 20);
+    assert_eq!(put(&mut world, &mut far.key, 0, &many), Ok(Moved::Pending));
+    assert_eq!(put(&mut world, &mut far.key, 3, &[9]), Ok(Moved::Pending));
+    assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 2));
+    let mut wanted = many.clone();
+    wanted[3] = 9;
+    assert!(far.bytes() == wanted);
+    // Without a connection everything waits, in order.
+    let conditions = Conditions {
+        wireup: true,
+        ..Conditions::default()
+    };
+    let mut world = World::new(2, conditions);
+    let mut region = region(&mut world, 8, 0, false);
+    for i in 0..5 {
+        assert_eq!(
+            put(&mut world, &mut region.key, 0, &[i; 8]),
+            Ok(Moved::Pending)
+        );
+    }
+    assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 5));
+    assert_eq!(region.bytes(), [4; 8]);
+}
+
+#[test]
+fn region__that_is_withdrawn_is_an_error_of_the_flush_alone() {
+    let mut world = World::new(2, Conditions::default());
+    let mut gone = region(&mut world, 64, 0, false);
+    let mut there = region(&mut world, 64, 0, false);
+    assert!(world.rank(1).withdraw_memory(gone.exposed.id));
+    let mut got = [FILL; 64];
+    for kind in 0..3 {
+        let posted = match kind {
+            0 => put(&mut world, &mut gone.key, 0, &[1; 64]),
+            1 => get(&mut world, &mut gone.key, 0, &mut got),
+            // SAFETY: the buffer is there until the flush.
+            _ => unsafe {
+                let to = got.as_mut_ptr().cast();
+                world.rank(0).fetch_add_nbi(&mut gone.key, 0, 1, to)
+            },
+        };
+        assert!(posted.is_ok());
+        assert_eq!(flush(&mut world), Err(RmaError::Withdrawn), "{kind}");
+        assert_eq!(flush(&mut world), Ok(()));
+    }
+    assert!(gone.bytes() == [0; 64] && got == [FILL; 64]);
+    let _ = put(&mut world, &mut there.key, 0, &[2; 64]).unwrap();
+    assert_eq!((flush(&mut world), there.bytes()), (Ok(()), vec![2; 64]));
+    let own = world.rank(1).unpack_key(1, &gone.exposed.key);
+    assert!(matches!(own, Err(RmaError::Withdrawn)));
+    assert_eq!(world.rank(0).counters.violations, 0);
+}
+
+#[test]
+fn peer__that_leaves_ends_what_is_under_way_to_it() {
+    for wireup in [false, true] {
+        let conditions = Conditions {
+            wireup,
+            slots: 4,
+            ..Conditions::default()
+        };
+        let mut world = with_fragments(World::new(2, conditions), 100);
+        let mut region = region(&mut world, 10_000, 0, false);
+        let bytes = pattern(1, 10_000);
+        let mut got = vec![0; 10_000];
+        let _ = put(&mut world, &mut region.key, 0, &bytes).unwrap();
+        let _ = get(&mut world, &mut region.key, 0, &mut got).unwrap();
+        world.network.leave(1);
+        assert_eq!(flush(&mut world), Err(RmaError::PeerGone), "{wireup}");
+        assert!(world.rank(0).is_idle());
+    }
+    // Shared memory: its owner has finished, and can be seen to have.
+    let mut world = World::shared_with(2, false, true);
+    let mut region = region(&mut world, 64, 0, false);
+    let _ = put(&mut world, &mut region.key, 0, &[1; 64]).unwrap();
+    world.rank(1).job.set_phase(Phase::Initialized);
+    world.rank(1).job.set_phase(Phase::Finalized);
+    let mut outcome = Ok(false);
+    for _ in 0..1000 {
+        outcome = world.rank(0).progress_flush(1);
+        if outcome != Ok(false) {
+            break;
+        }
+        world.rank(0).progress();
+    }
+    assert_eq!(outcome, Err(RmaError::PeerGone));
+}
+
+#[test]
+fn blocking__operations_are_done_when_they_return() {
+    let mut world = World::shared(2);
+    let mut region = region(&mut world, 64, 0, true);
+    let worker: *mut Worker = world.rank(0);
+    let mut got = [0_u8; 8];
+    // SAFETY: the worker is there; the buffers as well.
+    unsafe {
+        Worker::put(worker, &mut region.key, 8, [7; 8].as_ptr(), 8).unwrap();
+        Worker::get(worker, &mut region.key, 8, got.as_mut_ptr(), 8).unwrap();
+        let was = Worker::fetch_add(worker, &mut region.key, 8, 1);
+        assert_eq!((was, got), (Ok(u64::from_ne_bytes([7; 8])), [7; 8]));
+        let (was, next) = (was.unwrap() + 1, 5);
+        assert_eq!(
+            Worker::compare_swap(worker, &mut region.key, 8, was, next),
+            Ok(was)
+        );
+        assert_eq!(
+            Worker::compare_swap(worker, &mut region.key, 8, was, next),
+            Ok(next)
+        );
+        assert_eq!(Worker::flush(worker, 1), Ok(()));
+        assert_eq!(Worker::fence(worker), Ok(()));
+        assert_eq!(Worker::flush_all(worker), Ok(()));
+        let outside = Worker::put(worker, &mut region.key, 60, [7; 8].as_ptr(), 8);
+        assert!(matches!(outside, Err(RmaError::OutOfBounds { .. })));
+    }
+    let mut wanted = [0; 64];
+    wanted[8] = 5;
+    assert_eq!(region.bytes(), wanted);
+}
+
+/// The owner of the memory is another thread: a rank that does nothing but progress.
+#[test]
+fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
+    let mut world = World::shared_with(2, false, true);
+    let mut theirs = region(&mut world, 1 << 20, 0, false);
+    assert_eq!(theirs.key.way(), Way::Messages);
+    struct Owner(*mut Worker);
+    // SAFETY: the worker is used by that thread alone while it runs.
+    unsafe impl Send for Owner {}
+    let workers = world.workers.as_mut_ptr();
+    let (worker, owner) = (workers, Owner(workers.wrapping_add(1)));
+    let done = fastpath_base::sync::AtomicU32::new(0);
+    let bytes = pattern(5, 1 << 20);
+    let mut got = vec![0; 1 << 20];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let owner = owner;
+            while done.load(fastpath_base::sync::Ordering::Relaxed) == 0 {
+                // SAFETY: valid until the scope ends.
+                unsafe { (*owner.0).progress() };
+                fastpath_base::wait::yield_now();
+            }
+        });
+        // SAFETY: the worker is this thread's; the buffers are there.
+        unsafe {
+            let key = &mut theirs.key;
+            Worker::put(worker, key, 0, bytes.as_ptr(), bytes.len()).unwrap();
+            Worker::flush(worker, 1).unwrap();
+            Worker::get(worker, key, 0, got.as_mut_ptr(), got.len()).unwrap();
+            for i in 0..100 {
+                let was = Worker::fetch_add(worker, key, 0, 1).unwrap();
+                let first = u64::from_ne_bytes(bytes[..8].try_into().unwrap());
+                assert_eq!(was, first.wrapping_add(i));
+            }
+            Worker::fence(worker).unwrap();
+        }
+        done.store(1, fastpath_base::sync::Ordering::Relaxed);
+    });
+    assert!(got == bytes);
+    assert!(theirs.bytes()[8..] == bytes[8..]);
+}
+
+#[derive(Debug, Clone)]
+enum Deed {
+    Put(usize, Vec<u8>),
+    Get(usize, usize),
+    Add(usize, u64),
+    Swap(usize, u64, u64, bool),
+    Flush,
+    Progress,
+}
+
+const BYTES: usize = 600;
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let at = || 0..BYTES + 20;
+    let bytes = prop_oneof![
+        3 => prop::collection::vec(any::<u8>(), 0..70),
+        1 => prop::collection::vec(any::<u8>(), 0..BYTES)
+    ];
+    prop_oneof![
+        4 => (at(), bytes).prop_map(|(at, bytes)| Deed::Put(at, bytes)),
+        4 => (at(), 0..BYTES).prop_map(|(at, len)| Deed::Get(at, len)),
+        2 => (0..BYTES / 8 + 2, any::<u64>()).prop_map(|(word, add)| Deed::Add(8 * word, add)),
+        2 => (0..BYTES / 8 + 2, any::<u64>(), any::<u64>(), any::<bool>())
+            .prop_map(|(word, compare, swap, hit)| Deed::Swap(8 * word, compare, swap, hit)),
+        2 => Just(Deed::Flush),
+        2 => Just(Deed::Progress),
+    ]
+}
+
+/// Does the deeds, and the same to an array; what has no order (a get, and a put before the next flush) gets one by a
+/// flush.
+fn run_deeds(world: &mut World, region: &mut Region, deeds: &[Deed]) -> Result<(), TestCaseError> {
+    let mut model = pattern(6, BYTES);
+    region.fill(&model);
+    let word = |model: &[u8], at: usize| u64::from_ne_bytes(model[at..at + 8].try_into().unwrap());
+    // Buffers of operations under way, and what they must hold after the flush.
+    let mut kept: Vec<(Box<[u8]>, Vec<u8>)> = Vec::new();
+    for deed in deeds.iter().chain([&Deed::Flush]) {
+        let (at, len) = match deed {
+            Deed::Put(at, bytes) => (*at, bytes.len()),
+            Deed::Get(at, len) => (*at, *len),
+            Deed::Add(at, _) | Deed::Swap(at, ..) => (*at, 8),
+            Deed::Flush | Deed::Progress => (0, 0),
+        };
+        let (inside, key) = (at + len <= BYTES, &mut region.key);
+        let mut buffer: Box<[u8]> = vec![FILL; len].into();
+        let before = if inside {
+            model[at..at + len].to_vec()
+        } else {
+            buffer.to_vec()
+        };
+        let found: *mut u64 = buffer.as_mut_ptr().cast();
+        let posted = match deed {
+            Deed::Put(_, bytes) => {
+                buffer.copy_from_slice(bytes);
+                put(world, key, at as u64, &buffer)
+            }
+            Deed::Get(..) => get(world, key, at as u64, &mut buffer),
+            // SAFETY: the buffers are kept until the flush, and have room for a word.
+            Deed::Add(_, add) => unsafe {
+                world.rank(0).fetch_add_nbi(key, at as u64, *add, found)
+            },
+            // SAFETY: as above.
+            Deed::Swap(_, compare, swap, hit) => unsafe {
+                let compare = if *hit && inside {
+                    word(&model, at)
+                } else {
+                    *compare
+                };
+                world
+                    .rank(0)
+                    .compare_swap_nbi(key, at as u64, compare, *swap, found)
+            },
+            Deed::Flush => {
+                prop_assert_eq!(flush(world), Ok(()));
+                for (buffer, wanted) in kept.drain(..) {
+                    prop_assert_eq!(&buffer[..], &wanted[..]);
+                }
+                prop_assert_eq!(region.bytes(), model.clone());
+                continue;
+            }
+            Deed::Progress => {
+                world.progress();
+                continue;
+            }
+        };
+        prop_assert_eq!(posted.is_ok(), inside);
+        let wanted = match deed {
+            Deed::Put(_, bytes) => bytes.clone(),
+            _ => before.clone(),
+        };
+        if inside {
+            match deed {
+                Deed::Put(_, bytes) => model[at..at + len].copy_from_slice(bytes),
+                Deed::Add(_, add) => {
+                    let sum = word(&model, at).wrapping_add(*add);
+                    model[at..at + 8].copy_from_slice(&sum.to_ne_bytes());
+                }
+                Deed::Swap(_, compare, swap, hit) if *hit || word(&model, at) == *compare => {
+                    model[at..at + 8].copy_from_slice(&swap.to_ne_bytes());
+                }
+                _ => {}
+            }
+        }
+        kept.push((buffer, wanted));
+        // Of what is under way only puts have an order, to one peer in one way.
+        if !matches!(deed, Deed::Put(..)) {
+            prop_assert_eq!(flush(world), Ok(()));
+        }
+    }
+    Ok(())
+}
+
+/// A message of a peer that need not be one that a healthy one sends.
+fn forgery() -> impl Strategy<Value = (u8, u32, u64, Vec<u64>, usize)> {
+    let word = prop_oneof![0_u64..100, Just(1 << 32), any::<u64>(), Just(u64::MAX)];
+    let words = prop::collection::vec(word, 0..9);
+    let key = prop_oneof![
+        0_u64..4,
+        (1_u64..3, 0_u64..4).prop_map(|(used, at)| used << 32 | at),
+        any::<u64>()
+    ];
+    let imm = prop_oneof![0_u32..200, any::<u32>()];
+    (12_u8..18, imm, key, words, 0_usize..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn messages__that_lie_change_nothing_but_what_is_exposed(forged in prop::collection::vec(forgery(), 1..40)) {
+        let mut world = World::new(2, Conditions { delay_ns: 0..=0, slots: 64, ..Conditions::default() });
+        let mut theirs = region(&mut world, 64, 0, false);
+        // Rank 0 exposes the middle of this.
+        let own: &'static mut [u64] = Box::leak(vec![u64::MAX; 48].into_boxed_slice());
+        let at: *mut u8 = own.as_mut_ptr().cast();
+        // SAFETY: there as long as the process.
+        unsafe { world.rank(0).expose_memory(at.wrapping_add(128), 128) };
+        let mut buffer = [u64::MAX; 16];
+        let middle: *mut u8 = buffer[4..].as_mut_ptr().cast();
+        for (id, imm, key, words, cut) in forged {
+            // SAFETY: the middle of a buffer that is there until the end.
+            let _ = unsafe { world.rank(0).get_nbi(&mut theirs.key, 0, middle, 64).unwrap() };
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            let header = fastpath_transport::Header::new(id, imm, key);
+            world.network.forge(1, 0, header, &bytes[..bytes.len() - cut.min(bytes.len())]);
+            world.rank(0).progress();
+        }
+        world.network.leave(1);
+        let _ = flush(&mut world);
+        prop_assert!(world.rank(0).is_idle());
+        for index in (0..16).chain(32..48) {
+            // SAFETY: as above.
+            prop_assert_eq!(unsafe { at.cast::<u64>().add(index).read_volatile() }, u64::MAX);
+        }
+        prop_assert!(buffer[..4] == [u64::MAX; 4] && buffer[12..] == [u64::MAX; 4]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn deeds__by_messages_over_a_bad_network_do_what_they_do_to_an_array(
+        seed: u64, fragment in 20_u64..200, slots in 2_usize..20,
+        deeds in prop::collection::vec(deed(), 0..60),
+    ) {
+        let conditions = Conditions { slots, ..bad_network(seed) };
+        let mut world = with_fragments(World::new(2, conditions), fragment);
+        let mut region = region(&mut world, BYTES, 0, false);
+        prop_assert_eq!(region.key.way(), Way::Messages);
+        run_deeds(&mut world, &mut region, &deeds)?;
+        prop_assert_eq!(world.rank(1).counters.violations, 0);
+        prop_assert_eq!(world.rank(0).counters.violations, 0);
+    }
+
+    #[test]
+    fn deeds__in_shared_memory_do_what_they_do_to_an_array(
+        arena: bool, copies: bool, deeds in prop::collection::vec(deed(), 0..60),
+    ) {
+        let mut world = with_fragments(World::shared_with(2, copies, true), 100);
+        let mut region = region(&mut world, BYTES, 0, arena);
+        run_deeds(&mut world, &mut region, &deeds)?;
+    }
+
+    #[test]
+    fn key__of_any_bytes_reaches_nothing_that_is_not_exposed(
+        bytes in prop::collection::vec(any::<u8>(), PACKED_BYTES), fields in 0_u8..8, at in 0_usize..PACKED_BYTES,
+    ) {
+        let mut world = World::new(2, Conditions::default());
+        let mut theirs = region(&mut world, 64, 0, false);
+        // A key whose head is right and whose words are anything, and one with a byte changed.
+        let mut wild = theirs.exposed.key;
+        for word in 0..6_usize {
+            if fields >> (word % 3) & 1 == 1 {
+                wild[8 + 8 * word..16 + 8 * word].copy_from_slice(&bytes[8 + 8 * word..16 + 8 * word]);
+            }
+        }
+        wild[1] = theirs.exposed.key[1];
+        let mut changed = theirs.exposed.key;
+        changed[at] ^= bytes[at] | 1;
+        let right = theirs.exposed.key;
+        for key in [wild, changed] {
+            let Ok(mut key) = world.rank(0).unpack_key(1, &key) else { continue };
+            let named = key.len().min(16) as usize;
+            let data = [9_u8; 16];
+            if put(&mut world, &mut key, 0, &data[..named]).is_ok() {
+                let ended = flush(&mut world);
+                let is_same = theirs.bytes()[..named].iter().all(|&byte| byte == 9);
+                prop_assert!(ended == Err(RmaError::Withdrawn) || is_same || named == 0);
+            }
+        }
+        prop_assert!(theirs.bytes()[16..].iter().all(|&byte| byte == 0));
+        theirs.key = world.rank(0).unpack_key(1, &right).unwrap();
+        let _ = put(&mut world, &mut theirs.key, 0, &[1; 64]).unwrap();
+        prop_assert_eq!(flush(&mut world), Ok(()));
+    }
+}
