@@ -207,7 +207,7 @@ fn run_level(
             link.close();
         }
         Level::Transport => {
-            let mut link = transport::TransportLink::open(job)?;
+            let mut link = transport::TransportLink::open(job, board)?;
             run_plan(plan, board, &mut rank, &mut link);
             job.set_phase(Phase::Finalized);
         }
@@ -219,26 +219,12 @@ fn run_level(
     Ok(())
 }
 
-/// Why there is no put at the level of the protocol.
-pub const NO_REMOTE: &str = "the protocol layer has no put and get of its own";
+/// A link of a level by which messages pass and memory is reached.
+trait LevelLink: Link + remote::RemoteLink {}
 
-/// A link of a level whose memory a peer may reach.
-trait LevelLink: Link {
-    /// The transport's ways to put and get, if this level has them.
-    fn remote(&mut self) -> Result<&mut transport::TransportLink, String>;
-}
+impl LevelLink for protocol::ProtocolLink {}
 
-impl LevelLink for protocol::ProtocolLink {
-    fn remote(&mut self) -> Result<&mut transport::TransportLink, String> {
-        Err(NO_REMOTE.to_owned())
-    }
-}
-
-impl LevelLink for transport::TransportLink {
-    fn remote(&mut self) -> Result<&mut transport::TransportLink, String> {
-        Ok(self)
-    }
-}
+impl LevelLink for transport::TransportLink {}
 
 fn run_plan(
     plan: &LevelPlan,
@@ -276,15 +262,9 @@ fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest
         return rank.missing(test.name, why);
     }
     match test.name {
-        "put" | "get" => match link.remote() {
-            Ok(transport) => remote::run(rank, transport, test, bytes),
-            Err(why) => rank.missing(test.name, &why),
-        },
-        "flush" => match link.remote() {
-            Ok(transport) => remote::run_flush(rank, transport, test),
-            Err(why) => rank.missing(test.name, &why),
-        },
-        _ => match link.way(bytes) {
+        "put" | "get" => remote::run(rank, link, test, bytes),
+        "flush" => remote::run_flush(rank, link, test),
+        _ => match Link::way(link, bytes) {
             Ok(way) => run_messages(rank, link, test, bytes, way),
             Err(why) => rank.missing(test.name, &format!("{bytes} B: {why}")),
         },

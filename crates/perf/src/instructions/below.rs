@@ -6,14 +6,11 @@ use super::job::{Scratch, watch};
 use super::symbols::{PROGRAM, Symbols};
 use super::{CALLS, Counted, parse_name, usage};
 use crate::bench::BenchError;
-use crate::levels::{LevelPlan, NO_REMOTE, SharedBoard};
+use crate::levels::{LevelPlan, SharedBoard};
 use crate::program::Settings;
 use crate::record::{Breakdown, Level, Missing};
 
-/// What is counted at these levels, besides the messages.
-const REMOTE: [&str; 3] = ["put", "get", "flush"];
-
-/// The same where the level has them, by the way in which the peer's memory is reached.
+/// What is counted at these levels between ranks that share memory, besides the messages.
 const WAYS: [&str; 6] = [
     "put, load-store",
     "get, load-store",
@@ -79,15 +76,18 @@ fn make_breakdown(
 }
 
 fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<Missing> {
-    let (names, reason) = match level {
-        Level::Protocol => (REMOTE.as_slice(), NO_REMOTE),
-        _ => (WAYS.as_slice(), "the peer's memory cannot be reached so"),
-    };
-    let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
-    let missing = names.iter().filter(lacks).map(|name| Missing {
+    let has = |name: &str| counted.iter().any(|b| b.operation == name);
+    if ["adapter", "messages"]
+        .iter()
+        .any(|way| has(&format!("put, {way}")))
+    {
+        // All memory is reached so.
+        return Vec::new();
+    }
+    let missing = WAYS.iter().filter(|name| !has(name)).map(|name| Missing {
         test: (*name).to_owned(),
         level,
-        reason: reason.to_owned(),
+        reason: "the peer's memory cannot be reached so".to_owned(),
     });
     missing.collect()
 }

@@ -108,10 +108,16 @@ impl SharedBoard {
 
     /// Waits for the next order.
     pub fn take_order(&self) -> [u64; WORDS] {
+        self.take_order_meanwhile(|| ())
+    }
+
+    /// As [`SharedBoard::take_order`], with something to do meanwhile.
+    pub fn take_order_meanwhile(&self, mut act: impl FnMut()) -> [u64; WORDS] {
         let page = self.page();
         let last = page.answered.load(Ordering::Relaxed);
         // ORDERING: pairs with the release store in `order`.
         while page.asked.load(Ordering::Acquire) == last {
+            act();
             std::thread::yield_now();
         }
         std::array::from_fn(|i| page.order[i].load(Ordering::Relaxed))

@@ -5,11 +5,8 @@
 
 use std::ffi::CString;
 
-use fastpath_transport::Remote;
-
 use super::board::SharedBoard;
-use super::remote::{Memory, Target, move_once};
-use super::transport::TransportLink;
+use super::remote::{Memory, Target, Words, move_whole};
 use super::{LevelLink, LevelPlan};
 use crate::instructions::requests;
 use crate::instructions::{CALLS, WARM};
@@ -36,28 +33,27 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
 fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
     let mut shared: Vec<Target> = Vec::new();
     loop {
-        let [what, bytes, kind, _] = board.take_order();
+        let [what, bytes, kind, part] = board.take_order_meanwhile(|| link.serve());
         let mut buffer = vec![1u8; bytes as usize];
         let mut words = [0; 4];
         match what {
             SEND => link.send(&buffer),
             RECEIVE => link.recv(&mut buffer),
             SHARE => {
-                let memory = Memory::ALL[kind as usize % Memory::ALL.len()];
-                if let Ok(transport) = link.remote() {
-                    let target = Target::new(transport, memory, bytes as usize);
-                    words = target.describe();
-                    shared.push(target);
+                let memories: &[Memory] = link.memories();
+                if part == 0 {
+                    let memory = memories[kind as usize % memories.len()];
+                    shared.push(Target::new(link, memory, bytes as usize));
                 }
+                let said = shared.last().map_or([0; 9], |target| target.words);
+                words[..3].copy_from_slice(&said[3 * part as usize..][..3]);
             }
             _ => break,
         }
         board.answer(words);
     }
     // They are reached until here.
-    if let Ok(transport) = link.remote() {
-        shared.into_iter().for_each(|t| t.free(transport));
-    }
+    shared.into_iter().for_each(|t| t.end(link));
     board.answer([0; 4]);
 }
 
@@ -117,50 +113,63 @@ fn count_messages(board: &SharedBoard, link: &mut impl LevelLink, bytes: u64) {
     );
 }
 
-/// Puts, gets and flushes, where the level has them and the memory can be reached.
+/// What the operation says is not asked.
+fn let_go(_: bool) {}
+
+/// Puts, gets and flushes, in every kind of memory that can be reached.
 fn count_remote(board: &SharedBoard, link: &mut impl LevelLink, bytes: u64) {
-    let Ok(link) = link.remote() else {
-        return;
-    };
     let mut buffer = vec![1u8; bytes as usize];
-    for (kind, memory) in Memory::ALL.into_iter().enumerate() {
-        let [there, addr, rkey, _] = ask(board, SHARE, bytes, kind as u64);
-        let remote = Remote { addr, rkey };
-        if there != 1 || move_once(link, true, &mut buffer, remote).is_err() {
+    for kind in 0..link.memories().len() as u64 {
+        let mut words: Words = [0; 9];
+        for part in 0..3 {
+            board.order([SHARE, bytes, kind, part as u64]);
+            words[3 * part..][..3].copy_from_slice(&board.await_answer()[..3]);
+        }
+        let opened = words[0] != 0 && link.open(words, (bytes as usize).max(1)).is_ok();
+        if !opened || !move_whole(link, true, &mut buffer) {
             continue;
         }
+        let way = link.variant();
+        let name = |operation: &str| format!("{operation}, {way}");
+        let (put, get, flush, idle) = (
+            name("put"),
+            name("get"),
+            name("flush"),
+            name("flush of nothing"),
+        );
         // It has worked once, and what it returns is the same every time.
-        let mut carry = |l: &mut TransportLink, puts| {
-            let _ = move_once(l, puts, &mut buffer, remote);
-        };
-        let (nothing, flush) = (|_: &mut _| (), |l: &mut TransportLink| l.lane.flush());
+        let mut into = buffer.clone();
         count(
-            &name(memory, "put"),
+            &put,
             bytes,
             link,
-            nothing,
-            |l| carry(l, true),
-            flush,
+            |_| (),
+            |l| let_go(l.put(&buffer)),
+            |l| let_go(l.flush()),
         );
         count(
-            &name(memory, "get"),
+            &get,
             bytes,
             link,
-            nothing,
-            |l| carry(l, false),
-            flush,
+            |_| (),
+            |l| let_go(l.get(&mut into)),
+            |l| let_go(l.flush()),
         );
         count(
-            &name(memory, "flush"),
+            &flush,
             bytes,
             link,
-            |l| carry(l, true),
-            flush,
-            nothing,
+            |l| let_go(l.put(&buffer)),
+            |l| let_go(l.flush()),
+            |_| (),
+        );
+        count(
+            &idle,
+            bytes,
+            link,
+            |l| let_go(l.flush()),
+            |l| let_go(l.flush()),
+            |_| (),
         );
     }
-}
-
-fn name(memory: Memory, operation: &str) -> String {
-    format!("{operation}, {}", memory.name())
 }

@@ -5,6 +5,7 @@ use fastpath_base::clock;
 use fastpath_bootstrap::Job;
 
 use super::board::{SharedBoard, WORDS};
+use super::remote::RemoteLink;
 use super::{LevelPlan, events};
 use crate::measure::floor::CopyFloor;
 use crate::measure::placement::current_processor;
@@ -162,11 +163,16 @@ impl<'a> Rank<'a> {
 
     /// Whether both agree. Called by both.
     pub fn agree(&mut self, own: bool) -> bool {
+        self.agree_meanwhile(own, || ())
+    }
+
+    /// As [`Rank::agree`]; the one that does not lead does this until it is asked.
+    pub fn agree_meanwhile(&mut self, own: bool, act: impl FnMut()) -> bool {
         if self.leads {
             self.board.order([VOTE, u64::from(own), 0, 0]);
             return self.board.await_answer()[0] == 1 && own;
         }
-        let [_, leader, ..] = self.board.take_order();
+        let [_, leader, ..] = self.board.take_order_meanwhile(act);
         let all = own && leader == 1;
         self.board.answer([u64::from(all), 0, 0, 0]);
         all
@@ -188,14 +194,35 @@ impl<'a> Rank<'a> {
             self.emit(progress);
             self.lead(figures, &mut run);
         } else {
-            self.follow(&mut run);
+            self.follow(|step| step.map_or((), &mut run));
         }
         self.done += 1;
     }
 
-    fn follow(&mut self, run: &mut impl FnMut(u64)) {
+    /// As [`Rank::measure`], of operations that the other rank may have to carry out: it does until it is asked for
+    /// something else.
+    pub fn measure_served<L: RemoteLink>(
+        &mut self,
+        figures: &Figures,
+        link: &mut L,
+        mut run: impl FnMut(&mut L, u64),
+    ) {
+        if self.leads {
+            return self.measure(figures, |operations| run(link, operations));
+        }
+        self.follow(|step| match step {
+            Some(operations) => run(link, operations),
+            None => link.serve(),
+        });
+        self.done += 1;
+    }
+
+    /// Does what the leader orders: `step` is given a number of operations, or nothing while there is no order.
+    fn follow(&mut self, mut step: impl FnMut(Option<u64>)) {
         loop {
-            let [what, samples, operations, _] = self.board.take_order();
+            let order = self.board.take_order_meanwhile(|| step(None));
+            let [what, samples, operations, _] = order;
+            let mut run = |operations| step(Some(operations));
             match what {
                 TURN => {
                     run(operations.min(16));

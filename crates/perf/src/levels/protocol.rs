@@ -12,6 +12,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::recv::Parts;
+use fastpath_protocol::rma::RemoteKey;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS, WaitPolicy};
 use fastpath_protocol::worker::{EARLY_LIMIT, SHORT_LIMIT};
@@ -32,13 +33,15 @@ const NOTE: Note = Note {
 
 /// A worker and its one peer.
 pub struct ProtocolLink {
-    worker: *mut Worker,
+    pub(super) worker: *mut Worker,
     endpoint: *mut Endpoint,
     peer: u32,
     own_key: u64,
     from_key: u64,
     requests: Vec<RequestId>,
     ways: Ways,
+    /// Memory of the other rank that puts and gets go to.
+    pub(super) key: Option<RemoteKey>,
 }
 
 /// The worker of a rank as `MPI_Init` makes it for one thread.
@@ -70,7 +73,20 @@ impl ProtocolLink {
             from_key: Context::WORLD.key(peer),
             requests: Vec::new(),
             ways,
+            key: None,
         })
+    }
+
+    /// The worker, between two operations.
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn worker(&self) -> &mut Worker {
+        // SAFETY: it lives as long as the process, in one thread; no caller keeps the reference across another's.
+        unsafe { &mut *self.worker }
+    }
+
+    /// The other rank.
+    pub(super) fn peer(&self) -> u32 {
+        self.peer
     }
 
     /// Leaves the job.

@@ -1,82 +1,106 @@
-//! Put and get at the level of the transport: windows, then a flush (the message-rate test of the
-//! study of UCX over InfiniBand, CCGRID 2017).
-#![allow(unsafe_code)]
+//! Put, get and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over InfiniBand, CCGRID
+//! 2017), and one at a time, each with its flush (its latency test).
+//!
+//! Both levels are driven by the same loops, and say by which way the bytes go: they differ by their own cost alone.
 
-use fastpath_transport::{Remote, RemoteError};
+mod protocol;
+mod transport;
 
-use super::transport::TransportLink;
 use super::{LevelTest, engine, fill_pattern, has_pattern};
 
-/// How the peer's memory is reached.
-#[derive(Clone, Copy, PartialEq)]
+/// What kind of memory is reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {
-    /// By load and store: memory that the library gave out (`MPI_Alloc_mem`, windows).
+    /// Memory that the library gave out (`MPI_Alloc_mem`, windows).
     Shared,
-    /// By the kernel: any memory of the peer.
+    /// Any memory of the peer.
     Private,
 }
 
-impl Memory {
-    /// Both.
-    pub const ALL: [Memory; 2] = [Memory::Shared, Memory::Private];
-
-    /// As variants of a test are called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Memory::Shared => "load-store",
-            Memory::Private => "kernel",
-        }
-    }
-}
+/// Words that say where a rank's memory is, as its level writes them; the first is 0 for nowhere.
+pub type Words = [u64; 9];
 
 /// Memory that the peer reads and writes.
 pub struct Target {
     at: *mut u8,
     bytes: usize,
-    remote: Option<Remote>,
+    /// What the peer is told.
+    pub words: Words,
+    /// What keeps it: memory of this program, or of the library.
     own: Option<Vec<u8>>,
+    held: Held,
+}
+
+/// What a level must end for a target.
+pub enum Held {
+    Nothing,
+    Registration(#[expect(dead_code, reason = "held")] fastpath_transport::remote::Registration),
+    Region(fastpath_protocol::rma::RegionId),
+}
+
+/// A level's way to the memory of the other rank. One stretch of memory is reached at a time.
+pub trait RemoteLink {
+    /// Kinds of memory that differ at this level.
+    fn memories(&self) -> &'static [Memory];
+    /// Takes memory to be reached.
+    fn take(&mut self, memory: Memory, bytes: usize) -> (*mut u8, Option<Vec<u8>>);
+    /// Lets the peer reach memory.
+    fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held);
+    /// The peer reaches it no more.
+    fn conceal(&mut self, held: Held);
+    /// Gives back memory of the library.
+    fn free(&mut self, at: *mut u8);
+    /// Reaches from now on what the other rank says.
+    ///
+    /// # Errors
+    /// This level has no way there.
+    fn open(&mut self, words: Words, bytes: usize) -> Result<(), String>;
+    /// How the peer's memory is reached, as variants of tests are called.
+    fn variant(&self) -> &'static str;
+    /// The same, for so many bytes.
+    fn way(&self, puts: bool, bytes: usize) -> &'static str;
+    /// Posts a put; false where that fails.
+    fn put(&mut self, data: &[u8]) -> bool;
+    /// Posts a get.
+    fn get(&mut self, into: &mut [u8]) -> bool;
+    /// A get that is there when it returns.
+    fn get_blocking(&mut self, into: &mut [u8]) -> bool;
+    /// Completes all that was posted.
+    fn flush(&mut self) -> bool;
+    /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
+    fn serve(&mut self);
+}
+
+/// As variants of tests are called where no way is known yet.
+pub fn name_memory(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Shared => "load-store",
+        Memory::Private => "kernel",
+    }
 }
 
 impl Target {
     /// Makes it, on the rank that is reached.
-    pub fn new(link: &mut TransportLink, memory: Memory, bytes: usize) -> Target {
-        let room = bytes.max(1);
-        match memory {
-            Memory::Shared => {
-                let at = link.interfaces.arena.allocate(room, 64).ok();
-                let at = at.map_or(std::ptr::null_mut(), |p| p.as_ptr());
-                let remote = link
-                    .lane
-                    .share_memory(&link.interfaces.arena, at.addr(), room as u64);
-                Target {
-                    at,
-                    bytes,
-                    remote: remote.filter(|_| !at.is_null()),
-                    own: None,
-                }
-            }
-            Memory::Private => {
-                let mut own = vec![0u8; room];
-                let at = own.as_mut_ptr();
-                let remote = Remote {
-                    addr: at.expose_provenance() as u64,
-                    rkey: link.lane.memory_key(),
-                };
-                Target {
-                    at,
-                    bytes,
-                    remote: Some(remote),
-                    own: Some(own),
-                }
-            }
+    pub fn new(link: &mut impl RemoteLink, memory: Memory, bytes: usize) -> Target {
+        let (at, own) = link.take(memory, bytes.max(1));
+        let (words, held) = match at.is_null() {
+            true => ([0; 9], Held::Nothing),
+            false => link.expose(at, bytes.max(1), memory),
+        };
+        Target {
+            at,
+            bytes,
+            words,
+            own,
+            held,
         }
     }
 
-    /// What the peer is told: whether it can be reached, where, by which key.
-    pub fn describe(&self) -> [u64; 4] {
-        match self.remote {
-            Some(remote) => [1, remote.addr, remote.rkey, 0],
-            None => [0; 4],
+    /// Gives it back; the peer reaches it no more.
+    pub fn end(self, link: &mut impl RemoteLink) {
+        link.conceal(self.held);
+        if self.own.is_none() && !self.at.is_null() {
+            link.free(self.at);
         }
     }
 
@@ -84,50 +108,78 @@ impl Target {
         if self.at.is_null() {
             return &mut [];
         }
-        // SAFETY: allocated with so many bytes; the peer writes them only between two orders, and
-        // this is called between two others.
-        unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
-    }
-
-    /// Gives it back; the peer reaches it no more.
-    pub fn free(self, link: &mut TransportLink) {
-        if self.own.is_none() && !self.at.is_null() {
-            link.interfaces.arena.free(self.at.addr());
-        }
+        make_slice(self.at, self.bytes)
     }
 }
 
-/// Measures one size in both kinds of memory.
-pub fn run(rank: &mut engine::Rank, link: &mut TransportLink, test: &LevelTest, bytes: usize) {
-    for memory in Memory::ALL {
+use transport::make_slice;
+
+/// Measures one size in every kind of memory.
+pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize) {
+    for &memory in link.memories() {
         run_memory(rank, link, test, bytes, memory);
     }
 }
 
+/// The leader learns all words, in parts that fit an order.
+fn learn(rank: &mut engine::Rank, words: Words) -> Words {
+    let mut learnt = words;
+    for part in 0..3 {
+        let own = std::array::from_fn(|i| words.get(3 * part + i).copied().unwrap_or(0));
+        let said = rank.learn(own);
+        learnt[3 * part..3 * part + 3].copy_from_slice(&said[..3]);
+    }
+    learnt
+}
+
 fn run_memory(
     rank: &mut engine::Rank,
-    link: &mut TransportLink,
+    link: &mut impl RemoteLink,
     test: &LevelTest,
     bytes: usize,
     memory: Memory,
 ) {
-    let variant = memory.name();
     let mut target = Target::new(link, memory, bytes);
-    // The leader reaches the memory of the other one.
-    let [there, addr, rkey, _] = rank.learn(target.describe());
-    let remote = Remote { addr, rkey };
+    let words = learn(rank, target.words);
+    let (leads, puts) = (rank.leads(), test.name == "put");
     let mut buffer = vec![1u8; bytes];
-    let puts = test.name == "put";
-    let works = there == 1 && (!rank.leads() || move_once(link, puts, &mut buffer, remote).is_ok());
-    if !rank.agree(works) {
-        let why = format!("{variant}, {bytes} B: this transport does not reach such memory");
-        rank.missing(test.name, &why);
-        target.free(link);
+    // The leader reaches the memory of the other one.
+    let opened = match leads {
+        true => link.open(words, bytes.max(1)),
+        false => Ok(()),
+    };
+    let works = opened.is_ok() && words[0] != 0 && (!leads || move_whole(link, puts, &mut buffer));
+    if !serve_until(link, rank, works) {
+        let variant = name_memory(memory);
+        let why = opened.err();
+        let why = why.unwrap_or_else(|| "this transport does not reach such memory".to_owned());
+        rank.missing(test.name, &format!("{variant}, {bytes} B: {why}"));
+        target.end(link);
         return;
     }
-    let checked = check(rank, link, puts, &mut buffer, remote, &mut target);
+    let checked = check(rank, link, puts, &mut buffer, &mut target);
+    measure(rank, link, test, bytes, &mut buffer, checked);
+    target.end(link);
+}
+
+/// Whether both agree; the one that is reached carries out what the other waits for.
+fn serve_until(link: &mut impl RemoteLink, rank: &mut engine::Rank, own: bool) -> bool {
+    rank.agree_meanwhile(own, || link.serve())
+}
+
+fn measure(
+    rank: &mut engine::Rank,
+    link: &mut impl RemoteLink,
+    test: &LevelTest,
+    bytes: usize,
+    buffer: &mut [u8],
+    checked: Option<bool>,
+) {
+    let (leads, puts) = (rank.leads(), test.name == "put");
     let window = rank.window().unwrap_or(test.window);
-    let case = engine::Figures {
+    let variant = link.variant();
+    let single = format!("{variant}, each completed");
+    let windows = engine::Figures {
         test: test.name,
         variant,
         operation: test.operation,
@@ -135,27 +187,69 @@ fn run_memory(
         bytes,
         window,
         divisor: f64::from(window),
-        protocol: variant,
+        protocol: link.way(puts, bytes),
         protocol_sizes: None,
         checked,
         line_floor: false,
     };
-    let leads = rank.leads();
-    rank.measure(&case, |operations| {
+    rank.measure_served(&windows, link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             for _ in 0..window {
-                if move_once(link, puts, &mut buffer, remote).is_err() {
-                    super::protocol::end_without_peer();
-                }
+                post(link, puts, buffer);
             }
-            link.lane.flush();
+            complete(link);
         }
     });
-    target.free(link);
+    let one = engine::Figures {
+        variant: &single,
+        operation: if puts { "put, then flush" } else { "get" },
+        of: "call",
+        window: 0,
+        divisor: 1.0,
+        ..windows
+    };
+    rank.measure_served(&one, link, |link, operations| {
+        for _ in 0..if leads { operations } else { 0 } {
+            if puts {
+                post(link, true, buffer);
+                complete(link);
+            } else if !link.get_blocking(buffer) {
+                super::protocol::end_without_peer();
+            }
+        }
+    });
 }
 
-/// A flush with nothing outstanding.
-pub fn run_flush(rank: &mut engine::Rank, link: &mut TransportLink, test: &LevelTest) {
+#[inline]
+fn post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) {
+    let posted = match puts {
+        true => link.put(buffer),
+        false => link.get(buffer),
+    };
+    if !posted {
+        super::protocol::end_without_peer();
+    }
+}
+
+#[inline]
+fn complete(link: &mut impl RemoteLink) {
+    if !link.flush() {
+        super::protocol::end_without_peer();
+    }
+}
+
+/// A flush with nothing outstanding, to where the memory of every kind is.
+pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest) {
+    let Some(&memory) = link.memories().first() else {
+        return rank.missing(test.name, "this transport reaches no memory");
+    };
+    let target = Target::new(link, memory, 8);
+    let words = learn(rank, target.words);
+    let works = words[0] != 0 && (!rank.leads() || link.open(words, 8).is_ok());
+    if !rank.agree(works) {
+        rank.missing(test.name, "this transport reaches no memory");
+        return target.end(link);
+    }
     let case = engine::Figures {
         test: test.name,
         variant: "",
@@ -164,46 +258,37 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut TransportLink, test: &Level
         bytes: 0,
         window: 0,
         divisor: test.divisor,
-        protocol: "fence",
+        protocol: "nothing outstanding",
         protocol_sizes: None,
         checked: None,
         line_floor: false,
     };
     let leads = rank.leads();
-    rank.measure(&case, |operations| {
+    rank.measure_served(&case, link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
-            link.lane.flush();
+            complete(link);
             // Without something between them, the compiler makes one of many.
-            std::hint::black_box(&mut link.lane);
+            std::hint::black_box(&mut *link);
         }
     });
+    target.end(link);
 }
 
-/// A put or a get. The copy is done when the call returns, in the peer's memory too.
-#[inline]
-pub fn move_once(
-    link: &mut TransportLink,
-    puts: bool,
-    buffer: &mut [u8],
-    remote: Remote,
-) -> Result<(), RemoteError> {
-    // SAFETY: the slice is readable and writable for its bytes.
-    unsafe {
-        if puts {
-            link.lane.put(buffer.as_ptr(), buffer.len(), remote)
-        } else {
-            link.lane.get(buffer.as_mut_ptr(), buffer.len(), remote)
-        }
-    }
+/// A put or a get, complete when it returns; false where it fails.
+pub fn move_whole(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> bool {
+    let posted = match puts {
+        true => link.put(buffer),
+        false => link.get(buffer),
+    };
+    posted && link.flush()
 }
 
 /// Whether what one side wrote is what the other reads.
 fn check(
     rank: &mut engine::Rank,
-    link: &mut TransportLink,
+    link: &mut impl RemoteLink,
     puts: bool,
     buffer: &mut [u8],
-    remote: Remote,
     target: &mut Target,
 ) -> Option<bool> {
     if !rank.checks() {
@@ -222,11 +307,10 @@ fn check(
     let mut right = true;
     if leads {
         fill_pattern(buffer, true);
-        right = move_once(link, puts, buffer, remote).is_ok();
-        link.lane.flush();
+        right = move_whole(link, puts, buffer);
         right &= puts || has_pattern(buffer, false);
     }
-    rank.agree(true);
+    serve_until(link, rank, true);
     if !leads && puts {
         right = has_pattern(target.as_slice(), true);
     }

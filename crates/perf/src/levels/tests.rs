@@ -158,10 +158,32 @@ fn operations__for_callgrind_come_to_their_end_without_it() {
 }
 
 #[test]
-fn protocol__has_no_put() {
-    let (cases, missing) = run_plan(Level::Protocol, &["put"], &[8]);
-    assert!(
-        cases.is_empty() && missing[0].level == Level::Protocol,
-        "{missing:?}"
-    );
+fn levels__put_and_get_in_the_same_ways() {
+    let sizes = [0, 8, 10_000];
+    let ways = [Level::Protocol, Level::Transport].map(|level| {
+        let (cases, missing) = run_plan(level, &["put", "get", "flush"], &sizes);
+        let (last, moved) = cases.split_last().unwrap();
+        assert_eq!((last.test.as_str(), last.level), ("flush", level));
+        assert!(
+            moved
+                .iter()
+                .all(|c| c.checked == Some(true) && c.level == level)
+        );
+        // By load and store and, where it lets them, by the kernel: windows, and one at a time.
+        assert_eq!(
+            moved.len() + 2 * missing.len(),
+            2 * 2 * 2 * sizes.len(),
+            "{missing:?}"
+        );
+        let way = |c: &Case| {
+            (
+                c.test.clone(),
+                c.variant.clone(),
+                c.bytes,
+                c.protocol.clone(),
+            )
+        };
+        moved.iter().map(way).collect::<Vec<_>>()
+    });
+    assert_eq!(ways[0], ways[1]);
 }

@@ -6,8 +6,10 @@ use std::io;
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_bootstrap::Job;
 use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
-use fastpath_transport::{Arrival, Header, Interfaces, Lane, Post};
+use fastpath_transport::shm::mapped::MappedMemory;
+use fastpath_transport::{Address, Arrival, Header, Interfaces, Lane, Post, Remote};
 
+use super::board::{SharedBoard, WORDS};
 use super::protocol::{end_without_peer, open_worker};
 use super::{Link, Way, Ways};
 
@@ -17,14 +19,33 @@ const ID: u8 = 1;
 /// Looks in vain, after which the processor is offered to others: the two ranks may share one.
 const LOOKS: u32 = 4096;
 
+/// Words that an address fits in, and a whole number of orders.
+const WORDS_OF_ADDRESS: usize = 8;
+
 /// A lane to the other rank, and what a put or get needs.
 pub struct TransportLink {
     /// Interfaces of this rank; they own the memory that peers can reach.
     pub interfaces: Interfaces,
     /// The lane.
     pub lane: Lane,
+    /// The other rank.
+    pub peer: u32,
+    /// Memory of the other rank that puts and gets go to.
+    pub reached: Reached,
     thresholds: Thresholds,
     ways: Ways,
+}
+
+/// Memory of the other rank, as it was found once.
+pub enum Reached {
+    /// None yet.
+    Nothing,
+    /// Mapped here.
+    Mapped(MappedMemory),
+    /// Copied by the kernel.
+    ByKernel(Remote),
+    /// Read and written by an adapter.
+    ByAdapter(Remote),
 }
 
 impl TransportLink {
@@ -32,18 +53,22 @@ impl TransportLink {
     ///
     /// # Errors
     /// The variables are wrong, or there is no memory.
-    pub fn open(job: &'static Job) -> io::Result<TransportLink> {
+    pub fn open(job: &'static Job, board: &SharedBoard) -> io::Result<TransportLink> {
         // The library's own choice of protocols; the worker that made it is not used.
         let mut worker = open_worker(job)?;
         let ways = Ways::of(&mut worker);
         let thresholds = worker.thresholds;
-        let mut interfaces = Interfaces::open(job);
+        let mut interfaces = worker.take_interfaces();
+        drop(worker);
         let peer = 1 - job.rank() as u32;
         let mut lane = interfaces.make_lane(peer);
         interfaces
             .connect(&mut lane)
             .map_err(|e| io::Error::other(format!("no memory for the connection: {e}")))?;
-        let mut open = false;
+        let mut open = lane.wants_wireup();
+        if open {
+            exchange_addresses(job, board, &mut lane)?;
+        }
         while !open {
             interfaces.accept(|from| open |= from == peer);
             if !open && job.has_failed() {
@@ -55,9 +80,16 @@ impl TransportLink {
         Ok(TransportLink {
             interfaces,
             lane,
+            peer,
+            reached: Reached::Nothing,
             thresholds,
             ways,
         })
+    }
+
+    /// Whether the other rank is reached by an adapter.
+    pub fn is_adapter(&self) -> bool {
+        self.interfaces.allowed.adapter.is_some()
     }
 
     /// Repeats a post until there is room.
@@ -80,8 +112,9 @@ impl TransportLink {
     }
 
     #[inline]
-    fn pause(&mut self, looks: &mut u32) {
+    pub fn pause(&mut self, looks: &mut u32) {
         *looks = looks.wrapping_add(1);
+        self.interfaces.progress();
         if looks.is_multiple_of(LOOKS) {
             if self.lane.peer_has_left() {
                 end_without_peer();
@@ -142,6 +175,41 @@ impl TransportLink {
             self.pause(&mut looks);
         }
     }
+}
+
+/// What the wire-up of the library does by messages: each end learns where the other is, and is ready when both know.
+fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Result<()> {
+    let own = lane.local_address();
+    let mut bytes = [0; WORDS_OF_ADDRESS * 8];
+    bytes[0] = own.as_slice().len() as u8;
+    bytes[1..][..own.as_slice().len()].copy_from_slice(own.as_slice());
+    let mut theirs = Vec::new();
+    for part in bytes.chunks_exact(8 * WORDS) {
+        let word = |i: usize| u64::from_le_bytes(part[8 * i..][..8].try_into().unwrap_or_default());
+        let words = std::array::from_fn(word);
+        let answer = pass_words(job, board, words);
+        theirs.extend(answer.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    let len = usize::from(theirs[0]);
+    let address = theirs.get(1..=len).and_then(Address::new);
+    if !address.is_some_and(|address| lane.open(&address)) {
+        let why = "the other rank's end of the connection cannot be reached";
+        return Err(io::Error::other(why));
+    }
+    pass_words(job, board, [0; WORDS]);
+    lane.set_ready();
+    Ok(())
+}
+
+/// Tells the other rank these words and learns its own.
+fn pass_words(job: &Job, board: &SharedBoard, own: [u64; WORDS]) -> [u64; WORDS] {
+    if job.rank() == 0 {
+        board.order(own);
+        return board.await_answer();
+    }
+    let theirs = board.take_order();
+    board.answer(own);
+    theirs
 }
 
 /// Copies what has arrived; never more than there is room for. Returns the bytes copied.

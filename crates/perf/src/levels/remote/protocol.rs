@@ -1,0 +1,109 @@
+//! The other rank's memory at the level of the protocol: by a key that is unpacked once.
+#![allow(unsafe_code)]
+
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::{PACKED_BYTES, Way};
+
+use super::super::protocol::ProtocolLink;
+use super::{Held, Memory, RemoteLink, Words};
+
+impl RemoteLink for ProtocolLink {
+    fn memories(&self) -> &'static [Memory] {
+        match self.worker().shares_memory(self.peer()) {
+            true => &[Memory::Shared, Memory::Private],
+            false => &[Memory::Private],
+        }
+    }
+
+    fn take(&mut self, memory: Memory, bytes: usize) -> (*mut u8, Option<Vec<u8>>) {
+        if memory == Memory::Private {
+            let mut own = vec![0u8; bytes];
+            return (own.as_mut_ptr(), Some(own));
+        }
+        let at = self.worker().allocate_memory(bytes, 64).ok();
+        (at.map_or(std::ptr::null_mut(), |p| p.as_ptr()), None)
+    }
+
+    fn expose(&mut self, at: *mut u8, bytes: usize, _: Memory) -> (Words, Held) {
+        // SAFETY: the memory is there until the target ends, and used by this rank between orders alone.
+        let exposed = unsafe { self.worker().expose_memory(at, bytes) };
+        let mut words = [1; 9];
+        for (word, bytes) in words[1..].iter_mut().zip(exposed.key.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        }
+        (words, Held::Region(exposed.id))
+    }
+
+    fn conceal(&mut self, held: Held) {
+        if let Held::Region(id) = held {
+            self.worker().withdraw_memory(id);
+        }
+    }
+
+    fn free(&mut self, at: *mut u8) {
+        self.worker().free_memory(at.addr());
+    }
+
+    fn open(&mut self, words: Words, _: usize) -> Result<(), String> {
+        let mut key = [0; PACKED_BYTES];
+        for (to, word) in key.chunks_exact_mut(8).zip(&words[1..]) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let peer = self.peer();
+        let unpacked = self.worker().unpack_key(peer, &key);
+        self.key = Some(unpacked.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    fn variant(&self) -> &'static str {
+        self.key.as_ref().map_or("", |key| key.way().name())
+    }
+
+    fn way(&self, puts: bool, bytes: usize) -> &'static str {
+        match &self.key {
+            Some(key) if key.way() == Way::Adapter => self.worker().name_method(key, puts, bytes),
+            _ => self.variant(),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, data: &[u8]) -> bool {
+        let (worker, from, len) = (self.worker, data.as_ptr(), data.len());
+        let Some(key) = &mut self.key else {
+            return false;
+        };
+        // SAFETY: the worker lives as long as the process; the slice is there until the flush that every caller has
+        // follow.
+        unsafe { (*worker).put_nbi(key, 0, from, len).is_ok() }
+    }
+
+    #[inline]
+    fn get(&mut self, into: &mut [u8]) -> bool {
+        let (worker, to, len) = (self.worker, into.as_mut_ptr(), into.len());
+        let Some(key) = &mut self.key else {
+            return false;
+        };
+        // SAFETY: as in `put`.
+        unsafe { (*worker).get_nbi(key, 0, to, len).is_ok() }
+    }
+
+    #[inline]
+    fn get_blocking(&mut self, into: &mut [u8]) -> bool {
+        let (worker, to, len) = (self.worker, into.as_mut_ptr(), into.len());
+        let Some(key) = &mut self.key else {
+            return false;
+        };
+        // SAFETY: the worker lives as long as the process; no reference to it is held here.
+        unsafe { Worker::get(worker, key, 0, to, len).is_ok() }
+    }
+
+    #[inline]
+    fn flush(&mut self) -> bool {
+        // SAFETY: as in `get_blocking`.
+        unsafe { Worker::flush(self.worker, self.peer()).is_ok() }
+    }
+
+    fn serve(&mut self) {
+        self.worker().progress();
+    }
+}

@@ -1,0 +1,197 @@
+//! The other rank's memory at the level of the transport: what a key leads to is looked up once, by hand.
+#![allow(unsafe_code)]
+
+use fastpath_transport::remote::Posted;
+use fastpath_transport::shm::mapped::copy_mapped;
+use fastpath_transport::{Post, Remote};
+
+use super::super::protocol::end_without_peer;
+use super::super::transport::{Reached, TransportLink};
+use super::{Held, Memory, RemoteLink, Words};
+
+/// A slice over memory of a target.
+pub fn make_slice<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
+    // SAFETY: allocated with so many bytes; the peer writes them only between two orders, and this is called between two
+    // others.
+    unsafe { std::slice::from_raw_parts_mut(at, bytes) }
+}
+
+const BY_LOAD: u64 = 1;
+const BY_KERNEL: u64 = 2;
+const BY_ADAPTER: u64 = 3;
+
+impl TransportLink {
+    /// Posts until all bytes are under way.
+    #[inline]
+    fn post_all(&mut self, len: usize, mut post: impl FnMut(&mut Self, usize) -> Posted) -> bool {
+        let mut done = 0;
+        while done < len {
+            match post(self, done) {
+                Posted::Done(bytes) | Posted::InProgress(bytes) => done += bytes,
+                Posted::NoResource => {
+                    self.interfaces.progress();
+                }
+                Posted::PeerGone => return false,
+            }
+        }
+        true
+    }
+}
+
+impl RemoteLink for TransportLink {
+    fn memories(&self) -> &'static [Memory] {
+        match self.is_adapter() {
+            true => &[Memory::Private],
+            false => &[Memory::Shared, Memory::Private],
+        }
+    }
+
+    fn take(&mut self, memory: Memory, bytes: usize) -> (*mut u8, Option<Vec<u8>>) {
+        if memory == Memory::Private {
+            let mut own = vec![0u8; bytes];
+            return (own.as_mut_ptr(), Some(own));
+        }
+        let at = self.interfaces.arena.allocate(bytes, 64).ok();
+        (at.map_or(std::ptr::null_mut(), |p| p.as_ptr()), None)
+    }
+
+    fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held) {
+        let mut words = [0; 9];
+        let addr = at.expose_provenance() as u64;
+        let (arena, lane) = (&self.interfaces.arena, &self.lane);
+        // SAFETY: the memory is there until the target ends.
+        let registration = unsafe { self.interfaces.register_memory(at, bytes) };
+        let shared = lane.share_memory(arena, at.addr(), bytes as u64);
+        let (by, remote) = match (&registration, shared) {
+            (Some(registration), _) => {
+                let rkey = u64::from(registration.rkey());
+                (BY_ADAPTER, Remote { addr, rkey })
+            }
+            (None, Some(remote)) => (BY_LOAD, remote),
+            (None, None) if memory == Memory::Private && !self.is_adapter() => {
+                let rkey = lane.memory_key();
+                (BY_KERNEL, Remote { addr, rkey })
+            }
+            (None, None) => return (words, Held::Nothing),
+        };
+        words[..3].copy_from_slice(&[by, remote.addr, remote.rkey]);
+        (
+            words,
+            registration.map_or(Held::Nothing, Held::Registration),
+        )
+    }
+
+    fn conceal(&mut self, held: Held) {
+        drop(held);
+        self.interfaces.release_registrations();
+    }
+
+    fn free(&mut self, at: *mut u8) {
+        self.interfaces.arena.free(at.addr());
+    }
+
+    fn open(&mut self, words: Words, bytes: usize) -> Result<(), String> {
+        let [by, addr, rkey, ..] = words;
+        let remote = Remote { addr, rkey };
+        self.reached = match by {
+            BY_LOAD => {
+                let mapped = self.interfaces.map_memory(self.peer, remote, bytes);
+                Reached::Mapped(mapped.map_err(|e| format!("mapping it: {e:?}"))?)
+            }
+            BY_KERNEL => Reached::ByKernel(remote),
+            BY_ADAPTER => Reached::ByAdapter(remote),
+            _ => return Err("this transport does not reach such memory".to_owned()),
+        };
+        Ok(())
+    }
+
+    fn variant(&self) -> &'static str {
+        match self.reached {
+            Reached::Nothing => "",
+            Reached::Mapped(_) => "load-store",
+            Reached::ByKernel(_) => "kernel",
+            Reached::ByAdapter(_) => "adapter",
+        }
+    }
+
+    fn way(&self, puts: bool, bytes: usize) -> &'static str {
+        let method = match puts {
+            true => self.lane.put_method(bytes),
+            false => self.lane.get_method(bytes),
+        };
+        method.map_or_else(|| self.variant(), |method| method.name())
+    }
+
+    #[inline]
+    fn put(&mut self, data: &[u8]) -> bool {
+        let (from, len) = (data.as_ptr(), data.len());
+        match &self.reached {
+            // SAFETY: the other rank's memory has as many bytes.
+            Reached::Mapped(mapped) => unsafe {
+                copy_mapped(mapped.base(), from, len);
+                true
+            },
+            // SAFETY: the slice is readable.
+            &Reached::ByKernel(to) => unsafe { self.lane.put(from, len, to).is_ok() },
+            &Reached::ByAdapter(to) => self.post_all(len, |this, done| {
+                let to = Remote {
+                    addr: to.addr + done as u64,
+                    ..to
+                };
+                // SAFETY: the slice is readable until the flush, which every caller has follow.
+                unsafe { this.lane.post_put(from.wrapping_add(done), len - done, to) }
+            }),
+            Reached::Nothing => false,
+        }
+    }
+
+    #[inline]
+    fn get(&mut self, into: &mut [u8]) -> bool {
+        let (to, len) = (into.as_mut_ptr(), into.len());
+        match &self.reached {
+            // SAFETY: as in `put`.
+            Reached::Mapped(mapped) => unsafe {
+                copy_mapped(to, mapped.base(), len);
+                true
+            },
+            // SAFETY: the slice is writable.
+            &Reached::ByKernel(from) => unsafe { self.lane.get(to, len, from).is_ok() },
+            &Reached::ByAdapter(from) => self.post_all(len, |this, done| {
+                let from = Remote {
+                    addr: from.addr + done as u64,
+                    ..from
+                };
+                // SAFETY: as in `put`.
+                unsafe { this.lane.post_get(to.wrapping_add(done), len - done, from) }
+            }),
+            Reached::Nothing => false,
+        }
+    }
+
+    #[inline]
+    fn get_blocking(&mut self, into: &mut [u8]) -> bool {
+        let posted = self.get(into);
+        match self.reached {
+            Reached::ByAdapter(_) => posted && self.flush(),
+            _ => posted,
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) -> bool {
+        let mut looks = 0;
+        loop {
+            match self.lane.progress_flush() {
+                Post::Done => return true,
+                Post::PeerGone => return false,
+                _ => self.pause(&mut looks),
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        if self.lane.peer_has_left() {
+            end_without_peer();
+        }
+    }
+}
