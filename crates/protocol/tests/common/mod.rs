@@ -99,11 +99,16 @@ impl World {
 
     /// Ranks that have nothing but reliable connections of an adapter. The network is not there for them.
     pub fn on_adapter(ranks: u32, device: &str) -> Self {
+        Self::on_adapter_by(ranks, By::Rc, device)
+    }
+
+    /// As [`World::on_adapter`], by connections or datagrams.
+    pub fn on_adapter_by(ranks: u32, by: By, device: &str) -> Self {
         let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
         let worker = |job| {
             let mut interfaces = Interfaces::open(job);
             interfaces.allowed.shm = false;
-            let opened = interfaces.open_adapter(By::Rc, Some(device), &Wishes::default());
+            let opened = interfaces.open_adapter(by, Some(device), &Wishes::default());
             opened.unwrap();
             Worker::with_interfaces(job, policy(), interfaces).unwrap()
         };

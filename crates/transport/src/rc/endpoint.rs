@@ -123,18 +123,23 @@ impl RcEndpoint {
 
     /// Whether the peer has left, or cannot be reached any more.
     pub fn peer_has_left(&self) -> bool {
-        let left = |state: &AtomicU32| {
-            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
-        };
         if self.failure().is_some() {
             return true;
         }
         // What it sent before stays to be taken.
         let core = &mut *self.core.borrow_mut();
-        self.state.is_some_and(left) && {
+        self.is_said_to_have_left() && {
             core.poll_receives();
             core.connection(self.index).inbox.is_empty()
         }
+    }
+
+    /// Whether the peer's own word says that it has left; what it sent may still be on its way.
+    pub(super) fn is_said_to_have_left(&self) -> bool {
+        let left = |state: &AtomicU32| {
+            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
+        };
+        self.state.is_some_and(left)
     }
 
     /// Whether so many messages of so many bytes would find room now.

@@ -8,7 +8,7 @@ use super::iface::{Core, RcIface};
 use super::wire::LARGEST;
 use crate::contract::{Post, Remote};
 use crate::remote::{Method, Posted};
-use crate::verbs::{Access, MemoryRegion, Operation, Sge};
+use crate::verbs::{Access, Failure, MemoryRegion, Operation, Sge};
 use fastpath_base::copy::copy;
 use std::sync::Arc;
 
@@ -191,6 +191,14 @@ impl RcEndpoint {
         let queue = core.connection(index).queue;
         core.report_last(index);
         core.poll_sends(queue);
+        if core.connection(index).is_busy() && self.is_said_to_have_left() {
+            // The adapter would go on trying for seconds. What it has done until now counts; nothing moves after this.
+            core.poll_sends(queue);
+            if core.connection(index).is_busy() {
+                let text = "the peer has left the job".to_owned();
+                core.fail_connection(index, Failure::NoAnswer, text);
+            }
+        }
         end_of_flush(core, index)
     }
 }
