@@ -144,6 +144,9 @@ pub unsafe fn bcast(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
+    if count == 0 && pair::pass(comm, datatype, datatype, root) {
+        return Ok(());
+    }
     let comm = p.comm(comm)?;
     let f = coll::open(p, &comm)?;
     let datatype = p.datatype(datatype)?;

@@ -5,7 +5,7 @@ use super::coll::{Blocks, Side};
 use super::{Count, read_counts};
 use core::ffi::c_void;
 use fastpath_mpi::channel::Channel;
-use fastpath_mpi::coll::{self, Arrays};
+use fastpath_mpi::coll::{self, Arrays, pair};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_IN_PLACE};
 use fastpath_mpi::datatype::Datatype;
 use fastpath_mpi::{Error, Process, Result};
@@ -29,6 +29,10 @@ pub unsafe fn allgather(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
+    let counts = (sendcount, recvcount);
+    if counts == (0, 0) && !is_in_place(sendbuf) && pair::pass(comm, sendtype, recvtype, 0) {
+        return Ok(());
+    }
     let comm = p.comm(comm)?;
     let f = coll::open(p, &comm)?;
     let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;
@@ -76,6 +80,10 @@ pub unsafe fn alltoall(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
+    let counts = (sendcount, recvcount);
+    if counts == (0, 0) && !is_in_place(sendbuf) && pair::pass(comm, sendtype, recvtype, 0) {
+        return Ok(());
+    }
     let comm = p.comm(comm)?;
     let f = coll::open(p, &comm)?;
     let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;

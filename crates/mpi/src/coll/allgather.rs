@@ -66,19 +66,36 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
+    let alone = f.size() == 1 || (0..f.size()).all(|r| block(r).bytes() == 0);
     // SAFETY: the same contract.
     unsafe {
-        own.map_or(Ok(()), |own| own.copy_to(block(f.rank())))?;
-        if f.size() == 1 || (0..f.size()).all(|r| block(r).bytes() == 0) {
-            return Ok(());
-        }
         match (how, whole) {
-            (choose::Allgather::Flat, _) => flat(f, block, whole),
-            (choose::Allgather::Doubling, Some(whole)) => doubling(f, whole),
-            (choose::Allgather::Bruck, _) => bruck(f, block),
-            _ => ring(f, block),
+            _ if alone => place_own(f, own, block),
+            (choose::Allgather::Flat, _) => {
+                place_own(f, own, block)?;
+                flat(f, block, whole)
+            }
+            (choose::Allgather::Bruck, _) => {
+                place_own(f, own, block)?;
+                bruck(f, block)
+            }
+            (choose::Allgather::Doubling, Some(whole)) => doubling(f, own, whole),
+            _ => ring(f, own, block),
         }
     }
+}
+
+/// Copies the own block to where it belongs.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn place_own<'a, F: Fabric>(
+    f: &F,
+    own: Option<Vector<'_>>,
+    block: &impl Fn(u32) -> Vector<'a>,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe { own.map_or(Ok(()), |own| own.copy_to(block(f.rank()))) }
 }
 
 /// Rank 0 receives all blocks and sends them to all.
@@ -150,12 +167,14 @@ unsafe fn unpack_all<'a, F: Fabric>(
     }
 }
 
-/// In step k ranks exchange the 2^k blocks that they and their neighbours have (a power of two of ranks).
+/// In step k ranks exchange the 2^k blocks that they and their neighbours have (a power of two of ranks). The own block
+/// is sent from where the caller has it: a copy made a moment ago would lie in this processor's cache alone.
 ///
 /// # Safety
-/// `whole` is writable, the rank's own block filled.
-unsafe fn doubling<F: Fabric>(f: &F, whole: Vector<'_>) -> Result {
+/// As [`run`].
+unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vector<'_>) -> Result {
     let count = whole.count / f.size() as u64;
+    let block = |rank: u32| whole.part(rank as u64 * count, count);
     let mut have = 1;
     while have < f.size() {
         let partner = f.rank() ^ have;
@@ -165,8 +184,17 @@ unsafe fn doubling<F: Fabric>(f: &F, whole: Vector<'_>) -> Result {
                 .part(first as u64 * count, have as u64 * count)
                 .buffer()
         };
-        // SAFETY: two different parts of the whole.
-        unsafe { f.exchange(partner, part(mine), partner, part(theirs))? };
+        let out = match own {
+            Some(own) if have == 1 => own.buffer(),
+            _ => part(mine),
+        };
+        // SAFETY: the caller's block, or a part of the whole, and another part of it.
+        unsafe {
+            f.exchange(partner, out, partner, part(theirs))?;
+            if have == 1 {
+                place_own(f, own, &block)?;
+            }
+        }
         have *= 2;
     }
     Ok(())
@@ -206,18 +234,30 @@ unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Res
     Ok(())
 }
 
-/// The blocks go round a ring.
+/// The blocks go round a ring; the own one is sent as in [`doubling`].
 ///
 /// # Safety
-/// The blocks are writable, the rank's own is filled.
-pub(super) unsafe fn ring<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+/// As [`run`].
+pub(super) unsafe fn ring<'a, F: Fabric>(
+    f: &F,
+    own: Option<Vector<'_>>,
+    block: &impl Fn(u32) -> Vector<'a>,
+) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
     for step in 0..ranks - 1 {
         let out = block((rank + ranks - step) % ranks);
         let into = block((rank + ranks - step - 1) % ranks);
-        // SAFETY: two different blocks.
-        unsafe { trade(f, next, out, previous, into)? };
+        // SAFETY: two different blocks, or the caller's and one of them.
+        unsafe {
+            match own {
+                Some(own) if step == 0 => {
+                    trade(f, next, own, previous, into)?;
+                    place_own(f, Some(own), block)?;
+                }
+                _ => trade(f, next, out, previous, into)?,
+            }
+        }
     }
     Ok(())
 }

@@ -95,7 +95,7 @@ unsafe fn run_other<'a, F: Fabric>(
                     result.part(first, count)
                 };
                 ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr)?;
-                allgather::ring(f, &block)
+                allgather::ring(f, None, &block)
             }
             choose::Allreduce::Doubling => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();

@@ -187,8 +187,8 @@ pub unsafe fn allreduce(
         && recv as usize > MPI_IN_PLACE
         && !send.is_null();
     if !plain {
-        let known = count == 0 && element.key == datatype as u64 && recv as usize != MPI_IN_PLACE;
-        return (known && count_call(handle)).then_some(Ok(()));
+        let nothing = count == 0 && recv as usize != MPI_IN_PLACE;
+        return (nothing && pass(handle, datatype, datatype, 0)).then_some(Ok(()));
     }
     let pair = find_pair(handle)?;
     // SAFETY: the caller's; the type is contiguous, so that its elements are `bytes` bytes.
@@ -204,16 +204,22 @@ pub unsafe fn allreduce(
     }
 }
 
-/// A call that moves nothing, on a communicator of any size; false where that has to be looked up.
+/// Counts a collective call that moves nothing, and needs no more, on a communicator of any size; false where the handles
+/// or the root have to be looked up, and nothing has happened.
 #[inline(never)]
-fn count_call(handle: usize) -> bool {
+pub fn pass(handle: usize, first_type: usize, second_type: usize, root: i32) -> bool {
     let comm = hot::comm(handle);
-    let found = comm.send_key == handle as u64 && !comm.comm.is_null();
-    if found {
+    let is_known = |datatype: usize| hot::datatype(datatype).key == datatype as u64;
+    let known = comm.send_key == handle as u64
+        && !comm.comm.is_null()
+        && (root as u32) < comm.size
+        && is_known(first_type)
+        && is_known(second_type);
+    if known {
         // SAFETY: as in `exchange`. The ordinary path counts it too, which another rank may take.
         Channel::advance(unsafe { &*comm.comm });
     }
-    found
+    known
 }
 
 /// # Safety
