@@ -198,7 +198,12 @@ pub(crate) unsafe fn start_send(
         synchronous: mode == Mode::Synchronous,
     };
     // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
-    let started = unsafe { (*p.worker()?).start_send(send) };
+    let started = unsafe {
+        match mode {
+            Mode::Exchange => (*p.worker()?).start_exchange(send),
+            _ => (*p.worker()?).start_send(send),
+        }
+    };
     let started = started.map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
     if let Started::Request(id) = started {
         // SAFETY: as above.

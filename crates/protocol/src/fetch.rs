@@ -8,7 +8,8 @@
 use crate::buffer::Buffer;
 use crate::habit::{Habits, Verdict, Way};
 use crate::matching::Want;
-use crate::request::{Kind, RequestId};
+use crate::request::{Fault, Kind, RequestId};
+use crate::send::{SendArgs, Started};
 use crate::tag::tag_matches;
 use crate::unexpected::Arrived;
 use crate::wire::{self, FETCH, FETCH_TIMED, NO_JOINT, Rts};
@@ -84,6 +85,34 @@ impl Worker {
             Way::Fetched { timed } => unsafe {
                 self.announce_fetch(peer, key, tag, data, len, timed)
             },
+        }
+    }
+
+    /// Starts a send for a caller that receives meanwhile and waits for both: as [`Worker::start_send`], but a message
+    /// of middle size is fetched, so that each of the two ranks copies once where it would twice.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn start_exchange(&mut self, args: SendArgs) -> Result<Started, Fault> {
+        let (peer, len, data) = (args.peer, args.buffer.bytes, args.buffer.ptr);
+        let fetched = (self.thresholds.exchange..=self.thresholds.first).contains(&len)
+            && args.buffer.layout.is_none()
+            && !args.synchronous
+            && !self.is_read_directly(data.addr(), len)
+            && !self.is_crowded()
+            && self.may_announce_fetch(peer);
+        // SAFETY: the caller's.
+        unsafe {
+            if fetched
+                && let Middle::Announced(message) =
+                    self.announce_fetch(peer, args.key, args.tag, data, len, false)
+            {
+                return Ok(Started::Request(message.id));
+            }
+            self.start_send(args)
         }
     }
 

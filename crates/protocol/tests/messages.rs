@@ -14,6 +14,7 @@ use fastpath_transport::sim::Conditions;
 
 const SMALL: Thresholds = Thresholds {
     middle: u64::MAX,
+    exchange: u64::MAX,
     eager: 100,
     first: 200,
     part: 60,

@@ -4,6 +4,7 @@ use super::Wishes;
 use super::candidates::{self, Copying};
 use super::constants::Constants;
 use super::envelope::{Curve, lower};
+use super::thresholds::EXCHANGE_MIN;
 use super::thresholds::Thresholds;
 use crate::habit::MIDDLE_MIN;
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
@@ -119,9 +120,9 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
     (t.single_copy, t.single_joint) = single;
     (t.direct, t.direct_joint) = direct;
     let adapts = wishes.adapt && wishes.pipeline && wishes.eager_max.is_none();
-    t.middle = match adapts && wishes.no_cma.is_none() && kernel {
-        true => MIDDLE_MIN.max(t.eager + 1),
-        false => u64::MAX,
+    (t.middle, t.exchange) = match adapts && wishes.no_cma.is_none() && kernel {
+        true => (MIDDLE_MIN.max(t.eager + 1), EXCHANGE_MIN.max(t.eager + 1)),
+        false => (u64::MAX, u64::MAX),
     };
     t
 }

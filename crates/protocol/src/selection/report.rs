@@ -345,7 +345,9 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
             "parts or single copy",
             format!(
                 "blocking calls: parts as above, or announced and copied by the receiver alone, as was faster \
-                 between the two last; others as above to {} B",
+                 between the two last; exchanges (MPI_Sendrecv, collective calls) from {} B on by the receiver \
+                 alone; others as above to {} B",
+                t.exchange,
                 first.min(below(copy))
             ),
             None,

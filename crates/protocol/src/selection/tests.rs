@@ -151,6 +151,7 @@ fn kernel__that_refuses_leaves_everything_else_as_it_was() {
             single_copy: u64::MAX,
             single_joint: u64::MAX,
             middle: u64::MAX,
+            exchange: u64::MAX,
             ..with
         }
     );

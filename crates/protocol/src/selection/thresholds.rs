@@ -8,6 +8,9 @@ use crate::worker::EARLY_LIMIT;
 const FETCH_FROM: u64 = 64 * 1024;
 const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
 
+/// Where both ranks send and receive at once, a single copy by each is faster from about this size on.
+pub(super) const EXCHANGE_MIN: u64 = 8 * 1024;
+
 /// Sizes from which the protocols change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
@@ -23,6 +26,9 @@ pub struct Thresholds {
     /// Size from which a message of up to `first` bytes goes as the last ones to the same peer went best (`habit`), if
     /// its sender can wait; the largest number where that is switched off.
     pub middle: u64,
+    /// Size from which a message of up to `first` bytes is fetched where its sender receives one meanwhile (`fetch`);
+    /// the largest number where that is switched off.
+    pub exchange: u64,
     /// Size from which the receiver fetches the message by a single copy, if it can.
     pub single_copy: u64,
     /// Size from which the receiver fetches the message by an adapter, where one leads to the sender. Above
@@ -50,6 +56,7 @@ impl Default for Thresholds {
             part: 4 * 1024,
             fragment: 8 * 1024,
             middle: MIDDLE_MIN,
+            exchange: EXCHANGE_MIN,
             single_copy: 32 * 1024,
             fetch: FETCH_FROM,
             direct: 24 * 1024,
