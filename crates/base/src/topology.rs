@@ -104,6 +104,18 @@ pub fn step_aside() -> bool {
     true
 }
 
+/// Moves this thread to one of the processors that it may use, counted round and round by `index`, and leaves its choice
+/// as free as it was.
+pub fn start_on(index: usize) {
+    let all = affinity();
+    let Some(cpu) = all.iter().nth(index % all.len().max(1)) else {
+        return;
+    };
+    if set_affinity(&CpuSet::from_iter([cpu])).is_ok() {
+        let _ = set_affinity(&all);
+    }
+}
+
 impl FromIterator<usize> for CpuSet {
     fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> CpuSet {
         let mut set = CpuSet::new();

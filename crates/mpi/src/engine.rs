@@ -9,6 +9,7 @@ use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::process::{self, Phase, Process};
 use fastpath_base::config::{Config, Key};
+use fastpath_base::topology;
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::Phase as RankPhase;
@@ -110,6 +111,10 @@ pub fn init(required: i32) -> Result<i32> {
     }
     wait::register_membarrier();
     let breathe = (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut()));
+    if job.size() > job.processors() && !job.is_bound() {
+        // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they are.
+        topology::start_on(job.rank());
+    }
     let policy = WaitPolicy::of(config, job.processors() as u32, breathe);
     let mut worker = Worker::new(job, policy).map_err(|e| {
         Error::new(

@@ -82,12 +82,15 @@ impl Worker {
         if !shared && !single {
             return None;
         }
-        let joint = match shared {
-            true => request.bytes >= self.thresholds.direct_joint,
-            false => {
-                request.bytes >= self.thresholds.single_joint && endpoint.lane.knows_single_copy()
-            }
-        };
+        // On a crowded node the receiver would wait for its sender's turn.
+        let joint = !self.is_crowded()
+            && match shared {
+                true => request.bytes >= self.thresholds.direct_joint,
+                false => {
+                    request.bytes >= self.thresholds.single_joint
+                        && endpoint.lane.knows_single_copy()
+                }
+            };
         Some((
             remote,
             if joint {

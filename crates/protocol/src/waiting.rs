@@ -12,8 +12,13 @@ use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 use std::time::Duration;
 
-/// Looks at a directed peer between two rounds over everything.
+mod crowd;
+pub use crowd::Crowd;
+
+/// Looks at a directed peer up to a round over everything, that one included.
 const DIRECTED_LOOKS: u32 = 64;
+/// The same where a yield, which takes longer than such a round, lies between two looks.
+const YIELDED_LOOKS: u32 = 2;
 /// Looks at a named peer's ring before a receive becomes a request.
 pub const SPIN_LOOKS: u32 = 4096;
 /// Looks of those between two checks whether something else needs this process.
@@ -74,6 +79,8 @@ pub struct WaitPolicy {
     pub led: bool,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
+    /// How a crowded node is waited on.
+    pub crowd: Crowd,
 }
 
 impl WaitPolicy {
@@ -92,6 +99,7 @@ impl WaitPolicy {
             },
             led: false,
             moved_ns: 0,
+            crowd: Crowd::of(!config.is_disabled("crowd")),
         }
     }
 
@@ -126,6 +134,10 @@ struct Wait {
     cold: bool,
     /// Whether a look has found nothing.
     begun: bool,
+    /// Whether the processor was kept on a crowded node, so far.
+    kept: bool,
+    /// Whether the status page says that this rank waits there.
+    noted: bool,
 }
 
 impl Worker {
@@ -159,6 +171,8 @@ impl Worker {
             focus,
             cold: false,
             begun: false,
+            kept: false,
+            noted: false,
         };
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
@@ -167,7 +181,7 @@ impl Worker {
             let moved = match focus {
                 Some(peer)
                     if this.wait.directed
-                        && !wait.looks.is_multiple_of(DIRECTED_LOOKS)
+                        && !wait.looks.is_multiple_of(wait.round())
                         && this.is_idle() =>
                 {
                     this.progress_peer(peer)
@@ -178,6 +192,7 @@ impl Worker {
                 if wait.begun {
                     trace::record(Point::Waited, 0, 0, 0);
                 }
+                wait.end_in_crowd(this);
                 return;
             }
             if moved {
@@ -244,11 +259,13 @@ unsafe fn pause_slow(
         this.part_from(wait.focus, now);
     }
     let breathe = this.wait.breathe;
+    let keeps = this.keeps_processor(wait, waited);
     let (yields, limit) = match this.wait.mode {
+        _ if keeps => (false, u64::MAX),
         WaitMode::Spin => (false, u64::MAX),
         WaitMode::Yield => (true, u64::MAX),
         WaitMode::Sleep => (false, 0),
-        WaitMode::Auto if wait.crowded => (true, YIELD_NS),
+        WaitMode::Auto if wait.crowded => (true, this.wait.crowd.yields_for(now)),
         // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
         WaitMode::Auto => (waited > spin_ns, SPIN_NS.max(spin_ns)),
     };
@@ -267,13 +284,14 @@ unsafe fn pause_slow(
         };
         return;
     }
-    let rest = || match yields {
-        true => wait::yield_now(),
-        false => spin_loop(),
-    };
-    match breathe {
-        Some(breathe) => breathe(&mut || wait::yield_now()),
-        None => rest(),
+    match (breathe, yields) {
+        (Some(breathe), _) => breathe(&mut || wait::yield_now()),
+        (None, true) if wait.crowded => {
+            wait::yield_now();
+            this.wait.crowd.note_yield(now, clock::now_ns());
+        }
+        (None, true) => wait::yield_now(),
+        (None, false) => spin_loop(),
     }
 }
 

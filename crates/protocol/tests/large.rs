@@ -49,6 +49,7 @@ fn policy() -> WaitPolicy {
         drain_at: 0,
         led: false,
         moved_ns: 0,
+        crowd: fastpath_protocol::waiting::Crowd::default(),
     }
 }
 

@@ -62,6 +62,7 @@ pub const FEATURES: &[&str] = &[
     "resolve-once",
     "tx-gate",
     "wireup-gate",
+    "crowd",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

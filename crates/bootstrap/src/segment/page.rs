@@ -61,6 +61,8 @@ pub struct RankPage {
     pub witness: [AtomicU64; 2],
     /// Number of the host that the rank counts as being on. The launcher alone writes it, before any rank starts.
     pub host: AtomicU32,
+    /// 1 while the rank waits for a message, awake, on a node with more ranks awake than processors.
+    pub waits: AtomicU32,
     wait: Status,
     /// The rank's last error message, for the launcher's report.
     pub message: SharedText<120>,
@@ -137,6 +139,7 @@ impl RankPage {
             witness_address: long(),
             witness: [long(), long()],
             host: word(),
+            waits: word(),
             wait: Status {
                 sequence: word(),
                 waiting: word(),

@@ -48,6 +48,7 @@ pub fn policy() -> WaitPolicy {
         drain_at: 0,
         led: false,
         moved_ns: 0,
+        crowd: fastpath_protocol::waiting::Crowd::default(),
     }
 }
 

@@ -1,0 +1,213 @@
+//! Waiting where more ranks are awake than there are processors: what the last waits were like decides about the next.
+//!
+//! A yield is the right thing while everybody yields. It is wrong twice: where the peer runs on another processor and answers
+//! within a microsecond, the yield costs a round through all ranks here; where somebody computes, it costs a time slice.
+
+use super::{DIRECTED_LOOKS, Wait, YIELD_NS, YIELDED_LOOKS};
+use crate::worker::Worker;
+use fastpath_base::config::WaitMode;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::STATE_AWAKE;
+
+/// Nanoseconds for which a rank on a crowded node looks on before it lets others run, where that has paid.
+const KEEP_NS: u64 = 2_000;
+/// Failures in a row after which it is not done.
+const KEEP_MOST: u8 = 3;
+/// Of so many waits one looks what the other ranks do, and tries it again where none of them waits.
+const KEEP_TRIES: u8 = 64;
+/// Nanoseconds after which a yield has let somebody run who does not yield: another program, or a rank that computes.
+/// The kernel gives such a one its whole slice each time.
+const SLOW_YIELD_NS: u64 = 500_000;
+/// After that a rank sleeps rather than yields (a sleeper that is woken runs soon), for twice as long as it lost, and each time
+/// that the next yield is no better, for twice as long again, up to so many doublings.
+const SLOW_MOST: u32 = 5;
+/// Nanoseconds, at most.
+const SLEEPS_NS: u64 = 50_000_000;
+
+/// What waiting on a crowded node has been like.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Crowd {
+    /// Whether anything is learnt.
+    learns: bool,
+    /// Above 0 while it pays to keep the processor for a moment.
+    worth: u8,
+    /// Waits since the other ranks were looked at.
+    waits: u8,
+    /// Slow yields, less the others that followed each of them.
+    slow: u32,
+    /// Until when yields are not tried.
+    sleeps_until_ns: u64,
+}
+
+impl Crowd {
+    /// Nothing is known; `learns`: whether anything ever is.
+    pub fn of(learns: bool) -> Self {
+        Crowd {
+            learns,
+            ..Crowd::default()
+        }
+    }
+
+    /// Whether it is time to look what the other ranks do.
+    fn is_due(&mut self) -> bool {
+        self.waits = (self.waits + 1) % KEEP_TRIES;
+        self.learns && self.waits == 0
+    }
+
+    /// Whether no other rank waits as well.
+    fn note_company(&mut self, alone: bool) {
+        self.worth = if alone { KEEP_MOST } else { 0 };
+    }
+
+    /// Whether to keep the processor for a moment in the wait that begins.
+    fn may_keep(&self) -> bool {
+        self.worth > 0
+    }
+
+    /// What came of it.
+    fn note_kept(&mut self, paid: bool) {
+        self.worth = match paid {
+            true => KEEP_MOST,
+            false => self.worth.saturating_sub(1),
+        };
+    }
+
+    /// Nanoseconds of yielding before a sleep.
+    pub(super) fn yields_for(&self, now_ns: u64) -> u64 {
+        match now_ns < self.sleeps_until_ns {
+            true => 0,
+            false => YIELD_NS,
+        }
+    }
+
+    /// A yield took from one time to the other.
+    pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
+        let took = ended_ns - began_ns;
+        if took <= SLOW_YIELD_NS {
+            self.slow = self.slow.saturating_sub(1);
+        } else if self.learns {
+            self.slow = (self.slow + 2).min(SLOW_MOST);
+            self.sleeps_until_ns = ended_ns + (took << (self.slow - 1)).min(SLEEPS_NS);
+        }
+    }
+}
+
+impl Worker {
+    /// Whether this rank keeps its processor for now, in a wait that has lasted `waited` nanoseconds.
+    pub(super) fn keeps_processor(&mut self, wait: &mut Wait, waited: u64) -> bool {
+        let policy = &mut self.wait;
+        if !wait.crowded || policy.mode != WaitMode::Auto || policy.breathe.is_some() {
+            return false;
+        }
+        if waited == 0 {
+            self.note_waiting(wait);
+            if self.wait.crowd.is_due() {
+                let alone = !self.does_another_wait(wait.focus);
+                self.wait.crowd.note_company(alone);
+            }
+            wait.kept = self.wait.crowd.may_keep();
+        } else if wait.kept && waited > KEEP_NS {
+            wait.kept = false;
+            policy.crowd.note_kept(false);
+        }
+        wait.kept
+    }
+
+    fn note_waiting(&self, wait: &mut Wait) {
+        if !wait.noted {
+            wait.noted = true;
+            self.job.own_page().waits.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a third rank waits for a message and would use this processor well.
+    fn does_another_wait(&self, focus: Option<u32>) -> bool {
+        let waits = |rank: u32| {
+            let page = self.job.rank_page(rank as usize);
+            page.is_some_and(|page| {
+                page.waits.load(Ordering::Relaxed) != 0
+                    && page.state.load(Ordering::Relaxed) == STATE_AWAKE
+            })
+        };
+        (0..self.size()).any(|rank| rank != self.rank && Some(rank) != focus && waits(rank))
+    }
+}
+
+impl Wait {
+    /// Looks up to one round over everything.
+    #[inline]
+    pub(super) fn round(&self) -> u32 {
+        match self.crowded && !self.kept {
+            true => YIELDED_LOOKS,
+            false => DIRECTED_LOOKS,
+        }
+    }
+
+    /// The wait is over.
+    #[inline]
+    pub(super) fn end_in_crowd(&self, worker: &mut Worker) {
+        if self.kept {
+            worker.wait.crowd.note_kept(true);
+        }
+        if self.noted {
+            worker.job.own_page().waits.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeping__goes_on_while_it_pays_and_nobody_else_waits() {
+        let mut crowd = Crowd::of(true);
+        assert!(!crowd.may_keep());
+        let looks = (0..10 * u32::from(KEEP_TRIES)).filter(|_| crowd.is_due());
+        assert_eq!(looks.count(), 10);
+        crowd.note_company(true);
+        for _ in 1..KEEP_MOST {
+            crowd.note_kept(false);
+        }
+        assert!(crowd.may_keep());
+        crowd.note_kept(true);
+        crowd.note_kept(false);
+        assert!(crowd.may_keep());
+        for _ in 1..KEEP_MOST {
+            crowd.note_kept(false);
+        }
+        assert!(!crowd.may_keep());
+        crowd.note_company(true);
+        crowd.note_company(false);
+        assert!(!crowd.may_keep());
+    }
+
+    #[test]
+    fn yield__that_cost_a_slice_is_followed_by_sleeps_for_a_while() {
+        let mut crowd = Crowd::of(true);
+        crowd.note_yield(0, SLOW_YIELD_NS);
+        assert_eq!(crowd.yields_for(SLOW_YIELD_NS), YIELD_NS);
+        let lost = 2 * SLOW_YIELD_NS;
+        crowd.note_yield(0, lost);
+        assert_eq!(crowd.yields_for(3 * lost - 1), 0);
+        assert_eq!(crowd.yields_for(3 * lost), YIELD_NS);
+        crowd.note_yield(0, lost);
+        assert_eq!(crowd.yields_for(9 * lost - 1), 0);
+        for _ in 0..SLOW_MOST {
+            crowd.note_yield(0, 1);
+        }
+        crowd.note_yield(0, lost);
+        assert_eq!(crowd.yields_for(3 * lost), YIELD_NS);
+        (0..9).for_each(|_| crowd.note_yield(0, lost));
+        assert_eq!(crowd.yields_for(lost + SLEEPS_NS), YIELD_NS);
+    }
+
+    #[test]
+    fn nothing__is_learnt_where_that_is_switched_off() {
+        let mut crowd = Crowd::of(false);
+        crowd.note_yield(0, 2 * SLOW_YIELD_NS);
+        assert!((0..2 * u32::from(KEEP_TRIES)).all(|_| !crowd.is_due()));
+        assert_eq!(crowd.yields_for(2 * SLOW_YIELD_NS), YIELD_NS);
+    }
+}
