@@ -4,7 +4,7 @@
 
 mod causes;
 mod fields;
-mod links;
+pub(crate) mod links;
 
 use fastpath_pcie::closed::DataLink;
 use fastpath_pcie::link::AddressWidth;

@@ -238,14 +238,15 @@ fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
 }
 
 fn read_text(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if path.as_os_str() == "-" {
-        let stdin = io::stdin().lock();
-        stdin.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
-    } else {
-        let file = std::fs::File::open(path)?;
-        file.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
+    match path.as_os_str() == "-" {
+        true => read_whole(io::stdin().lock()),
+        false => read_whole(std::fs::File::open(path)?),
     }
+}
+
+fn read_whole(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > TEXT_MAX {
         true => Err(io::Error::other(
             "more than 64 MiB: expected is what one `lspci -vv` prints",
@@ -406,6 +407,17 @@ mod tests {
             error.contains("99:00.0") && error.contains("0000:16:00.0"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn text__of_more_than_64_mib_is_refused_and_none_is_cut() {
+        let read = |len| read_whole(io::repeat(b'x').take(len));
+        let whole = read(TEXT_MAX).unwrap();
+        assert_eq!(whole.len() as u64, TEXT_MAX);
+        for len in [TEXT_MAX + 1, TEXT_MAX + 4096] {
+            let error = read(len).unwrap_err().to_string();
+            assert!(error.contains("more than 64 MiB"), "{error}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod ticks;
 use clap::Args;
 use fastpath_pcie::closed::latency::Path;
 use fastpath_pcie::closed::message::Message;
-use fastpath_pcie::crossover::{self, Choice, Crossover};
+use fastpath_pcie::crossover::{self, Choice, Crossover, Prediction};
 use fastpath_pcie::descriptor::Way;
 use fastpath_pcie::profile;
 use fastpath_pcie::wire::{Transport, Verb, Wire};
@@ -100,6 +100,10 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
         found: found.to_string(),
         expected,
     };
+    // Nothing is read in no time; what would follow is no figure of any adapter.
+    if let Some(read) = options.read.filter(|read| *read <= Time::ZERO) {
+        return Err(refuse("read of memory", &read, "a time of more than 0"));
+    }
     if options.size.0 > 1 << 30 || options.inline.0 > 1 << 20 {
         return Err(refuse(
             "message",
@@ -115,14 +119,11 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
             "a send of one packet of the network",
         ));
     }
-    let granted = match options.inline.0 {
-        0 => 0,
-        wanted => {
-            crossover::predict(&path, transport, verb, wanted as u32)?
-                .grant
-                .inline
-        }
+    let inlined = match options.inline.0 {
+        0 => None,
+        wanted => Some(crossover::predict(&path, transport, verb, wanted as u32)?),
     };
+    let granted = inlined.as_ref().map_or(0, |found| found.grant.inline);
     let size = options.size.0 as u32;
     let inline = size <= granted && granted > 0;
     let message = |size, inline| Message {
@@ -140,8 +141,8 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
         made.waterfalls.push(waterfall);
     }
     judge_way(&path, &chosen, &mut made);
-    if granted > 0 {
-        judge_crossover(&path, transport, verb, options.inline.0 as u32, &mut made)?;
+    if let Some(found) = inlined.as_ref().filter(|_| granted > 0) {
+        judge_crossover(&path, transport, &options.inline, found, &mut made)?;
     }
     let way = |size: u32| {
         path.way(transport, verb, size, size <= granted && granted > 0)
@@ -274,11 +275,10 @@ fn say_costs(choice: &Choice) -> String {
 fn judge_crossover(
     path: &Path<'_>,
     transport: Transport,
-    verb: Verb,
-    wanted: u32,
+    wanted: &Bytes,
+    found: &Prediction,
     made: &mut Explanation,
 ) -> Result<(), LinkError> {
-    let found = crossover::predict(path, transport, verb, wanted)?;
     let grant = found.grant;
     let (id, text) = match found.choice.crossover {
         Crossover::Never => ("crossover", "Inline data is never faster here.".to_owned()),
@@ -350,7 +350,8 @@ fn judge_crossover(
         ),
     };
     let text = format!(
-        "{wanted} B asked for are granted as {least}{} B in descriptors of {least}{} B: a send queue of 128 takes {} instead of {}.",
+        "{} B asked for are granted as {least}{} B in descriptors of {least}{} B: a send queue of 128 takes {} instead of {}.",
+        wanted.0,
         grant.inline,
         grant.descriptor,
         Bytes(grant.queue_bytes(128)),

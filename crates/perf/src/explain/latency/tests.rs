@@ -194,3 +194,13 @@ fn nonsense__is_refused_with_what_was_expected() {
         assert!(error.contains(expected), "{line}: {error}");
     }
 }
+
+#[test]
+fn read__that_takes_no_time_is_refused() {
+    let error = explain_line("--read 0ns").unwrap_err();
+    assert!(
+        error.contains("read of memory") && error.contains("more than 0"),
+        "{error}"
+    );
+    assert!(explain_line("--read 1ns").is_ok());
+}
