@@ -5,6 +5,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::explain::advice::links;
+use crate::explain::sysfs;
+
 /// An RDMA device.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Device {
@@ -12,6 +15,8 @@ pub(super) struct Device {
     /// The kernel's module, where the device lies on a bus.
     pub driver: Option<String>,
     pub firmware: Option<String>,
+    /// The maker's name of the card, such as `MT_0000000008`: what firmware is looked for by.
+    pub board: Option<String>,
     pub node_guid: Option<String>,
     /// The way into it for programs.
     pub uverbs: Option<Uverbs>,
@@ -40,6 +45,22 @@ pub(super) struct Pcie {
     pub speed_most: String,
     pub lanes: u32,
     pub lanes_most: u32,
+    /// The port above; None: not shown.
+    pub slot: Option<Slot>,
+    /// Bytes in a packet that the adapter may send, and that it could: the first is the path's.
+    pub payload: Option<[u32; 2]>,
+    /// Bytes that one read of memory may ask for.
+    pub read_request: Option<u32>,
+}
+
+/// The port above an adapter.
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct Slot {
+    pub address: String,
+    /// Such as `PCIe 3.0 x8 (8 GT/s)`.
+    pub most: String,
+    /// Gigabytes (10^9) a second, raw.
+    pub rate: f64,
 }
 
 /// A port, numbered from 1.
@@ -69,6 +90,8 @@ pub(super) struct Gid {
     pub gid: String,
     /// Such as `RoCE v2`.
     pub kind: String,
+    /// The network interface that it belongs to.
+    pub interface: Option<String>,
 }
 
 /// A network interface.
@@ -78,6 +101,10 @@ pub(super) struct Interface {
     /// Bytes; None: it is not in this network namespace.
     pub mtu: Option<u32>,
     pub state: Option<String>,
+    /// The priorities that make a sender wait rather than lose packets (PFC), where the driver shows them.
+    pub paused: Option<Vec<u8>>,
+    /// The priorities whose senders slow down when packets are marked (ECN), where the driver shows them.
+    pub slowed: Option<Vec<u8>>,
 }
 
 /// An adapter without an RDMA device.
@@ -108,9 +135,10 @@ fn read_device(root: &Path, name: &str) -> Device {
         name: name.to_owned(),
         driver: link_name(&folder.join("device/driver")),
         firmware: read(&folder.join("fw_ver")).filter(|text| !text.is_empty()),
+        board: read(&folder.join("board_id")).filter(|text| !text.is_empty()),
         node_guid: read(&folder.join("node_guid")),
         uverbs: find_uverbs(root, name),
-        pcie: read_pcie(&folder.join("device")),
+        pcie: read_pcie(root, &folder.join("device")),
         ports: ports
             .into_iter()
             .map(|number| read_port(root, &folder, number))
@@ -135,10 +163,24 @@ fn find_uverbs(root: &Path, device: &str) -> Option<Uverbs> {
     })
 }
 
-fn read_pcie(folder: &Path) -> Option<Pcie> {
+fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
     let number = |name: &str| read(&folder.join(name))?.parse().ok();
+    let address = link_name(folder)?;
+    // What the registers of the adapter and of the port above it say, as far as this user may read them.
+    let subject = sysfs::read_device(&root.join("sys"), &address).ok();
+    let above = subject.as_ref().and_then(|s| s.above.first());
+    let device = subject.as_ref().map(|s| &s.device);
     Some(Pcie {
-        address: link_name(folder)?,
+        slot: above.and_then(|port| {
+            Some(Slot {
+                address: port.address.clone(),
+                most: links::say(port.link_can),
+                rate: links::make(port.link_can)?.raw().bytes_per_s() / 1e9,
+            })
+        }),
+        payload: device.and_then(|d| Some([d.payload_is?, d.payload_can?])),
+        read_request: device.and_then(|d| d.read_request),
+        address,
         node: read(&folder.join("numa_node")).and_then(|text| text.parse().ok()),
         speed: read(&folder.join("current_link_speed"))?,
         speed_most: read(&folder.join("max_link_speed"))?,
@@ -170,6 +212,8 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
         interface: interface.map(|name| {
             let folder = root.join("sys/class/net").join(&name);
             Interface {
+                paused: read_paused(&folder),
+                slowed: read_slowed(&folder),
                 mtu: read(&folder.join("mtu")).and_then(|text| text.parse().ok()),
                 state: read(&folder.join("operstate")),
                 name,
@@ -177,6 +221,28 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
         }),
         gids,
     }
+}
+
+/// Priorities by the file of mlx5's driver as its maker delivers it: eight numbers, 1 for those that pause.
+fn read_paused(interface: &Path) -> Option<Vec<u8>> {
+    let text = read(&interface.join("qos/pfc"))?;
+    let words = text.split(|c: char| c == ',' || c.is_whitespace());
+    let bits: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
+    (bits.len() == 8).then_some(())?;
+    Some((0..8).filter(|&p| bits[usize::from(p)] == "1").collect())
+}
+
+/// Priorities by the files of mlx5's driver: those at which marked packets are answered, and heeded.
+fn read_slowed(interface: &Path) -> Option<Vec<u8>> {
+    let is_on = |side: &str, priority: u8| {
+        let text = read(&interface.join(format!("ecn/{side}/enable/{priority}")))?;
+        Some(text == "1")
+    };
+    is_on("roce_np", 0)?;
+    let both = |&priority: &u8| {
+        is_on("roce_np", priority) == Some(true) && is_on("roce_rp", priority) == Some(true)
+    };
+    Some((0..8).filter(both).collect())
 }
 
 fn read_gids(port: &Path) -> Vec<Gid> {
@@ -190,7 +256,13 @@ fn read_gids(port: &Path) -> Vec<Gid> {
         let kind = read(&port.join(format!("gid_attrs/types/{index}"))).unwrap_or_default();
         let empty = !gid.contains(|c: char| c.is_ascii_hexdigit() && c != '0')
             || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
-        (!empty).then_some(Gid { index, gid, kind })
+        let interface = read(&port.join(format!("gid_attrs/ndevs/{index}")));
+        (!empty).then_some(Gid {
+            index,
+            gid,
+            kind,
+            interface,
+        })
     };
     rows.into_iter().filter_map(filled).collect()
 }

@@ -51,6 +51,9 @@ fn print_device(out: &mut impl Write, device: &Device) -> io::Result<()> {
     if let Some(firmware) = &device.firmware {
         line("firmware", firmware.clone())?;
     }
+    if let Some(board) = &device.board {
+        line("board", board.clone())?;
+    }
     line(
         "bus",
         device
@@ -72,6 +75,12 @@ fn print_device(out: &mut impl Write, device: &Device) -> io::Result<()> {
                 format!("{address}: {speed} x{lanes} (it could: {speed_most} x{lanes_most}){node}")
             }),
     )?;
+    if let Some(text) = device.pcie.as_ref().and_then(describe_requests) {
+        line("on the bus", text)?;
+    }
+    if let Some(slot) = device.pcie.as_ref().and_then(|p| p.slot.as_ref()) {
+        line("slot", format!("{}: could {}", slot.address, slot.most))?;
+    }
     let way = device
         .uverbs
         .as_ref()
@@ -81,6 +90,16 @@ fn print_device(out: &mut impl Write, device: &Device) -> io::Result<()> {
         .ports
         .iter()
         .try_for_each(|port| print_port(out, port))
+}
+
+/// MaxPayload and MaxReadRequest, as far as they were readable.
+fn describe_requests(pcie: &Pcie) -> Option<String> {
+    let payload = pcie
+        .payload
+        .map(|[is, can]| format!("packets of {is} B (it could: {can} B)"));
+    let request = pcie.read_request.map(|bytes| format!("reads of {bytes} B"));
+    let parts: Vec<String> = [payload, request].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn print_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
@@ -99,8 +118,28 @@ fn print_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
             "    packets        {active} B of payload (at most {most} B)"
         )?;
     }
+    let list = |priorities: &[u8]| match priorities {
+        [] => "none".to_owned(),
+        some => some
+            .iter()
+            .map(u8::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    let interface = port.interface.as_ref();
+    if let Some(paused) = interface.and_then(|i| i.paused.as_deref()) {
+        writeln!(out, "    paused (PFC)   priorities: {}", list(paused))?;
+    }
+    if let Some(slowed) = interface.and_then(|i| i.slowed.as_deref()) {
+        writeln!(out, "    slowed (ECN)   priorities: {}", list(slowed))?;
+    }
     for gid in &port.gids {
-        writeln!(out, "    GID {:<10} {} {}", gid.index, gid.gid, gid.kind)?;
+        let interface = gid.interface.as_deref().unwrap_or("");
+        let line = format!(
+            "    GID {:<10} {} {} {interface}",
+            gid.index, gid.gid, gid.kind
+        );
+        writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
 }

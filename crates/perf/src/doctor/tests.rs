@@ -220,23 +220,138 @@ fn port__without_an_address_cannot_be_reached() {
     assert_one(tree.facts(), Severity::Trouble, &["GID table is empty"]);
 }
 
-#[test]
-fn interface__of_small_packets_costs_speed() {
-    let tree = Tree::new("mtu");
+/// The adapter as one of Ethernet, whose interface has this MTU and its driver's files as given.
+fn on_ethernet<'a>(tree: &'a Tree, mtu: &str, files: &[(&str, &str)]) -> &'a Tree {
     let port = "sys/class/infiniband/mlx5_0/ports/1";
     tree.with_adapter()
         .write(&format!("{port}/link_layer"), "Ethernet")
         .write(&format!("{port}/gid_attrs/types/0"), "RoCE v2")
         .write(&format!("{port}/gid_attrs/ndevs/0"), "ens1")
-        .write("sys/class/net/ens1/mtu", "1500");
-    let mut facts = tree.facts();
+        .write("sys/class/net/ens1/mtu", mtu);
+    for (file, text) in files {
+        tree.write(&format!("sys/class/net/ens1/{file}"), text);
+    }
+    tree
+}
+
+#[test]
+fn interface__of_small_packets_costs_speed() {
+    let tree = Tree::new("mtu");
+    let mut facts = on_ethernet(&tree, "1500", &[]).facts();
     facts.devices[0].ports[0].mtu = Some([1024, 4096]);
     let words = [
-        "1024 bytes",
+        "1024 bytes, where 4096 would do",
         "MTU of ens1: 1500",
         "ip link set ens1 mtu 4176",
     ];
     assert_one(facts, Severity::Note, &words);
+}
+
+#[test]
+fn interface__that_grew_since_has_to_be_taken_down_and_up() {
+    let tree = Tree::new("grown");
+    let mut facts = on_ethernet(&tree, "9000", &[]).facts();
+    facts.devices[0].ports[0].mtu = Some([1024, 4096]);
+    let words = ["where 4096 would fit (MTU of ens1: 9000)", "ens1 down"];
+    assert_one(facts, Severity::Note, &words);
+}
+
+#[test]
+fn packets__that_do_not_fit_through_their_interface_are_trouble() {
+    let tree = Tree::new("mismatch");
+    on_ethernet(&tree, "1500", &[]);
+    let with = |active| {
+        let mut facts = tree.facts();
+        facts.devices[0].ports[0].mtu = Some([active, 4096]);
+        facts
+    };
+    let words = [
+        "4096 bytes, which do not fit",
+        "MTU of ens1: 1500",
+        "mtu 4176",
+    ];
+    assert_one(with(4096), Severity::Trouble, &words);
+    assert_one(with(2048), Severity::Trouble, &["are lost"]);
+    assert_one(with(1024), Severity::Note, &["1024 bytes"]);
+}
+
+#[test]
+fn ethernet__without_flow_control_and_marks_loses_packets() {
+    let ecn = |side: &str, on: &str| -> Vec<(String, String)> {
+        (0..8)
+            .map(|p| (format!("ecn/{side}/enable/{p}"), on.to_owned()))
+            .collect()
+    };
+    let with = |name: &str, pfc: &str, marks: [&str; 2]| {
+        let tree = Tree::new(name);
+        let mut files = vec![("qos/pfc".to_owned(), pfc.to_owned())];
+        files.extend(ecn("roce_np", marks[0]));
+        files.extend(ecn("roce_rp", marks[1]));
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(f, t)| (f.as_str(), t.as_str()))
+            .collect();
+        let mut facts = on_ethernet(&tree, "9000", &files).facts();
+        facts.devices[0].ports[0].mtu = Some([4096, 4096]);
+        facts
+    };
+    let words = ["PFC", "ECN", "ens1", "mlnx_qos"];
+    assert_one(
+        with("lossy", "0,0,0,0,0,0,0,0", ["0", "0"]),
+        Severity::Note,
+        &words,
+    );
+    // Marks that nobody heeds are none.
+    assert_one(
+        with("half", "0,0,0,0,0,0,0,0", ["1", "0"]),
+        Severity::Note,
+        &words,
+    );
+    for (name, pfc, marks, said) in [
+        (
+            "pfc",
+            "0,0,0,1,0,0,0,0",
+            ["0", "0"],
+            "paused (PFC)   priorities: 3\n",
+        ),
+        (
+            "ecn",
+            "0,0,0,0,0,0,0,0",
+            ["1", "1"],
+            "slowed (ECN)   priorities: 0, 1, 2",
+        ),
+    ] {
+        let examination = Examination::of(with(name, pfc, marks));
+        assert_eq!(examination.troubles, []);
+        let text = text_of(&examination);
+        assert!(text.contains(said), "{text}");
+    }
+    // What the driver does not show is not known, and no trouble.
+    let tree = Tree::new("unknown");
+    let facts = on_ethernet(&tree, "9000", &[("qos/pfc", "0,0,0,0,0,0,0,0")]).facts();
+    assert_eq!(Examination::of(facts).troubles, []);
+}
+
+#[test]
+fn gids__say_version_and_interface() {
+    let tree = Tree::new("gids");
+    let port = "sys/class/infiniband/mlx5_0/ports/1";
+    on_ethernet(&tree, "9000", &[])
+        .write(
+            &format!("{port}/gids/2"),
+            "0000:0000:0000:0000:0000:ffff:0a00:0001",
+        )
+        .write(&format!("{port}/gid_attrs/types/2"), "IB/RoCE v1")
+        .write(&format!("{port}/gid_attrs/ndevs/2"), "ens1.7")
+        .write("sys/class/infiniband/mlx5_0/board_id", "MT_0000000008");
+    let text = text_of(&Examination::of(tree.facts()));
+    for words in [
+        "b859:9f03:00aa:bb01 RoCE v2 ens1\n",
+        "0000:ffff:0a00:0001 IB/RoCE v1 ens1.7\n",
+        "board            MT_0000000008",
+    ] {
+        assert!(text.contains(words), "no {words:?} in\n{text}");
+    }
 }
 
 #[test]
@@ -271,6 +386,69 @@ fn bus__slower_than_the_port_is_trouble_and_otherwise_a_note() {
         "56 Gb/sec (4X FDR)",
     );
     assert_one(tree.facts(), Severity::Note, &["7.0 GB/s"]);
+}
+
+/// A configuration space in which there is nothing but the PCI Express capability of an endpoint: its payloads and
+/// read requests by their codes (128 B times a power of two).
+fn express(payload_can: u8, payload_is: u16, read_request: u16) -> Vec<u8> {
+    let mut space = vec![0; 256];
+    (space[0x06], space[0x34]) = (0x10, 0x40);
+    // PCI Express, the last one; version 2, endpoint; DevCap; DevCtl; LnkCap and LnkSta: 8 GT/s x16.
+    space[0x40..0x44].copy_from_slice(&[0x10, 0, 0x02, 0]);
+    space[0x44] = payload_can;
+    space[0x48..0x4a].copy_from_slice(&(payload_is << 5 | read_request << 12).to_le_bytes());
+    space[0x4c..0x4e].copy_from_slice(&0x0103_u16.to_le_bytes());
+    space[0x52..0x54].copy_from_slice(&0x0103_u16.to_le_bytes());
+    space
+}
+
+#[test]
+fn bus__of_small_packets_and_small_reads_costs_speed() {
+    let tree = Tree::new("requests");
+    tree.with_adapter();
+    let bus = tree.root.join("sys/bus/pci/devices/0000:3b:00.0");
+    let with = |can, is, request| {
+        fs::write(bus.join("config"), express(can, is, request)).unwrap();
+        tree.facts()
+    };
+    let words = ["carry 128 bytes, of 512", "MaxPayload", "pcie_bus_perf"];
+    assert_one(with(2, 0, 2), Severity::Note, &words);
+    let words = ["asks for 128 bytes", "MaxReadReq", "setpci -s 0000:3b:00.0"];
+    assert_one(with(2, 1, 0), Severity::Note, &words);
+    let examination = Examination::of(with(2, 1, 2));
+    assert_eq!(examination.troubles, []);
+    let text = text_of(&examination);
+    let said = "on the bus       packets of 256 B (it could: 512 B), reads of 512 B";
+    assert!(text.contains(said), "{text}");
+}
+
+#[test]
+fn bus__slower_than_the_adapter_says_what_the_slot_could() {
+    for (name, slot_lanes, remedy) in [
+        ("narrow", "8", "this one can do no more"),
+        ("wide", "16", "seat the card anew"),
+    ] {
+        let tree = Tree::new(name);
+        tree.with_adapter();
+        // The adapter below a port, as it lies in the kernel's tree.
+        let bus = tree.root.join("sys/bus/pci/devices/0000:3b:00.0");
+        let port = tree.root.join("sys/devices/pci0000:3a/0000:3a:00.0");
+        fs::create_dir_all(&port).unwrap();
+        fs::rename(&bus, port.join("0000:3b:00.0")).unwrap();
+        symlink(port.join("0000:3b:00.0"), &bus).unwrap();
+        for (file, text) in [
+            ("current_link_speed", "8.0 GT/s PCIe"),
+            ("max_link_speed", "8.0 GT/s PCIe"),
+            ("current_link_width", "8"),
+            ("max_link_width", slot_lanes),
+            ("class", "0x060400"),
+        ] {
+            tree.write(&format!("sys/devices/pci0000:3a/0000:3a:00.0/{file}"), text);
+        }
+        tree.write("sys/bus/pci/devices/0000:3b:00.0/current_link_width", "8");
+        let could = format!("the slot 0000:3a:00.0 could PCIe 3.0 x{slot_lanes}");
+        assert_one(tree.facts(), Severity::Trouble, &[&could, remedy]);
+    }
 }
 
 #[test]

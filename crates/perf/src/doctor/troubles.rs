@@ -4,7 +4,7 @@ use fastpath_pcie::link::{Generation, Lanes, Link};
 use serde::Serialize;
 
 use super::Facts;
-use super::devices::{Device, Pcie, Port};
+use super::devices::{Device, Interface, Pcie, Port};
 use super::library::Libraries;
 use super::limits::Limits;
 
@@ -31,10 +31,17 @@ pub(super) enum Severity {
 /// Bytes of locked memory with which a job of some ranks and messages of some megabytes gets on.
 const ENOUGH_LOCKED: u64 = 64 << 20;
 
+/// Bytes in a packet on the bus from which its header costs less than a tenth, and of a read request from which waiting
+/// for each answer does not count.
+const ENOUGH_PAYLOAD: u32 = 256;
+const ENOUGH_REQUEST: u32 = 512;
+
 /// The largest packet of the verbs interface, in bytes, and what an Ethernet frame needs around it: GRH or
 /// IP and UDP (48), BTH (12), the largest extended headers (16), ICRC (4).
 const LARGEST_MTU: u32 = 4096;
 const AROUND: u32 = 80;
+/// The least around a payload: headers of IP (20) and UDP (8), BTH (12), ICRC (4).
+const LEAST_AROUND: u32 = 44;
 
 /// Everything that is wrong, the worst first.
 pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
@@ -153,6 +160,7 @@ impl Found {
         }
         if let Some(pcie) = &device.pcie {
             self.look_at_bus(device, pcie);
+            self.look_at_requests(device, pcie);
         }
     }
 
@@ -207,23 +215,57 @@ impl Found {
             let remedy = "peers on other networks cannot be reached: enable RoCE v2 (`cma_roce_mode`, the firmware's set-up)";
             self.note(&subject, "no GID of RoCE v2", remedy);
         }
-        if let (Some([active, most]), Some(interface)) = (port.mtu, &port.interface) {
+        if port.link_layer == "Ethernet"
+            && let (Some(mtu), Some(interface)) = (port.mtu, &port.interface)
+        {
+            self.look_at_packets(&subject, mtu, interface);
+            self.look_at_losses(&subject, interface);
+        }
+    }
+
+    fn look_at_packets(&mut self, subject: &str, [active, most]: [u32; 2], interface: &Interface) {
+        let most = most.min(LARGEST_MTU);
+        let name = &interface.name;
+        let of = interface
+            .mtu
+            .map_or(String::new(), |mtu| format!(" (MTU of {name}: {mtu})"));
+        let raise = format!(
+            "`ip link set {name} mtu {}` or more, on all hosts and switches",
+            most + AROUND
+        );
+        match interface.mtu {
+            Some(mtu) if active + LEAST_AROUND > mtu => self.trouble(
+                subject,
+                format!("packets carry {active} bytes, which do not fit through its interface{of}: messages that fill one are lost"),
+                raise,
+            ),
             // A loss of speed that one command mends.
-            if port.link_layer == "Ethernet" && active < most.min(LARGEST_MTU) {
-                let what = format!(
-                    "packets carry {active} bytes, where {most} would do{}",
-                    interface.mtu.map_or(String::new(), |mtu| format!(
-                        " (MTU of {}: {mtu})",
-                        interface.name
-                    ))
-                );
-                let remedy = format!(
-                    "`ip link set {} mtu {}` or more, on all hosts and switches",
-                    interface.name,
-                    most.min(LARGEST_MTU) + AROUND
-                );
-                self.note(&subject, what, remedy);
-            }
+            Some(mtu) if active < most && mtu >= most + AROUND => self.note(
+                subject,
+                format!("packets carry {active} bytes, where {most} would fit{of}"),
+                format!("take the interface down and up: `ip link set {name} down; ip link set {name} up`"),
+            ),
+            _ if active < most => self.note(
+                subject,
+                format!("packets carry {active} bytes, where {most} would do{of}"),
+                raise,
+            ),
+            _ => {}
+        }
+    }
+
+    /// Only where the driver says both: what is not shown is not known.
+    fn look_at_losses(&mut self, subject: &str, interface: &Interface) {
+        if let (Some(paused), Some(slowed)) = (&interface.paused, &interface.slowed)
+            && paused.is_empty()
+            && slowed.is_empty()
+        {
+            let what = format!(
+                "neither flow control by priority (PFC) nor congestion marks (ECN) on {}: where the network is full packets are lost, and sent again from the first lost one",
+                interface.name
+            );
+            let remedy = "enable one of them here and on the switches: `mlnx_qos --pfc`, or ecn/roce_np/enable and ecn/roce_rp/enable of the interface";
+            self.note(subject, what, remedy);
         }
     }
 
@@ -243,12 +285,45 @@ impl Found {
             true => Severity::Trouble,
             false => Severity::Note,
         };
+        let slot = pcie.slot.as_ref().map_or(String::new(), |slot| {
+            format!("; the slot {} could {}", slot.address, slot.most)
+        });
         let what = format!(
-            "its bus runs at {} x{} ({now:.1} GB/s), of {} x{} ({most:.1} GB/s) that it could; its ports carry {ports:.1} GB/s",
+            "its bus runs at {} x{} ({now:.1} GB/s), of {} x{} ({most:.1} GB/s) that it could{slot}; its ports carry {ports:.1} GB/s",
             pcie.speed, pcie.lanes, pcie.speed_most, pcie.lanes_most
         );
-        let remedy = "another slot, or seat it anew; the BIOS's speed of that slot; in a virtual machine, look on its host";
+        let remedy = match &pcie.slot {
+            Some(slot) if slot.rate <= now => "another slot: this one can do no more",
+            Some(_) => {
+                "the slot could do more: seat the card anew, look at riser and contacts, and at the BIOS's speed of that slot"
+            }
+            None => {
+                "another slot, or seat it anew; the BIOS's speed of that slot; in a virtual machine, look on its host"
+            }
+        };
         self.add(severity, &device.name, what, remedy.to_owned());
+    }
+
+    /// Packets and reads that are cut smaller than need be.
+    fn look_at_requests(&mut self, device: &Device, pcie: &Pcie) {
+        if let Some([is, can]) = pcie
+            .payload
+            .filter(|[is, can]| is < can && *is < ENOUGH_PAYLOAD)
+        {
+            let what = format!(
+                "its writes to memory carry {is} bytes, of {can} that it could send (MaxPayload)"
+            );
+            let remedy = "the boot option pci=pcie_bus_perf, or the BIOS; a port on the way may allow no more: `fastpath explain device` says which";
+            self.note(&device.name, what, remedy);
+        }
+        if let Some(bytes) = pcie.read_request.filter(|bytes| *bytes < ENOUGH_REQUEST) {
+            let what = format!("one read of memory asks for {bytes} bytes at most (MaxReadReq)");
+            let remedy = format!(
+                "`setpci -s {} CAP_EXP+8.w=2000:7000` asks for 512; or the BIOS",
+                pcie.address
+            );
+            self.note(&device.name, what, remedy);
+        }
     }
 
     fn look_at_limits(&mut self, limits: &Limits) {
