@@ -1,5 +1,6 @@
 //! Memory windows: a part of registered memory that one peer may reach by a key of its own, which that peer's send with
-//! invalidate, or a new binding, ends. Of the kind (type 2) that is bound by a queue pair and serves that pair alone.
+//! invalidate ends. Of the kind (type 2) that is bound by a queue pair and serves that pair alone. A window is bound anew
+//! only after its key has ended (as the InfiniBand Architecture Specification has it).
 #![allow(unsafe_code)]
 
 use super::abi::{self, BindTo};
@@ -50,7 +51,7 @@ impl MemoryWindow {
 
     /// The operation that binds the window to `len` bytes at `address` of a region made with
     /// [`super::Access::Windowed`], for the peer of the queue pair that it is posted to, without segments. The peer may
-    /// write there if `writable`, and read in any case. Its key is another than before.
+    /// write there if `writable`, and read in any case. Its key is another than before. What was bound by it before is done.
     pub fn bind<'a>(
         &'a self,
         region: &'a MemoryRegion,
@@ -60,6 +61,9 @@ impl MemoryWindow {
     ) -> Operation<'a> {
         // The low byte is the owner's to change, so that an old key does not fit the new binding.
         let key = self.key.get();
+        // The provider is told by this field which binding is the last.
+        // SAFETY: alive until dropped; nobody else has it.
+        unsafe { (*self.raw.as_ptr()).rkey = key };
         self.key.set(key & !0xff | key.wrapping_add(1) & 0xff);
         let access = match writable {
             true => abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE,

@@ -44,24 +44,24 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut Mw) -> c_int {
 }
 
 impl Fabric {
-    /// The window's old key ends, the new one leads to the memory.
+    /// The window's key leads to the memory from now on. One that is bound must be invalidated before.
     pub(super) fn carry_bind(&mut self, pair: u32, job: &Job) -> Outcome {
         let to = job.request.bind;
         // SAFETY: the poster keeps region and window.
         let (region, base) = unsafe { ((*to.mr).lkey, (*to.mw).rkey & !0xff) };
         let inside = allows(self, region, to.addr, to.length, ACCESS_MW_BIND);
-        if !inside || to.rkey & !0xff != base {
+        let bound = self.windows.keys().any(|key| key & !0xff == base);
+        if !inside || bound || to.rkey & !0xff != base {
             return Outcome::Failed(WC_MW_BIND_ERR);
         }
-        self.windows.retain(|key, _| key & !0xff != base);
-        let bound = Bound {
+        let to_memory = Bound {
             pair,
             region,
             addr: to.addr,
             length: to.length,
             access: to.access as i32,
         };
-        self.windows.insert(to.rkey, bound);
+        self.windows.insert(to.rkey, to_memory);
         Outcome::Done {
             opcode: WC_OP_BIND_MW,
             bytes: 0,
