@@ -49,7 +49,7 @@ impl KnownBy {
 }
 
 impl Cost {
-    /// Bytes of one descriptor.
+    /// Bytes of the queue for each send: of a descriptor, and its part of what else the queue holds.
     pub fn descriptor(&self) -> Option<u64> {
         Some(self.queue?.bytes / u64::from(self.depth.max(1)))
     }

@@ -117,7 +117,7 @@ fn print_queues(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(
         out,
         "\nwhat it costs in memory, for each connection:\n{:>7} {:>9} {:>7} {:>15} {:>12}  known by",
-        "asked", "granted", "sends", "descriptor (B)", "queue (B)"
+        "asked", "granted", "sends", "B for each send", "queue (B)"
     )?;
     for cost in &report.queues {
         write!(
