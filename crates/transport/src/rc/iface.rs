@@ -168,6 +168,11 @@ impl RcIface {
         Ok(RcEndpoint::new(self.core.clone(), index, state))
     }
 
+    /// Connections that there are.
+    pub fn connections(&self) -> u32 {
+        self.core.borrow().numbers.len() as u32
+    }
+
     /// Handles what has arrived and what is done; says whether anything was.
     pub fn progress(&mut self) -> bool {
         self.core.borrow_mut().progress()

@@ -20,6 +20,7 @@ impl Core {
     #[inline]
     pub fn poll_receives(&mut self) -> bool {
         let mut batch = [Wc::default(); POLL];
+        self.counters.recv_polls += 1;
         match self.recv_cq.poll(&mut batch) {
             Ok(0) => false,
             first => self.handle_batches(&mut batch, first),
@@ -96,7 +97,7 @@ impl Core {
         let found =
             Head::decode(datagram).filter(|(head, _)| self.is_of_peer(head, completion.src_qp));
         let Some((head, stream)) = found else {
-            self.counters.garbage += 1;
+            self.counters.garbage += !self.keep_letter(datagram, completion.src_qp) as u64;
             return false;
         };
         let index = head.link as usize;
@@ -159,7 +160,7 @@ impl Core {
             }
             match link.receiver.look() {
                 None => return,
-                Some(kept) if kept.kind == Kind::Whole => {
+                Some(kept) if matches!(kept.kind, Kind::Whole | Kind::Last) => {
                     if link.assembly.take().is_some() {
                         self.counters.violations += 1;
                     }
@@ -235,7 +236,8 @@ impl Core {
         let Some(Some(link)) = self.links.get(index) else {
             return None;
         };
-        let (at, len) = self.stream_of(&link.receiver.look()?.body);
+        let first = link.receiver.look().filter(|kept| kept.kind != Kind::Last);
+        let (at, len) = self.stream_of(&first?.body);
         // SAFETY: the packet has not been given back.
         let stream = unsafe { std::slice::from_raw_parts(at, len) };
         let (header, payload) = split_stream(stream)?;
@@ -263,6 +265,26 @@ impl Core {
             self.stir(index);
         }
         self.refill_if_worth();
+    }
+
+    /// Takes the peer's word that no more messages come this way, where all have been taken; says whether it is there.
+    pub fn take_last(&mut self, index: usize) -> bool {
+        let link = self.link(index);
+        if !link.has_last() {
+            return false;
+        }
+        if let Some(kept) = link.receiver.take() {
+            link.owed += 1;
+            if let Body::Slot(number, _) = kept.body {
+                self.idle.push(number);
+            }
+        }
+        // The peer waits for nothing else.
+        if !self.send_ack(index) {
+            self.stir(index);
+        }
+        self.refill_if_worth();
+        true
     }
 
     /// Tells the peer what has been taken, if that is so large a part of what it may have under way.

@@ -7,7 +7,7 @@ use super::pool::{Packet, Slot};
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
-use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, Wc};
+use crate::verbs::{Failure, InlineChoice, Operation, PostError, Posted, SendFlags, Sge, Wc};
 
 /// Completions taken by one poll.
 pub(super) const POLL: usize = 16;
@@ -52,6 +52,36 @@ impl Core {
         };
         pack(stream.wrapping_add(HEADER));
         match self.send_stream(index, slot, HEADER + len, chunk) {
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Says that no more messages come this way.
+    pub fn send_last(&mut self, index: usize) -> Post {
+        let link = self.link(index);
+        match link.stage {
+            Stage::Ready if link.sender.room() > 0 => {}
+            Stage::Failed(_) => return Post::PeerGone,
+            _ => return Post::NoResource,
+        }
+        if !self.has_queue_room(1) {
+            return Post::NoResource;
+        }
+        let taken = self.pool.take(false, 1);
+        let Some(slot) = taken.or_else(|| self.take_slot_slow(false, 1)) else {
+            return Post::NoResource;
+        };
+        // SAFETY: a buffer has room for a header, and is this packet's alone.
+        unsafe { self.pool.stream(slot).write_bytes(0, HEADER) };
+        let packet = Packet {
+            slot,
+            part: 0,
+            offset: 0,
+            bytes: HEADER as u32,
+        };
+        let now = (self.clock)();
+        match self.send_new(index, &packet, Kind::Last, 0, now) {
             true => Post::Done,
             false => Post::PeerGone,
         }
@@ -187,15 +217,28 @@ impl Core {
             qkey: far.qkey,
             immediate: None,
         };
+        let flags = self.next_flags();
+        let id = self.posted as u64;
+        // SAFETY: the caller's.
+        let outcome = unsafe { self.pair.post_send(id, &operation, segments, flags) };
+        self.note_posted(flags, outcome)
+    }
+
+    /// How the next datagram is posted: silent unless it is time.
+    #[inline]
+    pub fn next_flags(&self) -> SendFlags {
         let silent = self.posted.wrapping_sub(self.signaled) + 1;
-        let flags = SendFlags {
+        SendFlags {
             signaled: silent >= self.depth / 4 || self.pool.is_low(),
             inline: InlineChoice::Auto,
             ..SendFlags::default()
-        };
-        let id = self.posted as u64;
-        // SAFETY: the caller's.
-        match unsafe { self.pair.post_send(id, &operation, segments, flags) } {
+        }
+    }
+
+    /// Takes note of what became of a post; says whether it went.
+    #[inline]
+    pub fn note_posted(&mut self, flags: SendFlags, outcome: Result<Posted, PostError>) -> bool {
+        match outcome {
             Ok(posted) => {
                 self.posted = self.posted.wrapping_add(1);
                 if flags.signaled {
@@ -246,7 +289,7 @@ impl Core {
     /// A send buffer where none was free: of sends that are done, or a new one.
     #[cold]
     #[inline(never)]
-    fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
+    pub fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
         while self.expected > 0 && self.poll_sends() {}
         if let Some(slot) = self.pool.take(large, packets) {
             return Some(slot);

@@ -103,6 +103,11 @@ impl UdEndpoint {
         !core.link(self.index).has_message()
     }
 
+    /// Whether a message lies here whose turn it is.
+    pub fn has_message(&self) -> bool {
+        self.core.borrow_mut().link(self.index).has_message()
+    }
+
     /// Whether so many messages of so many bytes would find room now.
     pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
         let core = &mut *self.core.borrow_mut();
@@ -126,6 +131,21 @@ impl UdEndpoint {
     pub fn is_drained(&mut self) -> bool {
         let mut core = self.core.borrow_mut();
         core.link(self.index).sender.in_flight() == 0
+    }
+
+    /// Says that no more messages come this way: nothing may be sent any more.
+    pub fn send_last(&mut self) -> Post {
+        self.core.borrow_mut().send_last(self.index)
+    }
+
+    /// Takes the peer's word that no more messages come this way, where all have been taken; says whether it is there.
+    pub fn take_last(&mut self) -> bool {
+        self.core.borrow_mut().take_last(self.index)
+    }
+
+    /// Whether [`UdEndpoint::take_last`] would find it.
+    pub fn has_last(&self) -> bool {
+        self.core.borrow_mut().link(self.index).has_last()
     }
 
     /// Whether all that was sent is where the peer finds it, taken or not.

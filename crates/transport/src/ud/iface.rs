@@ -4,24 +4,32 @@
 use super::Settings;
 use super::domain::Domain;
 use super::endpoint::UdEndpoint;
+use super::letter::Letter;
 use super::link::{Body, Link, Stage};
 use super::pool::Pool;
 use super::wire::{GRH, HEAD, LARGEST, packets};
+use crate::contract::Address;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::inline::Source;
 use crate::verbs::queue::post_idle;
 use crate::verbs::{
-    Access, Buffer, CompletionQueue, DeviceContext, PairSettings, QueuePair, RecvEntry, Service,
-    Sge, VerbsError,
+    Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, PairSettings, QueuePair,
+    RecvEntry, Service, Sge, VerbsError, Watcher,
 };
 use fastpath_base::sync::AtomicU32;
 use fastpath_bootstrap::job::random_job_id;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Receive buffers at most.
 const RECEIVES_MOST: u32 = 8192;
+/// How long a rank sleeps at a time: the loss of the device may make no completion.
+const LONG_NAP: Duration = Duration::from_secs(1);
+/// The same where the adapter cannot wake it.
+const SHORT_NAP: Duration = Duration::from_millis(1);
 /// Receive buffers made at once for further connections: one registration serves many.
 const GROUP: u32 = 64;
 
@@ -60,6 +68,10 @@ pub struct Counters {
     pub out_of_buffer: u64,
     /// Connections that failed.
     pub failures: u64,
+    /// Letters of the wire-up that arrived.
+    pub letters: u64,
+    /// Polls of the receive queue.
+    pub recv_polls: u64,
 }
 
 /// One line for people: what was lost, and what that cost.
@@ -133,12 +145,19 @@ pub(super) struct Core {
     pub qkey: u32,
     /// The time in nanoseconds.
     pub clock: fn() -> u64,
+    /// What letters of the wire-up carry, where they are taken, and those that have come.
+    pub secret: Option<u64>,
+    pub letters: VecDeque<Letter>,
+    /// What wakes a sleeper.
+    channel: Arc<CompletionChannel>,
     pub domain: Domain,
 }
 
 /// An adapter's port as this process uses it for datagrams.
 pub struct UdIface {
     core: Rc<RefCell<Core>>,
+    /// There once somebody has asked to be woken.
+    watcher: Option<Watcher>,
 }
 
 impl UdIface {
@@ -158,7 +177,8 @@ impl UdIface {
         let recv_depth = RECEIVES_MOST.min(most).max(settings.receives);
         let depth = settings.depth.max(2 * packets(LARGEST, mtu - HEAD));
         let send_cq = CompletionQueue::new(context, depth, None)?;
-        let recv_cq = CompletionQueue::new(context, recv_depth, None)?;
+        let channel = CompletionChannel::new(context)?;
+        let recv_cq = CompletionQueue::new(context, recv_depth, Some(&channel))?;
         // Keys with the highest bit set are the kernel's.
         let qkey = random_job_id() as u32 & 0x7fff_ffff;
         let pair = QueuePair::new(
@@ -205,12 +225,16 @@ impl UdIface {
             settings,
             qkey,
             clock: fastpath_base::clock::now_ns,
+            secret: None,
+            letters: VecDeque::new(),
+            channel,
             domain,
         };
         core.add_receives(settings.receives)?;
         core.pair.start_datagrams(0)?;
         Ok(UdIface {
             core: Rc::new(RefCell::new(core)),
+            watcher: None,
         })
     }
 
@@ -227,6 +251,56 @@ impl UdIface {
     /// Handles what has arrived and what is due; says whether anything had arrived.
     pub fn progress(&mut self) -> bool {
         self.core.borrow_mut().progress()
+    }
+
+    /// To be called before a sleep, and before a last look: what comes after it calls `wake` from another thread. Says
+    /// how long to sleep at most: until something must be sent again, or the device's loss is looked for.
+    pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Duration {
+        match self.watch(wake) {
+            true => self.core.borrow_mut().until_due().min(LONG_NAP),
+            false => SHORT_NAP,
+        }
+    }
+
+    /// Lets the next arrival call `wake` (that of the first call of this) from another thread; false where nothing can.
+    pub fn watch(&mut self, wake: impl Fn() + Send + 'static) -> bool {
+        if self.watcher.is_none() {
+            let channel = self.core.borrow().channel.clone();
+            self.watcher = Watcher::start(channel, wake).ok();
+        }
+        self.watcher.is_some() && self.core.borrow().recv_cq.arm().is_ok()
+    }
+
+    /// Whether time must be watched: something is under way, or a peer is to be told something.
+    pub fn is_busy(&self) -> bool {
+        let core = self.core.borrow();
+        !core.busy.is_empty() || core.expected > 0 || !core.letters.is_empty()
+    }
+
+    /// Takes letters from now on: those that carry `secret`. Returns what peers must know to write them.
+    pub fn open_letters(&mut self, secret: u64) -> Address {
+        let mut core = self.core.borrow_mut();
+        core.secret = Some(secret);
+        super::letter::card(core.pair.number(), core.qkey, core.domain.port.address())
+    }
+
+    /// Sends a letter to the one whose card is given; false where it did not leave.
+    pub fn send_letter(&mut self, card: &Address, letter: &Letter) -> bool {
+        let mut core = self.core.borrow_mut();
+        core.send_letter(card, letter).unwrap_or_else(|error| {
+            core.trouble = Some(error.to_string());
+            false
+        })
+    }
+
+    /// A letter that has come.
+    pub fn take_letter(&mut self) -> Option<Letter> {
+        self.core.borrow_mut().letters.pop_front()
+    }
+
+    /// Whether a letter has come.
+    pub fn has_letters(&self) -> bool {
+        !self.core.borrow().letters.is_empty()
     }
 
     /// Counters so far.

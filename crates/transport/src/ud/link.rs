@@ -105,8 +105,17 @@ impl Link {
     pub fn has_message(&self) -> bool {
         match &self.assembly {
             Some(assembly) => assembly.is_whole(),
-            None => self.receiver.look().is_some(),
+            None => self
+                .receiver
+                .look()
+                .is_some_and(|kept| kept.kind != Kind::Last),
         }
+    }
+
+    /// Whether all messages of the peer have been taken, and it has said that no more come this way.
+    pub fn has_last(&self) -> bool {
+        let last = |kept: &Kept| kept.kind == Kind::Last;
+        self.assembly.is_none() && self.receiver.look().is_some_and(last)
     }
 }
 

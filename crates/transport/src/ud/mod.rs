@@ -16,6 +16,7 @@ mod datapath;
 pub mod domain;
 pub mod endpoint;
 pub mod iface;
+pub mod letter;
 mod link;
 mod pool;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod wire;
 pub use domain::Domain;
 pub use endpoint::UdEndpoint;
 pub use iface::{Counters, UdIface};
+pub use letter::Letter;
 
 use crate::reliable;
 use crate::verbs::inline::{DEFAULT_INLINE, Source};

@@ -138,7 +138,7 @@ impl UdPair {
 }
 
 /// Connects two ends; false where that does not go.
-pub(super) fn connect(one: &mut UdEndpoint, two: &mut UdEndpoint) -> bool {
+pub(crate) fn connect(one: &mut UdEndpoint, two: &mut UdEndpoint) -> bool {
     let addresses = [two.local_address(), one.local_address()];
     for (end, address) in [&mut *one, &mut *two].into_iter().zip(addresses) {
         // Until both know each other nothing goes.
@@ -150,6 +150,22 @@ pub(super) fn connect(one: &mut UdEndpoint, two: &mut UdEndpoint) -> bool {
     one.set_ready();
     two.set_ready();
     true
+}
+
+impl UdIface {
+    /// Time is what `clock` says.
+    pub(crate) fn use_clock(&self, clock: fn() -> u64) {
+        self.core().borrow_mut().clock = clock;
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_due_ns(&self) -> u64 {
+        let core = self.core().borrow();
+        match core.busy.is_empty() {
+            true => u64::MAX,
+            false => core.next_due_ns,
+        }
+    }
 }
 
 impl UdEndpoint {

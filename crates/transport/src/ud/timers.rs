@@ -4,6 +4,7 @@ use super::iface::Core;
 use super::link::Stage;
 use crate::verbs::Failure;
 use crate::verbs::abi::EVENT_DEVICE_FATAL;
+use std::time::Duration;
 
 /// Progress that finds nothing between two looks for failures of silent sends.
 const QUIET: u32 = 64;
@@ -42,6 +43,18 @@ impl Core {
         if !link.busy {
             link.busy = true;
             self.busy.push(index as u32);
+        }
+    }
+
+    /// How long nothing is due, if nothing arrives.
+    pub fn until_due(&mut self) -> Duration {
+        let now = (self.clock)();
+        if self.stirred {
+            self.tend_all(now);
+        }
+        match self.busy.is_empty() {
+            true => Duration::MAX,
+            false => Duration::from_nanos(self.next_due_ns.saturating_sub(now)),
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) const PACKETS_MOST: usize = STREAM.div_ceil(256 - HEAD);
 pub(super) const WINDOW_MOST: u32 = 4096;
 
 /// Says which form of address and packets this is.
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub(super) enum Kind {
     More = 2,
     /// No message: only what has been received.
     Ack = 3,
+    /// No message, but in its turn as one: the last of its direction. What follows comes another way.
+    Last = 4,
 }
 
 /// What a packet says of itself.
@@ -87,6 +89,7 @@ impl Head {
             1 => Kind::First,
             2 => Kind::More,
             3 => Kind::Ack,
+            4 => Kind::Last,
             _ => return None,
         };
         let head = Head {
@@ -106,6 +109,7 @@ impl Head {
             Kind::First => stream.len() >= HEADER && total > stream.len() && total <= STREAM,
             Kind::More => total == 0 && !stream.is_empty(),
             Kind::Ack => total == 0 && head.seq == 0 && stream.is_empty(),
+            Kind::Last => total == 0 && stream.len() == HEADER,
         };
         (right && [z0, z1, z2] == [0; 3]).then_some((head, stream))
     }
@@ -223,6 +227,7 @@ mod tests {
             (Kind::First, 4064),
             (Kind::More, 1),
             (Kind::Ack, 0),
+            (Kind::Last, HEADER),
         ] {
             let mut packet = head(kind).encode().to_vec();
             packet.extend(vec![9; bytes]);
@@ -290,7 +295,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz__packet_is_understood_or_refused(packet in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u8..5) {
+        fn fuzz__packet_is_understood_or_refused(packet in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u8..6) {
             let mut packet = packet;
             if let Some(first) = packet.first_mut() {
                 *first = VERSION << 4 | kind;

@@ -1,0 +1,192 @@
+//! Letters: datagrams outside of any connection, by which connections are made. They may be lost, doubled and overtaken.
+//!
+//! ```text
+//!  0       version (high half) and 0xf
+//!  1       step of the wire-up
+//!  2       bytes of the address
+//!  3       0
+//!  4..8    rank of the sender
+//!  8..16   secret of the job
+//! 16..     address
+//! ```
+#![allow(unsafe_code)]
+
+use super::iface::Core;
+use super::pool::Packet;
+use super::wire::{HEAD, LinkAddress, VERSION};
+use crate::contract::{ADDRESS_BYTES, Address};
+use crate::verbs::{Operation, PortAddress, VerbsError};
+
+const MARK: u8 = VERSION << 4 | 0xf;
+const BEFORE: usize = 16;
+const MOST: usize = BEFORE + ADDRESS_BYTES;
+/// Letters that wait to be read at most; those who wrote what is dropped ask again.
+const KEPT: usize = 1024;
+
+/// What somebody who knows the job's secret has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Letter {
+    /// The queue pair it came from.
+    pub number: u32,
+    /// The rank that its writer says it is.
+    pub rank: u32,
+    /// The step of the wire-up.
+    pub step: u8,
+    /// The address.
+    pub address: Address,
+}
+
+impl Letter {
+    /// As it travels, and how many bytes of it count; at least those of a packet's head.
+    fn encode(&self, secret: u64) -> ([u8; MOST], usize) {
+        let mut bytes = [0; MOST];
+        let address = self.address.as_slice();
+        bytes[..3].copy_from_slice(&[MARK, self.step, address.len() as u8]);
+        bytes[4..8].copy_from_slice(&self.rank.to_le_bytes());
+        bytes[8..16].copy_from_slice(&secret.to_le_bytes());
+        bytes[BEFORE..BEFORE + address.len()].copy_from_slice(address);
+        (bytes, (BEFORE + address.len()).max(HEAD))
+    }
+
+    /// What arrived from queue pair `number`; `None` for what is no letter, or carries another secret.
+    fn decode(bytes: &[u8], number: u32, secret: u64) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<BEFORE>()?;
+        let [MARK, step, len, 0, r0, r1, r2, r3, proof @ ..] = *head else {
+            return None;
+        };
+        if u64::from_le_bytes(proof) != secret {
+            return None;
+        }
+        Some(Letter {
+            number,
+            rank: u32::from_le_bytes([r0, r1, r2, r3]),
+            step,
+            address: Address::new(rest.get(..len as usize)?)?,
+        })
+    }
+}
+
+/// What peers must know to write letters to a queue pair: no connection is named.
+pub(super) fn card(number: u32, qkey: u32, port: PortAddress) -> Address {
+    let nobody = LinkAddress {
+        number,
+        qkey,
+        link: 0,
+        token: 0,
+        window: 1,
+        port,
+    };
+    nobody.encode()
+}
+
+/// The number of the queue pair that a card names.
+pub fn number_of(card: &Address) -> Option<u32> {
+    LinkAddress::decode(card).map(|to| to.number)
+}
+
+impl Core {
+    /// Keeps what has arrived if it is a letter of this job; says whether it is.
+    #[cold]
+    pub fn keep_letter(&mut self, datagram: &[u8], from: u32) -> bool {
+        let read = self
+            .secret
+            .and_then(|secret| Letter::decode(datagram, from, secret));
+        let Some(letter) = read else {
+            return false;
+        };
+        self.counters.letters += 1;
+        if self.letters.len() < KEPT {
+            self.letters.push_back(letter);
+        }
+        true
+    }
+
+    /// Sends a letter to the queue pair that `card` names; false where there is no room, or no way.
+    pub fn send_letter(&mut self, card: &Address, letter: &Letter) -> Result<bool, VerbsError> {
+        let (Some(to), Some(secret)) = (LinkAddress::decode(card), self.secret) else {
+            return Ok(false);
+        };
+        let (handle, _) = self.domain.find_way(&to.port)?;
+        if self.lost || (self.queue_room() == 0 && !self.make_queue_room(1)) {
+            return Ok(false);
+        }
+        let taken = self.pool.take(false, 1);
+        let Some(slot) = taken.or_else(|| self.take_slot_slow(false, 1)) else {
+            return Ok(false);
+        };
+        let (bytes, len) = letter.encode(secret);
+        let packet = Packet {
+            slot,
+            part: 0,
+            offset: 0,
+            bytes: (len - HEAD) as u32,
+        };
+        let (segments, count) = self.pool.write_letter(&packet, &bytes[..len]);
+        self.pool.note_post(slot, self.posted);
+        let operation = Operation::Datagram {
+            to: &handle,
+            number: to.number,
+            qkey: to.qkey,
+            immediate: None,
+        };
+        let flags = self.next_flags();
+        let id = self.posted as u64;
+        // SAFETY: the buffer stays as it is until the send is known to be done.
+        let outcome = unsafe {
+            self.pair
+                .post_send(id, &operation, &segments[..count], flags)
+        };
+        let posted = self.note_posted(flags, outcome);
+        // Nobody waits for it: the buffer is free when the send is done.
+        self.pool.release(slot, self.done);
+        Ok(posted)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn letter(len: usize) -> Letter {
+        Letter {
+            number: 77,
+            rank: 0x0102_0304,
+            step: 2,
+            address: Address::new(&vec![9; len]).unwrap(),
+        }
+    }
+
+    #[test]
+    fn letter__survives_the_wire() {
+        for len in [0, 1, 20, ADDRESS_BYTES] {
+            let (bytes, used) = letter(len).encode(u64::MAX - 3);
+            assert!((HEAD..=MOST).contains(&used));
+            let read = Letter::decode(&bytes[..used], 77, u64::MAX - 3);
+            assert_eq!(read, Some(letter(len)));
+        }
+    }
+
+    #[test]
+    fn letter__without_the_secret_is_nothing() {
+        let (bytes, used) = letter(30).encode(5);
+        assert_eq!(Letter::decode(&bytes[..used], 77, 6), None);
+        assert_eq!(Letter::decode(&bytes[..40], 77, 5), None, "cut short");
+    }
+
+    proptest! {
+        #[test]
+        fn fuzz__letter_is_understood_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..120), marked: bool) {
+            if let (Some(first), true) = (bytes.first_mut(), marked) {
+                *first = MARK;
+            }
+            let secret = bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
+            if let Some(read) = Letter::decode(&bytes, 1, secret) {
+                let (again, used) = read.encode(secret);
+                let len = (BEFORE + read.address.as_slice().len()).min(used);
+                prop_assert_eq!(&again[..len], &bytes[..len]);
+            }
+        }
+    }
+}
