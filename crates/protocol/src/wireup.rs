@@ -12,7 +12,7 @@
 //!
 //! *Open* says that the local end takes what the peer sends, *ready* that the peer's end is known
 //! to be open, so that data may flow. Where both ask at once, each answers the other's request, and
-//! each reply confirms the other side's opening.
+//! each reply confirms the other side's opening. Who cannot open its end says so, to each request and reply.
 
 use fastpath_transport::Address;
 use std::collections::BTreeMap;
@@ -27,12 +27,14 @@ pub enum Step {
     Reply = 2,
     /// I have opened mine too.
     Confirm = 3,
+    /// There will be no connection.
+    Refuse = 4,
 }
 
 impl Step {
     /// The step of a number on the wire.
     pub fn from_wire(step: u8) -> Option<Self> {
-        [Step::Request, Step::Reply, Step::Confirm]
+        [Step::Request, Step::Reply, Step::Confirm, Step::Refuse]
             .into_iter()
             .find(|known| *known as u8 == step)
     }
@@ -154,6 +156,11 @@ impl Wireup {
                 self.end(peer, Stage::Connected);
                 out.push(Action::Ready(peer));
             }
+            (Some(Stage::Requested | Stage::Accepted), Step::Refuse) => self.give_up(peer, out),
+            // Our refusal was lost.
+            (Some(Stage::Failed), Step::Request | Step::Reply) => {
+                out.push(Action::Send(peer, Step::Refuse));
+            }
             // Our confirmation was lost.
             (Some(Stage::Connected), Step::Reply) => out.push(Action::Send(peer, Step::Confirm)),
             // Late copies, and what no healthy peer sends.
@@ -184,7 +191,31 @@ impl Wireup {
         }
     }
 
-    /// This peer has left and will never answer.
+    /// This side cannot open its end: the peer is told so, now and whenever it asks.
+    pub fn refuse(&mut self, peer: u32, out: &mut Vec<Action>) {
+        match self.stage(peer) {
+            Some(Stage::Requested | Stage::Accepted) => self.end(peer, Stage::Failed),
+            _ => {
+                let attempt = Attempt {
+                    stage: Stage::Failed,
+                    due_ns: 0,
+                    sends: 0,
+                };
+                self.attempts.insert(peer, attempt);
+            }
+        }
+        out.push(Action::Send(peer, Step::Refuse));
+    }
+
+    /// What was to be sent to this peer has not even left: it is tried again soon.
+    pub fn postpone(&mut self, peer: u32, now_ns: u64) {
+        if let Some(attempt) = self.attempts.get_mut(&peer) {
+            attempt.due_ns = now_ns + self.patience.timeout_ns;
+            attempt.sends = attempt.sends.min(1);
+        }
+    }
+
+    /// This peer has left and will never answer, or has said that it will not connect.
     pub fn give_up(&mut self, peer: u32, out: &mut Vec<Action>) {
         if matches!(self.stage(peer), Some(Stage::Requested | Stage::Accepted)) {
             self.end(peer, Stage::Failed);
@@ -262,6 +293,9 @@ mod tests {
         random: Random,
         now: u64,
         loss: f64,
+        /// The side that cannot open its end, and the one that has been told so.
+        refuses: Option<usize>,
+        failed: [bool; 2],
     }
 
     impl Pair {
@@ -274,13 +308,25 @@ mod tests {
                 random: Random::new(seed),
                 now: 0,
                 loss,
+                refuses: None,
+                failed: [false; 2],
             }
         }
 
         fn apply(&mut self, me: usize, actions: Vec<Action>) {
             let peer = 1 - me;
             for action in actions {
+                let cut = self.refuses.is_some()
+                    && self.sides[me].stage(peer as u32) == Some(Stage::Failed);
                 match action {
+                    Action::Send(_, step) if cut && step != Step::Refuse => {}
+                    Action::Open(..) if self.refuses == Some(me) => {
+                        let mut out = Vec::new();
+                        self.sides[me].refuse(peer as u32, &mut out);
+                        self.apply(me, out);
+                    }
+                    Action::Ready(_) if cut => {}
+                    Action::Fail(_) if self.refuses == Some(peer) => self.failed[me] = true,
                     Action::Send(to, step) => {
                         assert_eq!(to as usize, peer);
                         let copies = if self.random.chance(self.loss) {
@@ -376,6 +422,40 @@ mod tests {
                 let ready = out.iter().filter(|a| **a == Action::Ready(peer)).count();
                 prop_assert!(opened <= 1 && ready <= opened);
             }
+        }
+    }
+
+    proptest! {
+        /// Whoever asks and whatever is lost: where one side cannot open its end, neither is left waiting.
+        #[test]
+        fn refuse__ends_both_sides(seed: u64, loss in 0.0..0.7, both: bool) {
+            let mut pair = Pair::new(seed, loss);
+            pair.refuses = Some(1);
+            pair.connect(0);
+            if both {
+                pair.connect(1);
+            }
+            for _ in 0..200_000 {
+                if pair.is_settled() && pair.sides[0].stage(1) == Some(Stage::Failed) {
+                    break;
+                }
+                pair.step();
+            }
+            prop_assert!(pair.is_settled());
+            prop_assert_eq!(pair.sides[0].stage(1), Some(Stage::Failed));
+            prop_assert_eq!(pair.ready, [false; 2]);
+        }
+    }
+
+    #[test]
+    fn postpone__asks_again_soon_however_often() {
+        let mut side = Wireup::new(PATIENCE);
+        let mut out = Vec::new();
+        side.connect(1, 0, &mut out);
+        for now in [0, 1000, 2000, 3000] {
+            side.postpone(1, now);
+            assert_eq!(side.deadline_ns(), Some(now + PATIENCE.timeout_ns));
+            side.tick(now + PATIENCE.timeout_ns, &mut out);
         }
     }
 
