@@ -449,6 +449,17 @@ mod tests {
     }
 
     #[test]
+    fn card__is_read_whole_or_not_at_all() {
+        let jobs = Job::in_process(2).unwrap();
+        let read = || jobs[0].rank_page(1).unwrap().card.load();
+        assert_eq!(read(), None);
+        for bytes in [vec![7; 1], (0..64).collect(), (0..55).collect::<Vec<u8>>()] {
+            jobs[1].own_page().card.store(&bytes);
+            assert_eq!(read(), Some(bytes));
+        }
+    }
+
+    #[test]
     fn attach__finds_the_launchers_segment() {
         let segment = Segment::create(4, 77).unwrap();
         segment.header().processors.store(2, Ordering::Relaxed);

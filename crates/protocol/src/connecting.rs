@@ -4,9 +4,12 @@
 //! meanwhile waits in the endpoint's queue and goes out in order once the lane is ready.
 
 use crate::request::Fault;
-use crate::wireup::{Action, Step};
+use crate::wireup::{Action, Stage, Step};
 use crate::worker::Worker;
-use fastpath_transport::Lane;
+use fastpath_transport::{Address, Lane};
+
+/// Marks the steps of connections that take the place of datagrams.
+const RISE: u8 = 0x10;
 
 impl Worker {
     /// Makes sure that messages can be sent to `peer`, now or as soon as its lane is wired up.
@@ -45,14 +48,26 @@ impl Worker {
     #[inline(never)]
     pub(crate) fn progress_interfaces(&mut self) -> bool {
         let accepted = self.accept_peers();
-        let moved = self.interfaces.progress();
+        let moved = self.interfaces.progress_while(self.is_connecting());
+        while let Some(peer) = self.interfaces.take_wish() {
+            self.start_rise(peer);
+        }
+        if self.interfaces.take_risen() {
+            self.note_lane_change();
+        }
         // A poll of the wire-up interface is not free: only while something is connecting, or when
         // the interface itself signals that a message has come (UCX progresses it for ever unless
         // it is taken out once everything is connected).
         let wired =
-            (self.wireup.is_active() || self.interfaces.wireup_signals() || !self.rma.gates_wireup)
+            (self.is_connecting() || self.interfaces.wireup_signals() || !self.rma.gates_wireup)
                 && self.progress_wireup();
         accepted | moved | wired
+    }
+
+    /// Whether anything is connecting.
+    #[inline]
+    pub fn is_connecting(&self) -> bool {
+        self.wireup.is_active() || self.rise.is_active()
     }
 
     /// Attaches the lanes of peers that have connected to this process.
@@ -74,33 +89,39 @@ impl Worker {
             .connect(peer, self.interfaces.now_ns(), &mut actions);
         self.apply_wireup(actions);
         match self.wireup.stage(peer) {
-            Some(crate::wireup::Stage::Failed) => Err(Fault::PeerGone),
+            Some(Stage::Failed) => Err(Fault::PeerGone),
             _ => Ok(()),
         }
     }
 
     pub(crate) fn progress_wireup(&mut self) -> bool {
         let now_ns = self.interfaces.now_ns();
-        let mut actions = Vec::new();
-        while let Some((peer, step, address)) = self.interfaces.receive_wireup() {
-            match Step::from_wire(step) {
-                Some(step) if peer < self.size() => {
+        let (mut actions, mut rising) = (Vec::new(), Vec::new());
+        while let Some((peer, number, address)) = self.interfaces.receive_wireup() {
+            match Step::from_wire(number & !RISE) {
+                Some(step) if peer < self.size() && number & RISE == 0 => {
                     self.wireup
                         .receive(peer, step, address, now_ns, &mut actions);
+                }
+                Some(step) if peer < self.size() => {
+                    self.receive_rise(peer, step, address, &mut rising);
                 }
                 _ => self.counters.violations += 1,
             }
         }
-        let left: Vec<u32> = self
-            .wireup
-            .connecting()
-            .filter(|&peer| self.endpoint(peer).lane.peer_has_left())
-            .collect();
+        let has_left = |peer: &u32| self.endpoint(*peer).lane.peer_has_left();
+        let left: Vec<u32> = self.wireup.connecting().filter(has_left).collect();
+        let left_rising: Vec<u32> = self.rise.connecting().filter(has_left).collect();
         left.into_iter()
             .for_each(|peer| self.wireup.give_up(peer, &mut actions));
+        left_rising
+            .into_iter()
+            .for_each(|peer| self.rise.give_up(peer, &mut rising));
         self.wireup.tick(now_ns, &mut actions);
-        let moved = !actions.is_empty();
+        self.rise.tick(now_ns, &mut rising);
+        let moved = !actions.is_empty() || !rising.is_empty();
         self.apply_wireup(actions);
+        self.apply_rise(rising);
         moved
     }
 
@@ -110,7 +131,9 @@ impl Worker {
                 Action::Send(peer, step) => {
                     self.prepare_lane(peer);
                     let address = self.endpoint(peer).lane.local_address();
-                    self.interfaces.send_wireup(peer, step as u8, address);
+                    if !self.interfaces.send_wireup(peer, step as u8, address) {
+                        self.wireup.postpone(peer, self.interfaces.now_ns());
+                    }
                 }
                 Action::Open(peer, address) => {
                     self.prepare_lane(peer);
@@ -122,6 +145,76 @@ impl Worker {
                 Action::Ready(peer) => self.endpoint(peer).lane.set_ready(),
                 Action::Fail(peer) => self.fail_pending(peer),
             }
+        }
+    }
+}
+
+/// Connections that take the place of datagrams: found worth it by the lane, made by the same machine, and never missed
+/// where they cannot be made.
+impl Worker {
+    #[cold]
+    fn start_rise(&mut self, peer: u32) {
+        if self.rise.stage(peer).is_some() {
+            return;
+        }
+        let mut actions = Vec::new();
+        match self.prepare_rise(peer) {
+            true => {
+                let now_ns = self.interfaces.now_ns();
+                self.rise.connect(peer, now_ns, &mut actions);
+            }
+            // The peer learns of it when it asks.
+            false => self.rise.refuse(peer, &mut Vec::new()),
+        }
+        self.apply_rise(actions);
+    }
+
+    fn prepare_rise(&mut self, peer: u32) -> bool {
+        self.prepare_lane(peer);
+        let lane = &mut self.endpoint(peer).lane;
+        self.interfaces.prepare_rise(lane).is_ok()
+    }
+
+    fn receive_rise(&mut self, peer: u32, step: Step, address: Address, out: &mut Vec<Action>) {
+        let is_new = step == Step::Request && self.rise.stage(peer).is_none();
+        if is_new && !self.prepare_rise(peer) {
+            return self.rise.refuse(peer, out);
+        }
+        let now_ns = self.interfaces.now_ns();
+        self.rise.receive(peer, step, address, now_ns, out);
+    }
+
+    fn apply_rise(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            let (Action::Send(peer, _)
+            | Action::Open(peer, _)
+            | Action::Ready(peer)
+            | Action::Fail(peer)) = action;
+            let failed = self.rise.stage(peer) == Some(Stage::Failed);
+            match action {
+                // Its end could not be opened a moment ago.
+                Action::Send(_, step) if failed && step != Step::Refuse => {}
+                Action::Ready(_) if failed => {}
+                Action::Send(_, step) => self.send_rise(peer, step),
+                Action::Open(_, address) => {
+                    let lane = &mut self.endpoint(peer).lane;
+                    if !lane.open_rise(&address) {
+                        lane.give_up_rise();
+                        self.rise.refuse(peer, &mut Vec::new());
+                        self.send_rise(peer, Step::Refuse);
+                    }
+                }
+                Action::Ready(_) => self.endpoint(peer).lane.finish_rise(),
+                Action::Fail(_) => self.endpoint(peer).lane.give_up_rise(),
+            }
+        }
+    }
+
+    fn send_rise(&mut self, peer: u32, step: Step) {
+        let address = self.endpoint(peer).lane.rising_address();
+        let number = step as u8 | RISE;
+        if !self.interfaces.send_wireup(peer, number, address) {
+            self.rise.postpone(peer, self.interfaces.now_ns());
         }
     }
 }

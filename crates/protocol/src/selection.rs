@@ -20,6 +20,7 @@ use fastpath_base::config::{Config, Key};
 use fastpath_base::{clock, wait};
 use fastpath_transport::adapter::{By, Counts};
 use fastpath_transport::interfaces::Allowed;
+use fastpath_transport::rising::Rule;
 use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
 use inline::StoredInline;
@@ -74,10 +75,12 @@ impl Wishes {
 /// `FASTPATH_TRANSPORTS` leaves ranks that cannot reach each other; the text says what to add.
 pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<Allowed, String> {
     let (loopback, shm) = (is_listed(config, "loopback"), is_listed(config, "shm"));
-    // Connections where both are listed.
-    let adapter = [By::Rc, By::Ud]
-        .into_iter()
-        .find(|by| is_listed(config, by.name()));
+    let adapter = match (is_listed(config, "rc"), is_listed(config, "ud")) {
+        (true, true) => Some(By::Rising),
+        (true, false) => Some(By::Rc),
+        (false, true) => Some(By::Ud),
+        (false, false) => None,
+    };
     let listed = || config.list(Key::Transports).join(",");
     if !shm && adapter.is_some() {
         // A rank reaches itself without an adapter.
@@ -114,6 +117,18 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
         shm: true,
         adapter: adapter.filter(|_| several),
     })
+}
+
+/// When a pair gets a connection, as far as the user says.
+fn choose_rule(config: &Config) -> Rule {
+    let rule = Rule::default();
+    Rule {
+        connect_ns: config.number(Key::ConnectCost).unwrap_or(rule.connect_ns),
+        most: match config.number(Key::Connections) {
+            Some(most) => most.min(u32::MAX as u64) as u32,
+            None => rule.most,
+        },
+    }
 }
 
 fn choose_ahead(config: &Config) -> Ahead {
@@ -260,6 +275,7 @@ impl Worker {
             });
             opened.map_err(|why| format!("{need}, which cannot be used: {why}"))?;
             warnings = stored.take_troubles();
+            self.interfaces.set_rise_rule(choose_rule(config));
         }
         self.rma.resolves_once = !config.is_disabled("resolve-once");
         self.rma.gates_wireup = !config.is_disabled("wireup-gate");
@@ -294,6 +310,7 @@ impl Worker {
             by: adapter?,
             adapter: self.interfaces.adapter()?,
             all: !shm,
+            rises: self.interfaces.rise_rule().map(|rule| rule.to_string()),
         })
     }
 

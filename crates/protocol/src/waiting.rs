@@ -269,11 +269,6 @@ unsafe fn pause_slow(
         // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
         WaitMode::Auto => (waited > spin_ns, SPIN_NS.max(spin_ns)),
     };
-    // What comes as datagrams wakes nobody.
-    let (yields, limit) = match this.interfaces.must_poll() {
-        true => (yields || waited >= limit, u64::MAX),
-        false => (yields, limit),
-    };
     if waited >= limit {
         // SAFETY: the caller's.
         let woken = unsafe { sleep(worker, note, done) };
@@ -331,7 +326,7 @@ unsafe fn sleep(
         // their messages (partner: the load of the state word in the transport's publish).
         fenced = wait::fence_others();
         limit = this.interfaces.arm();
-        if this.wireup.is_active() {
+        if this.is_connecting() {
             // What is asked again must be asked by somebody awake.
             limit = limit.map(|limit| limit.min(CONNECTING_NAP));
         }

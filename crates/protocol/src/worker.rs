@@ -70,6 +70,8 @@ pub struct Worker {
     pub wireup: Wireup,
     /// One-sided operations.
     pub rma: Rma,
+    /// Connections that are to take the place of datagrams.
+    pub rise: Wireup,
     /// Where protocols change.
     pub thresholds: Thresholds,
     /// What the thresholds were made of.
@@ -128,6 +130,7 @@ impl Worker {
             gated: 0,
             wireup: Wireup::default(),
             rma: Rma::default(),
+            rise: Wireup::default(),
             thresholds: Thresholds::default(),
             selection: Box::default(),
             counters: Counters::default(),

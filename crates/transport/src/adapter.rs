@@ -2,10 +2,12 @@
 
 use crate::lane::Lane;
 use crate::rc::{self, RcIface};
+use crate::rising::{self, RisingIface};
 use crate::ud::{self, UdIface};
 use crate::verbs::inline::Wishes;
 use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_base::sync::AtomicU32;
+use fastpath_bootstrap::job::Job;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +18,28 @@ pub enum By {
     Rc,
     /// Datagrams.
     Ud,
+    /// Datagrams, and connections for pairs that talk much.
+    Rising,
 }
 
 impl By {
-    /// As `FASTPATH_TRANSPORTS` lists it.
+    /// For people.
     pub fn name(self) -> &'static str {
         match self {
             By::Rc => "rc",
             By::Ud => "ud",
+            By::Rising => "ud and rc",
+        }
+    }
+}
+
+impl By {
+    /// The transports, as `FASTPATH_TRANSPORTS` lists them; the one that a pair begins with first.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            By::Rc => &["rc"],
+            By::Ud => &["ud"],
+            By::Rising => &["ud", "rc"],
         }
     }
 }
@@ -40,10 +56,13 @@ pub(crate) enum Adapter {
     Rc(RcIface),
     /// By datagrams.
     Ud(UdIface),
+    /// By both.
+    Rising(Box<RisingIface>),
 }
 
 impl Adapter {
-    /// A device's port: `port`, or else its first active one. `inline`: how much inline data to ask for.
+    /// A device's port: `port`, or else its first active one. `inline`: how much inline data to ask for. `job`: whose rank
+    /// it is for.
     ///
     /// # Errors
     /// As [`RcIface::new`] and [`UdIface::new`].
@@ -52,26 +71,19 @@ impl Adapter {
         context: &Arc<DeviceContext>,
         port: Option<u8>,
         inline: &Wishes<'_>,
+        job: &'static Job,
     ) -> Result<Self, VerbsError> {
-        let (inline, inline_source) = inline.settle(context);
-        match by {
-            By::Rc => {
-                let settings = rc::Settings {
-                    inline,
-                    inline_source,
-                    ..rc::Settings::default()
-                };
-                RcIface::new(context, port, settings).map(Adapter::Rc)
+        Ok(match by {
+            By::Rc => Adapter::Rc(open_rc(context, port, inline)?),
+            By::Ud => Adapter::Ud(open_ud(context, port, inline)?),
+            By::Rising => {
+                let (ud, rc) = (
+                    open_ud(context, port, inline)?,
+                    open_rc(context, port, inline)?,
+                );
+                Adapter::Rising(Box::new(RisingIface::new(ud, rc, job)))
             }
-            By::Ud => {
-                let settings = ud::Settings {
-                    inline,
-                    inline_source,
-                    ..ud::Settings::default()
-                };
-                UdIface::new(context, port, settings).map(Adapter::Ud)
-            }
-        }
+        })
     }
 
     /// Which transport it is.
@@ -79,6 +91,7 @@ impl Adapter {
         match self {
             Adapter::Rc(_) => By::Rc,
             Adapter::Ud(_) => By::Ud,
+            Adapter::Rising(_) => By::Rising,
         }
     }
 
@@ -86,31 +99,43 @@ impl Adapter {
     ///
     /// # Errors
     /// The device has no more of what it needs.
-    pub fn make_lane(&self, state: Option<&'static AtomicU32>) -> Result<Lane, VerbsError> {
+    pub fn make_lane(
+        &self,
+        peer: u32,
+        state: Option<&'static AtomicU32>,
+    ) -> Result<Lane, VerbsError> {
         Ok(match self {
             Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
             Adapter::Ud(iface) => Lane::Ud(Box::new(iface.endpoint(state)?)),
+            Adapter::Rising(iface) => Lane::Rising(Box::new(iface.endpoint(peer, state)?)),
         })
     }
 
-    /// Handles what has arrived and what is done; says whether anything was.
-    pub fn progress(&mut self) -> bool {
+    /// Handles what has arrived and what is done; says whether anything was. `connecting` and `wake`: see
+    /// [`RisingIface::progress`].
+    pub fn progress(&mut self, connecting: bool, wake: impl Fn() + Send + 'static) -> bool {
         match self {
             Adapter::Rc(iface) => iface.progress(),
             Adapter::Ud(iface) => iface.progress(),
+            Adapter::Rising(iface) => iface.progress(connecting, wake),
         }
     }
 
-    /// Whether arrivals wake nobody.
-    pub fn must_poll(&self) -> bool {
-        matches!(self, Adapter::Ud(_))
+    /// As [`RcIface::arm`].
+    pub fn arm(&mut self, wake: impl Fn() + Copy + Send + 'static) -> Duration {
+        match self {
+            Adapter::Rc(iface) => iface.arm(wake),
+            Adapter::Ud(iface) => iface.arm(wake),
+            Adapter::Rising(iface) => iface.arm(wake),
+        }
     }
 
-    /// As [`RcIface::arm`]; `None` where nothing wakes a sleeper.
-    pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Option<Duration> {
+    /// The connections, where there are any.
+    pub fn connections(&self) -> Option<&RcIface> {
         match self {
-            Adapter::Rc(iface) => Some(iface.arm(wake)),
+            Adapter::Rc(iface) => Some(iface),
             Adapter::Ud(_) => None,
+            Adapter::Rising(iface) => Some(iface.parts().1),
         }
     }
 
@@ -122,15 +147,25 @@ impl Adapter {
                 (port, iface.asked_inline())
             }
             Adapter::Ud(iface) => (iface.describe(), iface.asked_inline()),
+            Adapter::Rising(iface) => {
+                let (ud, _) = iface.parts();
+                (ud.describe(), ud.asked_inline())
+            }
         };
         format!("{port}, {bytes} bytes of inline data asked for ({source})")
     }
 
     /// What has been counted so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Vec<Counts> {
         match self {
-            Adapter::Rc(iface) => Counts::of_rc(&iface.counters()),
-            Adapter::Ud(iface) => Counts::of_ud(&iface.counters()),
+            Adapter::Rc(iface) => vec![Counts::of_rc(&iface.counters())],
+            Adapter::Ud(iface) => vec![Counts::of_ud(&iface.counters())],
+            Adapter::Rising(iface) => {
+                let (ud, rc) = iface.parts();
+                let pairs = Counts::of_pairs(&iface.counters());
+                let (ud, rc) = (Counts::of_ud(&ud.counters()), Counts::of_rc(&rc.counters()));
+                vec![pairs, ud, rc]
+            }
         }
     }
 
@@ -139,6 +174,7 @@ impl Adapter {
         match self {
             Adapter::Rc(iface) => iface.with_domain(|domain| domain.port_name()),
             Adapter::Ud(iface) => iface.port_name(),
+            Adapter::Rising(iface) => iface.parts().0.port_name(),
         }
     }
 }
@@ -196,6 +232,26 @@ impl Counts {
         }
     }
 
+    fn of_pairs(c: &rising::Counters) -> Self {
+        let text = format!(
+            "{} of {} have a connection; without one: {} for the limit, {} that failed; dropped: {} letters of strangers",
+            c.risen, c.pairs, c.limited, c.stayed, c.strangers
+        );
+        let numbers = vec![
+            ("pairs", c.pairs),
+            ("risen", c.risen),
+            ("limited", c.limited),
+            ("stayed", c.stayed),
+            ("strangers", c.strangers),
+            ("rests", c.rests),
+        ];
+        Counts {
+            of: "pairs",
+            text,
+            numbers,
+        }
+    }
+
     /// What the kernel has counted of receive buffers that ran out.
     pub(crate) fn of_port(counter: &verbs::PortCounter) -> Self {
         let count = counter.since();
@@ -210,25 +266,57 @@ impl Counts {
     }
 }
 
+fn open_rc(
+    context: &Arc<DeviceContext>,
+    port: Option<u8>,
+    inline: &Wishes<'_>,
+) -> Result<RcIface, VerbsError> {
+    let (inline, inline_source) = inline.settle(context);
+    let settings = rc::Settings {
+        inline,
+        inline_source,
+        ..rc::Settings::default()
+    };
+    RcIface::new(context, port, settings)
+}
+
+fn open_ud(
+    context: &Arc<DeviceContext>,
+    port: Option<u8>,
+    inline: &Wishes<'_>,
+) -> Result<UdIface, VerbsError> {
+    let (inline, inline_source) = inline.settle(context);
+    let settings = ud::Settings {
+        inline,
+        inline_source,
+        ..ud::Settings::default()
+    };
+    UdIface::new(context, port, settings)
+}
+
 /// Tries whether a transport has an adapter: what it would use, for people. Nothing stays open.
 ///
 /// # Errors
 /// For people: what is missing and what to do.
 pub fn probe(by: By, device: Option<&str>, inline: &Wishes<'_>) -> Result<String, String> {
-    let adapter = open(by, device, inline).map_err(|error| error.to_string())?;
-    Ok(format!("{by} on {}", adapter.describe()))
+    let text = open(device, |context, port| {
+        Ok(match by {
+            By::Rc => Adapter::Rc(open_rc(context, port, inline)?).describe(),
+            By::Ud | By::Rising => Adapter::Ud(open_ud(context, port, inline)?).describe(),
+        })
+    });
+    let text = text.map_err(|error| error.to_string())?;
+    Ok(format!("{by} on {text}"))
 }
 
-/// Opens the adapter of a name, with a port after a colon if wanted, or else the first that works.
+/// Opens, by `make`, the adapter of a name, with a port after a colon if wanted, or else the first that works.
 ///
 /// # Errors
 /// There is no adapter that could be used; or no such one.
-pub(crate) fn open(
-    by: By,
+pub(crate) fn open<T>(
     device: Option<&str>,
-    inline: &Wishes<'_>,
-) -> Result<Adapter, VerbsError> {
-    let open = |context: &Arc<DeviceContext>, port| Adapter::new(by, context, port, inline);
+    make: impl Fn(&Arc<DeviceContext>, Option<u8>) -> Result<T, VerbsError>,
+) -> Result<T, VerbsError> {
     let library = verbs::Library::load()?;
     if let Some(wanted) = device {
         let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
@@ -240,12 +328,12 @@ pub(crate) fn open(
                 VerbsError::Value(text)
             })?),
         };
-        return open(&DeviceContext::open(library, name)?, number);
+        return make(&DeviceContext::open(library, name)?, number);
     }
     let mut trouble = VerbsError::NoDevice;
     for name in verbs::list_devices(library)? {
-        match DeviceContext::open(library, &name).and_then(|context| open(&context, None)) {
-            Ok(adapter) => return Ok(adapter),
+        match DeviceContext::open(library, &name).and_then(|context| make(&context, None)) {
+            Ok(made) => return Ok(made),
             Err(error) => trouble = error,
         }
     }

@@ -5,6 +5,7 @@ use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
 use crate::mail::Mail;
+use crate::rc::RcIface;
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
@@ -111,8 +112,11 @@ impl Interfaces {
         device: Option<&str>,
         inline: &Wishes<'_>,
     ) -> Result<(), String> {
-        let opened = adapter::open(by, device, inline).map_err(|error| error.to_string())?;
-        self.use_adapter(opened);
+        let job = self.domain.job;
+        let opened = adapter::open(device, |context, port| {
+            Adapter::new(by, context, port, inline, job)
+        });
+        self.use_adapter(opened.map_err(|error| error.to_string())?);
         Ok(())
     }
 
@@ -122,10 +126,6 @@ impl Interfaces {
         self.port_counter = PortCounter::find(&device, port);
         self.adapter = Some((adapter, Mail::new(self.domain.job, self.allowed)));
         self.alive = true;
-    }
-
-    pub(crate) fn adapter_in_use(&self) -> Option<&Adapter> {
-        self.adapter.as_ref().map(|(adapter, _)| adapter)
     }
 
     pub(crate) fn shared_domain(&self) -> &Domain {
@@ -140,16 +140,21 @@ impl Interfaces {
     /// Memory of this process that stays as it is until [`Interfaces::forget_memory`]: an adapter needs to be told of it
     /// but once.
     pub fn declare_memory(&mut self, range: Range<usize>) {
-        if let Some((Adapter::Rc(iface), _)) = &self.adapter {
+        if let Some(iface) = self.connections() {
             iface.with_domain(|domain| domain.declare_lasting(range));
         }
     }
 
     /// The declared memory that begins at `address`, if there is any, is about to go.
     pub fn forget_memory(&mut self, address: usize) {
-        if let Some((Adapter::Rc(iface), _)) = &self.adapter {
+        if let Some(iface) = self.connections() {
             iface.with_domain(|domain| domain.forget(address));
         }
+    }
+
+    /// The connections of an adapter, where peers are reached by any.
+    pub(crate) fn connections(&self) -> Option<&RcIface> {
+        self.adapter.as_ref()?.0.connections()
     }
 
     /// The adapter by which peers are reached, for people.
@@ -159,14 +164,13 @@ impl Interfaces {
 
     /// What the adapter has counted so far; nothing where there is none.
     pub fn adapter_counts(&self) -> Vec<Counts> {
-        let of_transport = self.adapter.as_ref().map(|(adapter, _)| adapter.counts());
+        let of_adapter = self.adapter.as_ref().map(|(adapter, _)| adapter.counts());
         let of_port = self.port_counter.as_ref().map(Counts::of_port);
-        of_transport.into_iter().chain(of_port).collect()
-    }
-
-    /// Whether arrivals wake nobody, so that a rank that waits must look for them.
-    pub fn must_poll(&self) -> bool {
-        self.adapter.as_ref().is_some_and(|(a, _)| a.must_poll())
+        of_adapter
+            .unwrap_or_default()
+            .into_iter()
+            .chain(of_port)
+            .collect()
     }
 
     /// To be called when this rank has announced its sleep, before its last look: from now on it is woken by what comes
@@ -174,7 +178,7 @@ impl Interfaces {
     pub fn arm(&mut self) -> Option<Duration> {
         let state = self.domain.state_word(self.domain.me);
         let (adapter, _) = self.adapter.as_mut()?;
-        adapter.arm(|| crate::shm::iface::rouse(state))
+        Some(adapter.arm(|| crate::shm::iface::rouse(state)))
     }
 
     /// The time by which interfaces measure, in nanoseconds.
@@ -210,7 +214,7 @@ impl Interfaces {
         match self
             .adapter
             .as_ref()
-            .map(|(adapter, _)| adapter.make_lane(state))
+            .map(|(adapter, _)| adapter.make_lane(peer, state))
         {
             Some(Ok(lane)) => lane,
             // `connect` says why.
@@ -234,7 +238,7 @@ impl Interfaces {
     pub fn connect(&self, lane: &mut Lane) -> Result<(), String> {
         match (lane, &self.adapter) {
             (Lane::Unconnected, Some((adapter, _))) => {
-                let why = adapter.make_lane(None).err();
+                let why = adapter.make_lane(u32::MAX, None).err();
                 let why = why.map(|error| error.to_string());
                 Err(why.unwrap_or_else(|| "there was no queue pair a moment ago".to_owned()))
             }
@@ -252,7 +256,7 @@ impl Interfaces {
                 endpoint.connect();
                 Ok(())
             }
-            Lane::Rc(_) | Lane::Ud(_) | Lane::Loopback(_) | Lane::Unconnected => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -295,35 +299,49 @@ impl Interfaces {
 
     /// Handles what has arrived at interfaces that serve all peers at once; says whether anything had.
     pub fn progress(&mut self) -> bool {
+        self.progress_while(false)
+    }
+
+    /// As [`Interfaces::progress`]. `connecting`: messages of the wire-up are waited for.
+    pub fn progress_while(&mut self, connecting: bool) -> bool {
+        let state = self.domain.state_word(self.domain.me);
+        let wake = || crate::shm::iface::rouse(state);
         match &mut self.adapter {
-            Some((adapter, _)) => adapter.progress(),
+            Some((adapter, _)) => adapter.progress(connecting, wake),
             None => self.sim.as_mut().is_some_and(SimIface::progress),
         }
     }
 
-    /// Sends a message of the wire-up. It may be lost, doubled or overtaken.
-    pub fn send_wireup(&self, peer: u32, step: u8, address: Address) {
+    /// Sends a message of the wire-up. It may be lost, doubled or overtaken. False where it did not even leave, as it
+    /// may do soon.
+    pub fn send_wireup(&mut self, peer: u32, step: u8, address: Address) -> bool {
         if let Some(sim) = &self.sim {
             sim.send_wireup(peer, step, address);
         }
-        if let Some((_, mail)) = &self.adapter {
+        match &mut self.adapter {
+            Some((Adapter::Rising(iface), _)) => iface.send_letter(peer, step, address),
             // Memory may be there when the wire-up asks again.
-            let _ = mail.send(peer, step, &address);
+            Some((_, mail)) => mail.send(peer, step, &address).is_ok(),
+            None => true,
         }
     }
 
     /// Whether the wire-up interface signals an arrival, without asking it.
     pub fn wireup_signals(&self) -> bool {
-        if let Some((_, mail)) = &self.adapter {
-            return mail.signals();
+        match &self.adapter {
+            Some((Adapter::Rising(iface), _)) => return iface.has_letters(),
+            Some((_, mail)) => return mail.signals(),
+            None => {}
         }
         self.sim.as_ref().is_some_and(SimIface::wireup_signals)
     }
 
     /// Asks the wire-up interface for a message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
-        if let Some((_, mail)) = &mut self.adapter {
-            return mail.receive();
+        match &mut self.adapter {
+            Some((Adapter::Rising(iface), _)) => return iface.take_letter(),
+            Some((_, mail)) => return mail.receive(),
+            None => {}
         }
         self.sim.as_mut()?.receive_wireup()
     }
@@ -335,7 +353,7 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.accept(),
             Lane::Sim(endpoint) => endpoint.open_receive(),
-            Lane::Rc(_) | Lane::Ud(_) | Lane::Loopback(_) | Lane::Unconnected => {}
+            _ => {}
         }
     }
 
@@ -345,6 +363,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.wants_wireup(),
             Lane::Rc(endpoint) => endpoint.wants_wireup(),
             Lane::Ud(endpoint) => endpoint.wants_wireup(),
+            Lane::Rising(endpoint) => endpoint.wants_wireup(),
             _ => false,
         }
     }
@@ -355,6 +374,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.local_address(),
             Lane::Rc(endpoint) => endpoint.local_address(),
             Lane::Ud(endpoint) => endpoint.local_address(),
+            Lane::Rising(endpoint) => endpoint.local_address(),
             _ => Address::default(),
         }
     }
@@ -365,6 +385,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.open(address),
             Lane::Rc(endpoint) => endpoint.open(address),
             Lane::Ud(endpoint) => endpoint.open(address),
+            Lane::Rising(endpoint) => endpoint.datagrams().open(address),
             _ => false,
         }
     }
@@ -375,6 +396,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.set_ready(),
             Lane::Rc(endpoint) => endpoint.set_ready(),
             Lane::Ud(endpoint) => endpoint.set_ready(),
+            Lane::Rising(endpoint) => endpoint.datagrams().set_ready(),
             _ => {}
         }
     }
@@ -391,6 +413,10 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.return_credits(),
             Lane::Rc(endpoint) => endpoint.return_credits(),
             Lane::Ud(endpoint) => endpoint.return_credits(),
+            Lane::Rising(endpoint) => {
+                endpoint.return_credits();
+                self.settle_rise();
+            }
             Lane::Loopback(_) | Lane::Unconnected => {}
         }
     }
@@ -410,6 +436,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.peer_has_left(),
             Lane::Rc(endpoint) => endpoint.peer_has_left(),
             Lane::Ud(endpoint) => endpoint.peer_has_left(),
+            Lane::Rising(endpoint) => endpoint.peer_has_left(),
             Lane::Loopback(_) | Lane::Unconnected => false,
         }
     }
@@ -421,6 +448,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.is_drained(),
             Lane::Rc(endpoint) => endpoint.is_drained(),
             Lane::Ud(endpoint) => endpoint.is_drained(),
+            Lane::Rising(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
         }
     }
@@ -430,6 +458,7 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
             Lane::Ud(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
+            Lane::Rising(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
             _ => true,
         }
     }
@@ -470,6 +499,7 @@ impl Lane {
     }
 }
 
+mod rising;
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests;

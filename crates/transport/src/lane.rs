@@ -4,6 +4,7 @@
 use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
 use crate::rc::RcEndpoint;
+use crate::rising::RisingEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::sim::SimEndpoint;
 use crate::ud::UdEndpoint;
@@ -25,6 +26,8 @@ pub enum Lane {
     Rc(Box<RcEndpoint>) = 4,
     /// Datagrams of an RDMA adapter.
     Ud(Box<UdEndpoint>) = 5,
+    /// Datagrams, until a connection takes their place.
+    Rising(Box<RisingEndpoint>) = 6,
 }
 
 impl Lane {
@@ -41,6 +44,7 @@ impl Lane {
                 ..endpoint.capabilities()
             }),
             Lane::Ud(endpoint) => Some(endpoint.capabilities()),
+            Lane::Rising(endpoint) => Some(endpoint.capabilities()),
         }
     }
 
@@ -91,7 +95,7 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.rouse(),
             Lane::Loopback(endpoint) => endpoint.rouse(),
             Lane::Sim(endpoint) => endpoint.rouse(),
-            Lane::Rc(_) | Lane::Ud(_) | Lane::Unconnected => Post::Done,
+            _ => Post::Done,
         }
     }
 
@@ -174,6 +178,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.promise_room(messages),
             Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
             Lane::Ud(endpoint) => endpoint.has_room(messages, bytes),
+            Lane::Rising(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -201,6 +206,7 @@ impl Lane {
                 Lane::Sim(endpoint) => endpoint.get(to, len, from),
                 Lane::Rc(endpoint) => endpoint.get(to, len, from),
                 Lane::Ud(endpoint) => endpoint.get(to, len, from),
+                Lane::Rising(endpoint) => endpoint.get(to, len, from),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -209,7 +215,7 @@ impl Lane {
     /// Whether the peer can fetch only what was shown to it ([`Lane::expose`]).
     #[inline]
     pub fn wants_exposure(&self) -> bool {
-        matches!(self, Lane::Rc(_))
+        matches!(self, Lane::Rc(_) | Lane::Rising(_))
     }
 
     /// Lets the peer fetch `len` bytes at `address` by [`Lane::get`], until [`Lane::conceal`]; `None` where it cannot.
@@ -220,14 +226,18 @@ impl Lane {
         match self {
             // SAFETY: the caller's.
             Lane::Rc(endpoint) => unsafe { endpoint.expose(address, len) },
+            // SAFETY: the caller's.
+            Lane::Rising(endpoint) => unsafe { endpoint.expose(address, len) },
             _ => None,
         }
     }
 
     /// The peer needs no more what [`Lane::expose`] has shown it under this key.
     pub fn conceal(&mut self, key: u64) {
-        if let Lane::Rc(endpoint) = self {
-            endpoint.conceal(key);
+        match self {
+            Lane::Rc(endpoint) => endpoint.conceal(key),
+            Lane::Rising(endpoint) => endpoint.conceal(key),
+            _ => {}
         }
     }
 
@@ -277,6 +287,7 @@ impl Lane {
                 Lane::Sim(endpoint) => endpoint.put(from, len, to),
                 Lane::Rc(endpoint) => endpoint.put(from, len, to),
                 Lane::Ud(endpoint) => endpoint.put(from, len, to),
+                Lane::Rising(endpoint) => endpoint.put(from, len, to),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -304,6 +315,8 @@ impl Lane {
             Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: the caller's.
             Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            // SAFETY: the caller's.
+            Lane::Rising(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
         }
     }
@@ -315,6 +328,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Rc(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Ud(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Rising(endpoint) => endpoint.am_bcopy(header, len, pack),
             _ => Post::NoResource,
         }
     }
@@ -326,6 +340,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.look(),
             Lane::Rc(endpoint) => endpoint.look(),
             Lane::Ud(endpoint) => endpoint.look(),
+            Lane::Rising(endpoint) => endpoint.look(),
             _ => None,
         }
     }
@@ -337,6 +352,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Rc(endpoint) => endpoint.take(),
             Lane::Ud(endpoint) => endpoint.take(),
+            Lane::Rising(endpoint) => endpoint.take(),
             _ => {}
         }
     }

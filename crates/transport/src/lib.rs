@@ -16,6 +16,7 @@ mod mail;
 pub mod rc;
 pub mod reliable;
 pub mod remote;
+pub mod rising;
 pub mod shm;
 pub mod sim;
 pub mod ud;

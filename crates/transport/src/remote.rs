@@ -5,7 +5,6 @@
 //! through the same calls, so that both choose the same.
 #![allow(unsafe_code)]
 
-use crate::adapter::Adapter;
 use crate::contract::{Capabilities, Endpoint, Post, Remote, RemoteError};
 use crate::interfaces::Interfaces;
 use crate::lane::Lane;
@@ -69,9 +68,7 @@ impl Interfaces {
     /// # Safety
     /// The memory stays mapped until then.
     pub unsafe fn register_memory(&self, address: *mut u8, len: usize) -> Option<Registration> {
-        let Some(Adapter::Rc(iface)) = self.adapter_in_use() else {
-            return None;
-        };
+        let iface = self.connections()?;
         // SAFETY: the caller's.
         let region = unsafe { iface.register_remote(address, len) }?;
         Some(Registration { region })
@@ -79,7 +76,7 @@ impl Interfaces {
 
     /// Adapters forget memory that nothing uses any more.
     pub fn release_registrations(&self) {
-        if let Some(Adapter::Rc(iface)) = self.adapter_in_use() {
+        if let Some(iface) = self.connections() {
             iface.with_domain(|domain| domain.release_unused());
         }
     }
@@ -99,7 +96,7 @@ impl Interfaces {
 
     /// Whether send queues are polled only while something is outstanding (as by default).
     pub fn set_tx_gate(&mut self, on: bool) {
-        if let Some(Adapter::Rc(iface)) = self.adapter_in_use() {
+        if let Some(iface) = self.connections() {
             iface.set_tx_gate(on);
         }
     }

@@ -99,7 +99,7 @@ variables! {
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
-        "transports that may be used: shm between ranks of one host; rc, else ud, between hosts, and within one where shm is not listed";
+        "transports that may be used: shm between ranks of one host; ud, and rc for pairs that talk much, between hosts, and within one where shm is not listed";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeOrAuto, "auto", false,
         "largest message sent without asking the receiver first; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeOrAuto, "auto", false,
@@ -110,6 +110,10 @@ variables! {
         "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an active port";
     MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
         "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: as `fastpath tune inline` has stored, else 220";
+    ConnectCost "FASTPATH_CONNECT_COST" Kind::DurationOrAuto, "auto", false,
+        "what a connection (queue pair) is taken to cost: a pair changes from ud to rc once datagrams have cost so much more; auto: 500us";
+    Connections "FASTPATH_CONNECTIONS" Kind::Count, "1024", false,
+        "connections of a rank at most where rc and ud are listed; further pairs stay with ud";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,

@@ -68,6 +68,55 @@ pub struct RankPage {
     pub message: SharedText<120>,
     /// The transports that the rank was told to use, as they were written.
     pub transports: SharedText<16>,
+    /// Where the rank takes datagrams, as the transport writes it.
+    pub card: Card,
+}
+
+/// Words of a card.
+const CARD_WORDS: usize = 8;
+
+/// A few bytes that their owner writes once.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Card {
+    /// Bytes that count; 0: nothing yet.
+    length: AtomicU32,
+    _reserved: AtomicU32,
+    words: [AtomicU64; CARD_WORDS],
+}
+
+impl Card {
+    #[cfg(all(test, loom))]
+    fn fresh() -> Self {
+        Card {
+            length: AtomicU32::new(0),
+            _reserved: AtomicU32::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Publishes the bytes, 1 to 64; the page's owner alone calls it, once.
+    pub fn store(&self, bytes: &[u8]) {
+        debug_assert!((1..=CARD_WORDS * 8).contains(&bytes.len()));
+        for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(padded), Ordering::Relaxed);
+        }
+        // ORDERING: publishes the words; partner is the acquire load in `load`.
+        self.length.store(bytes.len() as u32, Ordering::Release);
+    }
+
+    /// The bytes; `None` while there are none, or what no owner writes.
+    pub fn load(&self) -> Option<Vec<u8>> {
+        // ORDERING: partner is the release store in `store`.
+        let length = self.length.load(Ordering::Acquire) as usize;
+        if !(1..=CARD_WORDS * 8).contains(&length) {
+            return None;
+        }
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
+        Some(words.flat_map(u64::to_le_bytes).take(length).collect())
+    }
 }
 
 #[cfg(not(loom))]
@@ -152,6 +201,7 @@ impl RankPage {
             },
             message: SharedText::new(),
             transports: SharedText::new(),
+            card: Card::fresh(),
         }
     }
 

@@ -50,6 +50,9 @@ pub struct Class {
     /// The adapter that leads there, where one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
+    /// What makes a pair change from the first transport to the second, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rises: Option<String>,
 }
 
 /// One range of sizes.
@@ -97,6 +100,8 @@ pub struct Outside {
     pub adapter: String,
     /// Whether all others are reached so, those of the node too.
     pub all: bool,
+    /// When pairs get connections, for people, where they begin without.
+    pub rises: Option<String>,
 }
 
 const NEAR_COUNTS_AS_DEFAULT: &str = "; what is near its default counts as that";
@@ -151,6 +156,9 @@ impl Display for Report {
                 let (sizes, cost) = (range.sizes(), range.cost());
                 let name = range.protocol;
                 writeln!(f, "  {sizes:<20} {name:<24} {cost:<18} {}", range.how)?;
+            }
+            if let Some(rule) = &class.rises {
+                writeln!(f, "  {:<20} {rule}", "rises")?;
             }
             for Rejected { option, reason } in &class.rejected {
                 writeln!(f, "  {:<20} {option:<24} {reason}", "not used")?;
@@ -230,14 +238,20 @@ fn describe_self(t: &Thresholds) -> Class {
         ]),
         rejected: Vec::new(),
         adapter: None,
+        rises: None,
     }
 }
 
 /// Those that an adapter leads to. What it costs there is not modelled.
 fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
-    let Outside { by, adapter, all } = outside;
+    let Outside {
+        by,
+        adapter,
+        all,
+        rises,
+    } = outside;
     let fetched = match by {
-        By::Rc => t.fetch,
+        By::Rc | By::Rising => t.fetch,
         By::Ud => u64::MAX,
     };
     let whole = "whole, in packets of the adapter, without asking".to_owned();
@@ -256,7 +270,7 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         (u64::MAX, "rendezvous, fetched", fetch, None),
     ];
     let rejected = match by {
-        By::Rc => Vec::new(),
+        By::Rc | By::Rising => Vec::new(),
         By::Ud => vec![Rejected {
             option: "rendezvous, fetched",
             reason: "datagrams reach no memory; rc does".to_owned(),
@@ -269,10 +283,11 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
             "ranks of other hosts"
         },
         memory: "any memory",
-        transports: vec![by.name()],
+        transports: by.names().to_vec(),
         ranges: list_ranges(steps),
         rejected,
         adapter: Some(adapter),
+        rises,
     }
 }
 
@@ -389,6 +404,7 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
         ranges: list_ranges(steps),
         rejected: list_rejected(selection, t, shared, &curves),
         adapter: None,
+        rises: None,
     }
 }
 

@@ -262,7 +262,7 @@ fn transports__lead_to_every_rank_or_are_refused() {
     };
     let good = [
         ("all", 4, false, (true, None)),
-        ("all", 4, true, (true, Some(By::Rc))),
+        ("all", 4, true, (true, Some(By::Rising))),
         ("shm,rc", 4, true, (true, Some(By::Rc))),
         ("shm,cma", 4, false, (true, None)),
         ("rc", 4, false, (false, Some(By::Rc))),
@@ -270,7 +270,7 @@ fn transports__lead_to_every_rank_or_are_refused() {
         ("rc", 1, false, (false, None)),
         ("shm,ud", 4, true, (true, Some(By::Ud))),
         ("ud", 2, false, (false, Some(By::Ud))),
-        ("rc,ud", 2, false, (false, Some(By::Rc))),
+        ("rc,ud", 2, false, (false, Some(By::Rising))),
         ("loopback", 1, false, (true, None)),
     ];
     for (listed, ranks, several, expected) in good {

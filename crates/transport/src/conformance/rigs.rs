@@ -5,6 +5,8 @@ use crate::loopback::LoopbackEndpoint;
 use crate::rc::testing::RcPair;
 use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
+use crate::rising::RisingEndpoint;
+use crate::rising::testing::RisingPair;
 use crate::shm::testing::ShmPair;
 use crate::sim::{Conditions, Hardware, Network, SimEndpoint, SimIface};
 use crate::ud::testing::UdPair;
@@ -24,6 +26,9 @@ conform!(rc_narrow, RcRig<1>);
 conform!(ud, UdRig<0>);
 conform!(ud_narrow, UdRig<1>);
 conform!(ud_lossy, UdRig<2>);
+conform!(rising, RisingRig<0>);
+conform!(rising_lossy, RisingRig<1>);
+conform!(risen, RisingRig<2>);
 
 impl Rig for LoopbackEndpoint {
     type End = Self;
@@ -273,5 +278,76 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
         let mut seen = self.0.ends[1].fingerprint();
         seen.extend(self.0.ifaces[0].counters().sent.to_le_bytes());
         seen
+    }
+}
+
+/// Two ends of a pair that changes from datagrams to a connection after a few messages (0; over a bad wire: 1), or did
+/// so before the first (2).
+struct RisingRig<const KIND: u32> {
+    pair: RisingPair,
+    /// How often it has settled.
+    settled: u32,
+}
+
+impl<const KIND: u32> RisingRig<KIND> {
+    fn rise(&mut self) {
+        match self.settled {
+            20 => self.pair.open_connection(),
+            24 => self.pair.ends[0].use_connection(),
+            28 => self.pair.ends[1].use_connection(),
+            _ => {}
+        }
+    }
+}
+
+impl<const KIND: u32> Rig for RisingRig<KIND> {
+    type End = RisingEndpoint;
+
+    fn new(_: Start) -> Self {
+        let mut pair = RisingPair::new(RcSettings::default(), UdSettings::default());
+        if KIND == 1 {
+            fake::set_conditions(fake::Conditions {
+                weather: fake::Weather {
+                    drop: 0.1,
+                    double: 0.1,
+                    late: 0.2,
+                },
+                ..fake::Conditions::default()
+            });
+        }
+        if KIND == 2 {
+            pair.open_connection();
+            pair.ends.iter_mut().for_each(|end| end.use_connection());
+        }
+        let settled = if KIND == 2 { 100 } else { 0 };
+        RisingRig { pair, settled }
+    }
+    fn tx(&mut self) -> &mut RisingEndpoint {
+        &mut self.pair.ends[0]
+    }
+    fn rx(&mut self) -> &mut RisingEndpoint {
+        &mut self.pair.ends[1]
+    }
+    fn settle(&mut self) {
+        self.settled += 1;
+        self.rise();
+        self.pair.until("the network to come to rest", |pair| {
+            pair.ends[1].look().is_some() || pair.ends[0].is_drained()
+        });
+        self.pair.until("what is under way to arrive", |pair| {
+            pair.ends[0].has_arrived()
+        });
+    }
+    fn return_credits(&mut self) {
+        // Everything taken is told: by what the datagrams acknowledge, and by the connection's credits.
+        for _ in 0..8 {
+            self.pair.ends[1].return_credits();
+            self.pair.ends[1].return_all_credits();
+            (0..12).for_each(|_| self.pair.progress());
+            self.pair.pass();
+        }
+    }
+    fn observe(&mut self) -> Vec<u8> {
+        self.pair.ends[1].fingerprint()
     }
 }

@@ -13,7 +13,8 @@ fn open_by(by: By, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
     let open = |job| {
         let mut interfaces = Interfaces::open(job);
         interfaces.allowed.shm = shm;
-        interfaces.use_adapter(Adapter::new(by, &context, None, &Wishes::default()).unwrap());
+        let wishes = Wishes::default();
+        interfaces.use_adapter(Adapter::new(by, &context, None, &wishes, job).unwrap());
         interfaces
     };
     jobs.iter().map(open).collect()
@@ -49,6 +50,9 @@ fn lanes__are_shared_memory_within_a_host_and_rc_between_hosts() {
     let by_datagrams = open_by(By::Ud, &[0, 0, 1], true);
     let names = [1, 2].map(|to| name(&by_datagrams[0].make_lane(to)));
     assert_eq!(names, ["shm", "ud"]);
+    let by_both = open_by(By::Rising, &[0, 0, 1], true);
+    let names = [1, 2].map(|to| name(&by_both[0].make_lane(to)));
+    assert_eq!(names, ["shm", "rising"]);
 }
 
 #[test]
