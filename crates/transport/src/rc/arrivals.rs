@@ -17,7 +17,8 @@ impl Core {
     #[inline]
     pub fn poll_receives(&mut self) -> bool {
         let mut batch = [Wc::default(); POLL];
-        let count = match self.recv_cq.poll(&mut batch) {
+        let most = self.settings.batch.clamp(1, POLL);
+        let count = match self.recv_cq.poll(&mut batch[..most]) {
             Ok(0) => return false,
             Ok(count) => count,
             Err(error) => return self.lose_device(error.to_string()),

@@ -370,7 +370,8 @@ impl Core {
     pub fn poll_sends(&mut self, queue: usize) -> bool {
         let mut batch = [Wc::default(); POLL];
         self.counters.send_polls += 1;
-        let count = match self.send_queues[queue].cq.poll(&mut batch) {
+        let most = self.settings.batch.clamp(1, POLL);
+        let count = match self.send_queues[queue].cq.poll(&mut batch[..most]) {
             Ok(count) => count,
             Err(error) => return self.lose_device(error.to_string()),
         };

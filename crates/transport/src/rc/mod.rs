@@ -45,6 +45,8 @@ pub struct Settings {
     pub inline: u32,
     /// Who said so.
     pub inline_source: Source,
+    /// Completions taken by one poll, 1 to 16.
+    pub batch: usize,
     /// How long connections try.
     pub persistence: Persistence,
 }
@@ -59,6 +61,7 @@ impl Default for Settings {
             buffers: [128, 16],
             inline: DEFAULT_INLINE,
             inline_source: Source::Default,
+            batch: datapath::POLL,
             persistence: Persistence::default(),
         }
     }

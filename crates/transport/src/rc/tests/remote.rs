@@ -176,3 +176,41 @@ fn flush__after_a_wrong_key_says_that_the_peer_is_lost() {
     assert_eq!(posted, Posted::PeerGone);
     assert_eq!((flush(&mut pair), into), (Post::PeerGone, [7; 128]));
 }
+
+/// Puts in windows of 256, each told of: the fewer completions a poll takes, the more polls it takes.
+#[test]
+fn completions__are_taken_in_batches() {
+    let mut taken = Vec::new();
+    for batch in [1, 2, 4, 8, 16] {
+        let settings = Settings {
+            depth: 512,
+            batch,
+            ..Settings::default()
+        };
+        let mut pair = RcPair::new(settings);
+        let exposed = Exposed::new(&pair.ifaces[1], 256);
+        let data = [3; 8];
+        for cookie in 1..=256 {
+            let to = exposed.remote(8 * (cookie as usize - 1));
+            // SAFETY: the bytes outlive the operations, which are waited for.
+            let posted = unsafe { pair.ends[0].put_zcopy(data.as_ptr(), 8, to, cookie) };
+            assert_eq!(posted, Post::InProgress);
+        }
+        let before = pair.ifaces[0].counters();
+        assert_eq!(flush(&mut pair), Post::Done);
+        let after = pair.ifaces[0].counters();
+        let polls = after.send_polls - before.send_polls;
+        let completions = after.send_completions - before.send_completions;
+        assert!(completions >= 256 && exposed.read(0, 2048) == [3; 2048]);
+        assert!(
+            polls * batch as u64 >= completions,
+            "{polls} polls of {batch}"
+        );
+        taken.push(polls);
+    }
+    eprintln!("polls for 256 completions, in batches of 1, 2, 4, 8, 16: {taken:?}");
+    // On an adapter that works meanwhile a poll may find few.
+    if std::env::var_os("FASTPATH_TEST_DEVICE").is_none() {
+        assert_eq!(taken, [256, 128, 64, 32, 16]);
+    }
+}
