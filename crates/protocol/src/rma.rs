@@ -66,9 +66,9 @@ pub struct Rma {
     /// Changes whenever a lane does; keys that were resolved under another number are resolved again.
     pub(crate) generation: u32,
     /// Whether keys stay resolved (`FASTPATH_DISABLE=resolve-once`).
-    pub(crate) resolves_once: bool,
+    pub resolves_once: bool,
     /// Whether the wire-up interface is left alone while nothing connects (`FASTPATH_DISABLE=wireup-gate`).
-    pub(crate) gates_wireup: bool,
+    pub gates_wireup: bool,
     /// Peers with something under way that their lanes do not know of.
     pub(crate) busy: u32,
     /// Peers with a queue.

@@ -340,6 +340,35 @@ fn key__is_resolved_once_and_again_when_a_lane_has_changed() {
 }
 
 #[test]
+fn reductions__cost_when_they_are_switched_off_what_they_save() {
+    let conditions = Conditions {
+        wireup: true,
+        ..Conditions::default()
+    };
+    let mut world = World::new(2, conditions);
+    let mut theirs = region(&mut world, 64, 0, false);
+    let exchange = |world: &mut World, key: &mut RemoteKey| {
+        for i in 0..10 {
+            let _ = put(world, key, i, &[i as u8; 8]).unwrap();
+            assert_eq!(flush(world), Ok(()));
+        }
+        world.settle();
+        let resolved = world.rank(0).rma.counters.resolved;
+        (resolved, world.network.wireup_polls(0))
+    };
+    exchange(&mut world, &mut theirs.key);
+    let (resolved, polls) = exchange(&mut world, &mut theirs.key);
+    assert_eq!(exchange(&mut world, &mut theirs.key), (resolved, polls));
+    world.rank(0).rma.resolves_once = false;
+    let mut key = world.rank(0).unpack_key(1, &theirs.exposed.key).unwrap();
+    assert_eq!(exchange(&mut world, &mut key), (resolved + 11, polls));
+    world.rank(0).rma.gates_wireup = false;
+    let (_, more) = exchange(&mut world, &mut theirs.key);
+    assert!(more >= polls + 10, "{polls} {more}");
+    assert!(world.rank(0).rma.counters.idle_wireup_polls >= 10);
+}
+
+#[test]
 fn operations__are_queued_only_where_there_is_no_room_or_no_connection() {
     let queued = |world: &mut World| world.rank(0).rma.counters.queued;
     let mut world = World::new(2, Conditions::default());

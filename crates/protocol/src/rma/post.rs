@@ -46,18 +46,34 @@ impl Worker {
             unsafe { copy_mapped(key.base.wrapping_add(offset as usize), from, len) };
             return Ok(Moved::Done);
         }
-        if key.way == Way::Adapter && self.rma.queues == 0 && len != 0 {
-            let to = key.remote(offset);
-            // SAFETY: the caller's.
-            let posted = unsafe { self.endpoint(key.peer).lane.post_put(from, len, to) };
-            if posted == Posted::Done(len) {
-                return Ok(Moved::Done);
-            }
-            let local = from.cast_mut();
-            return self.continue_slow(key, Kind::Put, offset, local, len, posted);
-        }
         // SAFETY: the caller's.
-        unsafe { self.move_slow(key, Kind::Put, offset, from.cast_mut(), len) }
+        unsafe { self.put_elsewhere(key, offset, from, len) }
+    }
+
+    /// A put to memory that is not mapped: a call of its own, so that one to mapped memory saves no registers for it.
+    ///
+    /// # Safety
+    /// As [`Worker::put_nbi`].
+    #[inline(never)]
+    unsafe fn put_elsewhere(
+        &mut self,
+        key: &mut RemoteKey,
+        offset: u64,
+        from: *const u8,
+        len: usize,
+    ) -> Result<Moved, RmaError> {
+        let local = from.cast_mut();
+        if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
+            // SAFETY: the caller's.
+            return unsafe { self.move_slow(key, Kind::Put, offset, local, len) };
+        }
+        let to = key.remote(offset);
+        // SAFETY: the caller's.
+        let posted = unsafe { self.endpoint(key.peer).lane.post_put(from, len, to) };
+        match posted == Posted::Done(len) {
+            true => Ok(Moved::Done),
+            false => self.continue_slow(key, Kind::Put, offset, local, len, posted),
+        }
     }
 
     /// Reads `len` bytes at `offset` of a region, any number of them. `Done`: they are there; else after
@@ -85,18 +101,34 @@ impl Worker {
             unsafe { copy_mapped(to, key.base.wrapping_add(offset as usize), len) };
             return Ok(Moved::Done);
         }
-        if key.way == Way::Adapter && self.rma.queues == 0 && len != 0 {
-            self.rma.reads = true;
-            let from = key.remote(offset);
-            // SAFETY: the caller's.
-            let posted = unsafe { self.endpoint(key.peer).lane.post_get(to, len, from) };
-            if posted == Posted::InProgress(len) {
-                return Ok(Moved::Pending);
-            }
-            return self.continue_slow(key, Kind::Get, offset, to, len, posted);
-        }
         // SAFETY: the caller's.
-        unsafe { self.move_slow(key, Kind::Get, offset, to, len) }
+        unsafe { self.get_elsewhere(key, offset, to, len) }
+    }
+
+    /// As [`Worker::put_elsewhere`], of a get.
+    ///
+    /// # Safety
+    /// As [`Worker::get_nbi`].
+    #[inline(never)]
+    unsafe fn get_elsewhere(
+        &mut self,
+        key: &mut RemoteKey,
+        offset: u64,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<Moved, RmaError> {
+        if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
+            // SAFETY: the caller's.
+            return unsafe { self.move_slow(key, Kind::Get, offset, to, len) };
+        }
+        self.rma.reads = true;
+        let from = key.remote(offset);
+        // SAFETY: the caller's.
+        let posted = unsafe { self.endpoint(key.peer).lane.post_get(to, len, from) };
+        match posted == Posted::InProgress(len) {
+            true => Ok(Moved::Pending),
+            false => self.continue_slow(key, Kind::Get, offset, to, len, posted),
+        }
     }
 
     /// An adapter has taken a part of an operation, or nothing.
