@@ -114,7 +114,10 @@ impl TransportLink {
     #[inline]
     pub fn pause(&mut self, looks: &mut u32) {
         *looks = looks.wrapping_add(1);
-        self.interfaces.progress();
+        if self.is_adapter() {
+            self.interfaces.progress();
+            self.lane.return_credits();
+        }
         if looks.is_multiple_of(LOOKS) {
             if self.lane.peer_has_left() {
                 end_without_peer();
@@ -162,6 +165,9 @@ impl TransportLink {
                 done += copy_arrival(&arrival, &mut into[done..]);
                 self.lane.take();
                 if done >= into.len() {
+                    if self.is_adapter() {
+                        self.lane.return_credits();
+                    }
                     return;
                 }
                 looks = 0;

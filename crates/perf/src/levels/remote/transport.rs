@@ -190,6 +190,10 @@ impl RemoteLink for TransportLink {
     }
 
     fn serve(&mut self) {
+        if self.is_adapter() {
+            self.interfaces.progress();
+            self.lane.return_credits();
+        }
         if self.lane.peer_has_left() {
             end_without_peer();
         }
