@@ -10,7 +10,7 @@
 //! | `library`, `call`, `error` | loading; calls as results; what went wrong and what to do |
 //! | `device`, `path` | devices, ports, GIDs, the way between two ports |
 //! | `memory`, `window`, `queue`, `pair` | domains, registrations and windows; completion and receive queues; queue pairs |
-//! | `post`, `inline` | posting sends, completions; what goes inline |
+//! | `post`, `list`, `inline` | posting sends, one or several by a call, completions; what goes inline |
 //! | `port_counter` | what the kernel counts of receive buffers that ran out |
 //! | `identity`, `echo` | who a device is; two queue pairs of one device that answer each other, for measuring |
 
@@ -27,6 +27,7 @@ pub mod inline;
 #[cfg(test)]
 mod layout_tests;
 pub mod library;
+pub mod list;
 pub mod memory;
 pub mod pair;
 pub mod path;
@@ -47,6 +48,7 @@ pub use error::{Step, VerbsError};
 pub use identity::Identity;
 pub use inline::InlineChoice;
 pub use library::Library;
+pub use list::SendList;
 pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain};
 pub use pair::{AddressHandle, PairSettings, Peer, Persistence, QueuePair, Service};
 pub use path::{LocalPort, Path, PortAddress};

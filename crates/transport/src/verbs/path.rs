@@ -124,6 +124,18 @@ impl LocalPort {
         mtu_bytes(self.mtu)
     }
 
+    /// Its local identifier within an InfiniBand subnet; 0 on Ethernet.
+    pub fn lid(&self) -> u16 {
+        self.lid
+    }
+
+    /// Row and address by which a peer is reached, where it has the same kind of address.
+    pub fn gid_to(&self, path: &Path) -> Option<(u8, Gid)> {
+        let index = path.route.grh.sgid_index;
+        let known = self.known.iter().find(|known| known.index == index);
+        known.map(|known| (index, known.gid))
+    }
+
     /// What peers must know of it.
     pub fn address(&self) -> PortAddress {
         let mut gids = [None; KINDS];
@@ -245,6 +257,16 @@ impl Path {
         mtu_bytes(self.mtu)
     }
 
+    /// The same way with packets of at most `bytes` of payload, 256 or more; what is not a power of two counts as the
+    /// one below it.
+    pub fn with_mtu(self, bytes: usize) -> Path {
+        let code = (bytes.max(256).ilog2() - 7).min(self.mtu.into());
+        Path {
+            mtu: code as u8,
+            ..self
+        }
+    }
+
     /// The same as one of the header's constants.
     pub(super) fn mtu_code(&self) -> i32 {
         self.mtu as i32
@@ -349,6 +371,18 @@ mod tests {
         assert_eq!(there.route.grh.sgid_index, 1);
         assert_eq!(back.route.grh.dgid, link.gid);
         assert_eq!((there.route.is_global, there.route.port_num), (1, 1));
+    }
+
+    #[test]
+    fn path__can_be_given_smaller_packets_and_never_larger_ones() {
+        let own = port(abi::MTU_1024, 0, true, &[row(3, V2, "::ffff:10.0.0.1")]);
+        let path = own.path_to(&own.address()).unwrap();
+        let mtu = |bytes| path.with_mtu(bytes).mtu_bytes();
+        assert_eq!(
+            [1, 256, 300, 512, 1024, 4096].map(mtu),
+            [256, 256, 256, 512, 1024, 1024]
+        );
+        assert_eq!(own.gid_to(&path).map(|(index, _)| index), Some(3));
     }
 
     #[test]

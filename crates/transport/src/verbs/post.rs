@@ -241,7 +241,7 @@ impl QueuePair {
 
     #[cold]
     #[inline(never)]
-    fn post_error_slow(&self, errno: i32) -> PostError {
+    pub(super) fn post_error_slow(&self, errno: i32) -> PostError {
         match errno.abs() {
             libc::ENOMEM => PostError::Full,
             errno => PostError::Failed(VerbsError::call(Step::PostSend, self.device(), errno)),

@@ -66,14 +66,25 @@ unsafe fn take_list(
 
 pub(super) unsafe extern "C" fn post_send(
     qp: *mut Qp,
-    list: *mut SendWr,
+    mut list: *mut SendWr,
     bad: *mut *mut SendWr,
 ) -> c_int {
-    // SAFETY: the caller's pair and list.
-    let (qp, request) = unsafe { (&mut *qp.cast::<FakeQp>(), *list) };
-    // SAFETY: the caller's.
-    unsafe { *bad = list };
-    assert!(request.next.is_null(), "one send at a time is posted here");
+    while !list.is_null() {
+        // SAFETY: the caller's pair and list.
+        let (answer, next) = unsafe { (post_one(&mut *qp.cast(), *list), (*list).next) };
+        if answer != 0 {
+            // SAFETY: the caller's.
+            unsafe { *bad = list };
+            return answer;
+        }
+        list = next;
+    }
+    0
+}
+
+/// # Safety
+/// The request's segments are there.
+unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
     if with(|fabric| fabric.removed) {
         return libc::EIO;
     }

@@ -1,0 +1,206 @@
+//! Several sends by one call: one doorbell for all of them.
+#![allow(unsafe_code)]
+
+use super::abi::{SendWr, Sge};
+use super::inline::InlineRefused;
+use super::pair::QueuePair;
+use super::post::{Operation, PostError, SendFlags, build_request};
+use std::ptr::null_mut;
+
+/// Sends that are posted together, in order.
+#[derive(Default)]
+pub struct SendList {
+    requests: Vec<SendWr>,
+}
+
+impl SendList {
+    /// An empty list.
+    pub fn new() -> Self {
+        SendList::default()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Forgets them; its memory stays.
+    pub fn clear(&mut self) {
+        self.requests.clear();
+    }
+
+    /// Adds a send for `pair`; says whether its payload goes inline. The segments are read when the list is posted.
+    ///
+    /// # Errors
+    /// It must go inline and cannot; nothing was added.
+    #[inline]
+    pub fn push(
+        &mut self,
+        pair: &QueuePair,
+        id: u64,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        flags: SendFlags,
+    ) -> Result<bool, InlineRefused> {
+        let built = build_request(id, operation, segments, flags, pair.granted_inline());
+        let (request, inline) = built?;
+        self.requests.push(request);
+        Ok(inline)
+    }
+
+    /// Each request names the next.
+    fn link(&mut self) -> *mut SendWr {
+        let (first, len) = (self.requests.as_mut_ptr(), self.requests.len());
+        for (index, request) in self.requests.iter_mut().enumerate() {
+            request.next = match index + 1 < len {
+                true => first.wrapping_add(index + 1),
+                false => null_mut(),
+            };
+        }
+        first
+    }
+}
+
+impl QueuePair {
+    /// Posts the sends of a list by one call; posts nothing where the list is empty.
+    ///
+    /// # Safety
+    /// As [`QueuePair::post_send`] for each of them; the segments and address handles that they were added with are
+    /// still where they were.
+    ///
+    /// # Errors
+    /// How many were posted, and why the next was not.
+    #[inline]
+    pub unsafe fn post_list(&self, list: &mut SendList) -> Result<(), (usize, PostError)> {
+        if list.is_empty() {
+            return Ok(());
+        }
+        let first = list.link();
+        let mut bad = null_mut();
+        // SAFETY: the pair is alive; the requests are linked to their last; the rest is the caller's.
+        match unsafe { (self.post_send)(self.raw.as_ptr(), first, &mut bad) } {
+            0 => Ok(()),
+            errno => {
+                let accepted = match bad.is_null() {
+                    true => 0,
+                    // SAFETY: the library names a request of the list.
+                    false => unsafe { bad.offset_from(first) },
+                };
+                let accepted = accepted.clamp(0, list.len() as isize) as usize;
+                Err((accepted, self.post_error_slow(errno)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::verbs::{
+        Access, Buffer, CompletionQueue, LocalPort, PairSettings, Peer, Persistence,
+        ProtectionDomain, RecvEntry, Service, Wc, fake,
+    };
+    use std::sync::Arc;
+
+    struct End {
+        pair: QueuePair,
+        cq: Arc<CompletionQueue>,
+        buffer: Buffer,
+        port: LocalPort,
+    }
+
+    fn make_end() -> End {
+        let context = fake::open();
+        let domain = ProtectionDomain::new(&context).unwrap();
+        let cq = CompletionQueue::new(&context, 64, None).unwrap();
+        let port = LocalPort::choose(&context, None).unwrap();
+        let settings = PairSettings {
+            service: Service::Reliable,
+            send_cq: &cq,
+            recv_cq: &cq,
+            shared: None,
+            send_depth: 4,
+            recv_depth: 8,
+            send_segments: 1,
+            inline: 64,
+            port: port.number(),
+            qkey: 0,
+        };
+        End {
+            pair: QueuePair::new(&domain, &settings).unwrap(),
+            buffer: Buffer::new(&domain, 64, Access::Remote).unwrap(),
+            cq,
+            port,
+        }
+    }
+
+    fn make_pair() -> [End; 2] {
+        fake::set_conditions(fake::Conditions::default());
+        let ends = [make_end(), make_end()];
+        for (own, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
+            let path = own.port.path_to(&other.port.address()).unwrap();
+            let (number, psn) = (other.pair.number(), 7);
+            let peer = Peer { path, number, psn };
+            own.pair.connect(&peer, 7, &Persistence::default()).unwrap();
+        }
+        ends
+    }
+
+    fn poll_all(cq: &CompletionQueue) -> Vec<Wc> {
+        let mut found = Vec::new();
+        let mut batch = [Wc::default(); 4];
+        loop {
+            match cq.poll(&mut batch).unwrap() {
+                0 => return found,
+                n => found.extend_from_slice(&batch[..n]),
+            }
+        }
+    }
+
+    #[test]
+    fn list__is_carried_out_in_order_and_reports_what_is_signaled() {
+        let [from, to] = make_pair();
+        let room = Sge::over(to.buffer.address(), 8, to.buffer.region().lkey());
+        let rooms: Vec<_> = (0..3).map(|id| RecvEntry { id, segment: room }).collect();
+        // SAFETY: the buffer outlives the pair.
+        unsafe { to.pair.post_recv(&rooms) }.unwrap();
+        let bytes = *b"fastpath";
+        let segments = [Sge::over(bytes.as_ptr(), 8, 0)];
+        let mut list = SendList::new();
+        for id in 1..=3 {
+            let flags = SendFlags {
+                signaled: id == 3,
+                ..SendFlags::default()
+            };
+            let added = list.push(&from.pair, id, &Operation::Send, &segments, flags);
+            assert_eq!(added, Ok(true));
+        }
+        // SAFETY: what goes inline is there now.
+        unsafe { from.pair.post_list(&mut list) }.unwrap();
+        let sent: Vec<u64> = poll_all(&from.cq).iter().map(|c| c.wr_id).collect();
+        let arrived: Vec<u64> = poll_all(&to.cq).iter().map(|c| c.wr_id).collect();
+        assert_eq!((sent, arrived), (vec![3], vec![0, 1, 2]));
+        list.clear();
+        // SAFETY: nothing is posted.
+        assert!(list.is_empty() && unsafe { from.pair.post_list(&mut list) }.is_ok());
+    }
+
+    #[test]
+    fn list__that_does_not_fit_says_how_much_of_it_was_posted() {
+        let [from, _to] = make_pair();
+        let mut list = SendList::new();
+        for id in 0..6 {
+            let added = list.push(&from.pair, id, &Operation::Send, &[], SendFlags::default());
+            added.unwrap();
+        }
+        // SAFETY: no memory is named.
+        let refused = unsafe { from.pair.post_list(&mut list) };
+        assert_eq!(refused, Err((4, PostError::Full)));
+    }
+}
