@@ -10,6 +10,7 @@ pub(crate) mod startup;
 mod store;
 pub mod surroundings;
 pub mod table;
+pub mod verbs;
 
 use std::fmt;
 use std::io;
@@ -122,6 +123,7 @@ struct Session {
     bar: ProgressBar,
     printer: Printer,
     shows_table: bool,
+    environment: Vec<(String, String)>,
 }
 
 /// Does what `fastpath bench TEST...` was asked for.
@@ -138,6 +140,15 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         let why = "which test? `fastpath bench --list` names them; `fastpath bench latency` is one";
         return Err(BenchError::Usage(why.to_owned()));
     }
+    options
+        .path
+        .check(&options.levels)
+        .map_err(BenchError::Usage)?;
+    let verbs = options.choose_verbs().map_err(BenchError::Usage)?;
+    let options = &BenchOptions {
+        verbs,
+        ..options.clone()
+    };
     let mut store = Store::open(options.json.as_deref())?;
     let values_only = options.csv.as_deref().is_some_and(is_standard);
     if values_only && store.is_standard_output() {
@@ -163,6 +174,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         bar: make_bar(!options.no_progress),
         printer: Printer::new(options.style),
         shows_table: !store.is_standard_output() && !values_only,
+        environment: options.path.environment(),
     };
     session.report.run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
     let (mut failure, mut written) = (None, Ok(()));
@@ -249,7 +261,7 @@ impl Session {
         Job {
             mpiexec: self.mpiexec.clone(),
             mpiexec_arguments: self.mpiexec_arguments.clone(),
-            environment: Vec::new(),
+            environment: self.environment.clone(),
             ranks,
             arguments: settings.arguments(),
             stall: STALL + Duration::from_secs_f64(settings.duration_ms.unwrap_or(0.0) / 500.0),
@@ -263,7 +275,7 @@ impl Session {
         options: &BenchOptions,
         ranks: u32,
     ) -> Result<(), RunError> {
-        for level in [Level::Transport, Level::Protocol, Level::Mpi] {
+        for level in [Level::Verbs, Level::Transport, Level::Protocol, Level::Mpi] {
             if !options.has_level(level) {
                 continue;
             }
@@ -295,14 +307,20 @@ impl Session {
                 let job = if alone { job } else { job.with_selection() };
                 self.run_program(&program, &job, &settings, level)?;
             } else {
-                self.run_below(level, job, &settings)?;
+                self.run_below(level, job, &settings, options)?;
             }
         }
         Ok(())
     }
 
     /// The same tests on a lower level: this program is the ranks' program.
-    fn run_below(&mut self, level: Level, job: Job, settings: &Settings) -> Result<(), RunError> {
+    fn run_below(
+        &mut self,
+        level: Level,
+        job: Job,
+        settings: &Settings,
+        options: &BenchOptions,
+    ) -> Result<(), RunError> {
         let failed = |e| RunError::Start(PathBuf::from("fastpath"), e);
         let board = SharedBoard::create().map_err(failed)?;
         let plan = LevelPlan {
@@ -310,6 +328,8 @@ impl Session {
             settings: settings.clone(),
             board: board.path(),
             counted: false,
+            devices: options.path.devices.clone(),
+            verbs: options.verbs.clone(),
         };
         let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
         let own = Program {
@@ -358,6 +378,10 @@ impl Session {
         });
         let run = &mut self.report.run;
         run.clock = outcome.clock;
+        if let Some(start) = &outcome.start {
+            run.adapter.extend(start.adapter.iter().cloned());
+            run.adapter.dedup();
+        }
         if let Some(start) = outcome.start.filter(|_| run.mpi.name.is_empty()) {
             run.mpi = Mpi {
                 name: name_library(&start.library),

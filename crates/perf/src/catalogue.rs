@@ -73,7 +73,7 @@ pub struct Test {
 }
 
 const MPI: &[Level] = &[Level::Mpi];
-const ALL: &[Level] = &[Level::Transport, Level::Protocol, Level::Mpi];
+const ALL: &[Level] = &[Level::Verbs, Level::Transport, Level::Protocol, Level::Mpi];
 
 const fn at_all_levels(test: Test) -> Test {
     Test {

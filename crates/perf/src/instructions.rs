@@ -21,7 +21,7 @@ use std::process::Command;
 
 use fastpath_base::topology;
 
-use crate::bench::options::{LevelName, MpiOptions, parse_bytes};
+use crate::bench::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
 use crate::bench::{BenchError, choose_mpi, surroundings};
 use crate::compare::peers::PeerOptions;
 use crate::html;
@@ -53,6 +53,9 @@ pub struct InstructionOptions {
     /// Levels at which operations are counted [default: all; of an MPI named by --mpicc, mpi alone]
     #[arg(long = "level", value_delimiter = ',')]
     pub levels: Vec<LevelName>,
+    /// What carries the messages
+    #[command(flatten)]
+    pub path: PathOptions,
     /// Payloads in bytes, separated by commas; at most 2K
     #[arg(long, value_delimiter = ',', default_value = "8", value_parser = parse_payload)]
     pub sizes: Vec<u64>,
@@ -175,7 +178,7 @@ fn list_missing(mpi: &str, counted: &[Breakdown]) -> Vec<Missing> {
 impl InstructionOptions {
     fn has_level(&self, level: Level) -> bool {
         match self.levels.is_empty() {
-            true => level == Level::Mpi || self.mpi.mpicc.is_none(),
+            true => level == Level::Mpi || level != Level::Verbs && self.mpi.mpicc.is_none(),
             false => self.levels.iter().any(|name| name.means(level)),
         }
     }
@@ -187,6 +190,8 @@ impl InstructionOptions {
 /// As [`count`]; a budget that is exceeded.
 pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    options.path.check(&options.levels).map_err(usage)?;
+    let environment = options.path.environment();
     let peers = options.peers.list().map_err(usage)?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
     let mut report = Report::new(surroundings::describe_run());
@@ -197,7 +202,7 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
         mpicc: &mpicc,
         mpiexec: &mpiexec,
         arguments: &options.mpi.mpiexec_arg,
-        environment: &[],
+        environment: &environment,
         sizes: &options.sizes,
         whole: true,
     };
@@ -220,9 +225,9 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
             }
         }
     }
-    for level in [Level::Protocol, Level::Transport] {
+    for level in [Level::Protocol, Level::Transport, Level::Verbs] {
         if options.has_level(level) {
-            let (counted, missing) = below::count(&ours, level)?;
+            let (counted, missing) = below::count(&ours, level, &options.path)?;
             report.breakdowns.extend(counted);
             report.missing.extend(missing);
         }

@@ -1,5 +1,5 @@
-//! `fastpath bench TEST --level protocol|transport`: tests of the benchmark program, written
-//! directly on the protocol layer and on a transport.
+//! `fastpath bench TEST --level protocol|transport|verbs`: tests of the benchmark program, written
+//! directly on the protocol layer, on a transport, and on the verbs interface of an adapter.
 //!
 //! The command starts itself as the two ranks of a job under our launcher ([`run_rank`]). Rank 0
 //! prints the same lines as the benchmark program, so that everything behind them is shared. A size
@@ -15,15 +15,19 @@ mod protocol;
 mod remote;
 mod table;
 mod transport;
+mod verbs;
 
+use std::ffi::OsString;
 use std::io;
 
+use fastpath_base::config::Config;
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
 use fastpath_protocol::selection::report::{Class, Range};
 use serde::{Deserialize, Serialize};
 
+use crate::bench::verbs::VerbsOptions;
 use crate::program::Settings;
 use crate::record::{Level, TOUCHED};
 pub use board::SharedBoard;
@@ -44,6 +48,22 @@ pub struct LevelPlan {
     /// The operations are made for callgrind, which counts them, and not timed.
     #[serde(default)]
     pub counted: bool,
+    /// The adapter of each rank; none: the library's choice.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// How the bare loops use it.
+    #[serde(default)]
+    pub verbs: VerbsOptions,
+}
+
+impl LevelPlan {
+    /// The variables as a rank takes them.
+    fn config(&self, rank: usize) -> io::Result<Config> {
+        let device = self.devices.get(rank).or(self.devices.first());
+        let device = device.map(|name| (OsString::from("FASTPATH_DEVICE"), name.into()));
+        let all = std::env::vars_os().chain(device);
+        Config::from_pairs(all).map_err(|e| io::Error::other(e.to_string()))
+    }
 }
 
 /// Two ranks that can pass messages, at some level.
@@ -76,7 +96,9 @@ impl Ways {
     fn of(worker: &mut Worker) -> Ways {
         const PATIENCE_NS: u64 = 1_000_000_000;
         let report = worker.report(PATIENCE_NS);
-        let serves = |c: &Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
+        // An adapter leads to any memory; the ranks of a host tell theirs apart.
+        let private = |c: &Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
+        let serves = |c: &Class| c.adapter.is_some() || private(c);
         let class = report.classes.into_iter().find(serves);
         let ranges = class.map_or_else(Vec::new, |class| class.ranges);
         let make = |r: Range| Way {
@@ -200,15 +222,22 @@ fn run_level(
     sink: engine::Sink,
 ) -> io::Result<()> {
     let mut rank = engine::Rank::new(plan, board, job, sink);
+    let config = plan.config(job.rank())?;
     match plan.level {
         Level::Protocol => {
-            let mut link = protocol::ProtocolLink::open(job)?;
+            let mut link = protocol::ProtocolLink::open(job, &config)?;
+            rank.describe(link.transport(), link.describe_adapter());
             run_plan(plan, board, &mut rank, &mut link);
             link.close();
         }
         Level::Transport => {
-            let mut link = transport::TransportLink::open(job, board)?;
+            let mut link = transport::TransportLink::open(job, board, &config)?;
+            rank.describe(link.transport(), link.describe_adapter());
             run_plan(plan, board, &mut rank, &mut link);
+            job.set_phase(Phase::Finalized);
+        }
+        Level::Verbs => {
+            verbs::run(plan, board, job, &mut rank, &config)?;
             job.set_phase(Phase::Finalized);
         }
         Level::Mpi => {
@@ -217,6 +246,17 @@ fn run_level(
         }
     }
     Ok(())
+}
+
+/// What a level above verbs says of its adapter, which describes itself by its name and more.
+fn describe_adapter(transport: &str, adapter: Option<String>) -> Vec<String> {
+    let Some(text) = adapter else {
+        return Vec::new();
+    };
+    let device = text.split([':', ' ', ',']).next().unwrap_or_default();
+    let software = verbs::describe_software(device, std::path::Path::new("/sys"));
+    let line = format!("adapter: {transport} on {text}");
+    [line].into_iter().chain(software).collect()
 }
 
 /// A link of a level by which messages pass and memory is reached.

@@ -72,6 +72,9 @@ pub struct Run {
     /// Variables that influence the library (`FASTPATH_*` and the like), as they were set.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// What the levels below MPI say of the adapter they run on: device, port, queues, both ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adapter: Vec<String>,
 }
 
 /// An MPI library.
@@ -134,6 +137,8 @@ pub enum Level {
     Protocol,
     /// The transport alone: active messages, put, get.
     Transport,
+    /// Bare loops on the verbs interface of an adapter, without the transport's protocol.
+    Verbs,
 }
 
 /// What a time is of.
@@ -238,6 +243,9 @@ pub struct Case {
     /// for them (`HPCC RandomlyOrderedRingLatency`), in the case's unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub defined: BTreeMap<String, f64>,
+    /// What the leading rank did for each operation, where that was counted (`completions per send`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, f64>,
 }
 
 /// What was asked for and not measured.

@@ -141,6 +141,11 @@ impl Worker {
         })
     }
 
+    /// The interfaces, for those who report them.
+    pub fn interfaces(&self) -> &Interfaces {
+        &self.interfaces
+    }
+
     /// Takes the interfaces that have been configured, to be used without a worker. This one reaches nobody by an adapter
     /// any more.
     pub fn take_interfaces(&mut self) -> Interfaces {

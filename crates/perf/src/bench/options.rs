@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fastpath_base::config::{parse_duration_ns, parse_size};
 
+use super::verbs::{Connection, VerbsOptions};
 use crate::catalogue::{self, Test};
 use crate::output::Style;
 use crate::program::Settings;
@@ -22,7 +23,7 @@ pub struct BenchOptions {
     /// Number of ranks; several, separated by commas, are a job each
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
-    /// Levels at which the tests run; several, or all, are compared column by column (below mpi: our own library, two ranks)
+    /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks); all: mpi, protocol, transport
     #[arg(long = "level", value_delimiter = ',', default_value = "mpi")]
     pub levels: Vec<LevelName>,
     /// How long, how often, what
@@ -46,6 +47,94 @@ pub struct BenchOptions {
     /// No progress bar
     #[arg(long)]
     pub no_progress: bool,
+    /// What carries the messages
+    #[command(flatten)]
+    pub path: PathOptions,
+    /// How the bare loops use the adapter
+    #[command(flatten)]
+    pub verbs: VerbsOptions,
+}
+
+/// What carries the messages of a run.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PathOptions {
+    /// Transport of the run, as FASTPATH_TRANSPORTS would say it
+    #[arg(long, value_enum)]
+    pub transport: Option<TransportName>,
+    /// Adapter of the ranks (mlx5_0, mlx5_0:1); below mpi two, separated by a comma: of each rank [default: FASTPATH_DEVICE]
+    #[arg(long = "device", value_name = "NAME", value_delimiter = ',')]
+    pub devices: Vec<String>,
+}
+
+/// A transport, as the command line calls it.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportName {
+    /// Shared memory
+    Shm,
+    /// Reliable connections of an adapter
+    Rc,
+    /// Datagrams of an adapter
+    Ud,
+}
+
+impl TransportName {
+    /// What `FASTPATH_TRANSPORTS` has to list.
+    pub fn listed(self) -> &'static str {
+        match self {
+            TransportName::Shm => "shm,cma,loopback",
+            TransportName::Rc => "rc,loopback",
+            TransportName::Ud => "ud,loopback",
+        }
+    }
+
+    /// The service that it rests on.
+    pub fn connection(self) -> Option<Connection> {
+        match self {
+            TransportName::Shm => None,
+            TransportName::Rc => Some(Connection::Rc),
+            TransportName::Ud => Some(Connection::Ud),
+        }
+    }
+}
+
+impl PathOptions {
+    /// The variables of the job.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let transport = self
+            .transport
+            .map(|t| ("FASTPATH_TRANSPORTS", t.listed().to_owned()));
+        let device = self.devices.first().map(|d| ("FASTPATH_DEVICE", d.clone()));
+        let all = [transport, device].into_iter().flatten();
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Whether a run at these levels can be carried so.
+    ///
+    /// # Errors
+    /// What does not fit, and what to say instead.
+    pub fn check(&self, levels: &[LevelName]) -> Result<(), String> {
+        let has = |level| levels.contains(&level);
+        if self.devices.len() > 2 || self.devices.iter().any(String::is_empty) {
+            return Err("--device takes one adapter, or one for each of the two ranks".to_owned());
+        }
+        if self.devices.len() == 2 && levels.iter().any(|l| l.means(Level::Mpi)) {
+            let why = "at the level of mpi all ranks use the same adapter: give --device one";
+            return Err(why.to_owned());
+        }
+        if !has(LevelName::Verbs) {
+            return Ok(());
+        }
+        if self.transport == Some(TransportName::Shm) {
+            let why = "shared memory has no verbs: --level verbs goes with --transport rc or ud";
+            return Err(why.to_owned());
+        }
+        let set = std::env::var_os("FASTPATH_TRANSPORTS").is_some();
+        if levels.iter().any(|&l| l != LevelName::Verbs) && self.transport.is_none() && !set {
+            let why = "--level verbs beside others compares like with like only where all go the same way: add --transport rc or ud";
+            return Err(why.to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// A level, as the command line calls it.
@@ -57,7 +146,9 @@ pub enum LevelName {
     Protocol,
     /// Active messages, put and get
     Transport,
-    /// Each of them
+    /// Bare loops on an adapter's verbs
+    Verbs,
+    /// Mpi, protocol and transport
     All,
 }
 
@@ -68,7 +159,8 @@ impl LevelName {
             LevelName::Mpi => level == Level::Mpi,
             LevelName::Protocol => level == Level::Protocol,
             LevelName::Transport => level == Level::Transport,
-            LevelName::All => true,
+            LevelName::Verbs => level == Level::Verbs,
+            LevelName::All => level != Level::Verbs,
         }
     }
 }
@@ -198,6 +290,42 @@ impl BenchOptions {
         self.levels.iter().any(|name| name.means(level))
     }
 
+    /// How the bare loops use the adapter: what was asked for, with the connection of the transport.
+    ///
+    /// # Errors
+    /// Options of verbs without verbs, or that contradict each other.
+    pub fn choose_verbs(&self) -> Result<VerbsOptions, String> {
+        let given = self.verbs.list_given();
+        if !self.has_level(Level::Verbs) {
+            return match given.is_empty() {
+                true => Ok(VerbsOptions::default()),
+                false => Err(format!(
+                    "{} {} of the bare loops: add --level verbs",
+                    given.join(", "),
+                    if given.len() == 1 {
+                        "is an option"
+                    } else {
+                        "are options"
+                    }
+                )),
+            };
+        }
+        self.verbs.check()?;
+        let implied = self.path.transport.and_then(TransportName::connection);
+        if let (Some(implied), Some(asked)) = (implied, self.verbs.connection)
+            && implied != asked
+        {
+            let (implied, asked) = (implied.name(), asked.name());
+            return Err(format!(
+                "--transport {implied} and --connection {asked} contradict each other"
+            ));
+        }
+        Ok(VerbsOptions {
+            connection: self.verbs.connection.or(implied),
+            ..self.verbs.clone()
+        })
+    }
+
     /// The tests that were asked for, each once.
     ///
     /// # Errors
@@ -302,7 +430,59 @@ mod tests {
         assert_eq!(has(&[]), [true, false, false]);
         assert_eq!(has(&["--level", "transport,protocol"]), [false, true, true]);
         assert_eq!(has(&["--level", "all"]), [true; 3]);
-        assert!(parse(&["--level", "verbs"]).is_err());
+        assert_eq!(has(&["--level", "verbs"]), [false; 3]);
+        assert!(parse(&["--level", "wire"]).is_err());
+    }
+
+    #[test]
+    fn verbs__options_need_the_level_and_take_the_connection_of_the_transport() {
+        let choose = |words: &[&str]| parse(words).unwrap().choose_verbs();
+        let why = choose(&["rate", "--mtu", "1K", "--poll=lazy"]).unwrap_err();
+        assert!(
+            why.contains("--mtu, --poll are options") && why.contains("--level verbs"),
+            "{why}"
+        );
+        let level = ["rate", "--level", "verbs"];
+        let ud = choose(&[&level[..], &["--transport", "ud"]].concat()).unwrap();
+        assert_eq!(ud.connection, Some(Connection::Ud));
+        let both = ["--transport", "ud", "--connection", "rc"];
+        assert!(choose(&[&level[..], &both].concat()).is_err());
+    }
+
+    #[test]
+    fn path__says_what_does_not_fit() {
+        let check = |words: &[&str]| {
+            let options = parse(words).unwrap();
+            options.path.check(&options.levels)
+        };
+        assert_eq!(check(&["--level", "verbs", "--device", "a,b"]), Ok(()));
+        assert_eq!(
+            check(&["--level", "verbs,transport", "--transport", "rc"]),
+            Ok(())
+        );
+        for wrong in [
+            "--device=a,b,c",
+            "--device=a,b",
+            "--level=verbs --transport=shm",
+            "--level=verbs,transport",
+        ] {
+            assert!(
+                check(&wrong.split(' ').collect::<Vec<_>>()).is_err(),
+                "{wrong}"
+            );
+        }
+        let rc = parse(&["--transport", "rc", "--device", "x"])
+            .unwrap()
+            .path
+            .environment();
+        let names: Vec<_> = rc
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            names,
+            ["FASTPATH_TRANSPORTS=rc,loopback", "FASTPATH_DEVICE=x"]
+        );
     }
 
     #[test]

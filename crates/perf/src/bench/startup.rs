@@ -56,5 +56,6 @@ pub(crate) fn measure(
         processors: Vec::new(),
         processor_percent: None,
         defined: std::collections::BTreeMap::new(),
+        counts: std::collections::BTreeMap::new(),
     })
 }

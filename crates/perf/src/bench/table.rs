@@ -20,8 +20,9 @@ pub fn describe_start(start: &Start) -> String {
         }
         _ => String::new(),
     };
+    let adapter: String = start.adapter.iter().map(|l| format!("\n{l}")).collect();
     format!(
-        "{}; {ranks} rank{}{on}\n{}; timing each operation would add {:.1} ns to it",
+        "{}; {ranks} rank{}{on}\n{}; timing each operation would add {:.1} ns to it{adapter}",
         start.library,
         if ranks == 1 { "" } else { "s" },
         describe_clock(&start.clock),
@@ -81,6 +82,14 @@ impl Table {
         for (name, value) in &case.defined {
             lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
         }
+        if !case.counts.is_empty() {
+            let said: Vec<String> = case
+                .counts
+                .iter()
+                .map(|(name, value)| format!("{name} {value:.3}"))
+                .collect();
+            lines.push(format!("{:>9}   {}", "", said.join(", ")));
+        }
         lines
     }
 }
@@ -98,6 +107,7 @@ fn head(case: &Case) -> Vec<String> {
         Level::Mpi => "",
         Level::Protocol => " at the level of the protocol",
         Level::Transport => " at the level of the transport",
+        Level::Verbs => " at the level of verbs",
     };
     let what = format!(
         "{}{level}: {text}; {} ranks; {}{window}{touched}; {} of {}",

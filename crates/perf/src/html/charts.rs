@@ -44,6 +44,7 @@ pub fn say_level(level: Level) -> &'static str {
         Level::Mpi => "mpi",
         Level::Protocol => "protocol",
         Level::Transport => "transport",
+        Level::Verbs => "verbs",
     }
 }
 

@@ -283,6 +283,7 @@ fn name_operation(b: &Breakdown) -> String {
         Level::Mpi => b.operation.clone(),
         Level::Protocol => format!("{} (protocol)", b.operation),
         Level::Transport => format!("{} (transport)", b.operation),
+        Level::Verbs => format!("{} (verbs)", b.operation),
     }
 }
 

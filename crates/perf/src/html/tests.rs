@@ -35,6 +35,7 @@ fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
         processors: Vec::new(),
         processor_percent: None,
         defined: Default::default(),
+        counts: Default::default(),
     }
 }
 

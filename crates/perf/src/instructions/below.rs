@@ -6,6 +6,8 @@ use super::job::{Scratch, watch};
 use super::symbols::{PROGRAM, Symbols};
 use super::{CALLS, Counted, parse_name, usage};
 use crate::bench::BenchError;
+use crate::bench::options::{PathOptions, TransportName};
+use crate::bench::verbs::VerbsOptions;
 use crate::levels::{LevelPlan, SharedBoard};
 use crate::program::Settings;
 use crate::record::{Breakdown, Level, Missing};
@@ -24,7 +26,11 @@ const WAYS: [&str; 6] = [
 ///
 /// # Errors
 /// The job fails, or this program has no line tables.
-pub fn count(mpi: &Counted, level: Level) -> Result<(Vec<Breakdown>, Vec<Missing>), BenchError> {
+pub fn count(
+    mpi: &Counted,
+    level: Level,
+    path: &PathOptions,
+) -> Result<(Vec<Breakdown>, Vec<Missing>), BenchError> {
     let failed = |e: std::io::Error| usage(format!("the ranks cannot be prepared: {e}"));
     let folder = Scratch::make()?;
     let board = SharedBoard::create().map_err(failed)?;
@@ -36,6 +42,11 @@ pub fn count(mpi: &Counted, level: Level) -> Result<(Vec<Breakdown>, Vec<Missing
         },
         board: board.path(),
         counted: true,
+        devices: path.devices.clone(),
+        verbs: VerbsOptions {
+            connection: path.transport.and_then(TransportName::connection),
+            ..VerbsOptions::default()
+        },
     };
     let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
     let own = std::env::current_exe().map_err(failed)?;
@@ -77,10 +88,8 @@ fn make_breakdown(
 
 fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<Missing> {
     let has = |name: &str| counted.iter().any(|b| b.operation == name);
-    if ["adapter", "messages"]
-        .iter()
-        .any(|way| has(&format!("put, {way}")))
-    {
+    let all = ["put", "put, adapter", "put, messages"];
+    if all.into_iter().any(has) {
         // All memory is reached so.
         return Vec::new();
     }

@@ -33,6 +33,7 @@ fn describe_level(level: Level) -> &'static str {
         Level::Mpi => "",
         Level::Protocol => " at the level of the protocol",
         Level::Transport => " at the level of the transport",
+        Level::Verbs => " at the level of verbs",
     }
 }
 

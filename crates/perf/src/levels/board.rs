@@ -134,6 +134,17 @@ impl SharedBoard {
         page.answered.store(last, Ordering::Release);
     }
 
+    /// Tells the other rank these words and learns its own. Called by both, the one that gives orders with `leads`.
+    pub fn exchange(&self, leads: bool, own: [u64; WORDS]) -> [u64; WORDS] {
+        if leads {
+            self.order(own);
+            return self.await_answer();
+        }
+        let theirs = self.take_order();
+        self.answer(own);
+        theirs
+    }
+
     /// Waits until the last order has been answered.
     pub fn await_answer(&self) -> [u64; WORDS] {
         let page = self.page();
@@ -171,11 +182,13 @@ mod tests {
                     let [a, b, ..] = other.0.take_order();
                     other.0.answer([a + b, 0, 0, 0]);
                 }
+                assert_eq!(other.0.exchange(false, [5, 6, 7, 8]), [1, 2, 3, 4]);
             });
             for n in 0..100 {
                 board.order([n, 1, 0, 0]);
                 assert_eq!(board.await_answer()[0], n + 1);
             }
+            assert_eq!(board.exchange(true, [1, 2, 3, 4]), [5, 6, 7, 8]);
         });
         assert!(SharedBoard::open("/proc/self/fd/9999").is_err());
         assert!(SharedBoard::open("/dev/null").is_err());

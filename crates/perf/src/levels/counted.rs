@@ -58,13 +58,13 @@ fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
 }
 
 /// Asks rank 1 for something; what it answers when that is done.
-fn ask(board: &SharedBoard, what: u64, bytes: u64, kind: u64) -> [u64; 4] {
+pub(super) fn ask(board: &SharedBoard, what: u64, bytes: u64, kind: u64) -> [u64; 4] {
     board.order([what, bytes, kind, 0]);
     board.await_answer()
 }
 
 /// Collects over [`CALLS`] calls of `operation`; `before` and `after` are not counted.
-fn count<L>(
+pub(super) fn count<L>(
     name: &str,
     bytes: u64,
     link: &mut L,

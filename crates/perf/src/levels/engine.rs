@@ -1,6 +1,8 @@
 //! How a case is measured: warm-up, operations of a sample, rounds in turn with the floor. The same
 //! rules as the benchmark program's (`program/engine.c`), with the kernel's clock.
 
+use std::collections::BTreeMap;
+
 use fastpath_base::clock;
 use fastpath_bootstrap::Job;
 
@@ -73,6 +75,8 @@ pub struct Rank<'a> {
     overhead_ns: f64,
     processors: [i32; 2],
     done: u64,
+    transport: &'static str,
+    adapter: Vec<String>,
     sink: Sink,
 }
 
@@ -91,6 +95,8 @@ impl<'a> Rank<'a> {
             overhead_ns: observe_overhead(),
             processors: [-1; 2],
             done: 0,
+            transport: "shm",
+            adapter: Vec::new(),
             sink,
         }
     }
@@ -119,6 +125,11 @@ impl<'a> Rank<'a> {
         self.plan.settings.touch
     }
 
+    /// What carries the messages, and what there is to say of its adapter; to be called before [`Rank::start`].
+    pub fn describe(&mut self, transport: &'static str, adapter: Vec<String>) {
+        (self.transport, self.adapter) = (transport, adapter);
+    }
+
     /// Says who is measured.
     pub fn start(&mut self) {
         let [other, ..] = self.learn([here() as u64, 0, 0, 0]);
@@ -129,6 +140,7 @@ impl<'a> Rank<'a> {
                 self.processors,
                 &self.clock,
                 self.overhead_ns,
+                &self.adapter,
             );
             self.emit(start);
         }
@@ -188,11 +200,21 @@ impl<'a> Rank<'a> {
     }
 
     /// Measures a case: `run` does so many operations, on either rank.
-    pub fn measure(&mut self, figures: &Figures, mut run: impl FnMut(u64)) {
+    pub fn measure(&mut self, figures: &Figures, run: impl FnMut(u64)) {
+        self.measure_counting(figures, run, BTreeMap::new);
+    }
+
+    /// As [`Rank::measure`]; `counts` says afterwards what was done for each operation.
+    pub fn measure_counting(
+        &mut self,
+        figures: &Figures,
+        mut run: impl FnMut(u64),
+        counts: impl FnOnce() -> BTreeMap<String, f64>,
+    ) {
         if self.leads {
             let progress = events::make_progress(figures.test, figures.bytes, self.done);
             self.emit(progress);
-            self.lead(figures, &mut run);
+            self.lead(figures, &mut run, counts);
         } else {
             self.follow(|step| step.map_or((), &mut run));
         }
@@ -328,7 +350,12 @@ impl<'a> Rank<'a> {
             .max(1)
     }
 
-    fn lead(&mut self, figures: &Figures, run: &mut impl FnMut(u64)) {
+    fn lead(
+        &mut self,
+        figures: &Figures,
+        run: &mut impl FnMut(u64),
+        counts: impl FnOnce() -> BTreeMap<String, f64>,
+    ) {
         let rounds = u64::from(self.plan.settings.rounds.unwrap_or(5)).max(1);
         let mut pace = self.warm_up(run);
         let batch = self.choose_batch(figures, &pace);
@@ -357,6 +384,8 @@ impl<'a> Rank<'a> {
             processors: self.processors,
             samples: &samples,
             floor: floor.result(),
+            transport: self.transport,
+            counts: counts(),
         });
         self.emit(case);
     }
@@ -511,5 +540,6 @@ pub fn name_level(level: Level) -> &'static str {
         Level::Mpi => "MPI",
         Level::Protocol => "protocol layer",
         Level::Transport => "transport",
+        Level::Verbs => "verbs, bare loops",
     }
 }

@@ -1,5 +1,6 @@
 //! The lines of rank 0: those of the benchmark program (`program/events.c`), with the level.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde_json::{Value, json};
@@ -46,6 +47,7 @@ pub fn make_start(
     processors: [i32; 2],
     clock: &ClockFacts,
     overhead_ns: f64,
+    adapter: &[String],
 ) -> Value {
     let library = format!(
         "Fastpath {}, {}",
@@ -62,6 +64,7 @@ pub fn make_start(
         "host": host.trim(),
         "clock": clock_json(clock),
         "overhead_ns_each": overhead_ns,
+        "adapter": adapter,
     })
 }
 
@@ -100,6 +103,10 @@ pub struct CaseFacts<'a> {
     pub samples: &'a Histogram,
     /// The floor, and what it is.
     pub floor: Option<(&'static str, &'a Histogram)>,
+    /// What carried it.
+    pub transport: &'a str,
+    /// What was done for each operation.
+    pub counts: BTreeMap<String, f64>,
 }
 
 /// A case is done.
@@ -121,10 +128,11 @@ pub fn make_case(facts: &CaseFacts) -> Value {
         "overhead_ns": facts.overhead_ns,
         "checked": f.checked,
         "processors": facts.processors,
-        "transport": "shm",
+        "transport": facts.transport,
         "protocol": f.protocol,
         "protocol_sizes": f.protocol_sizes,
         "floor": Value::Null,
+        "counts": facts.counts,
     });
     add_samples(&mut line, facts.samples);
     if let Some((of, samples)) = facts.floor {

@@ -45,12 +45,11 @@ pub struct ProtocolLink {
 }
 
 /// The worker of a rank as `MPI_Init` makes it for one thread.
-pub fn open_worker(job: &'static Job) -> io::Result<Worker> {
-    let config = Config::from_env().map_err(|e| io::Error::other(e.to_string()))?;
+pub fn open_worker(job: &'static Job, config: &Config) -> io::Result<Worker> {
     wait::register_membarrier();
-    let policy = WaitPolicy::of(&config, job.processors() as u32, None);
+    let policy = WaitPolicy::of(config, job.processors() as u32, None);
     let mut worker = Worker::new(job, policy)?;
-    worker.configure(&config).map_err(io::Error::other)?;
+    worker.configure(config).map_err(io::Error::other)?;
     Ok(worker)
 }
 
@@ -59,8 +58,8 @@ impl ProtocolLink {
     ///
     /// # Errors
     /// The variables are wrong, or there is no memory.
-    pub fn open(job: &'static Job) -> io::Result<ProtocolLink> {
-        let mut worker = open_worker(job)?;
+    pub fn open(job: &'static Job, config: &Config) -> io::Result<ProtocolLink> {
+        let mut worker = open_worker(job, config)?;
         let ways = Ways::of(&mut worker);
         let worker = Box::into_raw(Box::new(worker));
         let (own, peer) = (job.rank() as u32, 1 - job.rank() as u32);
@@ -87,6 +86,18 @@ impl ProtocolLink {
     /// The other rank.
     pub(super) fn peer(&self) -> u32 {
         self.peer
+    }
+
+    /// The transport that carries all messages.
+    pub fn transport(&self) -> &'static str {
+        let allowed = self.worker().interfaces().allowed;
+        let adapter = allowed.adapter.filter(|_| !allowed.shm);
+        adapter.map_or("shm", |by| by.name())
+    }
+
+    /// What there is to say of the adapter, if one is used.
+    pub fn describe_adapter(&self) -> Vec<String> {
+        super::describe_adapter(self.transport(), self.worker().interfaces().adapter())
     }
 
     /// Leaves the job.

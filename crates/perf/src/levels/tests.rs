@@ -36,6 +36,8 @@ fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec
         settings,
         board: board.path(),
         counted,
+        devices: Vec::new(),
+        verbs: VerbsOptions::default(),
     };
     let (to, from) = channel();
     let jobs = Job::in_process(2).unwrap();

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use fastpath_base::config::Config;
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_bootstrap::Job;
 use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
@@ -53,9 +54,13 @@ impl TransportLink {
     ///
     /// # Errors
     /// The variables are wrong, or there is no memory.
-    pub fn open(job: &'static Job, board: &SharedBoard) -> io::Result<TransportLink> {
-        // The library's own choice of protocols; the worker that made it is not used.
-        let mut worker = open_worker(job)?;
+    pub fn open(
+        job: &'static Job,
+        board: &SharedBoard,
+        config: &Config,
+    ) -> io::Result<TransportLink> {
+        // The library's own choice of transports and protocols; the worker that made it is not used.
+        let mut worker = open_worker(job, config)?;
         let ways = Ways::of(&mut worker);
         let thresholds = worker.thresholds;
         let mut interfaces = worker.take_interfaces();
@@ -90,6 +95,16 @@ impl TransportLink {
     /// Whether the other rank is reached by an adapter.
     pub fn is_adapter(&self) -> bool {
         self.interfaces.allowed.adapter.is_some()
+    }
+
+    /// The transport that carries all messages.
+    pub fn transport(&self) -> &'static str {
+        self.lane.capabilities().map_or("none", |can| can.name)
+    }
+
+    /// What there is to say of the adapter, if one is used.
+    pub fn describe_adapter(&self) -> Vec<String> {
+        super::describe_adapter(self.transport(), self.interfaces.adapter())
     }
 
     /// Repeats a post until there is room.
@@ -193,7 +208,7 @@ fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Re
     for part in bytes.chunks_exact(8 * WORDS) {
         let word = |i: usize| u64::from_le_bytes(part[8 * i..][..8].try_into().unwrap_or_default());
         let words = std::array::from_fn(word);
-        let answer = pass_words(job, board, words);
+        let answer = board.exchange(job.rank() == 0, words);
         theirs.extend(answer.iter().flat_map(|word| word.to_le_bytes()));
     }
     let len = usize::from(theirs[0]);
@@ -202,20 +217,9 @@ fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Re
         let why = "the other rank's end of the connection cannot be reached";
         return Err(io::Error::other(why));
     }
-    pass_words(job, board, [0; WORDS]);
+    board.exchange(job.rank() == 0, [0; WORDS]);
     lane.set_ready();
     Ok(())
-}
-
-/// Tells the other rank these words and learns its own.
-fn pass_words(job: &Job, board: &SharedBoard, own: [u64; WORDS]) -> [u64; WORDS] {
-    if job.rank() == 0 {
-        board.order(own);
-        return board.await_answer();
-    }
-    let theirs = board.take_order();
-    board.answer(own);
-    theirs
 }
 
 /// Copies what has arrived; never more than there is room for. Returns the bytes copied.

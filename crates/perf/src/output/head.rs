@@ -34,6 +34,9 @@ pub fn describe_run(run: &Run) -> String {
             format_number(clock.read_ns),
         );
     }
+    for line in &run.adapter {
+        text += &format!("adapter: {}\n", line.trim_start_matches("adapter: "));
+    }
     for (name, value) in &run.environment {
         text += &format!("set:     {name}={value}\n");
     }

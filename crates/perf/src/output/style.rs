@@ -47,13 +47,13 @@ impl Styled {
         let (tool, name, columns, meaning) = match (self.style, Kind::of(case)) {
             (Style::Perftest, Kind::Bandwidth | Kind::Rate) => (
                 "perftest",
-                perftest_name(&case.test),
+                perftest_name(case),
                 " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]",
                 "peak from the smallest sample, average and rate from the mean of all; MiB is 2^20 bytes (perftest writes MB for it)",
             ),
             (Style::Perftest, _) => (
                 "perftest",
-                perftest_name(&case.test),
+                perftest_name(case),
                 " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
                 "t_typical is the median; t_max is the largest of all samples (perftest leaves out the two largest)",
             ),
@@ -148,8 +148,12 @@ fn osu_name(test: &str) -> Option<String> {
 }
 
 /// The program of perftest that measures the same on an adapter.
-fn perftest_name(test: &str) -> Option<String> {
-    let name = match test {
+fn perftest_name(case: &Case) -> Option<String> {
+    let in_windows = case.of == Of::Message;
+    let name = match case.test.as_str() {
+        "bandwidth" | "rate" if case.variant == "both ways" => "send_bw --bidirectional",
+        "put" if in_windows => "write_bw",
+        "get" if in_windows => "read_bw",
         "latency" => "send_lat",
         "bandwidth" | "rate" => "send_bw",
         "bibandwidth" => "send_bw --bidirectional",
@@ -250,6 +254,26 @@ mod tests {
         let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(last[3], "3068.09", "{text}");
         assert_eq!(last[1], "16", "operations, not samples");
+    }
+
+    #[test]
+    fn perftest_names__are_those_of_what_is_timed() {
+        let name = |test: &str, of, variant: &str| {
+            let case = Case {
+                test: test.into(),
+                of,
+                variant: variant.into(),
+                ..make_case(8, &[1.0])
+            };
+            perftest_name(&case).unwrap()
+        };
+        assert_eq!(name("put", Of::HalfRoundTrip, ""), "ib_write_lat");
+        assert_eq!(name("put", Of::Message, ""), "ib_write_bw");
+        assert_eq!(name("get", Of::RoundTrip, ""), "ib_read_lat");
+        assert_eq!(
+            name("rate", Of::Message, "both ways"),
+            "ib_send_bw --bidirectional"
+        );
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Start {
     pub clock: Clock,
     /// What measuring adds to an operation if each is timed alone, in nanoseconds.
     pub overhead_ns_each: f64,
+    /// What the adapter is, where one is measured below MPI.
+    #[serde(default)]
+    pub adapter: Vec<String>,
 }
 
 /// A case begins.
@@ -124,6 +127,8 @@ struct CaseLine {
     processor_percent: Option<f64>,
     #[serde(default)]
     defined: std::collections::BTreeMap<String, f64>,
+    #[serde(default)]
+    counts: std::collections::BTreeMap<String, f64>,
     #[serde(flatten)]
     samples: Samples,
     floor: Option<Floor>,
@@ -221,6 +226,7 @@ impl CaseLine {
             processors: self.processors,
             processor_percent: self.processor_percent,
             defined: self.defined,
+            counts: self.counts,
         })
     }
 }

@@ -31,6 +31,7 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
         processors: vec![0, 1],
         processor_percent: None,
         defined: Default::default(),
+        counts: Default::default(),
     }
 }
 

@@ -1,0 +1,360 @@
+//! `--level verbs`: bare loops on the verbs interface, with none of a transport's protocol. What the levels above cost
+//! is measured against them, and they against perftest.
+
+mod bare;
+mod counted;
+mod facts;
+mod wire;
+
+use std::cell::RefCell;
+use std::io;
+
+use fastpath_base::config::Config;
+use fastpath_bootstrap::Job;
+
+use super::board::SharedBoard;
+use super::{LARGE, LevelPlan, LevelTest, NO_BYTES, REMOTE_WINDOW, SIZES, engine};
+use super::{fill_pattern, has_pattern};
+use crate::bench::verbs::{Connection, VerbsOptions};
+use bare::{Bare, Pace};
+use wire::{DEPTHS, Wire};
+
+pub use facts::describe_software;
+
+/// What a size goes as: a ping-pong or single operations have no window.
+const KNOWN: [LevelTest; 8] = [
+    LevelTest {
+        name: "latency",
+        operation: "send/receive",
+        of: "half-round-trip",
+        divisor: 2.0,
+        window: 0,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "rate",
+        operation: "send/receive",
+        of: "message",
+        divisor: 1.0,
+        window: 64,
+        sizes: &[8],
+    },
+    LevelTest {
+        name: "bandwidth",
+        operation: "send/receive",
+        of: "message",
+        divisor: 1.0,
+        window: 64,
+        sizes: LARGE,
+    },
+    LevelTest {
+        name: "put",
+        operation: "RDMA write, seen in memory",
+        of: "half-round-trip",
+        divisor: 2.0,
+        window: 0,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "put",
+        operation: "put, flush after each window",
+        of: "message",
+        divisor: 1.0,
+        window: REMOTE_WINDOW,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "get",
+        operation: "RDMA read",
+        of: "round-trip",
+        divisor: 1.0,
+        window: 0,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "get",
+        operation: "get, flush after each window",
+        of: "message",
+        divisor: 1.0,
+        window: REMOTE_WINDOW,
+        sizes: SIZES,
+    },
+    LevelTest {
+        name: "flush",
+        operation: "flush",
+        of: "call",
+        divisor: 1.0,
+        window: 0,
+        sizes: NO_BYTES,
+    },
+];
+
+/// The variant of windows in both directions at once.
+const BOTH: &str = "both ways";
+
+/// All tests of a plan, as one of the two ranks.
+///
+/// # Errors
+/// There is no adapter, or it refuses something.
+pub fn run(
+    plan: &LevelPlan,
+    board: &SharedBoard,
+    job: &'static Job,
+    rank: &mut engine::Rank,
+    config: &Config,
+) -> io::Result<()> {
+    let options = &plan.verbs;
+    let asked = plan.settings.sizes.iter().max().copied();
+    let room = asked.unwrap_or(SIZES[SIZES.len() - 1]) as usize;
+    let wire = Wire::open(config, options, room, board, rank.leads());
+    let wire = wire.map_err(|error| io::Error::other(error.to_string()))?;
+    // Receives are posted on both sides before anything is sent.
+    let mut bare = Bare::new(&wire, job, options);
+    board.exchange(rank.leads(), [0; 4]);
+    if plan.counted {
+        counted::run(plan, board, rank.leads(), &mut bare, wire.connection);
+        return Ok(());
+    }
+    let depths = DEPTHS.map(|own| options.tx_depth.unwrap_or(own));
+    rank.describe(
+        wire.connection.name(),
+        facts::describe_wire(&wire, options, depths),
+    );
+    rank.start();
+    let tests = Tests {
+        wire: &wire,
+        options,
+        depths,
+        bare: RefCell::new(bare),
+    };
+    let endless = plan.settings.intervals.as_deref() == Some("endless");
+    let turns = plan
+        .settings
+        .intervals
+        .as_deref()
+        .and_then(|n| n.parse().ok());
+    for name in &plan.settings.tests {
+        let of_name: Vec<&LevelTest> = KNOWN.iter().filter(|t| t.name == name).collect();
+        if of_name.is_empty() {
+            rank.missing(name, "this level has no such test");
+        }
+        for test in of_name {
+            let sizes = match plan.settings.sizes.as_slice() {
+                asked if asked.is_empty() || test.sizes == NO_BYTES => test.sizes,
+                asked => asked,
+            };
+            for &bytes in sizes {
+                let mut left = turns.unwrap_or(1u64);
+                while (left > 0 || endless) && tests.run(rank, test, bytes as usize) {
+                    left = left.saturating_sub(1);
+                }
+            }
+        }
+    }
+    rank.end();
+    tests.bare.borrow_mut().flush();
+    // Neither leaves while the other may still wait for an answer of its queue pair.
+    board.exchange(rank.leads(), [0; 4]);
+    Ok(())
+}
+
+/// The tests on one wire.
+struct Tests<'a> {
+    wire: &'a Wire,
+    options: &'a VerbsOptions,
+    depths: [u32; 2],
+    bare: RefCell<Bare<'a>>,
+}
+
+impl Tests<'_> {
+    /// Why a case cannot be measured.
+    fn refuse(&self, rank: &engine::Rank, test: &LevelTest, bytes: usize) -> Option<String> {
+        let remote = ["put", "get", "flush"].contains(&test.name);
+        if rank.touches() {
+            let why = "no way to write what is sent and to read what comes (--touch)";
+            return Some(why.to_owned());
+        }
+        match self.wire.connection {
+            Connection::Ud if remote => {
+                return Some("datagrams cannot reach memory (--connection rc)".to_owned());
+            }
+            Connection::Ud if bytes > self.wire.largest() => {
+                let most = self.wire.largest();
+                return Some(format!(
+                    "{bytes} B: a datagram is one packet, of at most {most} B"
+                ));
+            }
+            _ => {}
+        }
+        let seen = test.name == "put" && test.window == 0;
+        (seen && bytes == 0).then(|| "0 B: there is nothing to be seen in memory".to_owned())
+    }
+
+    /// Measures one size; false where that cannot be.
+    fn run(&self, rank: &mut engine::Rank, test: &LevelTest, bytes: usize) -> bool {
+        if let Some(why) = self.refuse(rank, test, bytes) {
+            rank.missing(test.name, &why);
+            return false;
+        }
+        let remote = ["put", "get"].contains(&test.name);
+        let window = match (test.window, rank.window()) {
+            (0, _) => 0,
+            (own, asked) => asked.unwrap_or(own),
+        };
+        let depth = self.depths[usize::from(remote)];
+        let pace = match window {
+            0 => Pace::of_rounds(self.options, depth),
+            _ => Pace::of_windows(self.options, depth),
+        };
+        let checked = self.check(rank, test, bytes);
+        {
+            let mut bare = self.bare.borrow_mut();
+            bare.begin(pace);
+            bare.restart_writes();
+        }
+        // Nobody writes before both are ready.
+        rank.agree(true);
+        let both = self.options.bidirectional && window > 0 && !remote;
+        let case = engine::Figures {
+            test: test.name,
+            variant: if both { BOTH } else { "" },
+            operation: test.operation,
+            of: test.of,
+            bytes,
+            window,
+            divisor: test.divisor * f64::from(window.max(1)),
+            protocol: test.operation,
+            protocol_sizes: None,
+            checked,
+            line_floor: false,
+        };
+        let leads = rank.leads();
+        let counts = || self.bare.borrow().describe_counts();
+        rank.measure_counting(
+            &case,
+            |operations| {
+                let bare = &mut *self.bare.borrow_mut();
+                match (test.name, window) {
+                    ("put", 0) => run_writes(bare, leads, operations, bytes),
+                    ("put" | "get" | "flush", _) if !leads => {}
+                    ("put", _) => (0..operations).for_each(|_| bare.write_window(window, bytes)),
+                    ("get", 0) => run_reads(bare, operations, bytes),
+                    ("get", _) => (0..operations).for_each(|_| bare.read_window(window, bytes)),
+                    ("flush", _) => run_flushes(bare, operations),
+                    (_, 0) => run_rounds(bare, leads, operations, bytes),
+                    _ if both => {
+                        (0..operations).for_each(|_| bare.exchange_window(window, bytes));
+                    }
+                    _ => run_windows(bare, leads, operations, window, bytes),
+                }
+            },
+            counts,
+        );
+        true
+    }
+
+    /// Whether what one side sends, writes or lets read is what the other gets.
+    fn check(&self, rank: &mut engine::Rank, test: &LevelTest, bytes: usize) -> Option<bool> {
+        if !rank.checks() {
+            return None;
+        }
+        let leads = rank.leads();
+        let mut bare = self.bare.borrow_mut();
+        bare.begin(Pace::of_rounds(self.options, self.depths[0]));
+        fill_pattern(bare.outgoing(bytes), leads);
+        match (test.name, leads) {
+            ("get", _) => fill_pattern(bare.landed(bytes), leads),
+            _ => bare.landed(bytes).fill(0xee),
+        }
+        rank.agree(true);
+        let right = match (test.name, leads) {
+            ("flush", _) => return None,
+            ("put", true) => {
+                bare.write_window(1, bytes);
+                true
+            }
+            ("get", true) => {
+                bare.read_window(1, bytes);
+                has_pattern(bare.landed(bytes), false)
+            }
+            ("put" | "get", false) => true,
+            (_, true) => {
+                bare.send(bytes);
+                bare.receive();
+                has_pattern(bare.landed(bytes), false)
+            }
+            (_, false) => {
+                bare.receive();
+                bare.send(bytes);
+                has_pattern(bare.landed(bytes), true)
+            }
+        };
+        let all = rank.agree(right);
+        if test.name != "put" {
+            return Some(all);
+        }
+        // What was written is looked at once the writer has said that it is there.
+        let right = leads || has_pattern(bare.landed(bytes), true);
+        Some(rank.agree(right) && all)
+    }
+}
+
+fn run_rounds(bare: &mut Bare, leads: bool, operations: u64, bytes: usize) {
+    for _ in 0..operations {
+        match leads {
+            true => {
+                bare.send(bytes);
+                bare.receive();
+            }
+            false => {
+                bare.receive();
+                bare.send(bytes);
+            }
+        }
+    }
+}
+
+fn run_windows(bare: &mut Bare, leads: bool, operations: u64, window: u32, bytes: usize) {
+    for _ in 0..operations {
+        match leads {
+            true => {
+                bare.send_window(window, bytes);
+                bare.receive();
+            }
+            false => {
+                bare.receive_window(window);
+                bare.send(0);
+            }
+        }
+    }
+}
+
+fn run_writes(bare: &mut Bare, leads: bool, operations: u64, bytes: usize) {
+    for _ in 0..operations {
+        match leads {
+            true => {
+                bare.write_marked(bytes);
+                bare.await_marked(bytes);
+            }
+            false => {
+                bare.await_marked(bytes);
+                bare.write_marked(bytes);
+            }
+        }
+    }
+}
+
+fn run_reads(bare: &mut Bare, operations: u64, bytes: usize) {
+    for _ in 0..operations {
+        bare.post_remote(false, bytes);
+        bare.flush_remote();
+    }
+}
+
+fn run_flushes(bare: &mut Bare, operations: u64) {
+    for _ in 0..operations {
+        bare.flush_remote();
+        // Without something between them, the compiler makes one of many.
+        std::hint::black_box(&mut *bare);
+    }
+}

@@ -1,0 +1,331 @@
+//! What the bare loops run on: an adapter's port, queues, memory, and the same of the other rank.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use fastpath_base::clock;
+use fastpath_base::config::{Config, Key};
+use fastpath_transport::verbs::inline::{Source, requested};
+use fastpath_transport::verbs::path::PORT_ADDRESS_BYTES;
+use fastpath_transport::verbs::{
+    Access, AddressHandle, Buffer, CompletionQueue, DeviceContext, Library, LocalPort, Operation,
+    PairSettings, Path, Peer, Persistence, PortAddress, ProtectionDomain, QueuePair, Service, Sge,
+    VerbsError, list_devices,
+};
+
+use super::super::board::{SharedBoard, WORDS};
+use crate::bench::verbs::{Connection, VerbsOptions};
+
+/// Sends under way where nothing else is asked for: of messages, of puts and gets.
+pub const DEPTHS: [u32; 2] = [128, 256];
+/// Receive buffers that are posted where nothing else is asked for.
+const RX_DEPTH: u32 = 512;
+/// Reads under way at most; a device may allow fewer.
+const READS: u8 = 16;
+/// Before the payload of a datagram.
+const GRH: usize = 40;
+/// The key of our datagrams. Whoever reads the queue pair's number from the wire can read this too.
+const QKEY: u32 = 0x1fa5_7a7b;
+
+/// The other end.
+#[derive(Clone, Copy, Debug)]
+pub struct There {
+    /// Its queue pair.
+    pub number: u32,
+    /// The number with which its packets begin.
+    pub psn: u32,
+    /// The key of its memory.
+    pub rkey: u32,
+    /// Where what is sent or written to it lands.
+    pub address: u64,
+    /// Its port.
+    pub port: PortAddress,
+}
+
+/// Two connected queue pairs, of which one is here. Its order is that in which it goes.
+pub struct Wire {
+    /// The queue pair.
+    pub pair: QueuePair,
+    handle: Option<AddressHandle>,
+    /// Where sends complete.
+    pub send_cq: Arc<CompletionQueue>,
+    /// Where receives complete.
+    pub recv_cq: Arc<CompletionQueue>,
+    buffer: Buffer,
+    /// Bytes of a message at most.
+    pub room: usize,
+    /// Receive buffers that may be posted.
+    pub rx_depth: u32,
+    /// The other end.
+    pub there: There,
+    /// Its kind.
+    pub connection: Connection,
+    /// The way to it.
+    pub path: Path,
+    /// The number with which our packets begin.
+    pub psn: u32,
+    /// The port.
+    pub port: LocalPort,
+    /// The device.
+    pub context: Arc<DeviceContext>,
+    /// Inline data that was asked for, and who said so.
+    pub asked: (u32, Source),
+}
+
+/// The bytes that two ranks tell each other.
+const CARD: usize = 2 * WORDS * 8;
+
+impl There {
+    fn encode(&self) -> [u8; CARD] {
+        let mut card = [0; CARD];
+        let port = self.port.encode();
+        let numbers = [self.number, self.psn, self.rkey].map(u32::to_le_bytes);
+        let parts = [&port[..], &numbers.concat(), &self.address.to_le_bytes()].concat();
+        card[..parts.len()].copy_from_slice(&parts);
+        card
+    }
+
+    fn decode(card: &[u8; CARD]) -> Option<There> {
+        let (port, rest) = card.split_at(PORT_ADDRESS_BYTES);
+        let word = |at: usize| -> Option<u32> {
+            Some(u32::from_le_bytes(rest.get(at..at + 4)?.try_into().ok()?))
+        };
+        let address = rest.get(12..20)?.try_into().ok()?;
+        Some(There {
+            number: word(0)?,
+            psn: word(4)?,
+            rkey: word(8)?,
+            address: u64::from_le_bytes(address),
+            port: PortAddress::decode(port)?,
+        })
+    }
+}
+
+/// Tells the other rank these bytes and learns its own.
+fn exchange(board: &SharedBoard, leads: bool, own: &[u8; CARD]) -> [u8; CARD] {
+    let mut theirs = [0; CARD];
+    for (own, theirs) in own.chunks(WORDS * 8).zip(theirs.chunks_mut(WORDS * 8)) {
+        let mut words = [0; WORDS];
+        for (word, bytes) in words.iter_mut().zip(own.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        }
+        let answer = board.exchange(leads, words);
+        for (bytes, word) in theirs.chunks_exact_mut(8).zip(answer) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    theirs
+}
+
+/// The device and port of a name (`mlx5_0`, `mlx5_0:1`), or the first that has an active port.
+fn open_device(wanted: Option<&str>) -> Result<(Arc<DeviceContext>, LocalPort), VerbsError> {
+    let library = Library::load()?;
+    let open = |name: &str, port| {
+        let context = DeviceContext::open(library, name)?;
+        let port = LocalPort::choose(&context, port)?;
+        Ok((context, port))
+    };
+    if let Some(wanted) = wanted {
+        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
+        let refused = |_| VerbsError::Value(format!("{wanted} is no device as mlx5_0 or mlx5_0:1"));
+        let number = (!port.is_empty()).then(|| port.parse().map_err(refused));
+        return open(name, number.transpose()?);
+    }
+    let mut trouble = VerbsError::NoDevice;
+    for name in list_devices(library)? {
+        match open(&name, None) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => trouble = error,
+        }
+    }
+    Err(trouble)
+}
+
+impl Wire {
+    /// Opens the adapter that the configuration names, and connects it with the other rank's. Called by both.
+    ///
+    /// # Errors
+    /// There is no adapter, or it refuses something.
+    pub fn open(
+        config: &Config,
+        options: &VerbsOptions,
+        room: usize,
+        board: &SharedBoard,
+        leads: bool,
+    ) -> Result<Wire, VerbsError> {
+        let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
+        let (context, port) = open_device(device)?;
+        let domain = ProtectionDomain::new(&context)?;
+        let connection = options.connection.unwrap_or(Connection::Rc);
+        let tx_depth = options.tx_depth.unwrap_or(DEPTHS[1]);
+        let rx_depth = options.rx_depth.unwrap_or(RX_DEPTH);
+        let send_cq = CompletionQueue::new(&context, tx_depth, None)?;
+        let recv_cq = CompletionQueue::new(&context, rx_depth, None)?;
+        let set = config.number(Key::MaxInline).map(|bytes| bytes as u32);
+        let asked = requested(options.inline, set, None);
+        let settings = PairSettings {
+            service: match connection {
+                Connection::Rc => Service::Reliable,
+                Connection::Ud => Service::Datagram,
+            },
+            send_cq: &send_cq,
+            recv_cq: &recv_cq,
+            shared: None,
+            send_depth: tx_depth,
+            recv_depth: rx_depth,
+            send_segments: 1,
+            inline: asked.0,
+            port: port.number(),
+            qkey: QKEY,
+        };
+        let pair = QueuePair::new(&domain, &settings)?;
+        let room = room.max(64).next_multiple_of(4096);
+        let buffer = Buffer::new(&domain, 2 * room + 4096, Access::Remote)?;
+        let psn = (clock::now_ns() as u32 ^ pair.number().wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
+        let own = There {
+            number: pair.number(),
+            psn,
+            rkey: buffer.region().rkey(),
+            address: buffer.address().expose_provenance() as u64 + landing_of(room) as u64,
+            port: port.address(),
+        };
+        let card = exchange(board, leads, &own.encode());
+        let refused = || VerbsError::Value("the other rank told no address".to_owned());
+        let there = There::decode(&card).ok_or_else(refused)?;
+        let mut path = port.path_to(&there.port)?;
+        if let Some(mtu) = options.mtu {
+            path = path.with_mtu(mtu as usize);
+        }
+        let handle = connect(&domain, &pair, connection, &there, path, psn)?;
+        Ok(Wire {
+            pair,
+            handle,
+            send_cq,
+            recv_cq,
+            buffer,
+            room,
+            rx_depth,
+            there,
+            connection,
+            path,
+            psn,
+            port,
+            context,
+            asked,
+        })
+    }
+
+    /// Bytes of the largest message that one send carries.
+    pub fn largest(&self) -> usize {
+        match self.connection {
+            Connection::Rc => self.room,
+            Connection::Ud => self.room.min(self.path.mtu_bytes()),
+        }
+    }
+
+    /// How a message goes to the other end.
+    #[inline]
+    pub fn message(&self) -> Operation<'_> {
+        match &self.handle {
+            None => Operation::Send,
+            Some(to) => Operation::Datagram {
+                to,
+                number: self.there.number,
+                qkey: QKEY,
+                immediate: None,
+            },
+        }
+    }
+
+    /// Writes to where messages land at the other end.
+    #[inline]
+    pub fn write(&self) -> Operation<'static> {
+        Operation::Write {
+            address: self.there.address,
+            rkey: self.there.rkey,
+        }
+    }
+
+    /// Reads from there.
+    #[inline]
+    pub fn read(&self) -> Operation<'static> {
+        Operation::Read {
+            address: self.there.address,
+            rkey: self.there.rkey,
+        }
+    }
+
+    /// What is sent.
+    #[inline]
+    pub fn outgoing(&self) -> *mut u8 {
+        self.buffer.address()
+    }
+
+    /// Where what comes begins, without what the adapter puts before a datagram.
+    #[inline]
+    pub fn landing(&self) -> *mut u8 {
+        self.buffer.address().wrapping_add(landing_of(self.room))
+    }
+
+    /// So many bytes of what is sent.
+    #[inline]
+    pub fn outgoing_segment(&self, bytes: usize) -> Sge {
+        Sge::over(self.outgoing(), bytes, self.buffer.region().lkey())
+    }
+
+    /// So many bytes of what comes.
+    #[inline]
+    pub fn landing_segment(&self, bytes: usize) -> Sge {
+        Sge::over(self.landing(), bytes, self.buffer.region().lkey())
+    }
+
+    /// The receive buffer, which all receives share: nobody reads what came.
+    pub fn receive_segment(&self) -> Sge {
+        let before = match self.connection {
+            Connection::Rc => 0,
+            Connection::Ud => GRH,
+        };
+        let at = self.landing().wrapping_sub(before);
+        Sge::over(at, before + self.room, self.buffer.region().lkey())
+    }
+
+    /// Where peers reach our memory, and by which key.
+    pub fn shown(&self) -> (u64, u32) {
+        let address = self.landing().expose_provenance() as u64;
+        (address, self.buffer.region().rkey())
+    }
+}
+
+/// Where the second half of the memory begins, with room before it for what precedes a datagram.
+fn landing_of(room: usize) -> usize {
+    room + 64
+}
+
+fn connect(
+    domain: &Arc<ProtectionDomain>,
+    pair: &QueuePair,
+    connection: Connection,
+    there: &There,
+    path: Path,
+    psn: u32,
+) -> Result<Option<AddressHandle>, VerbsError> {
+    match connection {
+        Connection::Rc => {
+            let peer = Peer {
+                path,
+                number: there.number,
+                psn: there.psn,
+            };
+            let persistence = Persistence {
+                reads: READS,
+                ..Persistence::default()
+            };
+            pair.connect(&peer, psn, &persistence)?;
+            Ok(None)
+        }
+        Connection::Ud => {
+            pair.start_datagrams(psn)?;
+            AddressHandle::new(domain, &path).map(Some)
+        }
+    }
+}
