@@ -144,7 +144,7 @@ pub unsafe fn bcast(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    if count == 0 && pair::pass(comm, datatype, datatype, root) {
+    if coll::skip_empty(comm, (count, datatype), (count, datatype), root) {
         return Ok(());
     }
     let comm = p.comm(comm)?;

@@ -5,7 +5,7 @@ use super::coll::{Blocks, Side};
 use super::{Count, read_counts};
 use core::ffi::c_void;
 use fastpath_mpi::channel::Channel;
-use fastpath_mpi::coll::{self, Arrays, pair};
+use fastpath_mpi::coll::{self, Arrays};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_IN_PLACE};
 use fastpath_mpi::datatype::Datatype;
 use fastpath_mpi::{Error, Process, Result};
@@ -29,8 +29,7 @@ pub unsafe fn allgather(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    let counts = (sendcount, recvcount);
-    if counts == (0, 0) && !is_in_place(sendbuf) && pair::pass(comm, sendtype, recvtype, 0) {
+    if coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
         return Ok(());
     }
     let comm = p.comm(comm)?;
@@ -80,8 +79,7 @@ pub unsafe fn alltoall(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    let counts = (sendcount, recvcount);
-    if counts == (0, 0) && !is_in_place(sendbuf) && pair::pass(comm, sendtype, recvtype, 0) {
+    if coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
         return Ok(());
     }
     let comm = p.comm(comm)?;

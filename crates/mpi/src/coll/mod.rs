@@ -48,6 +48,7 @@ use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::hot;
 use crate::process::Process;
 
 /// Whether the address is `MPI_IN_PLACE`.
@@ -64,6 +65,31 @@ pub fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
         return Err(refuse_inter());
     }
     Ok(Channel::next(p, comm))
+}
+
+/// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false where
+/// they are not, or handles and root have to be looked up: nothing has happened then.
+#[inline]
+pub fn skip_empty(comm: usize, first: (i64, usize), second: (i64, usize), root: i32) -> bool {
+    (first.0 | second.0) == 0 && count_empty(comm, first.1, second.1, root)
+}
+
+#[inline(never)]
+fn count_empty(handle: usize, first: usize, second: usize, root: i32) -> bool {
+    let comm = hot::comm(handle);
+    let is_known = |datatype: usize| hot::datatype(datatype).key == datatype as u64;
+    let known = comm.send_key == handle as u64
+        && !comm.comm.is_null()
+        && (root as u32) < comm.size
+        && is_known(first)
+        && is_known(second);
+    if known {
+        // The ordinary path counts it too, which another rank may take.
+        // SAFETY: the communicator lives while it is in the table; below MPI_THREAD_MULTIPLE, where alone it is there,
+        // this is the only thread inside MPI.
+        Channel::advance(unsafe { &*comm.comm });
+    }
+    known
 }
 
 #[cold]

@@ -2,6 +2,7 @@
 //! allocation. Whatever does not fit takes the ordinary path, which checks and explains.
 #![allow(unsafe_code)]
 
+use super::skip_empty;
 use crate::channel::Channel;
 use crate::consts::MPI_IN_PLACE;
 use crate::error::Result;
@@ -164,8 +165,8 @@ pub fn barrier(handle: usize) -> Outcome {
     }
 }
 
-/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of nothing; `None` where that does not
-/// fit, and nothing has happened.
+/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of any number on none; `None`
+/// where that does not fit, and nothing has happened.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
@@ -187,8 +188,9 @@ pub unsafe fn allreduce(
         && recv as usize > MPI_IN_PLACE
         && !send.is_null();
     if !plain {
-        let nothing = count == 0 && recv as usize != MPI_IN_PLACE;
-        return (nothing && pass(handle, datatype, datatype, 0)).then_some(Ok(()));
+        let empty = (count, datatype);
+        let skipped = recv as usize != MPI_IN_PLACE && skip_empty(handle, empty, empty, 0);
+        return skipped.then_some(Ok(()));
     }
     let pair = find_pair(handle)?;
     // SAFETY: the caller's; the type is contiguous, so that its elements are `bytes` bytes.
@@ -202,24 +204,6 @@ pub unsafe fn allreduce(
             handle,
         )
     }
-}
-
-/// Counts a collective call that moves nothing, and needs no more, on a communicator of any size; false where the handles
-/// or the root have to be looked up, and nothing has happened.
-#[inline(never)]
-pub fn pass(handle: usize, first_type: usize, second_type: usize, root: i32) -> bool {
-    let comm = hot::comm(handle);
-    let is_known = |datatype: usize| hot::datatype(datatype).key == datatype as u64;
-    let known = comm.send_key == handle as u64
-        && !comm.comm.is_null()
-        && (root as u32) < comm.size
-        && is_known(first_type)
-        && is_known(second_type);
-    if known {
-        // SAFETY: as in `exchange`. The ordinary path counts it too, which another rank may take.
-        Channel::advance(unsafe { &*comm.comm });
-    }
-    known
 }
 
 /// # Safety
