@@ -65,8 +65,7 @@ impl Worker {
         data: *const u8,
         len: u64,
     ) -> Middle {
-        let kept = len > self.thresholds.first || self.is_read_directly(data.addr(), len);
-        if kept || self.is_crowded() || !self.may_announce_fetch(peer) {
+        if !self.is_middle(peer, data, len) {
             return Middle::Declined;
         }
         let part = self.thresholds.part as usize;
@@ -81,11 +80,23 @@ impl Worker {
                     _ => Middle::Declined,
                 }
             }
-            // SAFETY: the caller's.
-            Way::Fetched { timed } => unsafe {
-                self.announce_fetch(peer, key, tag, data, len, timed)
-            },
+            Way::Fetched { timed } => {
+                // SAFETY: the caller's.
+                let sent = unsafe { self.announce_fetch(peer, key, tag, data, len, timed) };
+                if sent == Middle::Declined {
+                    self.middle(peer).habit(len).note(Verdict::Late);
+                }
+                sent
+            }
         }
+    }
+
+    /// Whether a message that is long enough may be parted or fetched, as is best.
+    fn is_middle(&self, peer: u32, data: *const u8, len: u64) -> bool {
+        len <= self.thresholds.first
+            && !self.is_read_directly(data.addr(), len)
+            && !self.is_crowded()
+            && self.may_announce_fetch(peer)
     }
 
     /// Starts a send for a caller that receives meanwhile and waits for both: as [`Worker::start_send`], but a message
@@ -98,12 +109,10 @@ impl Worker {
     /// As there.
     pub unsafe fn start_exchange(&mut self, args: SendArgs) -> Result<Started, Fault> {
         let (peer, len, data) = (args.peer, args.buffer.bytes, args.buffer.ptr);
-        let fetched = (self.thresholds.exchange..=self.thresholds.first).contains(&len)
+        let fetched = len >= self.thresholds.exchange
             && args.buffer.layout.is_none()
             && !args.synchronous
-            && !self.is_read_directly(data.addr(), len)
-            && !self.is_crowded()
-            && self.may_announce_fetch(peer);
+            && self.is_middle(peer, data, len);
         // SAFETY: the caller's.
         unsafe {
             if fetched
@@ -163,7 +172,6 @@ impl Worker {
         let started_ns = if timed { clock::now_ns() } else { 0 };
         if self.post_short_rts(peer, key, tag, &rts) != Post::Done {
             self.requests.free(id);
-            self.middle(peer).habit(len).note(Verdict::Late);
             return Middle::Declined;
         }
         self.counters.requests += 1;

@@ -28,6 +28,8 @@ const SIZES: [usize; 8] = [
 /// Two ranks, each with memory of its own kind.
 struct Pair {
     workers: Vec<Worker>,
+    /// Whether messages are sent as by one that receives meanwhile.
+    exchanges: bool,
 }
 
 /// Where a buffer lies.
@@ -67,6 +69,7 @@ impl Pair {
         };
         Pair {
             workers: jobs.iter().map(make).collect(),
+            exchanges: false,
         }
     }
 
@@ -88,8 +91,15 @@ impl Pair {
             buffer,
             synchronous: false,
         };
+        let worker = &mut self.workers[0];
         // SAFETY: buffers live as long as the test.
-        match unsafe { self.workers[0].start_send(args) }.unwrap() {
+        let started = unsafe {
+            match self.exchanges {
+                true => worker.start_exchange(args),
+                false => worker.start_send(args),
+            }
+        };
+        match started.unwrap() {
             Started::Done => None,
             Started::Request(id) => Some(id),
         }
@@ -213,6 +223,21 @@ fn message__that_is_too_long_is_cut_in_every_way() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn exchange__of_middle_size_is_fetched_whether_awaited_or_not() {
+    let sizes = [8 << 10, 12 << 10, 24_001];
+    for (settings, copies) in [(&[][..], 6), (&[("FASTPATH_DISABLE", "adapt")], 0)] {
+        let mut pair = Pair::new(settings);
+        pair.exchanges = true;
+        pair.exchange(64, Private, Private, 64, true);
+        for (len, posted) in sizes.iter().flat_map(|&len| [(len, true), (len, false)]) {
+            let got = pair.exchange(len, Private, Private, len, posted);
+            assert_eq!(got, pattern(len));
+        }
+        assert_eq!(pair.counters(1).single_copies, copies);
     }
 }
 
