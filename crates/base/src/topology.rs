@@ -222,6 +222,15 @@ mod tests {
     }
 
     #[test]
+    fn start_on__leaves_the_choice_free() {
+        let all = affinity();
+        for index in [0, 1, all.len(), usize::MAX] {
+            start_on(index);
+            assert_eq!(affinity(), all);
+        }
+    }
+
+    #[test]
     fn cpu_set__refuses_malformed_lists() {
         for list in ["a", "3-1", "1-", "0-99999999", "-"] {
             assert_eq!(CpuSet::parse(list), None, "{list}");

@@ -140,6 +140,21 @@ struct Wait {
     noted: bool,
 }
 
+impl Wait {
+    fn begin(crowded: bool, focus: Option<u32>) -> Self {
+        Wait {
+            looks: 0,
+            started_ns: 0,
+            crowded,
+            focus,
+            cold: false,
+            begun: false,
+            kept: false,
+            noted: false,
+        }
+    }
+}
+
 impl Worker {
     /// Points are recorded from now on: arrivals go the long way, which has them.
     pub fn record_arrivals(&mut self) {
@@ -164,16 +179,7 @@ impl Worker {
     ) {
         // SAFETY: valid by the contract.
         let crowded = unsafe { (*worker).is_crowded() };
-        let mut wait = Wait {
-            looks: 0,
-            started_ns: 0,
-            crowded,
-            focus,
-            cold: false,
-            begun: false,
-            kept: false,
-            noted: false,
-        };
+        let mut wait = Wait::begin(crowded, focus);
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
             let this = unsafe { &mut *worker };

@@ -204,6 +204,15 @@ mod tests {
     }
 
     #[test]
+    fn round__comes_soon_where_a_yield_lies_between_two_looks() {
+        let mut wait = Wait::begin(true, None);
+        assert_eq!(wait.round(), YIELDED_LOOKS);
+        wait.kept = true;
+        assert_eq!(wait.round(), DIRECTED_LOOKS);
+        assert_eq!(Wait::begin(false, None).round(), DIRECTED_LOOKS);
+    }
+
+    #[test]
     fn nothing__is_learnt_where_that_is_switched_off() {
         let mut crowd = Crowd::of(false);
         crowd.note_yield(0, 2 * SLOW_YIELD_NS);
