@@ -127,6 +127,24 @@ struct LevelTest {
     sizes: &'static [u64],
 }
 
+impl LevelTest {
+    /// The sizes that were asked for, or its own.
+    fn choose_sizes<'a>(&self, asked: &'a [u64]) -> &'a [u64] {
+        match asked.is_empty() || self.sizes == NO_BYTES {
+            true => self.sizes,
+            false => asked,
+        }
+    }
+
+    /// The window that was asked for, or its own; 0 where it has none.
+    fn choose_window(&self, asked: Option<u32>) -> u32 {
+        match self.window {
+            0 => 0,
+            own => asked.unwrap_or(own),
+        }
+    }
+}
+
 const SIZES: &[u64] = &[
     0,
     8,
@@ -147,56 +165,61 @@ const NO_BYTES: &[u64] = &[0];
 /// A window of puts or gets, as in the study of UCX over InfiniBand (CCGRID 2017).
 const REMOTE_WINDOW: u32 = 256;
 
-const KNOWN: [LevelTest; 6] = [
-    LevelTest {
-        name: "latency",
-        operation: "send/receive",
-        of: "half-round-trip",
-        divisor: 2.0,
-        window: 0,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "rate",
-        operation: "send/receive",
-        of: "message",
-        divisor: 1.0,
-        window: 64,
-        sizes: &[8],
-    },
-    LevelTest {
-        name: "bandwidth",
-        operation: "send/receive",
-        of: "message",
-        divisor: 1.0,
-        window: 64,
-        sizes: LARGE,
-    },
-    LevelTest {
-        name: "put",
-        operation: "put, flush after each window",
-        of: "message",
-        divisor: 1.0,
-        window: REMOTE_WINDOW,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "get",
-        operation: "get, flush after each window",
-        of: "message",
-        divisor: 1.0,
-        window: REMOTE_WINDOW,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "flush",
-        operation: "flush",
-        of: "call",
-        divisor: 1.0,
-        window: 0,
-        sizes: NO_BYTES,
-    },
-];
+const LATENCY: LevelTest = LevelTest {
+    name: "latency",
+    operation: "send/receive",
+    of: "half-round-trip",
+    divisor: 2.0,
+    window: 0,
+    sizes: SIZES,
+};
+
+const RATE: LevelTest = LevelTest {
+    name: "rate",
+    operation: "send/receive",
+    of: "message",
+    divisor: 1.0,
+    window: 64,
+    sizes: &[8],
+};
+
+const BANDWIDTH: LevelTest = LevelTest {
+    name: "bandwidth",
+    operation: "send/receive",
+    of: "message",
+    divisor: 1.0,
+    window: 64,
+    sizes: LARGE,
+};
+
+const PUT_WINDOWS: LevelTest = LevelTest {
+    name: "put",
+    operation: "put, flush after each window",
+    of: "message",
+    divisor: 1.0,
+    window: REMOTE_WINDOW,
+    sizes: SIZES,
+};
+
+const GET_WINDOWS: LevelTest = LevelTest {
+    name: "get",
+    operation: "get, flush after each window",
+    of: "message",
+    divisor: 1.0,
+    window: REMOTE_WINDOW,
+    sizes: SIZES,
+};
+
+const FLUSH: LevelTest = LevelTest {
+    name: "flush",
+    operation: "flush",
+    of: "call",
+    divisor: 1.0,
+    window: 0,
+    sizes: NO_BYTES,
+};
+
+const KNOWN: [LevelTest; 6] = [LATENCY, RATE, BANDWIDTH, PUT_WINDOWS, GET_WINDOWS, FLUSH];
 
 /// Runs as one rank of the job.
 ///
@@ -285,11 +308,7 @@ fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLin
             rank.missing(name, "this level has no such test");
             continue;
         };
-        let sizes = match plan.settings.sizes.as_slice() {
-            asked if asked.is_empty() || test.sizes == NO_BYTES => test.sizes,
-            asked => asked,
-        };
-        for &bytes in sizes {
+        for &bytes in test.choose_sizes(&plan.settings.sizes) {
             run_size(rank, link, test, bytes as usize);
         }
     }
@@ -318,10 +337,7 @@ fn run_messages(
     bytes: usize,
     way: Way,
 ) {
-    let window = match (test.window, rank.window()) {
-        (0, _) => 0,
-        (own, asked) => asked.unwrap_or(own),
-    };
+    let window = test.choose_window(rank.window());
     let mut send = vec![1; bytes];
     let mut receive = vec![2; bytes];
     let leads = rank.leads();

@@ -7,6 +7,7 @@ mod protocol;
 mod transport;
 
 use super::{LevelTest, engine, fill_pattern, has_pattern};
+use transport::make_slice;
 
 /// What kind of memory is reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,8 +113,6 @@ impl Target {
     }
 }
 
-use transport::make_slice;
-
 /// Measures one size in every kind of memory.
 pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize) {
     for &memory in link.memories() {
@@ -176,7 +175,7 @@ fn measure(
     checked: Option<bool>,
 ) {
     let (leads, puts) = (rank.leads(), test.name == "put");
-    let window = rank.window().unwrap_or(test.window);
+    let window = test.choose_window(rank.window());
     let variant = link.variant();
     let single = format!("{variant}, each completed");
     let windows = engine::Figures {

@@ -13,7 +13,9 @@ use fastpath_base::config::Config;
 use fastpath_bootstrap::Job;
 
 use super::board::SharedBoard;
-use super::{LARGE, LevelPlan, LevelTest, NO_BYTES, REMOTE_WINDOW, SIZES, engine};
+use super::{
+    BANDWIDTH, FLUSH, GET_WINDOWS, LATENCY, LevelPlan, LevelTest, PUT_WINDOWS, RATE, SIZES, engine,
+};
 use super::{fill_pattern, has_pattern};
 use crate::bench::verbs::{Connection, VerbsOptions};
 use bare::{Bare, Pace};
@@ -21,72 +23,36 @@ use wire::{DEPTHS, Wire};
 
 pub use facts::describe_software;
 
-/// What a size goes as: a ping-pong or single operations have no window.
+/// Writes one at a time, back and forth.
+const WRITES: LevelTest = LevelTest {
+    name: "put",
+    operation: "RDMA write, seen in memory",
+    of: "half-round-trip",
+    divisor: 2.0,
+    window: 0,
+    sizes: SIZES,
+};
+
+/// Reads one at a time.
+const READS: LevelTest = LevelTest {
+    name: "get",
+    operation: "RDMA read",
+    of: "round-trip",
+    divisor: 1.0,
+    window: 0,
+    sizes: SIZES,
+};
+
+/// The tests of the levels above, and single writes and reads.
 const KNOWN: [LevelTest; 8] = [
-    LevelTest {
-        name: "latency",
-        operation: "send/receive",
-        of: "half-round-trip",
-        divisor: 2.0,
-        window: 0,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "rate",
-        operation: "send/receive",
-        of: "message",
-        divisor: 1.0,
-        window: 64,
-        sizes: &[8],
-    },
-    LevelTest {
-        name: "bandwidth",
-        operation: "send/receive",
-        of: "message",
-        divisor: 1.0,
-        window: 64,
-        sizes: LARGE,
-    },
-    LevelTest {
-        name: "put",
-        operation: "RDMA write, seen in memory",
-        of: "half-round-trip",
-        divisor: 2.0,
-        window: 0,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "put",
-        operation: "put, flush after each window",
-        of: "message",
-        divisor: 1.0,
-        window: REMOTE_WINDOW,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "get",
-        operation: "RDMA read",
-        of: "round-trip",
-        divisor: 1.0,
-        window: 0,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "get",
-        operation: "get, flush after each window",
-        of: "message",
-        divisor: 1.0,
-        window: REMOTE_WINDOW,
-        sizes: SIZES,
-    },
-    LevelTest {
-        name: "flush",
-        operation: "flush",
-        of: "call",
-        divisor: 1.0,
-        window: 0,
-        sizes: NO_BYTES,
-    },
+    LATENCY,
+    RATE,
+    BANDWIDTH,
+    WRITES,
+    PUT_WINDOWS,
+    READS,
+    GET_WINDOWS,
+    FLUSH,
 ];
 
 /// The variant of windows in both directions at once.
@@ -127,23 +93,16 @@ pub fn run(
         depths,
         bare: RefCell::new(bare),
     };
-    let endless = plan.settings.intervals.as_deref() == Some("endless");
-    let turns = plan
-        .settings
-        .intervals
-        .as_deref()
-        .and_then(|n| n.parse().ok());
+    let intervals = plan.settings.intervals.as_deref();
+    let endless = intervals == Some("endless");
+    let turns = intervals.and_then(|n| n.parse().ok());
     for name in &plan.settings.tests {
         let of_name: Vec<&LevelTest> = KNOWN.iter().filter(|t| t.name == name).collect();
         if of_name.is_empty() {
             rank.missing(name, "this level has no such test");
         }
         for test in of_name {
-            let sizes = match plan.settings.sizes.as_slice() {
-                asked if asked.is_empty() || test.sizes == NO_BYTES => test.sizes,
-                asked => asked,
-            };
-            for &bytes in sizes {
+            for &bytes in test.choose_sizes(&plan.settings.sizes) {
                 let mut left = turns.unwrap_or(1u64);
                 while (left > 0 || endless) && tests.run(rank, test, bytes as usize) {
                     left = left.saturating_sub(1);
@@ -197,10 +156,7 @@ impl Tests<'_> {
             return false;
         }
         let remote = ["put", "get"].contains(&test.name);
-        let window = match (test.window, rank.window()) {
-            (0, _) => 0,
-            (own, asked) => asked.unwrap_or(own),
-        };
+        let window = test.choose_window(rank.window());
         let depth = self.depths[usize::from(remote)];
         let pace = match window {
             0 => Pace::of_rounds(self.options, depth),
