@@ -12,8 +12,8 @@ use crate::instructions::requests;
 use crate::instructions::{CALLS, WARM};
 
 /// What rank 1 is asked to do.
-const SEND: u64 = 1;
-const RECEIVE: u64 = 2;
+pub(super) const SEND: u64 = 1;
+pub(super) const RECEIVE: u64 = 2;
 const SHARE: u64 = 3;
 const END: u64 = 4;
 
@@ -23,11 +23,19 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
         return answer(board, link);
     }
     for &bytes in &plan.settings.sizes {
-        count_messages(board, link, bytes);
+        let send = vec![1u8; bytes as usize];
+        let mut into = send.clone();
+        count_messages(
+            board,
+            bytes,
+            link,
+            |_| (),
+            |l| l.send(&send),
+            |l| l.recv(&mut into),
+        );
         count_remote(board, link, bytes);
     }
-    board.order([END, 0, 0, 0]);
-    board.await_answer();
+    ask(board, END, 0, 0);
 }
 
 fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
@@ -93,24 +101,23 @@ fn make<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
     operation(link);
 }
 
-fn count_messages(board: &SharedBoard, link: &mut impl LevelLink, bytes: u64) {
-    let mut buffer = vec![1u8; bytes as usize];
-    let nothing = |_: &mut _| ();
-    let take = |_: &mut _| {
+/// Counts a send and a receive of so many bytes; `before` comes before each send.
+pub(super) fn count_messages<L>(
+    board: &SharedBoard,
+    bytes: u64,
+    link: &mut L,
+    before: impl FnMut(&mut L),
+    send: impl FnMut(&mut L),
+    receive: impl FnMut(&mut L),
+) {
+    let take = |_: &mut L| {
         ask(board, RECEIVE, bytes, 0);
     };
-    count("send", bytes, link, nothing, |l| l.send(&buffer), take);
-    let give = |_: &mut _| {
+    count("send", bytes, link, before, send, take);
+    let give = |_: &mut L| {
         ask(board, SEND, bytes, 0);
     };
-    count(
-        "receive",
-        bytes,
-        link,
-        give,
-        |l| l.recv(&mut buffer),
-        nothing,
-    );
+    count("receive", bytes, link, give, receive, |_| ());
 }
 
 /// What the operation says is not asked.

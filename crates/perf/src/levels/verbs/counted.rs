@@ -2,13 +2,11 @@
 
 use super::super::LevelPlan;
 use super::super::board::SharedBoard;
-use super::super::counted::{ask, count};
+use super::super::counted::{RECEIVE, SEND, ask, count, count_messages};
 use super::bare::Bare;
 use crate::bench::verbs::Connection;
 
-/// What rank 1 is asked to do.
-const SEND: u64 = 1;
-const RECEIVE: u64 = 2;
+/// What rank 1 is asked to do, besides messages.
 const NOTHING: u64 = 3;
 const END: u64 = 4;
 
@@ -24,7 +22,15 @@ pub fn run(
         return answer(board, bare);
     }
     for &bytes in &plan.settings.sizes {
-        count_messages(board, bare, bytes);
+        // Posting alone: when its completion is there depends on the adapter, and is taken outside of what is counted.
+        count_messages(
+            board,
+            bytes,
+            bare,
+            |b| b.flush(),
+            |b| b.post_message(bytes as usize),
+            Bare::receive,
+        );
         if connection == Connection::Rc {
             count_remote(board, bare, bytes);
         }
@@ -44,26 +50,6 @@ fn answer(board: &SharedBoard, bare: &mut Bare) {
         board.answer([0; 4]);
     }
     board.answer([0; 4]);
-}
-
-fn count_messages(board: &SharedBoard, bare: &mut Bare, bytes: u64) {
-    let nothing = |_: &mut Bare| ();
-    let take = |_: &mut Bare| {
-        ask(board, RECEIVE, bytes, 0);
-    };
-    let give = |_: &mut Bare| {
-        ask(board, SEND, bytes, 0);
-    };
-    // Posting alone: when its completion is there depends on the adapter, and is taken outside of what is counted.
-    count(
-        "send",
-        bytes,
-        bare,
-        |b| b.flush(),
-        |b| b.post_message(bytes as usize),
-        take,
-    );
-    count("receive", bytes, bare, give, Bare::receive, nothing);
 }
 
 fn count_remote(board: &SharedBoard, bare: &mut Bare, bytes: u64) {
