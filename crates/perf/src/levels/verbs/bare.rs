@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Receive buffers that are posted together.
 const REFILL: u32 = 16;
 /// Completions taken by one poll, where nothing else is asked for.
-const POLL_BATCH: u32 = 16;
+pub const POLL_BATCH: u32 = 16;
 
 /// How sends are posted and their completions taken.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use fastpath_transport::verbs::DeviceContext;
 use fastpath_transport::verbs::abi::LINK_LAYER_ETHERNET;
 
+use super::bare::POLL_BATCH;
 use super::wire::Wire;
 use crate::bench::verbs::{Connection, VerbsOptions};
 
@@ -49,7 +50,7 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         wire.rx_depth,
         options.post_list.unwrap_or(1),
         options.cq_moderation.map_or_else(|| "each kind of test's own".to_owned(), |n| n.to_string()),
-        options.poll_batch.unwrap_or(16),
+        options.poll_batch.unwrap_or(POLL_BATCH),
         wire.path.mtu_bytes(),
     ));
     let (address, rkey) = wire.shown();
