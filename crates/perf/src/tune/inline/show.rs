@@ -102,15 +102,22 @@ pub(super) fn describe(found: &Finding, report: &Report) -> String {
     }
     let size = |limit: Option<u32>| limit.map_or("never".to_owned(), |n| format!("{n} bytes"));
     let [low, high] = found.interval.map(size);
-    let what = match (found.limit, found.all) {
-        (None, _) => "inline never pays".to_owned(),
-        (Some(n), true) => format!("inline pays up to {n} bytes, the largest size looked at"),
-        (Some(n), false) => format!("inline pays up to {n} bytes"),
+    let beyond = match found.limit.is_some() && found.all {
+        true => ", the largest size looked at",
+        false => "",
     };
+    let what = say_limit(found.limit);
     format!(
-        "crossover: {what}; 95 % interval {low} to {high}; {:.0} % of repeated draws of the rounds say the same",
+        "crossover: {what}{beyond}; 95 % interval {low} to {high}; {:.0} % of repeated draws of the rounds say the same",
         100.0 * found.confidence
     )
+}
+
+fn say_limit(limit: Option<u32>) -> String {
+    match limit {
+        None => "inline never pays".to_owned(),
+        Some(n) => format!("inline pays up to {n} bytes"),
+    }
 }
 
 fn print_queues(out: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -146,9 +153,8 @@ fn predict(model: &Model) -> String {
         ..
     } = model;
     let what = match (model.limit, model.all) {
-        (None, _) => "inline never pays".to_owned(),
         (Some(n), true) => format!("inline pays up to all of {n} bytes granted"),
-        (Some(n), false) => format!("inline pays up to {n} bytes"),
+        (limit, _) => say_limit(limit),
     };
     format!("{adapter} in {host}, {asked} bytes asked for: {what}")
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::crossover::Times;
 use crate::compare::interval::{Ratio, of_pairs};
-use crate::measure::find_batch;
+use crate::measure::{find_batch, statistics};
 
 /// Least time of a batch.
 const BATCH_NS: u64 = 1_000_000;
@@ -144,11 +144,6 @@ pub(super) fn summarize(sizes: &[u32], times: &[Times]) -> Vec<Case> {
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
-    }
+    let values: Vec<f64> = values.collect();
+    statistics::summarize(&values).map_or(f64::NAN, |found| found.median)
 }
