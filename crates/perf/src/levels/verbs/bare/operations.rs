@@ -1,0 +1,197 @@
+//! The operations that are measured.
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use fastpath_transport::verbs::{Operation, Sge};
+
+use super::Bare;
+use super::queues::{LOOKS, end};
+use crate::bench::verbs::Connection;
+
+/// After so long without an arrival a datagram counts as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Bare<'_> {
+    /// Posts a message.
+    #[inline]
+    pub fn post_message(&mut self, bytes: usize) {
+        self.await_room();
+        let wire = self.wire;
+        self.post(&wire.message(), wire.outgoing_segment(bytes), false);
+    }
+
+    /// Sends a message; in an eager ping-pong it is complete afterwards.
+    #[inline]
+    pub fn send(&mut self, bytes: usize) {
+        self.post_message(bytes);
+        if self.pace.eager && self.silent == 0 {
+            self.await_done();
+        }
+    }
+
+    /// Receives a message.
+    #[inline]
+    pub fn receive(&mut self) {
+        // Before the message is there, so that it waits for nothing.
+        self.refill_if_worth();
+        if self.arrived == 0 {
+            self.await_arrival();
+        }
+        self.arrived -= 1;
+    }
+
+    fn await_arrival(&mut self) {
+        let (mut looks, mut since) = (0, None);
+        while !self.poll_receives() {
+            self.pause(&mut looks);
+            let datagrams = self.wire.connection == Connection::Ud;
+            if datagrams && looks.is_multiple_of(LOOKS) {
+                let since: &mut Instant = since.get_or_insert_with(Instant::now);
+                if since.elapsed() > PATIENCE {
+                    end(
+                        "a datagram was lost: nothing has come for 10 s; give it a smaller --window or a larger --rx-depth",
+                    );
+                }
+            }
+        }
+    }
+
+    /// Sends a window of messages.
+    pub fn send_window(&mut self, window: u32, bytes: usize) {
+        let wire = self.wire;
+        let (operation, segment) = (wire.message(), wire.outgoing_segment(bytes));
+        self.post_window(&operation, segment, window, false);
+    }
+
+    fn post_window(&mut self, operation: &Operation<'_>, segment: Sge, window: u32, flushed: bool) {
+        let mut left = window;
+        while left > 0 {
+            self.await_room();
+            let room = self.pace.depth - self.under_way();
+            let count = left.min(self.pace.list).min(room);
+            let report = flushed && count == left;
+            match count {
+                1 => self.post(operation, segment, report),
+                _ => self.post_list(operation, segment, count, report),
+            }
+            left -= count;
+            if self.pace.eager {
+                self.poll_sends();
+            }
+        }
+    }
+
+    /// Receives a window of messages.
+    pub fn receive_window(&mut self, window: u32) {
+        (0..window).for_each(|_| self.receive());
+    }
+
+    /// Sends a window and receives one at the same time.
+    pub fn exchange_window(&mut self, window: u32, bytes: usize) {
+        let wire = self.wire;
+        let (operation, segment) = (wire.message(), wire.outgoing_segment(bytes));
+        let (mut left, mut wanted, mut looks) = (window, window, 0);
+        while left > 0 || wanted > 0 {
+            let room = self.pace.depth - self.under_way();
+            let count = left.min(self.pace.list).min(room);
+            match count {
+                0 => {}
+                1 => self.post(&operation, segment, false),
+                _ => self.post_list(&operation, segment, count, false),
+            }
+            left -= count;
+            if room == 0 || self.pace.eager {
+                self.poll_sends();
+            }
+            self.refill_if_worth();
+            self.poll_receives();
+            // What comes beyond the window belongs to the next one.
+            let taken = wanted.min(self.arrived);
+            self.arrived -= taken;
+            wanted -= taken;
+            if count == 0 && taken == 0 {
+                self.pause(&mut looks);
+            }
+        }
+    }
+
+    /// Writes a window to the other rank's memory, and waits until it is there.
+    pub fn write_window(&mut self, window: u32, bytes: usize) {
+        let wire = self.wire;
+        let segment = wire.outgoing_segment(bytes);
+        self.post_window(&wire.write(), segment, window, true);
+        self.await_done();
+    }
+
+    /// Reads a window from the other rank's memory, and waits until it is here.
+    pub fn read_window(&mut self, window: u32, bytes: usize) {
+        let wire = self.wire;
+        let segment = wire.landing_segment(bytes);
+        self.post_window(&wire.read(), segment, window, true);
+        self.await_done();
+    }
+
+    /// Posts one write or read and does not wait.
+    #[inline]
+    pub fn post_remote(&mut self, puts: bool, bytes: usize) {
+        self.await_room();
+        let wire = self.wire;
+        match puts {
+            true => self.post(&wire.write(), wire.outgoing_segment(bytes), true),
+            false => self.post(&wire.read(), wire.landing_segment(bytes), true),
+        }
+    }
+
+    /// Waits until all that [`Bare::post_remote`] posted is complete.
+    #[inline]
+    pub fn flush_remote(&mut self) {
+        self.await_done();
+    }
+
+    /// Both sides' writes begin anew; to be called while nothing is under way.
+    pub fn restart_writes(&mut self) {
+        (self.written, self.seen) = (0, 0);
+        // SAFETY: the landing area has so many bytes, and the other rank writes none of them now.
+        unsafe { self.wire.landing().write_bytes(0, self.wire.room) };
+    }
+
+    /// Writes a message of 1 byte or more whose last byte says that it is there.
+    #[inline]
+    pub fn write_marked(&mut self, bytes: usize) {
+        self.await_room();
+        self.written = self.written.wrapping_add(1);
+        let wire = self.wire;
+        // SAFETY: inside the outgoing area, which the adapter has read: the other rank has seen the last write.
+        unsafe { wire.outgoing().add(bytes - 1).write_volatile(self.written) };
+        self.post(&wire.write(), wire.outgoing_segment(bytes), false);
+        if self.pace.eager && self.silent == 0 {
+            self.await_done();
+        }
+    }
+
+    /// Waits until the other rank has written such a message.
+    #[inline]
+    pub fn await_marked(&mut self, bytes: usize) {
+        self.seen = self.seen.wrapping_add(1);
+        // SAFETY: inside the landing area.
+        let last = unsafe { self.wire.landing().add(bytes - 1) };
+        let mut looks = 0;
+        // SAFETY: as above; the adapter writes it, so it is read anew each time.
+        while unsafe { last.read_volatile() } != self.seen {
+            self.pause(&mut looks);
+        }
+    }
+
+    /// The bytes that are sent; to be called while nothing is under way.
+    pub fn outgoing(&mut self, bytes: usize) -> &mut [u8] {
+        // SAFETY: inside the outgoing area, which the adapter reads only while something is under way.
+        unsafe { std::slice::from_raw_parts_mut(self.wire.outgoing(), bytes.min(self.wire.room)) }
+    }
+
+    /// The bytes that came; to be called while nothing is under way.
+    pub fn landed(&mut self, bytes: usize) -> &mut [u8] {
+        // SAFETY: inside the landing area, which the other rank does not reach now.
+        unsafe { std::slice::from_raw_parts_mut(self.wire.landing(), bytes.min(self.wire.room)) }
+    }
+}

@@ -1,0 +1,242 @@
+//! Posting and polling: what the operations are made of.
+#![allow(unsafe_code)]
+
+use fastpath_transport::verbs::post::{failure, status_text};
+use fastpath_transport::verbs::{Library, Operation, PostError, SendFlags, Sge, Wc};
+
+use super::Bare;
+use crate::bench::verbs::Connection;
+
+/// Looks in vain, after which the processor is offered to others: the two ranks may share one.
+pub(super) const LOOKS: u32 = 512;
+/// Receive buffers that are posted together.
+const REFILL: u32 = 16;
+
+impl Bare<'_> {
+    #[inline]
+    pub(super) fn under_way(&self) -> u32 {
+        (self.posted - self.done) as u32
+    }
+
+    #[inline]
+    pub(super) fn await_room(&mut self) {
+        let mut looks = 0;
+        while self.under_way() >= self.pace.depth {
+            if !self.poll_sends() {
+                self.pause(&mut looks);
+            }
+        }
+    }
+
+    /// Posts one send, which has room.
+    #[inline]
+    pub(super) fn post(&mut self, operation: &Operation<'_>, segment: Sge, report: bool) {
+        let signaled = self.is_signaled(report);
+        let flags = SendFlags {
+            signaled,
+            ..SendFlags::default()
+        };
+        let number = self.posted + 1;
+        // SAFETY: the wire's memory stays, and outlives the queue pair.
+        match unsafe {
+            self.wire
+                .pair
+                .post_send(number, operation, &[segment], flags)
+        } {
+            Ok(posted) => self.counts.inline += u64::from(posted.inline),
+            Err(error) => self.end_slow(error),
+        }
+        self.posted = number;
+        self.counts.sends += 1;
+        self.count_call();
+    }
+
+    #[inline]
+    fn is_signaled(&mut self, report: bool) -> bool {
+        self.silent += 1;
+        let signaled = report || self.silent >= self.pace.moderation;
+        if signaled {
+            self.silent = 0;
+        }
+        signaled
+    }
+
+    #[inline]
+    fn count_call(&mut self) {
+        self.counts.calls += 1;
+        self.counts.most = self.counts.most.max(self.posted - self.done);
+    }
+
+    /// Posts so many alike by one call.
+    pub(super) fn post_list(
+        &mut self,
+        operation: &Operation<'_>,
+        segment: Sge,
+        count: u32,
+        report: bool,
+    ) {
+        let segments = [segment];
+        self.list.clear();
+        for index in 1..=count {
+            let signaled = self.is_signaled(report && index == count);
+            let flags = SendFlags {
+                signaled,
+                ..SendFlags::default()
+            };
+            let number = self.posted + u64::from(index);
+            match self
+                .list
+                .push(&self.wire.pair, number, operation, &segments, flags)
+            {
+                Ok(inline) => self.counts.inline += u64::from(inline),
+                Err(refused) => self.end_slow(PostError::Inline(refused)),
+            }
+        }
+        // SAFETY: as in `post`; the segments are still there.
+        if let Err((_, error)) = unsafe { self.wire.pair.post_list(&mut self.list) } {
+            self.end_slow(error);
+        }
+        self.posted += u64::from(count);
+        self.counts.sends += u64::from(count);
+        self.count_call();
+    }
+
+    /// Takes completions of sends; says whether there were any.
+    #[inline]
+    pub(super) fn poll_sends(&mut self) -> bool {
+        self.counts.send_polls += 1;
+        let count = match self.wire.send_cq.poll(&mut self.batch) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) => end(&error.to_string()),
+        };
+        for completion in &self.batch[..count] {
+            if failure(completion).is_some() {
+                end_failed(completion, "a send");
+            }
+            self.done = completion.wr_id;
+        }
+        self.counts.completions += count as u64;
+        true
+    }
+
+    /// Polls until everything posted is complete, the last of which reports its success.
+    #[inline]
+    pub(super) fn await_done(&mut self) {
+        let mut looks = 0;
+        while self.done < self.posted {
+            if !self.poll_sends() {
+                self.pause(&mut looks);
+            }
+        }
+    }
+
+    /// Waits until everything posted is complete. Datagrams leave in order: those whose success nobody reports are gone
+    /// once a later one reports its own.
+    pub fn flush(&mut self) {
+        if self.done < self.posted && self.silent > 0 {
+            if self.wire.connection == Connection::Ud {
+                while self.poll_sends() {}
+                return;
+            }
+            // The last was silent: one that carries nothing reports for all.
+            self.await_room();
+            self.post_nothing();
+        }
+        self.await_done();
+    }
+
+    fn post_nothing(&mut self) {
+        let flags = SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        };
+        let number = self.posted + 1;
+        // SAFETY: no memory is named.
+        let posted = unsafe {
+            self.wire
+                .pair
+                .post_send(number, &self.wire.write(), &[], flags)
+        };
+        if let Err(error) = posted {
+            self.end_slow(error);
+        }
+        (self.posted, self.silent) = (number, 0);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_slow(&self, error: PostError) -> ! {
+        match error {
+            PostError::Failed(error) => end(&error.to_string()),
+            other => end(&format!("a send was not posted: {other:?}")),
+        }
+    }
+
+    /// Posts the receive buffers that were emptied.
+    pub(super) fn refill(&mut self) {
+        // SAFETY: the wire's memory stays, and outlives the queue pair.
+        let posted = unsafe { self.wire.pair.post_recv(&self.rooms[..self.empty as usize]) };
+        if let Err((_, error)) = posted {
+            end(&error.to_string());
+        }
+        self.empty = 0;
+    }
+
+    /// Takes arrivals; says whether there were any.
+    #[inline]
+    pub(super) fn poll_receives(&mut self) -> bool {
+        let count = match self.wire.recv_cq.poll(&mut self.batch) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) => end(&error.to_string()),
+        };
+        for completion in &self.batch[..count] {
+            if failure(completion).is_some() {
+                end_failed(completion, "a receive");
+            }
+        }
+        self.arrived += count as u32;
+        self.empty += count as u32;
+        self.counts.arrivals += count as u64;
+        self.counts.found += 1;
+        true
+    }
+
+    #[inline]
+    pub(super) fn refill_if_worth(&mut self) {
+        if self.empty >= REFILL.min(self.wire.rx_depth) {
+            self.refill();
+        }
+    }
+
+    #[inline]
+    pub(super) fn pause(&self, looks: &mut u32) {
+        *looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(LOOKS) {
+            self.pause_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pause_slow(&self) {
+        if self.job.has_failed() {
+            crate::levels::protocol::end_without_peer();
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Ends the process; the launcher ends the other rank.
+pub(super) fn end(why: &str) -> ! {
+    eprintln!("fastpath: {why}");
+    std::process::exit(1)
+}
+
+#[cold]
+#[inline(never)]
+fn end_failed(completion: &Wc, what: &str) -> ! {
+    let said = Library::load().map(|library| status_text(library, completion.status));
+    end(&format!("{what} failed: {}", said.unwrap_or_default()))
+}
