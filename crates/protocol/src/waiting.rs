@@ -136,6 +136,8 @@ struct Wait {
     begun: bool,
     /// Whether the processor was kept on a crowded node, so far.
     kept: bool,
+    /// Nanoseconds up to the last look at the clock; on a crowded node alone.
+    waited_ns: u64,
     /// Whether the status page says that this rank waits there.
     noted: bool,
 }
@@ -150,6 +152,7 @@ impl Wait {
             cold: false,
             begun: false,
             kept: false,
+            waited_ns: 0,
             noted: false,
         }
     }
@@ -265,7 +268,7 @@ unsafe fn pause_slow(
         this.part_from(wait.focus, now);
     }
     let breathe = this.wait.breathe;
-    let keeps = this.keeps_processor(wait, waited);
+    let keeps = this.keeps_processor(wait, waited, now);
     let (yields, limit) = match this.wait.mode {
         _ if keeps => (false, u64::MAX),
         WaitMode::Spin => (false, u64::MAX),
@@ -372,7 +375,7 @@ unsafe fn sleep(
 }
 
 impl Worker {
-    /// Two ranks that wait for each other on one processor while another is idle: the kernel finds out
+    /// Two ranks that wait for each other on one processor while they could run on two: the kernel finds out
     /// in milliseconds, this rank at once. It moves away.
     #[cold]
     fn part_from(&mut self, focus: Option<u32>, now: u64) {

@@ -9,8 +9,11 @@ use fastpath_base::config::WaitMode;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::STATE_AWAKE;
 
-/// Nanoseconds for which a rank on a crowded node looks on before it lets others run, where that has paid.
+/// Nanoseconds for which a rank on a crowded node looks on before it lets others run, where that has paid: twice what the last
+/// waits took, but so many at least.
 const KEEP_NS: u64 = 2_000;
+/// And so many at most: a message of some 100 KiB. For so long it looks on where it finds out what waits take.
+const KEEP_LONGEST_NS: u64 = 50_000;
 /// Failures in a row after which it is not done.
 const KEEP_MOST: u8 = 3;
 /// Of so many waits one looks what the other ranks do, and tries it again where none of them waits.
@@ -31,6 +34,8 @@ pub struct Crowd {
     learns: bool,
     /// Above 0 while it pays to keep the processor for a moment.
     worth: u8,
+    /// For how long, in nanoseconds.
+    keep_ns: u64,
     /// Waits since the other ranks were looked at.
     waits: u8,
     /// Slow yields, less the others that followed each of them.
@@ -56,7 +61,12 @@ impl Crowd {
 
     /// Whether no other rank waits as well.
     fn note_company(&mut self, alone: bool) {
-        self.worth = if alone { KEEP_MOST } else { 0 };
+        match (alone, self.worth) {
+            (false, _) => self.worth = 0,
+            // One long look finds out what a wait takes.
+            (true, 0) => (self.worth, self.keep_ns) = (1, KEEP_LONGEST_NS),
+            (true, _) => {}
+        }
     }
 
     /// Whether to keep the processor for a moment in the wait that begins.
@@ -64,12 +74,21 @@ impl Crowd {
         self.worth > 0
     }
 
-    /// What came of it.
-    fn note_kept(&mut self, paid: bool) {
-        self.worth = match paid {
-            true => KEEP_MOST,
-            false => self.worth.saturating_sub(1),
-        };
+    /// Whether a wait of so many nanoseconds has been too long to keep the processor.
+    fn is_too_long(&self, waited: u64) -> bool {
+        waited > self.keep_ns
+    }
+
+    /// The wait was over after so many nanoseconds.
+    fn note_paid(&mut self, waited: u64) {
+        self.worth = KEEP_MOST;
+        let slowly = self.keep_ns - self.keep_ns / 8;
+        self.keep_ns = (2 * waited).max(slowly).clamp(KEEP_NS, KEEP_LONGEST_NS);
+    }
+
+    /// The wait was too long.
+    fn note_too_long(&mut self) {
+        self.worth = self.worth.saturating_sub(1);
     }
 
     /// Nanoseconds of yielding before a sleep.
@@ -94,7 +113,7 @@ impl Crowd {
 
 impl Worker {
     /// Whether this rank keeps its processor for now, in a wait that has lasted `waited` nanoseconds.
-    pub(super) fn keeps_processor(&mut self, wait: &mut Wait, waited: u64) -> bool {
+    pub(super) fn keeps_processor(&mut self, wait: &mut Wait, waited: u64, now: u64) -> bool {
         let policy = &mut self.wait;
         if !wait.crowded || policy.mode != WaitMode::Auto || policy.breathe.is_some() {
             return false;
@@ -106,10 +125,12 @@ impl Worker {
                 self.wait.crowd.note_company(alone);
             }
             wait.kept = self.wait.crowd.may_keep();
-        } else if wait.kept && waited > KEEP_NS {
+        } else if wait.kept && policy.crowd.is_too_long(waited) {
             wait.kept = false;
-            policy.crowd.note_kept(false);
+            policy.crowd.note_too_long();
+            self.part_from(wait.focus, now);
         }
+        wait.waited_ns = waited;
         wait.kept
     }
 
@@ -147,7 +168,7 @@ impl Wait {
     #[inline]
     pub(super) fn end_in_crowd(&self, worker: &mut Worker) {
         if self.kept {
-            worker.wait.crowd.note_kept(true);
+            worker.wait.crowd.note_paid(self.waited_ns);
         }
         if self.noted {
             worker.job.own_page().waits.store(0, Ordering::Relaxed);
@@ -167,20 +188,42 @@ mod tests {
         let looks = (0..10 * u32::from(KEEP_TRIES)).filter(|_| crowd.is_due());
         assert_eq!(looks.count(), 10);
         crowd.note_company(true);
-        for _ in 1..KEEP_MOST {
-            crowd.note_kept(false);
-        }
         assert!(crowd.may_keep());
-        crowd.note_kept(true);
-        crowd.note_kept(false);
-        assert!(crowd.may_keep());
+        crowd.note_too_long();
+        assert!(
+            !crowd.may_keep(),
+            "one look is enough where it has not paid yet"
+        );
+        crowd.note_company(true);
+        crowd.note_paid(100);
         for _ in 1..KEEP_MOST {
-            crowd.note_kept(false);
+            crowd.note_too_long();
+            crowd.note_company(true);
+            assert!(crowd.may_keep());
         }
+        crowd.note_too_long();
         assert!(!crowd.may_keep());
         crowd.note_company(true);
         crowd.note_company(false);
         assert!(!crowd.may_keep());
+    }
+
+    #[test]
+    fn keeping__lasts_as_long_as_waits_take() {
+        let mut crowd = Crowd::of(true);
+        crowd.note_company(true);
+        assert!(!crowd.is_too_long(KEEP_LONGEST_NS));
+        (0..99).for_each(|_| crowd.note_paid(7_000));
+        assert!(!crowd.is_too_long(14_000) && crowd.is_too_long(14_001));
+        crowd.note_paid(20_000);
+        assert!(
+            !crowd.is_too_long(40_000),
+            "a longer message is seen at once"
+        );
+        (0..99).for_each(|_| crowd.note_paid(1));
+        assert!(!crowd.is_too_long(KEEP_NS) && crowd.is_too_long(KEEP_NS + 1));
+        crowd.note_paid(u64::MAX / 4);
+        assert!(crowd.is_too_long(KEEP_LONGEST_NS + 1));
     }
 
     #[test]
