@@ -84,10 +84,7 @@ impl Worker {
         (operation, operand, compare): (u32, u64, u64),
         found: *mut u64,
     ) -> Result<Moved, RmaError> {
-        self.refresh_key(key)?;
-        if !key.holds(offset, 8) {
-            return Err(key.outside(offset, 8));
-        }
+        self.admit(key, offset, 8)?;
         if !(key.described.address.wrapping_add(offset)).is_multiple_of(8) {
             return Err(Misaligned);
         }

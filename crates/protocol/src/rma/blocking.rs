@@ -18,7 +18,23 @@ fn note(call: &'static str, peer: i32) -> Note {
     }
 }
 
+/// Returns when the buffer of an operation may be used again.
+///
+/// # Safety
+/// `worker` as in [`Worker::put`].
+#[inline]
+unsafe fn end_locally(worker: *mut Worker, peer: u32, moved: Moved) -> Result<(), RmaError> {
+    match moved {
+        Moved::Done => Ok(()),
+        // SAFETY: the caller's.
+        Moved::Pending => unsafe { await_local(worker, peer) },
+    }
+}
+
 /// Waits until the buffers of what was posted to `peer` may be used again.
+///
+/// # Safety
+/// `worker` as in [`Worker::put`].
 #[cold]
 #[inline(never)]
 unsafe fn await_local(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
@@ -68,10 +84,8 @@ impl Worker {
     ) -> Result<(), RmaError> {
         // SAFETY: the caller's.
         unsafe {
-            match (*worker).put_nbi(key, offset, from, len)? {
-                Moved::Done => Ok(()),
-                Moved::Pending => await_local(worker, key.peer()),
-            }
+            let moved = (*worker).put_nbi(key, offset, from, len)?;
+            end_locally(worker, key.peer(), moved)
         }
     }
 
@@ -92,10 +106,8 @@ impl Worker {
     ) -> Result<(), RmaError> {
         // SAFETY: the caller's.
         unsafe {
-            match (*worker).get_nbi(key, offset, to, len)? {
-                Moved::Done => Ok(()),
-                Moved::Pending => await_local(worker, key.peer()),
-            }
+            let moved = (*worker).get_nbi(key, offset, to, len)?;
+            end_locally(worker, key.peer(), moved)
         }
     }
 
@@ -115,10 +127,8 @@ impl Worker {
         let mut found = 0;
         // SAFETY: the caller's; `found` is there until the answer is.
         unsafe {
-            match (*worker).fetch_add_nbi(key, offset, add, &raw mut found)? {
-                Moved::Done => {}
-                Moved::Pending => await_local(worker, key.peer())?,
-            }
+            let moved = (*worker).fetch_add_nbi(key, offset, add, &raw mut found)?;
+            end_locally(worker, key.peer(), moved)?;
             Ok((&raw const found).read())
         }
     }
@@ -140,10 +150,8 @@ impl Worker {
         let mut found = 0;
         // SAFETY: the caller's; `found` is there until the answer is.
         unsafe {
-            match (*worker).compare_swap_nbi(key, offset, compare, swap, &raw mut found)? {
-                Moved::Done => {}
-                Moved::Pending => await_local(worker, key.peer())?,
-            }
+            let moved = (*worker).compare_swap_nbi(key, offset, compare, swap, &raw mut found)?;
+            end_locally(worker, key.peer(), moved)?;
             Ok((&raw const found).read())
         }
     }
@@ -212,6 +220,9 @@ impl Worker {
 }
 
 /// Looks at the peer and at its send queue in turn, until everything is complete.
+///
+/// # Safety
+/// `worker` as in [`Worker::put`].
 #[cold]
 #[inline(never)]
 unsafe fn flush_slow(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {

@@ -6,17 +6,56 @@ use super::queue::{Kind, Operation};
 use super::resolve::{RemoteKey, Way};
 use super::{Moved, RmaError::*};
 use crate::worker::Worker;
-use fastpath_transport::RemoteError;
 use fastpath_transport::remote::Posted;
 use fastpath_transport::shm::mapped::copy_mapped;
+use fastpath_transport::{Remote, RemoteError};
+
+/// Copies to or from a region that is mapped.
+///
+/// # Safety
+/// The key is resolved to load and store, and its region holds all of the bytes; `local` as in [`Worker::put_nbi`] or
+/// [`Worker::get_nbi`].
+#[inline]
+unsafe fn copy_loaded<const PUTS: bool>(key: &RemoteKey, offset: u64, local: *mut u8, len: usize) {
+    let remote = key.base.wrapping_add(offset as usize);
+    let (to, from) = match PUTS {
+        true => (remote, local),
+        false => (local, remote),
+    };
+    // SAFETY: `remote` is inside of the mapping with all of the bytes; `local` by the caller.
+    unsafe { copy_mapped(to, from, len) };
+}
 
 impl Worker {
-    /// Resolves a key where lanes have changed since it was.
+    /// Whether the region holds all of the bytes, and its key is resolved.
     #[inline]
-    pub(super) fn refresh_key(&mut self, key: &mut RemoteKey) -> Result<(), RmaError> {
-        match key.generation == self.rma.generation {
+    fn is_admitted(&self, key: &RemoteKey, offset: u64, len: usize) -> bool {
+        key.generation == self.rma.generation && key.holds(offset, len)
+    }
+
+    /// Resolves a key where lanes have changed since it was, and says whether the region holds all of the bytes.
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        key: &mut RemoteKey,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), RmaError> {
+        match self.is_admitted(key, offset, len) {
             true => Ok(()),
-            false => self.resolve_key(key),
+            false => self.admit_slow(key, offset, len),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_slow(&mut self, key: &mut RemoteKey, offset: u64, len: usize) -> Result<(), RmaError> {
+        if key.generation != self.rma.generation {
+            self.resolve_key(key)?;
+        }
+        match key.holds(offset, len) {
+            true => Ok(()),
+            false => Err(key.outside(offset, len)),
         }
     }
 
@@ -37,43 +76,8 @@ impl Worker {
         from: *const u8,
         len: usize,
     ) -> Result<Moved, RmaError> {
-        self.refresh_key(key)?;
-        if !key.holds(offset, len) {
-            return Err(key.outside(offset, len));
-        }
-        if key.way == Way::LoadStore {
-            // SAFETY: inside the region, which is mapped; `from` by the caller.
-            unsafe { copy_mapped(key.base.wrapping_add(offset as usize), from, len) };
-            return Ok(Moved::Done);
-        }
-        // SAFETY: the caller's.
-        unsafe { self.put_elsewhere(key, offset, from, len) }
-    }
-
-    /// A put to memory that is not mapped: a call of its own, so that one to mapped memory saves no registers for it.
-    ///
-    /// # Safety
-    /// As [`Worker::put_nbi`].
-    #[inline(never)]
-    unsafe fn put_elsewhere(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        from: *const u8,
-        len: usize,
-    ) -> Result<Moved, RmaError> {
-        let local = from.cast_mut();
-        if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
-            // SAFETY: the caller's.
-            return unsafe { self.move_slow(key, Kind::Put, offset, local, len) };
-        }
-        let to = key.remote(offset);
-        // SAFETY: the caller's.
-        let posted = unsafe { self.endpoint(key.peer).lane.post_put(from, len, to) };
-        match posted == Posted::Done(len) {
-            true => Ok(Moved::Done),
-            false => self.continue_slow(key, Kind::Put, offset, local, len, posted),
-        }
+        // SAFETY: the caller's; a put only reads the buffer.
+        unsafe { self.move_nbi::<true>(key, offset, from.cast_mut(), len) }
     }
 
     /// Reads `len` bytes at `offset` of a region, any number of them. `Done`: they are there; else after
@@ -92,42 +96,89 @@ impl Worker {
         to: *mut u8,
         len: usize,
     ) -> Result<Moved, RmaError> {
-        self.refresh_key(key)?;
-        if !key.holds(offset, len) {
-            return Err(key.outside(offset, len));
-        }
-        if key.way == Way::LoadStore {
-            // SAFETY: inside the region, which is mapped; `to` by the caller.
-            unsafe { copy_mapped(to, key.base.wrapping_add(offset as usize), len) };
-            return Ok(Moved::Done);
-        }
         // SAFETY: the caller's.
-        unsafe { self.get_elsewhere(key, offset, to, len) }
+        unsafe { self.move_nbi::<false>(key, offset, to, len) }
     }
 
-    /// As [`Worker::put_elsewhere`], of a get.
+    /// A put or a get: which of them is known when this is compiled, and costs nothing.
     ///
     /// # Safety
-    /// As [`Worker::get_nbi`].
-    #[inline(never)]
-    unsafe fn get_elsewhere(
+    /// As [`Worker::put_nbi`] or [`Worker::get_nbi`].
+    #[inline]
+    unsafe fn move_nbi<const PUTS: bool>(
         &mut self,
         key: &mut RemoteKey,
         offset: u64,
-        to: *mut u8,
+        local: *mut u8,
         len: usize,
     ) -> Result<Moved, RmaError> {
-        if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
-            // SAFETY: the caller's.
-            return unsafe { self.move_slow(key, Kind::Get, offset, to, len) };
+        if key.way == Way::LoadStore && self.is_admitted(key, offset, len) {
+            // SAFETY: as just seen; `local` by the caller.
+            unsafe { copy_loaded::<PUTS>(key, offset, local, len) };
+            return Ok(Moved::Done);
         }
-        self.rma.reads = true;
-        let from = key.remote(offset);
         // SAFETY: the caller's.
-        let posted = unsafe { self.endpoint(key.peer).lane.post_get(to, len, from) };
-        match posted == Posted::InProgress(len) {
-            true => Ok(Moved::Pending),
-            false => self.continue_slow(key, Kind::Get, offset, to, len, posted),
+        unsafe { self.move_elsewhere::<PUTS>(key, offset, local, len) }
+    }
+
+    /// All of [`Worker::move_nbi`] but a copy to or from mapped memory: a call at its end, so that the copy saves no
+    /// registers for it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn move_elsewhere<const PUTS: bool>(
+        &mut self,
+        key: &mut RemoteKey,
+        offset: u64,
+        local: *mut u8,
+        len: usize,
+    ) -> Result<Moved, RmaError> {
+        self.admit(key, offset, len)?;
+        let (kind, whole, moved) = match PUTS {
+            true => (Kind::Put, Posted::Done(len), Moved::Done),
+            false => (Kind::Get, Posted::InProgress(len), Moved::Pending),
+        };
+        if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
+            // SAFETY: as just seen, where it is resolved anew; `local` by the caller.
+            unsafe {
+                if key.way == Way::LoadStore {
+                    copy_loaded::<PUTS>(key, offset, local, len);
+                    return Ok(Moved::Done);
+                }
+                return self.move_slow(key, kind, offset, local, len);
+            }
+        }
+        // SAFETY: the caller's.
+        let posted = unsafe { self.post_moving::<PUTS>(key.peer, local, len, key.remote(offset)) };
+        match posted == whole {
+            true => Ok(moved),
+            false => self.continue_slow(key, kind, offset, local, len, posted),
+        }
+    }
+
+    /// Posts as much of a put or a get as an adapter takes at once.
+    ///
+    /// # Safety
+    /// As [`Worker::put_nbi`] or [`Worker::get_nbi`].
+    #[inline]
+    pub(super) unsafe fn post_moving<const PUTS: bool>(
+        &mut self,
+        peer: u32,
+        local: *mut u8,
+        len: usize,
+        remote: Remote,
+    ) -> Posted {
+        if !PUTS {
+            self.rma.reads = true;
+        }
+        let lane = &mut self.endpoint(peer).lane;
+        // SAFETY: the caller's.
+        unsafe {
+            match PUTS {
+                true => lane.post_put(local, len, remote),
+                false => lane.post_get(local, len, remote),
+            }
         }
     }
 

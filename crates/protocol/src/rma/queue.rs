@@ -256,17 +256,12 @@ impl Worker {
                 // SAFETY: what the caller of `put_nbi` and `get_nbi` has promised lasts until the flush.
                 (Way::Adapter, Kind::Put) => unsafe {
                     let (from, len) = operation.rest();
-                    self.endpoint(peer)
-                        .lane
-                        .post_put(from, len, operation.remote())
+                    self.post_moving::<true>(peer, from, len, operation.remote())
                 },
                 // SAFETY: as above.
                 (Way::Adapter, Kind::Get) => unsafe {
                     let (to, len) = operation.rest();
-                    self.rma.reads = true;
-                    self.endpoint(peer)
-                        .lane
-                        .post_get(to, len, operation.remote())
+                    self.post_moving::<false>(peer, to, len, operation.remote())
                 },
                 (_, Kind::Put) => self.post_put_message(peer, operation),
                 (_, _) => self.post_question(peer, operation),

@@ -1,5 +1,4 @@
 //! What a key is resolved to: lane and way, decided once and kept with it.
-#![allow(unsafe_code)]
 
 use super::error::RmaError;
 use super::key::Described;

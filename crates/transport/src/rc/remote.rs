@@ -43,6 +43,7 @@ impl RcIface {
 
 impl RcEndpoint {
     /// How a put of `len` bytes goes.
+    #[inline]
     pub fn put_method(&self, len: usize) -> Method {
         match len {
             len if len <= self.granted_inline() => Method::Short,
@@ -52,6 +53,7 @@ impl RcEndpoint {
     }
 
     /// How a get of `len` bytes goes.
+    #[inline]
     pub fn get_method(&self, len: usize) -> Method {
         match len <= BCOPY_MOST {
             true => Method::Bcopy,
@@ -65,26 +67,24 @@ impl RcEndpoint {
     /// As there.
     #[inline]
     pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
-        let (core, index) = self.parts();
-        let inline = core.borrow_mut().connection(index).inline;
-        if len <= inline {
-            // SAFETY: the caller's.
-            return copied(unsafe { self.put_short(from, len, to) }, len);
-        }
         let bcopy = |this: &mut Self, len| {
             // SAFETY: the caller's; `at` has room for `len` bytes.
             let pack = |at| unsafe { copy(at, from, len) };
             copied(this.put_bcopy(len, pack, to), len)
         };
-        if len <= BCOPY_MOST {
-            return bcopy(self, len);
-        }
-        let part = len.min(ZCOPY_MOST);
-        // SAFETY: the caller's.
-        match unsafe { self.post_silent(from.cast_mut(), part, Access::Read, &write_to(to)) } {
-            // It may not be locked.
-            None => bcopy(self, len.min(LARGEST)),
-            Some(posted) => posted,
+        match self.put_method(len) {
+            // SAFETY: the caller's.
+            Method::Short => copied(unsafe { self.put_short(from, len, to) }, len),
+            Method::Bcopy => bcopy(self, len),
+            Method::Zcopy => {
+                let (at, part) = (from.cast_mut(), len.min(ZCOPY_MOST));
+                // SAFETY: the caller's; a write only reads the bytes.
+                match unsafe { self.post_silent(at, part, Access::Read, &write_to(to)) } {
+                    // It may not be locked.
+                    None => bcopy(self, len.min(LARGEST)),
+                    Some(posted) => posted,
+                }
+            }
         }
     }
 
@@ -98,11 +98,11 @@ impl RcEndpoint {
             address: from.addr,
             rkey: from.rkey as u32,
         };
-        if len <= BCOPY_MOST {
+        let part = match self.get_method(len) {
+            Method::Zcopy => len.min(ZCOPY_MOST),
             // SAFETY: the caller's.
-            return unsafe { self.get_bcopy(to, len, &read) };
-        }
-        let part = len.min(ZCOPY_MOST);
+            _ => return unsafe { self.get_bcopy(to, len, &read) },
+        };
         // SAFETY: the caller's.
         match unsafe { self.post_silent(to, part, Access::Write, &read) } {
             // SAFETY: the caller's.

@@ -1,5 +1,4 @@
 //! The memory domain: the node segment as the transport uses it.
-#![allow(unsafe_code)]
 
 use super::wire::Pair;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};

@@ -17,7 +17,6 @@
 //! `word0` is published last, by one release store. `stamp` tells a fresh slot from the one that lay
 //! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
 //! the slot; a longer one lies in the data area, and the slot says where.
-#![allow(unsafe_code)]
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
 use std::cell::UnsafeCell;
