@@ -79,10 +79,12 @@ def base_disk(found, cache):
 class Contents:
     """What one run adds: installation, further files, cases, variables."""
 
-    def __init__(self, prefix, cache, folder=ROOT):
+    def __init__(self, prefix, cache, folder=ROOT, whole=False):
+        """`whole`: programs keep their debug information."""
         self.prefix, self.cache, self.folder = prefix, cache, folder
         libraries = [os.path.join(prefix, "lib")] if prefix else []
-        self.image = Image([*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")], lighten=self._lighten)
+        lighten = {} if whole else {"lighten": self._lighten}
+        self.image = Image([*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")], **lighten)
         self.path, self.variables, self._cases = ["/vm/bin"], {}, 0
         if prefix:
             if not os.path.exists(os.path.join(prefix, "bin", "mpiexec")):
@@ -111,6 +113,17 @@ class Contents:
         for name in os.listdir(said):
             if name not in ("test", "idlelib", "lib2to3", "pydoc_data", "tkinter", "ensurepip", "distutils"):
                 self.image.add_file(os.path.join(said, name))
+
+    def add_valgrind(self):
+        """Debian's valgrind, with the one tool that counts instructions."""
+        program, folder = _find("valgrind"), "/usr/libexec/valgrind"
+        needed = [os.path.join(folder, name)
+                  for name in ("callgrind-amd64-linux", "vgpreload_core-amd64-linux.so", "default.supp")]
+        if program is None or not all(os.path.exists(path) for path in needed):
+            raise Trouble("valgrind is not installed", "apt-get install valgrind")
+        for path in [program, f"{program}.bin", *needed]:
+            if os.path.exists(path):
+                self.image.add_file(path)
 
     def add_case(self, name, command, timeout, netem="", hosts=1):
         folder = f"/vm/cases/{self._cases:04}"
