@@ -63,6 +63,14 @@ fn short_name(name: &str) -> String {
     if name.is_empty() { flat } else { name }
 }
 
+/// What an instruction outside of this project is listed as: its function, or, where callgrind knows but an address, the file.
+fn name_of_other(object: &str, known: &str) -> String {
+    match known.starts_with("0x") {
+        true => object.rsplit('/').next().unwrap_or(object).to_owned(),
+        false => known.to_owned(),
+    }
+}
+
 impl Symbols {
     fn loader(&mut self, object: &str) -> Option<&Loader> {
         let load = || Loader::new(Path::new(object)).ok();
@@ -73,7 +81,7 @@ impl Symbols {
     /// Level and function of an instruction. What is inlined from the standard library counts for
     /// the function of ours that it was inlined into.
     fn find(&mut self, object: &str, address: u64, known: &str) -> (String, String) {
-        let other = || ("other".to_owned(), known.to_owned());
+        let other = || ("other".to_owned(), name_of_other(object, known));
         let Some(loader) = self.loader(object) else {
             return other();
         };
@@ -155,6 +163,13 @@ mod tests {
         );
         assert_eq!(short_name("<a::B<c::D> as e::F>::run"), "run");
         assert_eq!(short_name("main"), "main");
+    }
+
+    #[test]
+    fn functions_without_a_name__are_listed_as_their_library() {
+        let found = |known| Symbols::default().find("/lib/libibverbs/librxe-rdmav34.so", 1, known);
+        assert_eq!(found("0x3cc0").1, "librxe-rdmav34.so");
+        assert_eq!(found("write").1, "write");
     }
 
     #[inline(always)] // as the benchmarked code: the test is whether an inlined function is found
