@@ -31,9 +31,7 @@ impl By {
             By::Rising => "ud and rc",
         }
     }
-}
 
-impl By {
     /// The transports, as `FASTPATH_TRANSPORTS` lists them; the one that a pair begins with first.
     pub fn names(self) -> &'static [&'static str] {
         match self {

@@ -243,14 +243,7 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
         };
         let rig = UdRig(UdPair::starting_at(settings, start.messages));
         if KIND == 2 {
-            fake::set_conditions(fake::Conditions {
-                weather: fake::Weather {
-                    drop: 0.1,
-                    double: 0.1,
-                    late: 0.2,
-                },
-                ..fake::Conditions::default()
-            });
+            fake::set_bad_weather();
         }
         rig
     }
@@ -306,14 +299,7 @@ impl<const KIND: u32> Rig for RisingRig<KIND> {
     fn new(_: Start) -> Self {
         let mut pair = RisingPair::new(RcSettings::default(), UdSettings::default());
         if KIND == 1 {
-            fake::set_conditions(fake::Conditions {
-                weather: fake::Weather {
-                    drop: 0.1,
-                    double: 0.1,
-                    late: 0.2,
-                },
-                ..fake::Conditions::default()
-            });
+            fake::set_bad_weather();
         }
         if KIND == 2 {
             pair.open_connection();

@@ -3,15 +3,10 @@
 use super::*;
 use crate::contract::*;
 use crate::rc::{RcIface, Settings as RcSettings};
+use crate::ud::testing::{connect, run_until};
 use crate::ud::{Settings as UdSettings, UdIface};
 use crate::verbs::fake;
 use fastpath_bootstrap::job::Job;
-use std::time::{Duration, Instant};
-
-/// Nothing here takes so long; a test that does has hung.
-const WATCHDOG: Duration = Duration::from_secs(20);
-/// Rounds of progress after which nothing more will happen by itself: time must pass.
-const ROUNDS: u32 = 12;
 
 /// The interfaces of `ranks` ranks.
 pub(crate) fn open(ranks: usize, rc: RcSettings, ud: UdSettings) -> Vec<RisingIface> {
@@ -41,7 +36,7 @@ impl RisingPair {
             ifaces[1].endpoint(0, None).unwrap(),
         ];
         let [one, two] = &mut ends;
-        let connected = crate::ud::testing::connect(one.datagrams(), two.datagrams());
+        let connected = connect(one.datagrams(), two.datagrams());
         assert!(connected);
         RisingPair { ends, ifaces }
     }
@@ -68,26 +63,15 @@ impl RisingPair {
     }
 
     /// Makes progress, and lets time pass where that brings nothing, until `done` says so.
-    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let start = Instant::now();
-        let mut rounds = 0;
-        while !done(self) {
-            self.progress();
-            rounds += 1;
-            if rounds % ROUNDS == 0 {
-                self.pass();
-            }
-            assert!(start.elapsed() < WATCHDOG, "{what}");
-        }
+    pub fn until(&mut self, what: &str, done: impl FnMut(&mut Self) -> bool) {
+        run_until(self, Self::progress, Self::pass, done, |_| what.to_owned());
     }
 }
 
 /// Lets time pass until something is due.
 pub(crate) fn pass(ifaces: &[RisingIface]) {
     let due = |iface: &RisingIface| iface.parts().0.next_due_ns();
-    let next = ifaces.iter().map(due).min().unwrap_or(u64::MAX);
-    let wait = next.saturating_sub(fake::now_ns());
-    fake::advance(wait.clamp(1, 1_000_000_000));
+    fake::advance_to(ifaces.iter().map(due).min().unwrap_or(u64::MAX));
 }
 
 impl RisingEndpoint {

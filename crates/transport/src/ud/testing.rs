@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long; a test that does has hung.
-pub(super) const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(20);
 /// Rounds of progress after which, on the fake adapter, nothing more will happen by itself: time must pass.
 const ROUNDS: u32 = 12;
 
@@ -105,35 +105,42 @@ impl UdPair {
             return; // it passes
         }
         let due = |iface: &UdIface| iface.core().borrow().next_due_ns;
-        let next = self.ifaces.iter().map(due).min().unwrap_or(u64::MAX);
-        let now = fake::now_ns();
-        fake::advance(next.saturating_sub(now).clamp(1, 1_000_000_000));
+        fake::advance_to(self.ifaces.iter().map(due).min().unwrap_or(u64::MAX));
     }
 
     /// Makes progress, and lets time pass where that brings nothing, until `done` says so.
-    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let start = Instant::now();
-        let mut rounds = 0;
-        while !done(self) {
-            self.progress();
-            rounds += 1;
-            if rounds % ROUNDS == 0 {
-                self.pass();
-            }
-            assert!(
-                start.elapsed() < WATCHDOG,
-                "{what}: {:?} {:?} {:?}",
-                self.ifaces[0].trouble(),
-                self.ifaces[0].counters(),
-                self.ifaces[1].counters(),
-            );
-        }
+    pub fn until(&mut self, what: &str, done: impl FnMut(&mut Self) -> bool) {
+        run_until(self, Self::progress, Self::pass, done, |pair| {
+            let [one, two] = &pair.ifaces;
+            let (trouble, sent, got) = (one.trouble(), one.counters(), two.counters());
+            format!("{what}: {trouble:?} {sent:?} {got:?}")
+        });
     }
 
     /// Whether every packet of the first end has been seen by the second.
     pub fn has_all_arrived(&mut self) -> bool {
         let sent = self.ifaces[0].counters().sent;
         self.ifaces[1].counters().received == sent
+    }
+}
+
+/// Makes progress, and lets time pass where that brings nothing, until `done` says so. `tell` says what hangs.
+pub(crate) fn run_until<P>(
+    pair: &mut P,
+    progress: impl Fn(&mut P),
+    pass: impl Fn(&P),
+    mut done: impl FnMut(&mut P) -> bool,
+    tell: impl Fn(&P) -> String,
+) {
+    let start = Instant::now();
+    let mut rounds = 0;
+    while !done(pair) {
+        progress(pair);
+        rounds += 1;
+        if rounds % ROUNDS == 0 {
+            pass(pair);
+        }
+        assert!(start.elapsed() < WATCHDOG, "{}", tell(pair));
     }
 }
 

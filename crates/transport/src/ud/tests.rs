@@ -55,17 +55,6 @@ fn exchange(pair: &mut UdPair, count: u32) {
     });
 }
 
-fn bad_weather() {
-    fake::set_conditions(fake::Conditions {
-        weather: fake::Weather {
-            drop: 0.1,
-            double: 0.1,
-            late: 0.2,
-        },
-        ..fake::Conditions::default()
-    });
-}
-
 #[test]
 fn messages__go_both_ways_in_order() {
     let mut pair = UdPair::new(Settings::default());
@@ -82,7 +71,7 @@ fn messages__go_both_ways_in_order() {
 #[test]
 fn bad_wire__all_arrives_once_and_in_order() {
     let mut pair = UdPair::fake(Settings::default());
-    bad_weather();
+    fake::set_bad_weather();
     exchange(&mut pair, 300);
     for iface in &pair.ifaces {
         let counters = iface.counters();
@@ -98,7 +87,7 @@ fn bad_wire__all_arrives_once_and_in_order() {
 #[test]
 fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
     let mut pair = UdPair::fake(Settings::default());
-    bad_weather();
+    fake::set_bad_weather();
     exchange(&mut pair, 20);
     fake::set_conditions(fake::Conditions::default());
     pair.until("the last news", |pair| {

@@ -135,6 +135,18 @@ pub(crate) fn set_conditions(conditions: Conditions) {
     with(|fabric| fabric.conditions = conditions);
 }
 
+/// A tenth of all datagrams is lost, a tenth arrives twice, and a fifth late.
+pub(crate) fn set_bad_weather() {
+    set_conditions(Conditions {
+        weather: Weather {
+            drop: 0.1,
+            double: 0.1,
+            late: 0.2,
+        },
+        ..Conditions::default()
+    });
+}
+
 /// The time that tests move, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     NOW_NS.get()
@@ -143,6 +155,11 @@ pub(crate) fn now_ns() -> u64 {
 /// Lets time pass.
 pub(crate) fn advance(ns: u64) {
     NOW_NS.set(NOW_NS.get() + ns);
+}
+
+/// Lets time pass until then, but for 1 ns at least and 1 s at most.
+pub(crate) fn advance_to(ns: u64) {
+    advance(ns.saturating_sub(now_ns()).clamp(1, 1_000_000_000));
 }
 
 /// Datagrams lost on the way so far, and those lost for want of a receive buffer.
