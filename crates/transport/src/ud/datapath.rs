@@ -39,8 +39,7 @@ impl Core {
             return Post::NoResource;
         }
         let large = HEADER + len > chunk;
-        let taken = self.pool.take(large, count);
-        let Some(slot) = taken.or_else(|| self.take_slot_slow(large, count)) else {
+        let Some(slot) = self.take_slot(large, count) else {
             return Post::NoResource;
         };
         let stream = self.pool.stream(slot);
@@ -68,8 +67,7 @@ impl Core {
         if !self.has_queue_room(1) {
             return Post::NoResource;
         }
-        let taken = self.pool.take(false, 1);
-        let Some(slot) = taken.or_else(|| self.take_slot_slow(false, 1)) else {
+        let Some(slot) = self.take_slot(false, 1) else {
             return Post::NoResource;
         };
         // SAFETY: a buffer has room for a header, and is this packet's alone.
@@ -155,11 +153,7 @@ impl Core {
         let inline = self.pair.granted_inline() as usize >= HEAD;
         let slot = match inline {
             true => None,
-            false => match self
-                .pool
-                .take(false, 1)
-                .or_else(|| self.take_slot_slow(false, 1))
-            {
+            false => match self.take_slot(false, 1) {
                 None => return false,
                 slot => slot,
             },
@@ -286,10 +280,17 @@ impl Core {
         self.queue_room() >= wanted && !self.lost
     }
 
+    /// A send buffer for so many packets; `None` where there is no memory for another.
+    #[inline]
+    pub fn take_slot(&mut self, large: bool, packets: u32) -> Option<Slot> {
+        let taken = self.pool.take(large, packets);
+        taken.or_else(|| self.take_slot_slow(large, packets))
+    }
+
     /// A send buffer where none was free: of sends that are done, or a new one.
     #[cold]
     #[inline(never)]
-    pub fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
+    fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
         while self.expected > 0 && self.poll_sends() {}
         if let Some(slot) = self.pool.take(large, packets) {
             return Some(slot);

@@ -110,8 +110,7 @@ impl Core {
         if self.lost || (self.queue_room() == 0 && !self.make_queue_room(1)) {
             return Ok(false);
         }
-        let taken = self.pool.take(false, 1);
-        let Some(slot) = taken.or_else(|| self.take_slot_slow(false, 1)) else {
+        let Some(slot) = self.take_slot(false, 1) else {
             return Ok(false);
         };
         let (bytes, len) = letter.encode(secret);
