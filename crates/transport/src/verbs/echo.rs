@@ -214,21 +214,21 @@ impl End {
             id: 0,
             segment: Sge::over(self.incoming(), self.room as usize, lkey),
         };
-        // SAFETY: the room lives as long as the pair.
+        // SAFETY: the room is the buffer's second half, and `buffer` is dropped after `pair`.
         unsafe { self.pair.post_recv(&[entry]) }.map_err(|(_, error)| error)
     }
 
     /// Forgets what came in before, so that it is not taken for what is to come.
     fn forget_last(&self, bytes: u32) {
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the room, where nothing is on its way to.
+            // SAFETY: within the room, as `exchange` checked; nothing is on its way there: the last that was sent has come.
             unsafe { self.incoming().add(last as usize).write_volatile(0) };
         }
     }
 
     /// The last byte that has come in, of `bytes`.
     fn last(&self, bytes: u32) -> u8 {
-        // SAFETY: within the room, which the device writes: read as if by another's hand.
+        // SAFETY: within the room, as `exchange` checked, and `bytes` is not 0. Volatile: the device writes it.
         unsafe { self.incoming().add(bytes as usize - 1).read_volatile() }
     }
 
@@ -242,7 +242,7 @@ impl End {
     ) -> Result<(), EchoError> {
         let out = self.buffer.address();
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the first half; what went out before has been answered.
+            // SAFETY: within the first half, as `exchange` checked; what went out of it before has arrived.
             unsafe { out.add(last as usize).write_volatile(stamp) };
         }
         let operation = match verb {
@@ -258,7 +258,7 @@ impl End {
             ..SendFlags::default()
         };
         let segment = [Sge::over(out, bytes as usize, self.buffer.region().lkey())];
-        // SAFETY: the buffer lives as long as the pair, and does not change before the answer.
+        // SAFETY: `buffer` is dropped after `pair`, and is written again only once this message has arrived.
         let posted = unsafe { self.pair.post_send(0, &operation, &segment, flags) };
         match posted {
             Ok(_) => {

@@ -82,13 +82,13 @@ impl QueuePair {
         }
         let first = list.link();
         let mut bad = null_mut();
-        // SAFETY: the pair is alive; the requests are linked to their last; the rest is the caller's.
+        // SAFETY: the pair is alive; `link` has just chained the requests, and the last names none; the rest is the caller's.
         match unsafe { (self.post_send)(self.raw.as_ptr(), first, &mut bad) } {
             0 => Ok(()),
             errno => {
                 let accepted = match bad.is_null() {
                     true => 0,
-                    // SAFETY: the library names a request of the list.
+                    // SAFETY: where it fails, the library puts there which request of the list it was (ibv_post_send).
                     false => unsafe { bad.offset_from(first) },
                 };
                 let accepted = accepted.clamp(0, list.len() as isize) as usize;
@@ -168,7 +168,7 @@ mod tests {
         let [from, to] = make_pair();
         let room = Sge::over(to.buffer.address(), 8, to.buffer.region().lkey());
         let rooms: Vec<_> = (0..3).map(|id| RecvEntry { id, segment: room }).collect();
-        // SAFETY: the buffer outlives the pair.
+        // SAFETY: the buffer is dropped after the pair.
         unsafe { to.pair.post_recv(&rooms) }.unwrap();
         let bytes = *b"fastpath";
         let segments = [Sge::over(bytes.as_ptr(), 8, 0)];
@@ -181,13 +181,13 @@ mod tests {
             let added = list.push(&from.pair, id, &Operation::Send, &segments, flags);
             assert_eq!(added, Ok(true));
         }
-        // SAFETY: what goes inline is there now.
+        // SAFETY: all go inline: `bytes` is read before this returns; `segments` is still there.
         unsafe { from.pair.post_list(&mut list) }.unwrap();
         let sent: Vec<u64> = poll_all(&from.cq).iter().map(|c| c.wr_id).collect();
         let arrived: Vec<u64> = poll_all(&to.cq).iter().map(|c| c.wr_id).collect();
         assert_eq!((sent, arrived), (vec![3], vec![0, 1, 2]));
         list.clear();
-        // SAFETY: nothing is posted.
+        // SAFETY: the list is empty, so that nothing is posted.
         assert!(list.is_empty() && unsafe { from.pair.post_list(&mut list) }.is_ok());
     }
 
@@ -199,7 +199,7 @@ mod tests {
             let added = list.push(&from.pair, id, &Operation::Send, &[], SendFlags::default());
             added.unwrap();
         }
-        // SAFETY: no memory is named.
+        // SAFETY: the sends have no segments.
         let refused = unsafe { from.pair.post_list(&mut list) };
         assert_eq!(refused, Err((4, PostError::Full)));
     }

@@ -32,12 +32,12 @@ impl MemoryWindow {
             let name = context.name();
             return Err(VerbsError::call(Step::AllocMw, name, libc::EOPNOTSUPP));
         };
-        // SAFETY: the domain is alive.
+        // SAFETY: `domain` keeps the raw domain alive, and the pointer is its context's own function.
         let raw = make(Step::AllocMw, context.name(), || unsafe {
             alloc(domain.raw.as_ptr(), abi::MW_TYPE_2)
         })?;
         Ok(MemoryWindow {
-            // SAFETY: just made.
+            // SAFETY: `make` gives what the library has just made, and nobody else has it yet.
             key: Cell::new(unsafe { raw.as_ref().rkey }),
             raw,
             domain: domain.clone(),
@@ -62,7 +62,8 @@ impl MemoryWindow {
         // The low byte is the owner's to change, so that an old key does not fit the new binding.
         let key = self.key.get();
         // The provider is told by this field which binding is the last.
-        // SAFETY: alive until dropped; nobody else has it.
+        // SAFETY: alive until `drop`; no other thread has it, as a window is not `Sync`, and the library reads it only
+        // within a call.
         unsafe { (*self.raw.as_ptr()).rkey = key };
         self.key.set(key & !0xff | key.wrapping_add(1) & 0xff);
         let access = match writable {
@@ -86,7 +87,7 @@ impl MemoryWindow {
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
         if let Some(dealloc) = self.domain.context().ops().dealloc_mw {
-            // SAFETY: made by `alloc_mw`, and not used again.
+            // SAFETY: made by `alloc_mw` of this domain, which is still alive; `drop` runs once.
             unmake(unsafe { dealloc(self.raw.as_ptr()) });
         }
     }
