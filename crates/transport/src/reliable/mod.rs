@@ -35,8 +35,10 @@ pub struct Settings {
     pub first_timeout_ns: u64,
     /// Least time until a retransmission.
     pub min_timeout_ns: u64,
-    /// Most time between two retransmissions of one message.
+    /// Most time between two retransmissions of one message while the receiver is heard of.
     pub max_timeout_ns: u64,
+    /// The same while nothing is heard of it: it computes, and cannot answer. At least the one above.
+    pub rest_timeout_ns: u64,
 }
 
 impl Default for Settings {
@@ -46,6 +48,7 @@ impl Default for Settings {
             first_timeout_ns: 1_000_000,
             min_timeout_ns: 20_000,
             max_timeout_ns: 100_000_000,
+            rest_timeout_ns: 1_000_000_000,
         }
     }
 }

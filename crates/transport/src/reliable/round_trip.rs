@@ -23,18 +23,21 @@ impl RoundTrip {
         self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + ns / 8).max(1);
     }
 
-    /// Time until the retransmission of a message that has been sent `sends` times, doubled for
-    /// each time after the first.
+    /// Time until the retransmission of a message that has been sent `sends` times, of which nothing was heard since.
     pub fn timeout_ns(&self, settings: &Settings, sends: u32) -> u64 {
         let once = match self.smoothed_ns {
             0 => settings.first_timeout_ns,
             smoothed => smoothed.saturating_add(self.variation_ns.saturating_mul(4)),
         };
-        let doubled = once
-            .max(settings.min_timeout_ns)
-            .saturating_mul(1 << sends.saturating_sub(1).min(16));
-        doubled.min(settings.max_timeout_ns)
+        let once = once.max(settings.min_timeout_ns);
+        back_off(settings, once.min(settings.max_timeout_ns), sends)
     }
+}
+
+/// A time doubled for each send after the first.
+pub(super) fn back_off(settings: &Settings, once: u64, sends: u32) -> u64 {
+    let doubled = once.saturating_mul(1 << sends.saturating_sub(1).min(32));
+    doubled.min(settings.rest_timeout_ns)
 }
 
 #[cfg(test)]
@@ -47,14 +50,17 @@ mod tests {
         first_timeout_ns: 1000,
         min_timeout_ns: 50,
         max_timeout_ns: 10_000,
+        rest_timeout_ns: 20_000,
     };
 
     #[test]
     fn timeout__starts_as_set_and_doubles_up_to_the_limit() {
-        let timeouts: Vec<u64> = (1..7)
+        let timeouts: Vec<u64> = (1..8)
             .map(|n| RoundTrip::default().timeout_ns(&SETTINGS, n))
             .collect();
-        assert_eq!(timeouts, [1000, 2000, 4000, 8000, 10_000, 10_000]);
+        assert_eq!(timeouts, [1000, 2000, 4000, 8000, 16_000, 20_000, 20_000]);
+        let most = RoundTrip::default().timeout_ns(&SETTINGS, u32::MAX);
+        assert_eq!(most, 20_000);
     }
 
     #[test]
@@ -81,6 +87,7 @@ mod tests {
         assert!(trips.timeout_ns(&SETTINGS, 1) > 900);
         trips.sample(u64::MAX);
         trips.sample(u64::MAX);
-        assert_eq!(trips.timeout_ns(&SETTINGS, u32::MAX), 10_000);
+        assert_eq!(trips.timeout_ns(&SETTINGS, 1), 10_000);
+        assert_eq!(trips.timeout_ns(&SETTINGS, u32::MAX), 20_000);
     }
 }

@@ -1,6 +1,6 @@
 //! The sending end: what is under way, and when to send it again.
 
-use super::round_trip::RoundTrip;
+use super::round_trip::{RoundTrip, back_off};
 use super::{Ack, Settings};
 use std::collections::VecDeque;
 
@@ -24,6 +24,8 @@ pub struct Sender<M> {
     flights: VecDeque<Flight<M>>,
     round_trip: RoundTrip,
     holes: u32,
+    /// Whether something waits for longer than while the receiver is heard of.
+    rests: bool,
     resends: u64,
 }
 
@@ -36,6 +38,7 @@ impl<M> Sender<M> {
             flights: VecDeque::new(),
             round_trip: RoundTrip::default(),
             holes: 0,
+            rests: false,
             resends: 0,
         }
     }
@@ -73,16 +76,22 @@ impl<M> Sender<M> {
             .saturating_sub(self.flights.len() as u32)
     }
 
-    /// Takes note of what the receiver says. What no healthy receiver says is ignored.
-    pub fn acknowledge(&mut self, now_ns: u64, ack: Ack) {
-        self.acknowledge_with(now_ns, ack, drop);
+    /// Takes note of what the receiver says. What no healthy receiver says is ignored. Says whether something is due
+    /// sooner than before.
+    pub fn acknowledge(&mut self, now_ns: u64, ack: Ack) -> bool {
+        self.acknowledge_with(now_ns, ack, drop)
     }
 
     /// As [`Sender::acknowledge`]; `taken_one` is given each message that the receiver has taken.
-    pub fn acknowledge_with(&mut self, now_ns: u64, ack: Ack, mut taken_one: impl FnMut(M)) {
+    pub fn acknowledge_with(
+        &mut self,
+        now_ns: u64,
+        ack: Ack,
+        mut taken_one: impl FnMut(M),
+    ) -> bool {
         let taken = ack.next.wrapping_sub(self.oldest());
         if taken as usize > self.flights.len() {
-            return; // older than what is known, or ahead of what was sent
+            return false; // older than what is known, or ahead of what was sent
         }
         for flight in self.flights.drain(..taken as usize) {
             if flight.sends == 1 && !flight.held {
@@ -107,19 +116,36 @@ impl<M> Sender<M> {
             // From now on it is sent again only to ask how far the receiver is.
             flight.due_ns = now_ns.saturating_add(settings.max_timeout_ns);
         }
-        self.mend_hole(now_ns, ack);
+        let rested = self.rests;
+        if rested {
+            self.end_rest(now_ns);
+        }
+        self.mend_hole(now_ns, ack) || rested
     }
 
     /// The oldest message is missing while later ones arrived, time and again: it was lost.
-    fn mend_hole(&mut self, now_ns: u64, ack: Ack) {
+    fn mend_hole(&mut self, now_ns: u64, ack: Ack) -> bool {
         let Some(oldest) = self.flights.front_mut() else {
-            return;
+            return false;
         };
-        if ack.held & 1 == 0 && ack.held != 0 {
-            self.holes += 1;
-            if self.holes == HOLES_BEFORE_RESEND {
-                oldest.due_ns = oldest.due_ns.min(now_ns);
-            }
+        if ack.held & 1 != 0 || ack.held == 0 {
+            return false;
+        }
+        self.holes += 1;
+        let lost = self.holes == HOLES_BEFORE_RESEND;
+        if lost {
+            oldest.due_ns = oldest.due_ns.min(now_ns);
+        }
+        lost
+    }
+
+    /// The receiver is back: what it has not got is missed.
+    #[cold]
+    fn end_rest(&mut self, now_ns: u64) {
+        self.rests = false;
+        let latest = now_ns.saturating_add(self.settings.max_timeout_ns);
+        for flight in &mut self.flights {
+            flight.due_ns = flight.due_ns.min(latest);
         }
     }
 
@@ -132,9 +158,10 @@ impl<M> Sender<M> {
         let flight = &mut self.flights[index];
         flight.sends = flight.sends.saturating_add(1);
         let wait = match flight.held {
-            true => self.settings.max_timeout_ns,
+            true => back_off(&self.settings, self.settings.max_timeout_ns, flight.sends),
             false => self.round_trip.timeout_ns(&self.settings, flight.sends),
         };
+        self.rests |= wait > self.settings.max_timeout_ns;
         flight.due_ns = now_ns.saturating_add(wait);
         flight.sent_ns = now_ns;
         self.resends += 1;

@@ -9,6 +9,7 @@ const SETTINGS: Settings = Settings {
     first_timeout_ns: 1000,
     min_timeout_ns: 100,
     max_timeout_ns: 50_000,
+    rest_timeout_ns: 500_000,
 };
 
 /// What lies between two ends: packets with the time at which they arrive.
@@ -173,6 +174,7 @@ fn pair__a_lost_message_is_mended_before_its_timeout() {
         first_timeout_ns: 1_000_000,
         min_timeout_ns: 1_000_000,
         max_timeout_ns: 1_000_000,
+        rest_timeout_ns: 1_000_000,
         ..SETTINGS
     };
     let (mut sender, mut receiver) = (Sender::new(settings, 0), Receiver::new(8, 0));
@@ -243,4 +245,43 @@ fn pair__slow_receiver_gets_few_resends() {
     let outcome = run(3, SETTINGS, 200, 0, [0.0, 0.0, 0.02]);
     assert!(outcome.ended_ns > 500_000);
     assert!(outcome.resends < 100, "{}", outcome.resends);
+}
+
+#[test]
+fn sender__rests_while_nothing_is_heard_and_hurries_when_the_receiver_is_back() {
+    let mut sender = Sender::new(SETTINGS, 0);
+    sender.push(0, 'a').unwrap();
+    let mut distances = Vec::new();
+    let mut now = 0;
+    for _ in 0..12 {
+        let due = sender.deadline_ns().unwrap();
+        distances.push(due - now);
+        now = due;
+        assert!(sender.resend(now).is_some());
+    }
+    assert_eq!(distances[..3], [1000, 2000, 4000]);
+    assert_eq!(distances[9..], [500_000; 3]);
+    // The receiver has not got it, and says so.
+    assert!(sender.acknowledge(now + 5, Receiver::<char>::new(8, 0).ack()));
+    assert_eq!(sender.deadline_ns(), Some(now + 5 + 50_000));
+    assert!(!sender.acknowledge(now + 6, Receiver::<char>::new(8, 0).ack()));
+}
+
+#[test]
+fn sender__asks_less_and_less_after_what_the_receiver_holds_and_does_not_take() {
+    let mut sender = Sender::new(SETTINGS, 0);
+    sender.push(0, 'a').unwrap();
+    sender.acknowledge(0, Ack { next: 0, held: 1 });
+    let mut distances = Vec::new();
+    let mut now = 0;
+    for _ in 0..6 {
+        let due = sender.deadline_ns().unwrap();
+        distances.push(due - now);
+        now = due;
+        assert!(sender.resend(now).is_some());
+    }
+    assert_eq!(
+        distances,
+        [50_000, 100_000, 200_000, 400_000, 500_000, 500_000]
+    );
 }

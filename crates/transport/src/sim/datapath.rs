@@ -92,7 +92,9 @@ impl Fabric {
                 Packet::Data(seq, message) => {
                     self.link(me, from).receiver.accept(seq, message);
                 }
-                Packet::Ack(ack) => self.link(me, from).sender.acknowledge(now, ack),
+                Packet::Ack(ack) => {
+                    self.link(me, from).sender.acknowledge(now, ack);
+                }
             }
         }
         for peer in 0..self.ports.len() as u32 {

@@ -5,6 +5,7 @@
 use super::datapath::POLL;
 use super::iface::Core;
 use super::link::{Assembly, Body, Kept, Link, Stage};
+use super::pool::Packet;
 use super::wire::*;
 use crate::contract::Header;
 use crate::reliable::Accepted;
@@ -106,8 +107,9 @@ impl Core {
             return false;
         };
         link.silent_since_ns = now.max(1);
-        link.sender
-            .acknowledge_with(now, head.ack, |packet| pool.release(packet.slot, done));
+        let release = |packet: Packet| pool.release(packet.slot, done);
+        // What is under way is watched already.
+        self.stirred |= link.sender.acknowledge_with(now, head.ack, release);
         if head.kind == Kind::Ack {
             return false;
         }

@@ -79,6 +79,7 @@ impl Default for Settings {
                 first_timeout_ns: 10_000_000,
                 min_timeout_ns: 4_000_000,
                 max_timeout_ns: 100_000_000,
+                rest_timeout_ns: 1_000_000_000,
             },
             give_up_ns: 60_000_000_000,
         }

@@ -238,6 +238,55 @@ fn peers__that_do_not_answer_leave_send_buffers_to_others() {
 }
 
 #[test]
+fn peer__that_computes_is_asked_ever_less_and_answers_when_it_is_back() {
+    let mut pair = UdPair::fake(Settings::default());
+    assert_eq!(send(&mut pair.ends[0], 7, 8), Post::Done);
+    // Nobody looks at the second interface for 20 s.
+    while fake::now_ns() < 20_000_000_000 {
+        pair.ifaces[0].progress();
+        let due = pair.ifaces[0].core().borrow().next_due_ns;
+        fake::advance_to(due);
+    }
+    let resent = pair.ifaces[0].counters().resent;
+    assert!((20..30).contains(&resent), "{resent} times");
+    let mut seen = Vec::new();
+    pair.until("the acknowledgement", |pair| {
+        seen.extend(take(&mut pair.ends[1]));
+        pair.ends[0].with(|link| link.sender.in_flight()) == 0
+    });
+    assert_eq!(seen, [(7, 8)]);
+    assert_eq!(pair.ifaces[0].counters().resent, resent);
+}
+
+#[test]
+fn loss__under_a_full_window_is_mended_without_waiting() {
+    let mut pair = UdPair::fake(Settings {
+        window: 4,
+        ..Settings::default()
+    });
+    for number in 0..4 {
+        let drop = if number == 0 { 1.0 } else { 0.0 };
+        fake::set_conditions(fake::Conditions {
+            weather: fake::Weather {
+                drop,
+                ..fake::Weather::default()
+            },
+            ..fake::Conditions::default()
+        });
+        assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
+        for _ in 0..4 {
+            pair.progress();
+        }
+    }
+    // No time has passed: the peer's word alone says what is missing.
+    let counters = pair.ifaces[0].counters();
+    assert_eq!((counters.sent, counters.resent), (4, 1));
+    for number in 0..4 {
+        assert_eq!(take(&mut pair.ends[1]), Some((number, 8)));
+    }
+}
+
+#[test]
 fn garbage__is_counted_and_dropped() {
     let mut pair = UdPair::new(Settings::default());
     exchange(&mut pair, 5);
