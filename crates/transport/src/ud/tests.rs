@@ -2,6 +2,8 @@
 //! can do is tested on it alone.
 #![allow(unsafe_code, non_snake_case)]
 
+mod on_fake;
+
 use super::testing::{UdPair, connect};
 use super::wire::{Head, Kind};
 use super::*;
@@ -66,36 +68,6 @@ fn messages__go_both_ways_in_order() {
         (0, 0, 0)
     );
     assert!(counters.inline > 0 && counters.sent > 300, "{counters:?}");
-}
-
-#[test]
-fn bad_wire__all_arrives_once_and_in_order() {
-    let mut pair = UdPair::fake(Settings::default());
-    fake::set_bad_weather();
-    exchange(&mut pair, 300);
-    for iface in &pair.ifaces {
-        let counters = iface.counters();
-        let right = [counters.resent, counters.duplicates, counters.early];
-        assert!(right.iter().all(|&count| count > 0), "{counters:?}");
-        let wrong = [counters.garbage, counters.violations, counters.failures];
-        assert_eq!(wrong, [0; 3], "{counters:?}");
-    }
-    let [one, two] = [0, 1].map(|me: usize| pair.ifaces[me].counters());
-    assert_eq!((one.received, two.received), (two.sent, one.sent));
-}
-
-#[test]
-fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
-    let mut pair = UdPair::fake(Settings::default());
-    fake::set_bad_weather();
-    exchange(&mut pair, 20);
-    fake::set_conditions(fake::Conditions::default());
-    pair.until("the last news", |pair| {
-        pair.ends[0].is_drained() && pair.ends[1].is_drained()
-    });
-    for end in &mut pair.ends {
-        assert!(end.has_arrived() && end.has_room(1, 32_768));
-    }
 }
 
 #[test]
@@ -171,38 +143,6 @@ fn many(pair: &UdPair) -> Vec<[UdEndpoint; 2]> {
 }
 
 #[test]
-fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
-    let mut pair = UdPair::fake(Settings {
-        receives: 64,
-        receives_each: 0,
-        ..Settings::default()
-    });
-    let mut more = many(&pair);
-    let mut sent = 0;
-    for (link, ends) in more.iter_mut().enumerate() {
-        while send(&mut ends[0], link as u32, 900) == Post::Done {
-            sent += 1;
-        }
-    }
-    assert_eq!(sent, 8 * 64);
-    // The adapter carries it all before the receiver looks for the first time.
-    for _ in 0..100 {
-        pair.ifaces[0].progress();
-    }
-    assert!(fake::losses().1 > 0, "the adapter had a buffer for each");
-    // Who came last is taken first: what the others have sent may not stand in its way.
-    for (link, ends) in more.iter_mut().enumerate().rev() {
-        for _ in 0..64 {
-            pair.until("a message", |_| {
-                take(&mut ends[1]) == Some((link as u32, 900))
-            });
-        }
-    }
-    assert!(pair.ifaces[1].counters().out_of_buffer > 0);
-    assert_eq!(pair.ifaces[1].counters().received, 8 * 64);
-}
-
-#[test]
 fn receive_buffers__grow_slowly_with_peers() {
     let (context, _) = test_device();
     let iface = UdIface::new(&context, None, Settings::default()).unwrap();
@@ -234,55 +174,6 @@ fn peers__that_do_not_answer_leave_send_buffers_to_others() {
         for number in 0..30 {
             pair.until("a message", |_| take(&mut ends[1]) == Some((number, 8)));
         }
-    }
-}
-
-#[test]
-fn peer__that_computes_is_asked_ever_less_and_answers_when_it_is_back() {
-    let mut pair = UdPair::fake(Settings::default());
-    assert_eq!(send(&mut pair.ends[0], 7, 8), Post::Done);
-    // Nobody looks at the second interface for 20 s.
-    while fake::now_ns() < 20_000_000_000 {
-        pair.ifaces[0].progress();
-        let due = pair.ifaces[0].core().borrow().next_due_ns;
-        fake::advance_to(due);
-    }
-    let resent = pair.ifaces[0].counters().resent;
-    assert!((20..30).contains(&resent), "{resent} times");
-    let mut seen = Vec::new();
-    pair.until("the acknowledgement", |pair| {
-        seen.extend(take(&mut pair.ends[1]));
-        pair.ends[0].with(|link| link.sender.in_flight()) == 0
-    });
-    assert_eq!(seen, [(7, 8)]);
-    assert_eq!(pair.ifaces[0].counters().resent, resent);
-}
-
-#[test]
-fn loss__under_a_full_window_is_mended_without_waiting() {
-    let mut pair = UdPair::fake(Settings {
-        window: 4,
-        ..Settings::default()
-    });
-    for number in 0..4 {
-        let drop = if number == 0 { 1.0 } else { 0.0 };
-        fake::set_conditions(fake::Conditions {
-            weather: fake::Weather {
-                drop,
-                ..fake::Weather::default()
-            },
-            ..fake::Conditions::default()
-        });
-        assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
-        for _ in 0..4 {
-            pair.progress();
-        }
-    }
-    // No time has passed: the peer's word alone says what is missing.
-    let counters = pair.ifaces[0].counters();
-    assert_eq!((counters.sent, counters.resent), (4, 1));
-    for number in 0..4 {
-        assert_eq!(take(&mut pair.ends[1]), Some((number, 8)));
     }
 }
 
@@ -332,110 +223,6 @@ fn garbage__is_counted_and_dropped() {
     }
     exchange(&mut pair, 20);
     assert_eq!(pair.ifaces[1].counters().violations, 0);
-}
-
-#[test]
-fn fuzz__peer_that_sends_anything_does_no_harm() {
-    for seed in 0..20 {
-        let mut pair = UdPair::fake(Settings::default());
-        let mut random = Random::new(seed);
-        let (to, qkey, token, buffers) = {
-            let core = pair.ifaces[1].core().borrow();
-            let token = core.links[0].as_ref().unwrap().token;
-            (core.pair.number(), core.qkey, token, core.buffers)
-        };
-        let from = pair.ifaces[0].core().borrow().pair.number();
-        let mut seq = token;
-        for _ in 0..300 {
-            let kinds = [Kind::Whole, Kind::First, Kind::More, Kind::More, Kind::Ack];
-            let head = Head {
-                kind: kinds[random.below(5) as usize],
-                link: 0,
-                token,
-                // Mostly the next one, so that it is looked at.
-                seq: seq.wrapping_add(if random.chance(0.2) {
-                    random.below(70) as u32
-                } else {
-                    0
-                }),
-                ack: Ack {
-                    next: random.next_u64() as u32,
-                    held: random.next_u64(),
-                },
-                total: [0, 100, 5000, 32_784, u32::MAX][random.below(5) as usize],
-            };
-            seq = seq.wrapping_add(random.chance(0.9) as u32);
-            let mut bytes = head.encode().to_vec();
-            bytes.extend((0..random.below(900)).map(|_| random.next_u64() as u8));
-            fake::inject(from, to, qkey, &bytes);
-            pair.ifaces[1].progress();
-            if let Some(arrival) = pair.ends[1].look() {
-                assert!(arrival.len() <= 32_768);
-                pair.ends[1].take();
-            }
-        }
-        // Every receive buffer is somewhere.
-        let core = pair.ifaces[1].core().borrow();
-        let link = core.links[0].as_ref().unwrap();
-        let held = |kept: &link::Kept| matches!(kept.body, link::Body::Slot(..)) as u32;
-        let held: u32 = link.receiver.kept().map(held).sum();
-        assert_eq!(
-            core.posted_receives + core.idle.len() as u32 + held,
-            buffers
-        );
-        assert!(held <= link.window);
-    }
-}
-
-#[test]
-fn peer__that_is_silent_for_too_long_is_given_up() {
-    let mut pair = UdPair::fake(Settings::default());
-    fake::set_conditions(fake::Conditions {
-        weather: fake::Weather {
-            drop: 1.0,
-            ..fake::Weather::default()
-        },
-        ..fake::Conditions::default()
-    });
-    assert_eq!(send(&mut pair.ends[0], 0, 20_000), Post::Done);
-    let before = fake::now_ns();
-    pair.until("the end", |pair| pair.ends[0].failure().is_some());
-    assert_eq!(pair.ends[0].failure(), Some(Failure::NoAnswer));
-    assert!(fake::now_ns() - before >= Settings::default().give_up_ns);
-    let counters = pair.ifaces[0].counters();
-    // Ever more rarely, but for good.
-    assert!((100..100_000).contains(&counters.resent), "{counters:?}");
-    assert_eq!(send(&mut pair.ends[0], 1, 8), Post::PeerGone);
-    assert!(pair.ends[0].peer_has_left());
-    assert!(pair.ends[0].has_arrived(), "nothing keeps the process");
-    assert!(pair.ifaces[0].trouble().unwrap().contains("no answer"));
-}
-
-#[test]
-fn peer__that_is_known_to_live_is_never_given_up_and_one_that_left_at_once() {
-    fake::set_conditions(fake::Conditions::default());
-    let context = fake::open();
-    let state: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(STATE_AWAKE)));
-    let pair = UdPair::on(&context, Settings::default()).unwrap();
-    let mut near = UdIface::new(&context, None, Settings::default()).unwrap();
-    near.core().borrow_mut().clock = fake::now_ns;
-    let mut end = near.endpoint(Some(state)).unwrap();
-    let mut far = pair.ifaces[1].endpoint(None).unwrap();
-    assert!(connect(&mut end, &mut far));
-    assert_eq!(send(&mut end, 0, 8), Post::Done);
-    for _ in 0..5000 {
-        near.progress();
-        fake::advance(Settings::default().give_up_ns / 1000);
-    }
-    assert_eq!((end.failure(), end.peer_has_left()), (None, false));
-    state.store(STATE_DEAD, Ordering::Relaxed);
-    for _ in 0..2 {
-        near.progress();
-        fake::advance(1_000_000_000);
-    }
-    assert_eq!(end.failure(), Some(Failure::NoAnswer));
-    assert_eq!(send(&mut end, 1, 8), Post::PeerGone);
-    assert!(end.peer_has_left() && end.has_arrived());
 }
 
 #[test]
@@ -509,16 +296,4 @@ fn failure__at_each_step_leaves_nothing_behind() {
     }
     drop(context);
     assert_eq!(fault::alive(), 0, "real device: {real}");
-}
-
-#[test]
-fn device__that_is_taken_out_makes_errors() {
-    let context = fake::open();
-    fake::set_conditions(fake::Conditions::default());
-    let mut pair = UdPair::on(&context, Settings::default()).unwrap();
-    assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
-    fake::remove_device();
-    assert_eq!(send(&mut pair.ends[0], 1, 8), Post::PeerGone);
-    assert_eq!(send(&mut pair.ends[1], 1, 8), Post::PeerGone);
-    assert!(pair.ends[0].peer_has_left() && pair.ends[1].has_arrived());
 }
