@@ -55,6 +55,12 @@ __attribute__((unused)) static int class_of(int code)
 /* A call succeeds. */
 #define OK(call) CLASS(call, MPI_SUCCESS)
 
+/* Whether each rank is on a host of its own, started as a program of its own (`scripts/vm programs --hosts 2`). */
+__attribute__((unused)) static int are_apart(void)
+{
+    return getenv("MPI_TEST_HOSTS") != NULL;
+}
+
 /* Byte `i` of the message number `seed`. */
 __attribute__((unused)) static inline unsigned char byte_of(unsigned seed, size_t i)
 {

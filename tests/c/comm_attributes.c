@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &number, &flag);
     CHECK(!flag || *number >= ranks);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &number, &flag);
-    CHECK(!flag || *number == 0);
+    CHECK(!flag || *number == (are_apart() ? rank : 0));
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &number, &flag);
     CHECK(flag && *number == MPI_ERR_LASTCODE);
     int class;

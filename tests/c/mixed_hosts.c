@@ -1,7 +1,7 @@
 /* Ranks on several hosts: communicators of those that share memory are the hosts', and every rank exchanges messages of
  * every kind of size with every other, whatever lies between them. The arguments are the hosts of the ranks, as letters,
  * where mpiexec has been told of any; with the path of a fifo after them only ranks 0 and 1 talk, and all wait for
- * somebody to write to it before they end.
+ * somebody to write to it before they end. Without arguments all are on one host, or each on its own (MPI_TEST_HOSTS).
  * test: ranks=1,2,3,4 */
 #include "check.h"
 
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         return talk_alone(&argc, &argv);
     start(&argc, &argv);
-    const char *hosts = argc > 1 ? argv[1] : "aaaaaaaa";
+    const char *hosts = argc > 1 ? argv[1] : are_apart() ? "ab" : "aaaaaaaa";
     for (int round = 0; round < ranks; round++) {
         int with = (ranks + round - rank) % ranks; /* each meets each once */
         exchange(with);

@@ -115,7 +115,8 @@ def program_cases(patterns, transports, hosts):
             for arguments in one.args:
                 words = shlex.join([one.name, *arguments])
                 name = ".".join([transport, *(["hosts"] if hosts == 2 else []), one.name, *arguments])
-                variables = shlex.join(["env", *(f"{key}={value}" for key, value in one.env.items())])
+                told = {**one.env, **({"MPI_TEST_HOSTS": "2"} if hosts == 2 else {})}
+                variables = shlex.join(["env", *(f"{key}={value}" for key, value in told.items())])
                 ranks = {1: f"-n 2 {variables} {words}",
                          2: f"--virtual-host a -n 1 on a {variables} {words} : --virtual-host b -n 1 on b {variables} {words}"}
                 seconds = SLOWNESS * one.timeout
