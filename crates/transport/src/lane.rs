@@ -352,7 +352,11 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Rc(endpoint) => endpoint.take(),
             Lane::Ud(endpoint) => endpoint.take(),
-            Lane::Rising(endpoint) => endpoint.take(),
+            Lane::Rising(endpoint) => {
+                endpoint.take();
+                // Whoever always finds something has no quiet moment for it.
+                self.settle_rise();
+            }
             _ => {}
         }
     }

@@ -88,7 +88,7 @@ impl Lane {
     }
 
     /// Leaves datagrams behind where nothing goes by them any more.
-    pub(super) fn settle_rise(&mut self) {
+    pub(crate) fn settle_rise(&mut self) {
         let Lane::Rising(endpoint) = self else {
             return;
         };

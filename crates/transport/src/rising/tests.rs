@@ -166,6 +166,37 @@ proptest! {
     }
 }
 
+/// Whoever finds something at each look never has a quiet moment for it.
+#[test]
+fn lane__leaves_datagrams_behind_under_constant_traffic() {
+    let mut pair = pair();
+    pair.open_connection();
+    let RisingPair { ends, mut ifaces } = pair;
+    let mut lanes = ends.map(|end| Lane::Rising(Box::new(end)));
+    lanes.iter_mut().for_each(Lane::finish_rise);
+    let (mut sent, mut taken) = ([0; 2], [0; 2]);
+    for _ in 0..100 {
+        for side in 0..2 {
+            while sent[side] < taken[1 - side] + 4 {
+                assert!(lane_send(&mut lanes[side], sent[side], 8));
+                sent[side] += 1;
+            }
+        }
+        for iface in &mut ifaces {
+            iface.progress(false, || ());
+        }
+        for side in 0..2 {
+            if take(lanes[side].look(), taken[side], 8) {
+                lanes[side].take();
+                taken[side] += 1;
+            }
+        }
+    }
+    assert!(lanes.iter().all(|lane| matches!(lane, Lane::Rc(_))));
+    assert!(taken.iter().all(|&count| count > 50), "{taken:?}");
+    assert!(ifaces.iter_mut().all(RisingIface::take_news));
+}
+
 #[test]
 fn wish__comes_once_by_traffic_or_by_a_long_message() {
     let mut pair = pair();
