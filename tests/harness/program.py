@@ -33,6 +33,15 @@ VARIANTS = [
 ]
 
 
+def read(path):
+    """What is in the file; nothing where there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
 class Program:
     def __init__(self, path):
         self.path = path
@@ -78,11 +87,17 @@ class Program:
         newest = max(os.stat(source).st_mtime for source in sources)
         # The header and the library may have changed with the installation.
         newest = max(newest, os.stat(mpicc).st_mtime)
-        if os.path.exists(self.binary) and os.stat(self.binary).st_mtime > newest:
-            return None
         command = [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link]
+        # A program finds the library of the installation whose compiler made it.
+        by = self.binary + ".by"
+        if os.path.exists(self.binary) and os.stat(self.binary).st_mtime > newest and read(by) == " ".join(command):
+            return None
         made = subprocess.run(command, capture_output=True, text=True)
-        return None if made.returncode == 0 else made.stderr or f"{mpicc} fails"
+        if made.returncode != 0:
+            return made.stderr or f"{mpicc} fails"
+        with open(by, "w", encoding="utf-8") as file:
+            file.write(" ".join(command))
+        return None
 
     def runs(self, everything):
         """Each run: name, number of ranks, arguments, variables of the variant."""
