@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::habit::Verdict;
-use crate::pieces::Pieces;
+use crate::pieces::{End, Pieces};
 use crate::request::RequestId;
 use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::{EARLY_LIMIT, Worker};
@@ -179,7 +179,7 @@ impl Worker {
         fetched
     }
 
-    /// Both sides copy: this one from the front, the sender from the back.
+    /// Both sides copy, from both ends.
     fn fetch_jointly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64, own: Remote) {
         let request = self.requests.get(id);
         request.announced = true;
@@ -201,10 +201,10 @@ impl Worker {
         );
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(peer).lane;
-        let mut claimed = 0;
+        let (mut claimed, end) = (0, End::of(self.rank, peer));
         // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
         while claimed < pieces.count && lane.claim_joint(rts.joint as u32, false) < pieces.count {
-            let (offset, len) = pieces.from_front(claimed);
+            let (offset, len) = pieces.from(end, claimed);
             claimed += 1;
             let from = Remote {
                 addr: rts.addr.wrapping_add(offset),
@@ -218,15 +218,14 @@ impl Worker {
                 return self.ask_for_fragments(id);
             }
         }
+        // Otherwise the sender has claimed the rest, and says `DONE` when it is there.
         if claimed >= pieces.count {
             let shared = lane.is_shared(&Remote {
                 addr: rts.addr,
                 rkey: rts.rkey,
             });
-            return self.end_fetch(id, peer, rts.request, wanted, shared);
+            self.end_fetch(id, peer, rts.request, wanted, shared);
         }
-        // The sender has claimed the rest, and says `DONE` when it is there.
-        request.moved = pieces.from_front(claimed).0;
     }
 
     /// The sender has done its part of a joint copy, or could not.
@@ -239,15 +238,9 @@ impl Worker {
         };
         let lane = &mut self.endpoint(peer).lane;
         if failed {
-            let rest = limit - request.moved;
-            let from = Remote {
-                addr: start.addr.wrapping_add(request.moved),
-                ..start
-            };
+            // Rare: what is there already comes again.
             // SAFETY: the receive buffer holds `limit` bytes.
-            let got =
-                unsafe { lane.get(request.ptr.add(request.moved as usize), rest as usize, from) };
-            if got.is_err() {
+            if unsafe { lane.get(request.ptr, limit as usize, start) }.is_err() {
                 return self.ask_for_fragments(id);
             }
         }
@@ -293,16 +286,17 @@ impl Worker {
         self.finish_recv(id);
     }
 
-    /// Copies pieces of a joint copy from the back, until the receiver's are met; then says so.
+    /// Copies pieces of a joint copy from the end that is this side's, until the receiver's are met; then says so.
     pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr, pieces: Pieces) {
         let request = self.requests.get(id);
+        let end = End::of(self.rank, request.peer);
         let lane = &mut self.endpoint(request.peer).lane;
         let (mut claimed, mut failed) = (0, false);
         while claimed < pieces.count
             && !failed
             && lane.claim_joint(request.remote, true) < pieces.count
         {
-            let (offset, len) = pieces.from_back(claimed);
+            let (offset, len) = pieces.from(end, claimed);
             claimed += 1;
             let to = Remote {
                 addr: rtr.addr.wrapping_add(offset),
