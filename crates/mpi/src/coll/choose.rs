@@ -19,7 +19,8 @@
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
-//! Two ranks exchange what they have; an allreduce of many bytes does it in pieces that stay in the cache.
+//! Two ranks exchange what they have. An allreduce of many bytes whose operation does not commute does it in pieces that
+//! stay in the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
 //! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
@@ -94,6 +95,8 @@ const IN_PLACE_COPY: u64 = 1 << 20;
 const REDUCE_LONG: u64 = 16 << 10;
 /// Bytes of an allreduce from which the ranks share the arithmetic.
 const ALLREDUCE_LONG: u64 = 32 << 10;
+/// Bytes of an allreduce up to which two ranks exchange all they have, and both do all the arithmetic.
+const ALLREDUCE_PAIR: u64 = 256 << 10;
 /// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
 pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring.
@@ -254,7 +257,10 @@ pub(super) enum Allreduce {
 #[inline]
 pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
     if ranks <= 2 {
-        Allreduce::Doubling
+        match size.bytes > ALLREDUCE_PAIR && size.can_share(ranks) {
+            true => Allreduce::HalvingDoubling,
+            false => Allreduce::Doubling,
+        }
     } else if room.is_flat(size.bytes, FLAT_REDUCE) {
         Allreduce::Flat
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {

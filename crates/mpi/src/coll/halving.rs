@@ -140,6 +140,8 @@ unsafe fn allreduce_actors<F: Fabric>(
         end: count,
     };
     let mut passed = [range; 32];
+    // A rank that has noticed an error goes on: the others count on it, and notice it as well.
+    let mut outcome = Ok(());
     let mut mask = actors.count / 2;
     while mask > 0 {
         let partner = actors.rank(me ^ mask);
@@ -153,12 +155,16 @@ unsafe fn allreduce_actors<F: Fabric>(
         unsafe {
             if let Some(send) = send.take() {
                 let operand = red.at(send, count);
-                trade(f, partner, give.of(operand), partner, keep.of(result))?;
-                red.fold(keep.of(operand), keep.of(result));
+                match trade(f, partner, give.of(operand), partner, keep.of(result)) {
+                    Ok(()) => red.fold(keep.of(operand), keep.of(result)),
+                    failed => outcome = outcome.and(failed),
+                }
             } else {
                 let into = incoming.part(0, keep.end - keep.start);
-                trade(f, partner, give.of(result), partner, into)?;
-                red.fold(into, keep.of(result));
+                match trade(f, partner, give.of(result), partner, into) {
+                    Ok(()) => red.fold(into, keep.of(result)),
+                    failed => outcome = outcome.and(failed),
+                }
             }
         }
         passed[mask.trailing_zeros() as usize] = range;
@@ -175,8 +181,9 @@ unsafe fn allreduce_actors<F: Fabric>(
             (upper, lower)
         };
         // SAFETY: two halves of a part of the result.
-        unsafe { trade(f, partner, have.of(result), partner, miss.of(result))? };
+        let traded = unsafe { trade(f, partner, have.of(result), partner, miss.of(result)) };
+        outcome = outcome.and(traded);
         mask *= 2;
     }
-    Ok(())
+    outcome
 }
