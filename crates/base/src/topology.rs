@@ -5,7 +5,7 @@ mod cgroup;
 mod cores;
 
 pub use cgroup::{available_memory, cpu_quota};
-pub use cores::{Core, list_cores};
+pub use cores::{Core, Distance, find_distance, list_cores};
 
 use std::io;
 

@@ -57,6 +57,51 @@ fn arrange(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) -> Vec<Core>
     cores.into_values().collect()
 }
 
+/// How far two processors are from each other: what a line passes on its way between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distance {
+    /// One processor.
+    None,
+    /// Hardware threads of one core, which share its caches.
+    Core,
+    /// Cores that share the last-level cache.
+    Cache,
+    /// Cores of one package.
+    Package,
+    /// Different packages.
+    Apart,
+}
+
+impl Distance {
+    /// As a table says it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Distance::None => "one processor",
+            Distance::Core => "threads of one core",
+            Distance::Cache => "cores that share the last-level cache",
+            Distance::Package => "cores of one package",
+            Distance::Apart => "cores of different packages",
+        }
+    }
+}
+
+/// The distance between two processors, as far as the kernel tells; `None` where one of them does not exist.
+pub fn find_distance(one: usize, two: usize) -> Option<Distance> {
+    find_among(&list_cores(&CpuSet::from_iter([one, two])), one, two)
+}
+
+fn find_among(cores: &[Core], one: usize, two: usize) -> Option<Distance> {
+    let core_of = |cpu| cores.iter().find(|core| core.threads.contains(&cpu));
+    let (a, b) = (core_of(one)?, core_of(two)?);
+    Some(match () {
+        _ if one == two => Distance::None,
+        _ if a == b => Distance::Core,
+        _ if (a.package, a.node, a.cache) == (b.package, b.node, b.cache) => Distance::Cache,
+        _ if a.package == b.package => Distance::Package,
+        _ => Distance::Apart,
+    })
+}
+
 fn list_nodes(read: &dyn Fn(&str) -> Option<String>) -> Vec<(usize, CpuSet)> {
     let Some(online) = read("node/online").and_then(|t| CpuSet::parse(&t)) else {
         return Vec::new();
@@ -105,6 +150,28 @@ mod tests {
             cores.iter().map(|c| c.node).collect::<Vec<_>>(),
             [0, 0, 1, 1]
         );
+    }
+
+    #[test]
+    fn distance__grows_from_the_core_to_the_package() {
+        let cores = arrange(&CpuSet::parse("0-7").unwrap(), &two_by_two);
+        let distances = [0, 4, 1, 5, 2].map(|to| find_among(&cores, 0, to).unwrap());
+        let (cache, apart) = (Distance::Cache, Distance::Apart);
+        assert_eq!(
+            distances,
+            [Distance::None, Distance::Core, cache, cache, apart]
+        );
+        assert_eq!(find_among(&cores, 0, 8), None);
+        let split = |path: &str| match path.ends_with("shared_cpu_list") {
+            true => path
+                .strip_prefix("cpu/cpu")?
+                .split('/')
+                .next()
+                .map(str::to_owned),
+            false => two_by_two(path),
+        };
+        let cores = arrange(&CpuSet::parse("0-7").unwrap(), &split);
+        assert_eq!(find_among(&cores, 0, 1), Some(Distance::Package));
     }
 
     #[test]

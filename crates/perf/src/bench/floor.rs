@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::BenchError;
 use super::options::parse_bytes;
+use super::table::describe_pair;
 use crate::measure::floor::{self, CopyFloor};
 use crate::measure::points::measure_points;
 use crate::measure::statistics::{Summary, summarize};
@@ -219,8 +220,11 @@ fn print_floor_line(
         return;
     }
     print_line(&format!(
-        "cache line between processors {} and {}, one way, two lines in turn: min {:.1}, median {:.1}, p99 {:.1} ns",
-        processors[0], processors[1], line.min, line.median, line.p99
+        "cache line between {}, one way, two lines in turn: min {:.1}, median {:.1}, p99 {:.1} ns",
+        describe_pair(processors[0] as i32, processors[1] as i32),
+        line.min,
+        line.median,
+        line.p99
     ));
     print_line(&format!(
         "({} samples, each the mean over a batch of at least {} us; step of the clock {} ns)",

@@ -3,6 +3,7 @@
 use crate::catalogue::{describe_of, find};
 use crate::program::Start;
 use crate::record::{Case, Clock, Level, Of};
+use fastpath_base::topology;
 
 /// A table that grows with each case.
 #[derive(Debug, Default)]
@@ -15,8 +16,8 @@ pub struct Table {
 pub fn describe_start(start: &Start) -> String {
     let ranks = start.ranks;
     let on = match start.processors.as_slice() {
-        [first, last] if ranks > 1 => {
-            format!(", the first and the last on processors {first} and {last}")
+        &[first, last] if ranks > 1 => {
+            format!(", the first and the last on {}", describe_pair(first, last))
         }
         _ => String::new(),
     };
@@ -28,6 +29,15 @@ pub fn describe_start(start: &Start) -> String {
         describe_clock(&start.clock),
         start.overhead_ns_each
     )
+}
+
+/// Two processors and how far they are from each other.
+pub fn describe_pair(one: i32, two: i32) -> String {
+    let known = usize::try_from(one).ok().zip(usize::try_from(two).ok());
+    match known.and_then(|(one, two)| topology::find_distance(one, two)) {
+        Some(distance) => format!("processors {one} and {two} ({})", distance.describe()),
+        None => format!("processors {one} and {two}"),
+    }
 }
 
 /// The clock in one line.
