@@ -183,6 +183,22 @@ impl Lane {
         }
     }
 
+    /// Bytes of payload up to which one message does better than several, whatever the memory of this machine costs; 0
+    /// where that alone decides. What the layer above puts before the payload fits too.
+    #[inline]
+    pub fn whole(&self) -> usize {
+        match self {
+            Lane::Rc(_) => crate::rc::WHOLE,
+            _ => 0,
+        }
+    }
+
+    /// Whether payloads move inside the host, from one processor's cache to another's.
+    #[inline]
+    pub fn is_inside(&self) -> bool {
+        matches!(self, Lane::Shm(_) | Lane::Loopback(_))
+    }
+
     /// See [`Endpoint::take`].
     #[inline]
     pub fn take(&mut self) {

@@ -100,6 +100,13 @@ impl Interfaces {
             iface.set_tx_gate(on);
         }
     }
+
+    /// Whether a message with the header of the last one goes without it (as by default).
+    pub fn set_repeats(&mut self, on: bool) {
+        if let Some(iface) = self.connections() {
+            iface.set_repeats(on);
+        }
+    }
 }
 
 impl Lane {

@@ -1,7 +1,7 @@
 //! What has arrived: packets become messages, messages are taken, buffers are posted again.
 #![allow(unsafe_code)]
 
-use super::connection::{Assembly, Body, Inbound};
+use super::connection::{Assembly, Body, Connection, Inbound, Place};
 use super::datapath::POLL;
 use super::iface::Core;
 use super::wire::*;
@@ -16,15 +16,15 @@ impl Core {
     /// Takes a batch of arrivals; says whether there were any.
     #[inline]
     pub fn poll_receives(&mut self) -> bool {
-        let mut batch = [Wc::default(); POLL];
         let most = self.settings.batch.clamp(1, POLL);
-        let count = match self.recv_cq.poll(&mut batch[..most]) {
+        let count = match self.recv_cq.poll(&mut self.batch[..most]) {
             Ok(0) => return false,
             Ok(count) => count,
             Err(error) => return self.lose_device(error.to_string()),
         };
-        for completion in &batch[..count] {
-            self.handle_receive(completion);
+        for at in 0..count {
+            let completion = self.batch[at];
+            self.handle_receive(&completion);
         }
         self.posted = self.posted.saturating_sub(count as u32);
         self.refill_if_worth();
@@ -58,7 +58,10 @@ impl Core {
             }
             return;
         }
-        let tag = Tag::decode(immediate(completion).unwrap_or(u32::MAX));
+        let Some(tag) = immediate(completion).and_then(Tag::decode) else {
+            self.counters.violations += 1;
+            return self.idle.push(number);
+        };
         let len = (completion.byte_len as usize).min(HEADER + PACKET);
         let (at, _) = self.receive(number);
         let connection = self.connection(index);
@@ -66,21 +69,21 @@ impl Core {
         connection.credits = (connection.credits + tag.credits).min(WINDOW_MOST);
         let kept = match tag.kind {
             Kind::Whole if len >= HEADER => {
-                let inbound = Inbound {
-                    // SAFETY: the packet has its header.
-                    header: unsafe { read_header(at) },
-                    body: Body::Slot(number, (len - HEADER) as u32),
-                    packets: 1,
-                };
-                connection.inbox.push_back(inbound);
-                return;
+                // SAFETY: the packet has its header.
+                let header = unsafe { read_header(at) };
+                connection.heard = Some(header);
+                return connection.keep(header, number, HEADER, len - HEADER);
             }
+            Kind::Again if len <= PACKET => match connection.heard {
+                Some(header) => return connection.keep(header, number, 0, len),
+                None => false,
+            },
             // SAFETY: `len` bytes have arrived there.
             Kind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
             // SAFETY: as above.
             Kind::More => unsafe { self.add_to_assembly(index, at, len) },
             Kind::Credits => len == 0,
-            Kind::Whole => false,
+            Kind::Whole | Kind::Again => false,
         };
         self.counters.violations += !kept as u64;
         self.idle.push(number);
@@ -154,10 +157,23 @@ impl Core {
             self.return_credits(index, half);
         }
         match inbound.body {
-            Body::Slot(number, _) => self.idle.push(number),
+            Body::Slot(place) => self.idle.push(place.number),
             Body::Whole(data) => self.spare.push(data),
         }
         self.refill_if_worth();
+    }
+}
+
+impl Connection {
+    /// A message has arrived whole, in a receive buffer.
+    #[inline]
+    fn keep(&mut self, header: Header, number: u32, skip: usize, len: usize) {
+        let (skip, len) = (skip as u32, len as u32);
+        self.inbox.push_back(Inbound {
+            header,
+            body: Body::Slot(Place { number, skip, len }),
+            packets: 1,
+        });
     }
 }
 

@@ -29,10 +29,21 @@ pub(super) struct Inbound {
 
 /// Where the payload of an arrival lies.
 pub(super) enum Body {
-    /// In a receive buffer behind the header: its number, bytes.
-    Slot(u32, u32),
+    /// In a receive buffer.
+    Slot(Place),
     /// Put together from several.
     Whole(Vec<u8>),
+}
+
+/// A payload in a receive buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The buffer.
+    pub number: u32,
+    /// Bytes before the payload: its header, or none.
+    pub skip: u32,
+    /// Bytes of the payload.
+    pub len: u32,
 }
 
 /// A message of which a part has arrived.
@@ -83,6 +94,9 @@ pub(super) struct Connection {
     pub tickets: VecDeque<(u32, Ticket)>,
     /// Memory that the peer may read, one for each message that it has been told of.
     pub exposed: Vec<Arc<MemoryRegion>>,
+    /// Headers of the last message in one packet, each way: another one with the same goes without.
+    pub told: Option<Header>,
+    pub heard: Option<Header>,
     /// Packets that the peer has room for.
     pub credits: u32,
     /// Packets taken of which the peer has not been told.
@@ -207,6 +221,13 @@ impl Pool {
     #[inline]
     pub fn give(&mut self, slot: Slot) {
         self.classes[slot.class as usize].free.push(slot.index);
+    }
+
+    /// Whether it is worth knowing when this large buffer, just taken, is free again: one of a few is.
+    #[inline]
+    pub fn is_mark(&self, slot: Slot) -> bool {
+        let class = &self.classes[slot.class as usize];
+        slot.class > 0 && (class.free.len() as u32).is_multiple_of((class.count / 4).max(1))
     }
 
     /// Where a buffer lies, and the key of its memory.

@@ -10,6 +10,7 @@ use crate::verbs::abi::EVENT_DEVICE_FATAL;
 use crate::verbs::post::failure;
 use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, Wc};
 use fastpath_base::copy::copy;
+use std::mem::MaybeUninit;
 
 /// Completions taken by one poll.
 pub(super) const POLL: usize = 16;
@@ -134,7 +135,9 @@ impl Core {
         if !sent {
             return Post::PeerGone;
         }
-        self.connection(index).credits -= 1;
+        let connection = self.connection(index);
+        connection.credits -= 1;
+        connection.told = Some(header);
         Post::Done
     }
 
@@ -152,25 +155,33 @@ impl Core {
             return post;
         }
         if HEADER + len <= self.connection(index).inline.min(INLINE_MOST) {
-            let mut bytes = [0; INLINE_MOST];
-            pack(bytes.as_mut_ptr());
-            // SAFETY: the bytes are there until the call returns.
-            return unsafe { self.send_inline(index, header, bytes.as_ptr(), len) };
+            let mut bytes = MaybeUninit::<[u8; INLINE_MOST]>::uninit();
+            pack(bytes.as_mut_ptr().cast());
+            // SAFETY: `pack` has written so many, and they are there until the call returns.
+            return unsafe { self.send_inline(index, header, bytes.as_ptr().cast(), len) };
         }
-        let Some(slot) = self.take_slot(len) else {
+        let Some(slot) = self.take_slot(index, len) else {
             return Post::NoResource;
         };
+        let known = self.repeats && self.connection(index).told == Some(header);
+        let again = count == 1 && len > 0 && known;
         let (at, lkey) = self.pool.locate(slot);
-        // SAFETY: a slot has room for header and payload, and is this message's alone.
-        unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
-        pack(at.wrapping_add(HEADER));
-        match self.post_packets(index, at, len, lkey, slot) {
-            true => Post::Done,
-            false => Post::PeerGone,
+        if !again {
+            // SAFETY: a slot has room for header and payload, and is this message's alone.
+            unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
         }
+        pack(at.wrapping_add(HEADER));
+        if !self.post_packets(index, at, len, lkey, slot, again) {
+            return Post::PeerGone;
+        }
+        if count == 1 {
+            self.connection(index).told = Some(header);
+        }
+        self.counters.again += u64::from(again);
+        Post::Done
     }
 
-    /// Posts the packets of a message that lies in a slot.
+    /// Posts the packets of a message that lies in a slot; `again`: without its header.
     fn post_packets(
         &mut self,
         index: usize,
@@ -178,11 +189,15 @@ impl Core {
         len: usize,
         lkey: u32,
         slot: Slot,
+        again: bool,
     ) -> bool {
         let count = packets(len);
+        // Large buffers are few: some come back before all are in use.
+        let report = self.pool.is_mark(slot);
         let mut done = 0;
         for packet in 0..count {
             let (kind, from, bytes) = match (packet, count) {
+                (0, 1) if again => (Kind::Again, at.wrapping_add(HEADER), len),
                 (0, 1) => (Kind::Whole, at, HEADER + len),
                 (0, _) => (Kind::First, at, HEADER + PACKET),
                 _ => (
@@ -198,9 +213,8 @@ impl Core {
                 let number = connection.posted;
                 connection.slots.push_back((number, slot));
             }
-            // Large buffers are few: they come back as soon as may be.
-            let report = last && count > 1;
             let list = [Sge::over(from, bytes, lkey)];
+            let report = report && last;
             // SAFETY: the slot stays this message's until the completion that frees it.
             if !unsafe { self.post(index, &tag, &list, report, InlineChoice::Auto) } {
                 if !last {
@@ -214,18 +228,18 @@ impl Core {
         true
     }
 
-    /// A send buffer for such a payload, if one is free or can be made.
+    /// A send buffer for such a payload to a peer, if one is free or can be made.
     #[inline]
-    pub fn take_slot(&mut self, len: usize) -> Option<Slot> {
+    pub fn take_slot(&mut self, index: usize, len: usize) -> Option<Slot> {
         match self.pool.take(len) {
             Some(slot) => Some(slot),
-            None => self.take_slot_slow(len),
+            None => self.take_slot_slow(index, len),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn take_slot_slow(&mut self, len: usize) -> Option<Slot> {
+    fn take_slot_slow(&mut self, index: usize, len: usize) -> Option<Slot> {
         let domain = &self.domain;
         match self
             .pool
@@ -235,9 +249,21 @@ impl Core {
             Ok(false) => {}
             Err(error) => self.trouble = Some(error.to_string()),
         }
-        // All are under way, or done in silence: then ask.
-        self.recall();
-        None
+        // All are under way, or done and nobody has looked.
+        for queue in 0..self.send_queues.len() {
+            if self.send_queues[queue].expected > 0 {
+                self.poll_sends(queue);
+            }
+        }
+        if matches!(self.connection(index).stage, Stage::Failed(_)) {
+            return None;
+        }
+        let slot = self.pool.take(len);
+        if slot.is_none() {
+            // Or done in silence: then ask.
+            self.recall();
+        }
+        slot
     }
 
     /// Makes sure that the success of everything under way will be reported.
@@ -368,16 +394,16 @@ impl Core {
 
     /// Takes a batch of completions of sends; says whether there were any.
     pub fn poll_sends(&mut self, queue: usize) -> bool {
-        let mut batch = [Wc::default(); POLL];
         self.counters.send_polls += 1;
         let most = self.settings.batch.clamp(1, POLL);
-        let count = match self.send_queues[queue].cq.poll(&mut batch[..most]) {
+        let count = match self.send_queues[queue].cq.poll(&mut self.batch[..most]) {
             Ok(count) => count,
             Err(error) => return self.lose_device(error.to_string()),
         };
-        for completion in &batch[..count] {
+        for at in 0..count {
             self.counters.send_completions += 1;
-            self.handle_sent(completion);
+            let completion = self.batch[at];
+            self.handle_sent(&completion);
         }
         count > 0
     }

@@ -225,7 +225,7 @@ impl RcEndpoint {
         if let Some(refused) = refuse_remote(core, self.index) {
             return refused;
         }
-        let Some(slot) = core.take_slot(len) else {
+        let Some(slot) = core.take_slot(self.index, len) else {
             return Post::NoResource;
         };
         let (at, lkey) = core.pool.locate(slot);
@@ -359,7 +359,7 @@ impl RcEndpoint {
         if let Some(refused) = refuse_remote(core, self.index) {
             return refused;
         }
-        let Some(slot) = core.take_slot(8) else {
+        let Some(slot) = core.take_slot(self.index, 8) else {
             return Post::NoResource;
         };
         let (at, lkey) = core.pool.locate(slot);
@@ -503,12 +503,11 @@ impl Endpoint for RcEndpoint {
         let header = first.header;
         let (data, len) = match &first.body {
             Body::Whole(data) => (data.as_ptr(), data.len()),
-            Body::Slot(number, len) => {
-                let (number, len) = (*number, *len as usize);
-                (
-                    core.receive(number).0.wrapping_add(HEADER).cast_const(),
-                    len,
-                )
+            Body::Slot(place) => {
+                let place = *place;
+                let at = core.receive(place.number).0;
+                let data = at.wrapping_add(place.skip as usize).cast_const();
+                (data, place.len as usize)
             }
         };
         Some(Arrival::new(header, data, len))

@@ -3,6 +3,7 @@
 
 use super::Settings;
 use super::connection::{Connection, Pool, Stage};
+use super::datapath::POLL;
 use super::domain::Domain;
 use super::endpoint::RcEndpoint;
 use super::wire::{HEADER, LARGEST, PACKET};
@@ -10,7 +11,7 @@ use crate::verbs::inline::Source;
 use crate::verbs::queue::post_idle;
 use crate::verbs::{
     Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, Failure, PairSettings,
-    QueuePair, RecvEntry, Service, Sge, SharedReceiveQueue, VerbsError, Watcher,
+    QueuePair, RecvEntry, Service, Sge, SharedReceiveQueue, VerbsError, Watcher, Wc,
 };
 use fastpath_base::sync::AtomicU32;
 use std::cell::RefCell;
@@ -43,6 +44,8 @@ pub struct Counters {
     pub inline: u64,
     /// See `inline`.
     pub copied: u64,
+    /// Messages that went without their header, which was that of the last one.
+    pub again: u64,
     /// Packets that gave credits back and nothing else.
     pub credit_packets: u64,
     /// Packets that no healthy peer sends, dropped.
@@ -97,6 +100,8 @@ pub(super) struct Core {
     pub settings: Settings,
     pub counters: Counters,
     pub completions: VecDeque<Completion>,
+    /// What the last poll found: kept, since making it costs more than a poll that finds nothing.
+    pub batch: [Wc; POLL],
     /// Vectors that messages were put together in.
     pub spare: Vec<Vec<u8>>,
     /// Progress without completions since the send queues were last looked at for failures.
@@ -106,6 +111,8 @@ pub(super) struct Core {
     pub next_cookie: u64,
     /// Whether send queues are polled only while completions are to come.
     pub tx_gate: bool,
+    /// Whether a message with the last one's header goes without it.
+    pub repeats: bool,
 }
 
 /// An adapter's port as this process uses it for reliable connections.
@@ -145,11 +152,13 @@ impl RcIface {
             settings,
             counters: Counters::default(),
             completions: VecDeque::new(),
+            batch: [Wc::default(); POLL],
             spare: Vec::new(),
             quiet: 0,
             trouble: None,
             next_cookie: 1 << 63,
             tx_gate: true,
+            repeats: true,
         };
         core.add_receives(settings.receives)?;
         Ok(RcIface {
@@ -345,6 +354,8 @@ impl Core {
             slots: VecDeque::new(),
             tickets: VecDeque::new(),
             exposed: Vec::new(),
+            told: None,
+            heard: None,
             credits: 0,
             owed: 0,
             window: self.settings.window,
@@ -382,8 +393,8 @@ impl Core {
         let slots = slots.into_iter().map(|(_, slot)| slot);
         slots.chain(answers).for_each(|slot| self.pool.give(slot));
         for inbound in inbox {
-            if let super::connection::Body::Slot(number, _) = inbound.body {
-                self.idle.push(number);
+            if let super::connection::Body::Slot(place) = inbound.body {
+                self.idle.push(place.number);
             }
         }
     }

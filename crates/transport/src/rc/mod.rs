@@ -1,7 +1,7 @@
 //! Reliable connections of RDMA adapters: one queue pair for each peer that is talked to.
 //!
 //! Messages are sends into receive buffers that all connections share; what fits goes inline, the rest
-//! from buffers of the transport, in packets of 8 KiB. Each side counts how many packets it may have at the
+//! from buffers of the transport, in packets of 16 KiB. Each side counts how many packets it may have at the
 //! other (credits), so that a peer that does not take holds its sender back and no other. Memory of a peer is
 //! written, read and changed directly, given a key.
 //!
@@ -25,6 +25,10 @@ pub use domain::Domain;
 pub use endpoint::RcEndpoint;
 pub use iface::{Completion, Counters, RcIface};
 
+/// Bytes of payload up to which a message goes as one: more posts cost more than the copies of one.
+pub const WHOLE: usize = 16 * 1024;
+const _: () = assert!(WHOLE < wire::PACKET);
+
 use crate::verbs::Persistence;
 use crate::verbs::inline::{DEFAULT_INLINE, Source};
 
@@ -33,7 +37,7 @@ use crate::verbs::inline::{DEFAULT_INLINE, Source};
 pub struct Settings {
     /// Packets of one peer that may lie here untaken, 8 to 255.
     pub window: u32,
-    /// Receive buffers for all connections at first, each of 8 KiB; at least twice the window.
+    /// Receive buffers for all connections at first, each of 16 KiB; at least twice the window.
     pub receives: u32,
     /// Receive buffers that each connection adds once the first ones are spoken for.
     pub receives_each: u32,
@@ -54,9 +58,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            window: 64,
-            receives: 256,
-            receives_each: 16,
+            window: 32,
+            receives: 128,
+            receives_each: 8,
             depth: 128,
             buffers: [128, 16],
             inline: DEFAULT_INLINE,

@@ -39,6 +39,11 @@ impl RcIface {
     pub(crate) fn set_tx_gate(&self, on: bool) {
         self.with_core(|core| core.tx_gate = on);
     }
+
+    /// See [`crate::Interfaces::set_repeats`].
+    pub(crate) fn set_repeats(&self, on: bool) {
+        self.with_core(|core| core.repeats = on);
+    }
 }
 
 impl RcEndpoint {
@@ -160,7 +165,7 @@ impl RcEndpoint {
         if let Some(refused) = refuse_remote(core, index) {
             return copied(refused, 0);
         }
-        let Some(slot) = core.take_slot(len) else {
+        let Some(slot) = core.take_slot(index, len) else {
             return Posted::NoResource;
         };
         let (at, lkey) = core.pool.locate(slot);

@@ -123,10 +123,13 @@ impl RcEndpoint {
             seen.extend(wire::encode_header(inbound.header));
             match &inbound.body {
                 Body::Whole(data) => seen.extend(data),
-                Body::Slot(number, len) => {
-                    let at = core.receive(*number).0.wrapping_add(wire::HEADER);
+                Body::Slot(place) => {
+                    let at = core
+                        .receive(place.number)
+                        .0
+                        .wrapping_add(place.skip as usize);
                     // SAFETY: an arrival that has not been taken.
-                    seen.extend(unsafe { std::slice::from_raw_parts(at, *len as usize) });
+                    seen.extend(unsafe { std::slice::from_raw_parts(at, place.len as usize) });
                 }
             }
         }

@@ -7,6 +7,7 @@ mod remote;
 mod sleeper;
 
 use super::testing::{RcPair, WATCHDOG};
+use super::wire::{LARGEST, PACKET};
 use super::*;
 use crate::contract::*;
 use crate::verbs::{Access, Failure, Sge, Step, VerbsError, fake, fault, test_device};
@@ -80,7 +81,7 @@ fn messages__go_both_ways_in_order() {
     let mut pair = RcPair::new(Settings::default());
     let mut sent = [0_u32; 2];
     let mut seen = [0_u32; 2];
-    let size = |number: u32| [0, 8, 100, 3000, 8192, 8193, 32_768][number as usize % 7];
+    let size = |number: u32| [0, 8, 100, 3000, PACKET, PACKET + 1, LARGEST][number as usize % 7];
     pair.until("500 messages each way", |pair| {
         for me in 0..2 {
             if sent[me] < 500 && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done {
@@ -97,6 +98,40 @@ fn messages__go_both_ways_in_order() {
     let counters = pair.ifaces[0].counters();
     assert_eq!((counters.violations, counters.failures), (0, 0));
     assert!(counters.inline > 0 && counters.copied > 0, "{counters:?}");
+}
+
+#[test]
+fn header__of_a_message_that_has_the_last_ones_does_not_travel() {
+    let mut pair = RcPair::new(Settings::default());
+    let mut exchange = |number: u32, len: usize, without: bool| {
+        let before = pair.ifaces[0].counters().again;
+        assert_eq!(send(&mut pair.ends[0], number, len), Post::Done);
+        assert_eq!(pair.ifaces[0].counters().again - before, u64::from(without));
+        let mut seen = None;
+        pair.until("a message", |pair| {
+            seen = pair.ends[1].look().map(|arrival| {
+                // SAFETY: an arrival that has not been taken.
+                let bytes = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
+                (arrival.header, bytes.to_vec())
+            });
+            seen.is_some()
+        });
+        pair.ends[1].take();
+        assert_eq!(
+            seen,
+            Some((Header::new(7, number, 0), vec![number as u8; len]))
+        );
+    };
+    // The first; the same again; another one; one that goes inline; one of several packets, which keep theirs.
+    exchange(1, 4096, false);
+    exchange(1, 4096, true);
+    exchange(1, PACKET, true);
+    exchange(2, 4096, false);
+    exchange(3, 8, false);
+    exchange(3, 900, true);
+    exchange(3, LARGEST, false);
+    exchange(3, 900, true);
+    exchange(2, 900, false);
 }
 
 #[test]
@@ -378,6 +413,9 @@ fn garbage__is_counted_and_dropped() {
         (tag(Kind::First, 20_000), 10),
         (tag(Kind::More, 0), 100),
         (tag(Kind::Credits, 0), 1),
+        // There has been no header that it could have again.
+        (tag(Kind::Again, 0), 40),
+        (Operation::SendImmediate(7 << 21), 16),
         (Operation::Send, 50),
     ];
     let bytes = [0x5a_u8; 128];

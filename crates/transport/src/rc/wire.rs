@@ -5,25 +5,28 @@
 //!
 //! ```text
 //! bits 24..32   receive buffers that the sender of this packet has emptied since it last said so
-//! bits 22..24   Kind
-//! bits  0..22   of a First: bytes of the whole message's payload
+//! bits 21..24   Kind
+//! bits  0..21   of a First: bytes of the whole message's payload
 //! ```
 //!
-//! The first packet of a message begins with its header, 16 bytes; the others are payload alone.
+//! The first packet of a message begins with its header, 16 bytes; the others are payload alone. So is an Again, whose
+//! header is that of the last Whole: with a header, a payload of whole packets of the network would need one more.
 
 use crate::contract::{ADDRESS_BYTES, Address, Header};
 use crate::verbs::path::{PORT_ADDRESS_BYTES, PortAddress};
 
 /// Bytes of a header on the wire.
 pub(super) const HEADER: usize = 16;
-/// Bytes of payload in one packet at most.
-pub(super) const PACKET: usize = 8192;
+/// Bytes of payload in one packet at most: 16 KiB, and what the layer above puts before them.
+pub(super) const PACKET: usize = 16 * 1024 + 64;
 /// Bytes of a message's payload at most.
 pub(super) const LARGEST: usize = 32 * 1024;
 /// Packets of one connection that may lie at its receiver at most: what fits the immediate data.
 pub(super) const WINDOW_MOST: u32 = 255;
 
-const _: () = assert!(LARGEST < 1 << 22);
+/// Bits of the immediate data for a length.
+const TOTAL_BITS: u32 = 21;
+const _: () = assert!(LARGEST < 1 << TOTAL_BITS);
 
 /// Which part of a message a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(super) enum Kind {
     More = 2,
     /// No message: buffers are given back.
     Credits = 3,
+    /// A message in one packet, without its header.
+    Again = 4,
 }
 
 /// The immediate data of a packet.
@@ -48,22 +53,25 @@ pub(super) struct Tag {
 
 impl Tag {
     pub fn encode(self) -> u32 {
-        debug_assert!(self.credits <= WINDOW_MOST && self.total < 1 << 22);
-        self.credits << 24 | (self.kind as u32) << 22 | self.total
+        debug_assert!(self.credits <= WINDOW_MOST && self.total < 1 << TOTAL_BITS);
+        self.credits << 24 | (self.kind as u32) << TOTAL_BITS | self.total
     }
 
-    pub fn decode(word: u32) -> Self {
-        let kind = match word >> 22 & 3 {
+    /// What a peer wrote; `None` where that is no packet of ours.
+    pub fn decode(word: u32) -> Option<Self> {
+        let kind = match word >> TOTAL_BITS & 7 {
             0 => Kind::Whole,
             1 => Kind::First,
             2 => Kind::More,
-            _ => Kind::Credits,
+            3 => Kind::Credits,
+            4 => Kind::Again,
+            _ => return None,
         };
-        Tag {
+        Some(Tag {
             kind,
             credits: word >> 24,
-            total: word & ((1 << 22) - 1),
-        }
+            total: word & ((1 << TOTAL_BITS) - 1),
+        })
     }
 }
 
@@ -114,7 +122,7 @@ pub(super) fn decode_header(bytes: &[u8; HEADER]) -> Header {
 }
 
 /// Says which form of address and packets this is.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const BYTES: usize = 8 + PORT_ADDRESS_BYTES;
 const _: () = assert!(BYTES <= ADDRESS_BYTES);
 
@@ -163,17 +171,26 @@ mod tests {
 
     #[test]
     fn tag__survives_the_wire() {
-        for kind in [Kind::Whole, Kind::First, Kind::More, Kind::Credits] {
+        for kind in [
+            Kind::Whole,
+            Kind::First,
+            Kind::More,
+            Kind::Credits,
+            Kind::Again,
+        ] {
             for credits in [0, 1, WINDOW_MOST] {
-                for total in [0, 1, LARGEST as u32, (1 << 22) - 1] {
+                for total in [0, 1, LARGEST as u32, (1 << TOTAL_BITS) - 1] {
                     let tag = Tag {
                         kind,
                         credits,
                         total,
                     };
-                    assert_eq!(Tag::decode(tag.encode()), tag);
+                    assert_eq!(Tag::decode(tag.encode()), Some(tag));
                 }
             }
+        }
+        for unknown in 5..8 {
+            assert_eq!(Tag::decode(unknown << TOTAL_BITS), None);
         }
     }
 
@@ -191,7 +208,7 @@ mod tests {
     #[test]
     fn packets__of_boundaries() {
         let counts = [0, 1, PACKET, PACKET + 1, LARGEST].map(packets);
-        assert_eq!(counts, [1, 1, 1, 2, 4]);
+        assert_eq!(counts, [1, 1, 1, 2, 2]);
     }
 
     #[test]
