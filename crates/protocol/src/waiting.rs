@@ -13,7 +13,9 @@ use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 use std::time::Duration;
 
 mod crowd;
+mod patience;
 pub use crowd::Crowd;
+pub use patience::Patience;
 
 /// Looks at a directed peer up to a round over everything, that one included.
 const DIRECTED_LOOKS: u32 = 64;
@@ -81,6 +83,8 @@ pub struct WaitPolicy {
     pub moved_ns: u64,
     /// How a crowded node is waited on.
     pub crowd: Crowd,
+    /// How long to look on where an adapter wakes.
+    pub patience: Patience,
 }
 
 impl WaitPolicy {
@@ -100,6 +104,7 @@ impl WaitPolicy {
             led: false,
             moved_ns: 0,
             crowd: Crowd::of(!config.is_disabled("crowd")),
+            patience: Patience::of(!config.is_disabled("patience")),
         }
     }
 
@@ -140,6 +145,8 @@ struct Wait {
     waited_ns: u64,
     /// Whether the status page says that this rank waits there.
     noted: bool,
+    /// When it began, where it has come to a sleep; 0 otherwise.
+    slept_ns: u64,
 }
 
 impl Wait {
@@ -154,7 +161,15 @@ impl Wait {
             kept: false,
             waited_ns: 0,
             noted: false,
+            slept_ns: 0,
         }
+    }
+
+    /// What was waited for, or something else, has come after a sleep.
+    #[cold]
+    fn end_sleep(&mut self, worker: &mut Worker) {
+        let waited = clock::now_ns() - std::mem::take(&mut self.slept_ns);
+        worker.wait.patience.note_slept(waited);
     }
 }
 
@@ -197,7 +212,11 @@ impl Worker {
                 }
                 _ => this.progress(),
             };
-            if done(this) {
+            let over = done(this);
+            if wait.slept_ns != 0 && (moved || over) {
+                wait.end_sleep(this);
+            }
+            if over {
                 if wait.begun {
                     trace::record(Point::Waited, 0, 0, 0);
                 }
@@ -276,9 +295,12 @@ unsafe fn pause_slow(
         WaitMode::Sleep => (false, 0),
         WaitMode::Auto if wait.crowded => (true, this.wait.crowd.yields_for(now)),
         // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
-        WaitMode::Auto => (waited > spin_ns, SPIN_NS.max(spin_ns)),
+        WaitMode::Auto => (waited > spin_ns, this.looks_on_for().max(spin_ns)),
     };
     if waited >= limit {
+        if wait.slept_ns == 0 {
+            wait.slept_ns = wait.started_ns;
+        }
         // SAFETY: the caller's.
         let woken = unsafe { sleep(worker, note, done) };
         // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
@@ -375,6 +397,14 @@ unsafe fn sleep(
 }
 
 impl Worker {
+    /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
+    fn looks_on_for(&self) -> u64 {
+        match self.interfaces.allowed.adapter {
+            Some(_) => self.wait.patience.limit_ns(),
+            None => SPIN_NS,
+        }
+    }
+
     /// Two ranks that wait for each other on one processor while they could run on two: the kernel finds out
     /// in milliseconds, this rank at once. It moves away.
     #[cold]

@@ -229,7 +229,9 @@ impl Worker {
     /// processor is needed by others.
     pub fn wants_attention(&mut self, peer: u32) -> bool {
         !self.is_idle()
-            || self.interfaces.has_news()
+            || self.interfaces.has_signal()
+            // An adapter has to be asked.
+            || (self.interfaces.has_news() && self.progress_interfaces())
             || !self.matcher.is_quiet(peer)
             || self.endpoint(peer).lane.look().is_some()
             || self.is_crowded()

@@ -52,6 +52,7 @@ fn policy() -> WaitPolicy {
         led: false,
         moved_ns: 0,
         crowd: fastpath_protocol::waiting::Crowd::default(),
+        patience: fastpath_protocol::waiting::Patience::of(true),
     }
 }
 

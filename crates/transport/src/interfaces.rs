@@ -280,6 +280,13 @@ impl Interfaces {
         self.shm.has_news() | self.alive
     }
 
+    /// Whether a peer has connected through shared memory since the last [`Interfaces::accept`]. Other interfaces do not
+    /// say by themselves that they have something to do.
+    #[inline]
+    pub fn has_signal(&self) -> bool {
+        self.shm.has_news()
+    }
+
     /// Calls `found` with each peer that has newly connected to this process.
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
         if self.shm.has_news() {

@@ -63,6 +63,9 @@ pub const FEATURES: &[&str] = &[
     "tx-gate",
     "wireup-gate",
     "crowd",
+    "whole",
+    "repeat",
+    "patience",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.
