@@ -68,7 +68,7 @@ impl Worker {
         if !self.is_middle(peer, data, len) {
             return Middle::Declined;
         }
-        let part = self.thresholds.part as usize;
+        let part = self.thresholds.part_on(&self.endpoint(peer).lane) as usize;
         let way = self.middle(peer).habit(len).choose();
         match way {
             Way::Parts => {

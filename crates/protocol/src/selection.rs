@@ -43,6 +43,8 @@ pub struct Wishes {
     pub pipeline: bool,
     /// Not switched off by `FASTPATH_DISABLE`.
     pub adapt: bool,
+    /// Not switched off by `FASTPATH_DISABLE`.
+    pub whole: bool,
 }
 
 /// Whether `FASTPATH_TRANSPORTS` lists a transport.
@@ -65,6 +67,7 @@ impl Wishes {
             direct: !config.is_disabled("direct"),
             pipeline: !config.is_disabled("pipeline"),
             adapt: !config.is_disabled("adapt"),
+            whole: !config.is_disabled("whole"),
         }
     }
 }
@@ -280,6 +283,7 @@ impl Worker {
         self.rma.resolves_once = !config.is_disabled("resolve-once");
         self.rma.gates_wireup = !config.is_disabled("wireup-gate");
         self.interfaces.set_tx_gate(!config.is_disabled("tx-gate"));
+        self.interfaces.set_repeats(!config.is_disabled("repeat"));
         *self.selection = Selection::of(config);
         self.selection.warnings.append(&mut warnings);
         self.thresholds = self.selection.thresholds();

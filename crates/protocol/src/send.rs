@@ -94,18 +94,18 @@ impl Worker {
         let Thresholds {
             eager,
             first,
-            part,
             single_copy,
             ..
         } = self.thresholds;
         let endpoint = self.endpoint(peer);
         // SAFETY: the caller's.
         unsafe {
-            if len <= eager {
+            if len <= eager || len <= self.thresholds.whole_on(&endpoint.lane) {
                 endpoint.send_buffered(key, tag, data, len as usize)
             } else if len <= first && len < single_copy && !self.is_read_directly(data.addr(), len)
             {
-                endpoint.send_parts(key, tag, data, len as usize, part as usize)
+                let part = self.thresholds.part_on(&endpoint.lane) as usize;
+                endpoint.send_parts(key, tag, data, len as usize, part)
             } else {
                 Post::NoResource
             }
@@ -125,7 +125,8 @@ impl Worker {
     /// Posts the eager message or the announcement of a request; false where there is no room.
     pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        let post = if request.bytes <= self.thresholds.eager {
+        let whole = self.thresholds.whole_on(&self.endpoint(request.peer).lane);
+        let post = if request.bytes <= whole {
             self.post_eager(id)
         } else {
             self.post_announcement(id)
@@ -181,7 +182,8 @@ impl Worker {
             }
         }
         let request = self.requests.get(id);
-        let (part, early) = (self.thresholds.part, request.early);
+        let part = self.thresholds.part_on(&self.endpoint(request.peer).lane);
+        let early = request.early;
         while request.moved < early {
             let len = part.min(early - request.moved) as usize;
             let header = Header::new(wire::EARLY, 0, 0);
@@ -213,8 +215,8 @@ impl Worker {
             self.thresholds.first.min(request.bytes).min(EARLY_LIMIT)
         };
         let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
-        let first = self.thresholds.part.min(early);
         let endpoint = self.endpoint(request.peer);
+        let first = self.thresholds.part_on(&endpoint.lane).min(early);
         let exposed = match endpoint.lane.wants_exposure() {
             true => rkey,
             false => 0,
@@ -348,7 +350,9 @@ impl Worker {
 
     fn push_one(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        let fragment = self.thresholds.fragment;
+        let fragment = self
+            .thresholds
+            .fragment_on(&self.endpoint(request.peer).lane);
         let mut moved = false;
         while request.moved < request.limit {
             if !self.thresholds.pipelined && !self.endpoint(request.peer).lane.is_drained() {

@@ -16,6 +16,7 @@ const SMALL: Thresholds = Thresholds {
     middle: u64::MAX,
     exchange: u64::MAX,
     eager: 100,
+    whole: 0,
     first: 200,
     part: 60,
     fragment: 64,

@@ -4,8 +4,9 @@
 use std::io;
 
 use fastpath_base::config::Config;
-use fastpath_base::copy::{copy, copy_small};
+use fastpath_base::copy::copy_small;
 use fastpath_bootstrap::Job;
+use fastpath_protocol::endpoint::copy_payload;
 use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
 use fastpath_transport::shm::mapped::MappedMemory;
 use fastpath_transport::{Address, Arrival, Header, Interfaces, Lane, Post, Remote};
@@ -19,6 +20,8 @@ const ID: u8 = 1;
 
 /// Looks in vain, after which the processor is offered to others: the two ranks may share one.
 const LOOKS: u32 = 4096;
+/// Looks for a message between two rounds of progress.
+const LOOKS_PER_PROGRESS: u32 = 64;
 
 /// Words that an address fits in, and a whole number of orders.
 const WORDS_OF_ADDRESS: usize = 8;
@@ -126,12 +129,27 @@ impl TransportLink {
         }
     }
 
+    /// Between two tries of what needs progress.
     #[inline]
     pub fn pause(&mut self, looks: &mut u32) {
-        *looks = looks.wrapping_add(1);
+        self.progress();
+        self.pause_look(looks);
+    }
+
+    #[inline]
+    fn progress(&mut self) {
         if self.is_adapter() {
             self.interfaces.progress();
             self.lane.return_credits();
+        }
+    }
+
+    /// Between two looks for a message: a look finds what has come from the peer by itself.
+    #[inline]
+    fn pause_look(&mut self, looks: &mut u32) {
+        *looks = looks.wrapping_add(1);
+        if looks.is_multiple_of(LOOKS_PER_PROGRESS) {
+            self.progress();
         }
         if looks.is_multiple_of(LOOKS) {
             if self.lane.peer_has_left() {
@@ -149,17 +167,18 @@ impl TransportLink {
             self.post(|lane| unsafe { lane.am_short(header, data.as_ptr(), data.len()) });
             return;
         }
-        let whole = self.thresholds.eager as usize;
+        let whole = self.thresholds.whole_on(&self.lane) as usize;
         let part = if data.len() <= whole {
             data.len()
         } else {
-            self.thresholds.part as usize
+            self.thresholds.part_on(&self.lane) as usize
         };
+        let inside = self.lane.is_inside();
         for piece in data.chunks(part) {
             self.post(|lane| {
                 // SAFETY: `to` has room for the piece.
                 lane.am_bcopy(header, piece.len(), |to| unsafe {
-                    copy(to, piece.as_ptr(), piece.len());
+                    copy_payload(inside, to, piece.as_ptr(), piece.len());
                 })
             });
         }
@@ -168,8 +187,9 @@ impl TransportLink {
     /// Takes arrivals until the message is there.
     #[inline]
     fn recv_one(&mut self, into: &mut [u8]) {
+        let inside = self.lane.is_inside();
         if let Some(arrival) = self.lane.look_short(ID) {
-            copy_arrival(&arrival, into);
+            copy_arrival(&arrival, into, inside);
             // SAFETY: it was shown just now.
             unsafe { self.lane.take_short() };
             return;
@@ -177,7 +197,7 @@ impl TransportLink {
         let (mut done, mut looks, mut cold) = (0, 0u32, false);
         loop {
             if let Some(arrival) = self.lane.look() {
-                done += copy_arrival(&arrival, &mut into[done..]);
+                done += copy_arrival(&arrival, &mut into[done..], inside);
                 self.lane.take();
                 if done >= into.len() {
                     if self.is_adapter() {
@@ -193,7 +213,7 @@ impl TransportLink {
                 _ if cold => cold = self.lane.warm(),
                 _ => {}
             }
-            self.pause(&mut looks);
+            self.pause_look(&mut looks);
         }
     }
 }
@@ -224,14 +244,14 @@ fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Re
 
 /// Copies what has arrived; never more than there is room for. Returns the bytes copied.
 #[inline]
-fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8]) -> usize {
+fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8], inside: bool) -> usize {
     let len = arrival.len().min(into.len());
     // SAFETY: both have `len` bytes; the arrival is valid until it is taken.
     unsafe {
         if len <= SHORT_LIMIT {
             copy_small(into.as_mut_ptr(), arrival.data(), len);
         } else {
-            copy(into.as_mut_ptr(), arrival.data(), len);
+            copy_payload(inside, into.as_mut_ptr(), arrival.data(), len);
         }
     }
     len

@@ -100,6 +100,10 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
     let byte_ns = c.transfer_byte_ns + c.kernel_byte_ns;
     t.piece_min = round_piece(COPY_PER_CALL * c.kernel_call_ns / byte_ns, JOINT_PIECES);
     t.first = wishes.unasked();
+    t.whole = match wishes.whole && wishes.chunk.is_none() && wishes.pipeline {
+        true => t.first,
+        false => 0,
+    };
     t.eager = choose_eager(c, &t, wishes);
     let after = match wishes.eager_max {
         Some(_) => t.first + 1, // said by the user

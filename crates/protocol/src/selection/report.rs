@@ -7,6 +7,7 @@ use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::adapter::By;
+use fastpath_transport::rc;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -255,16 +256,22 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         By::Ud => u64::MAX,
     };
     let whole = "whole, in packets of the adapter, without asking".to_owned();
-    let parts = format!("parts of {} B without asking", t.part);
+    // Of a pair that begins with datagrams what is told is what it comes to.
+    let most = match by {
+        By::Rc | By::Rising => t.whole.min(rc::WHOLE as u64),
+        By::Ud => 0,
+    };
+    let parts = format!("parts of {} B without asking", t.part.max(most));
     let fragments = format!(
         "announced with {} B, then fragments of {} B",
-        t.first, t.fragment
+        t.first,
+        t.fragment.max(most)
     );
     let fetch = "announced; the receiver's adapter reads from buffer to buffer".to_owned();
     let below = |size: u64| if size == u64::MAX { size } else { size - 1 };
     let first = t.first.min(below(t.single_copy));
     let steps = vec![
-        (t.eager, "eager", whole, None),
+        (t.eager.max(most), "eager", whole, None),
         (first, "eager in parts", parts, None),
         (below(fetched), "rendezvous, pipelined", fragments, None),
         (u64::MAX, "rendezvous, fetched", fetch, None),

@@ -14,6 +14,7 @@ const FREE: Wishes = Wishes {
     direct: true,
     pipeline: true,
     adapt: true,
+    whole: true,
 };
 
 fn wishes() -> impl Strategy<Value = Wishes> {
@@ -24,14 +25,15 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             (0_u64..100_000).prop_map(Some)
         ]
     };
-    (size(), size(), any::<[bool; 4]>()).prop_map(
-        |(eager_max, chunk, [cma, direct, pipeline, adapt])| Wishes {
+    (size(), size(), any::<[bool; 5]>()).prop_map(
+        |(eager_max, chunk, [cma, direct, pipeline, adapt, whole])| Wishes {
             eager_max,
             chunk,
             no_cma: (!cma).then_some("switched off"),
             direct,
             pipeline,
             adapt,
+            whole,
         },
     )
 }
@@ -194,6 +196,18 @@ fn eager_max__is_kept_between_a_slot_and_what_may_travel_unasked() {
         .first
     };
     assert_eq!([0, 1024, 1 << 20].map(first), [48, 1024, EARLY_LIMIT]);
+}
+
+#[test]
+fn whole__is_what_may_travel_unasked_where_nobody_wants_parts() {
+    let whole = |wishes| decide(&Constants::default(), &wishes, true).whole;
+    let (chunk, eager_max) = (Some(1024), Some(10_000));
+    assert_eq!(whole(FREE), EARLY_LIMIT);
+    assert_eq!(whole(Wishes { eager_max, ..FREE }), 10_000);
+    assert_eq!(whole(Wishes { chunk, ..FREE }), 0);
+    let (pipeline, off) = (false, false);
+    assert_eq!(whole(Wishes { pipeline, ..FREE }), 0);
+    assert_eq!(whole(Wishes { whole: off, ..FREE }), 0);
 }
 
 #[test]

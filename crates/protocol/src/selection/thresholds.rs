@@ -2,6 +2,7 @@
 
 use crate::habit::MIDDLE_MIN;
 use crate::worker::EARLY_LIMIT;
+use fastpath_transport::Lane;
 
 /// Two registrations, each a system call that pins pages, take about as long as two copies of so many bytes. Not
 /// measured on the machine at hand.
@@ -16,6 +17,8 @@ pub(super) const EXCHANGE_MIN: u64 = 8 * 1024;
 pub struct Thresholds {
     /// Messages up to this size are sent whole without asking.
     pub eager: u64,
+    /// The same over a lane on which one message does better than several, as far as that one says ([`Lane::whole`]).
+    pub whole: u64,
     /// Bytes of a longer message that travel without being asked for: its announcement carries the
     /// first `part` of them, the others follow at once. At most [`EARLY_LIMIT`].
     pub first: u64,
@@ -48,10 +51,31 @@ pub struct Thresholds {
     pub pipelined: bool,
 }
 
+impl Thresholds {
+    /// Messages up to this size are sent whole over a lane, without asking.
+    #[inline]
+    pub fn whole_on(&self, lane: &Lane) -> u64 {
+        self.eager.max(self.whole.min(lane.whole() as u64))
+    }
+
+    /// Bytes of one part of a longer message over a lane.
+    #[inline]
+    pub fn part_on(&self, lane: &Lane) -> u64 {
+        self.part.max(self.whole.min(lane.whole() as u64))
+    }
+
+    /// Bytes of one fragment over a lane.
+    #[inline]
+    pub fn fragment_on(&self, lane: &Lane) -> u64 {
+        self.fragment.max(self.whole.min(lane.whole() as u64))
+    }
+}
+
 impl Default for Thresholds {
     fn default() -> Self {
         Thresholds {
             eager: 4 * 1024,
+            whole: EARLY_LIMIT,
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 8 * 1024,
