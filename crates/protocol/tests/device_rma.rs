@@ -7,6 +7,7 @@ mod common;
 use common::*;
 use fastpath_protocol::rma::{Exposed, Moved, RemoteKey, RmaError, Way};
 use fastpath_transport::adapter::By;
+use fastpath_transport::rising::Rule;
 use fastpath_transport::sim::Random;
 use std::time::{Duration, Instant};
 
@@ -208,5 +209,114 @@ fn peer__that_leaves_without_a_word_is_an_error_and_nothing_hangs() {
             }
         });
         assert_eq!(ended, Err(RmaError::PeerGone), "by {by}");
+    }
+}
+
+/// A pair of ranks, on both ends of the wire if there is one, that gets a connection after so many short messages.
+fn rising_world(messages: u64) -> World {
+    let names = std::env::var("MPI_TEST_DEVICES")
+        .or_else(|_| std::env::var("FASTPATH_TEST_DEVICE"))
+        .expect("FASTPATH_TEST_DEVICE names an adapter");
+    let mut devices: Vec<&str> = names.split_whitespace().collect();
+    devices.resize(2, devices[0]);
+    let rule = Rule {
+        connect_ns: messages * Rule::excess_ns(8),
+        ..Rule::default()
+    };
+    World::on_adapters(&devices, By::Rising, rule)
+}
+
+/// Operations on one region, and what must come of them.
+struct Traffic {
+    memory: Vec<u64>,
+    sent: Vec<u64>,
+    got: Vec<u64>,
+    found: Vec<u64>,
+}
+
+/// Words of the region: the first is counted up, the second is read, the others are written, each once.
+const WORDS: usize = 1 << 16;
+const READ: u64 = 0x0123_4567_89ab_cdef;
+
+impl Traffic {
+    fn new() -> Self {
+        let mut memory = vec![0; WORDS];
+        memory[1] = READ;
+        Traffic {
+            memory,
+            sent: (0..WORDS as u64).map(|word| !word).collect(),
+            got: Vec::with_capacity(WORDS),
+            found: Vec::with_capacity(WORDS),
+        }
+    }
+
+    /// A put, a get and an atomic: nothing of it is flushed.
+    fn post(&mut self, world: &mut World, key: &mut RemoteKey) {
+        let turn = self.got.len();
+        let word = turn + 2;
+        assert!(word < WORDS, "the pair never gets its connection");
+        // Neither grows beyond what was reserved: what has been posted stays where it is.
+        self.got.push(0);
+        self.found.push(u64::MAX);
+        let put = self.sent[word..].as_ptr().cast();
+        let (got, found) = (&raw mut self.got[turn], &raw mut self.found[turn]);
+        // SAFETY: all of it is there until the last flush.
+        unsafe {
+            let worker = world.rank(0);
+            let _ = worker.put_nbi(key, 8 * word as u64, put, 8).unwrap();
+            let _ = worker.get_nbi(key, 8, got.cast(), 8).unwrap();
+            let _ = worker.fetch_add_nbi(key, 0, 1, found).unwrap();
+        }
+    }
+
+    /// All that was posted has been done, once.
+    fn check(&mut self) {
+        let turns = self.got.len();
+        // SAFETY: the adapter, or the other rank, has written behind the compiler's back.
+        let memory = unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), WORDS) };
+        assert_eq!(memory[0], turns as u64, "atomics");
+        assert!(memory[2..turns + 2] == self.sent[2..turns + 2], "puts");
+        assert!(memory[turns + 2..].iter().all(|&word| word == 0));
+        assert!(self.got.iter().all(|&word| word == READ), "gets");
+        let mut found = self.found.clone();
+        found.sort_unstable();
+        assert!(found.iter().copied().eq(0..turns as u64), "{found:?}");
+    }
+}
+
+/// Puts, gets and atomics that were begun before a pair leaves datagrams behind, meanwhile and afterwards are done once,
+/// and a flush says so.
+#[test]
+fn rise__meanwhile_everything_is_done_once_and_flushes_are_true() {
+    for flushes in [false, true] {
+        let mut world = rising_world(60);
+        let mut traffic = Traffic::new();
+        let memory: *mut u8 = traffic.memory.as_mut_ptr().cast();
+        // SAFETY: nobody else looks at it while operations are under way.
+        let memory = unsafe { std::slice::from_raw_parts_mut(memory, 8 * WORDS) };
+        let (mut key, _) = region(&mut world, memory);
+        let (mut before, mut meanwhile) = (0, 0);
+        let start = Instant::now();
+        while key.way() == Way::Messages {
+            traffic.post(&mut world, &mut key);
+            match world.rank(0).is_connecting() {
+                true => meanwhile += 1,
+                false => before += 1,
+            }
+            world.progress();
+            if flushes {
+                assert_eq!(flush(&mut world), Ok(()));
+                traffic.check();
+            }
+            assert!(start.elapsed() < WATCHDOG, "no connection");
+        }
+        for _ in 0..20 {
+            traffic.post(&mut world, &mut key);
+        }
+        assert_eq!(flush(&mut world), Ok(()));
+        assert_eq!(key.way(), Way::Adapter);
+        traffic.check();
+        println!("{before} before, {meanwhile} meanwhile");
+        assert!(before > 10 && (meanwhile > 0 || flushes));
     }
 }

@@ -12,6 +12,7 @@ use fastpath_protocol::waiting::WaitPolicy;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Interfaces;
 use fastpath_transport::adapter::By;
+use fastpath_transport::rising::Rule;
 use fastpath_transport::sim::{Conditions, Network};
 use fastpath_transport::verbs::inline::Wishes;
 use std::cell::RefCell;
@@ -106,17 +107,23 @@ impl World {
 
     /// As [`World::on_adapter`], by connections or datagrams.
     pub fn on_adapter_by(ranks: u32, by: By, device: &str) -> Self {
-        let jobs: &'static [Job] = Job::in_process(ranks as usize).unwrap().leak();
-        let worker = |job| {
+        Self::on_adapters(&vec![device; ranks as usize], by, Rule::default())
+    }
+
+    /// A rank on each of the devices. `rule`: when pairs of them leave datagrams behind.
+    pub fn on_adapters(devices: &[&str], by: By, rule: Rule) -> Self {
+        let jobs: &'static [Job] = Job::in_process(devices.len()).unwrap().leak();
+        let worker = |(job, device): (&'static Job, &&str)| {
             let mut interfaces = Interfaces::open(job);
             interfaces.allowed.shm = false;
             let opened = interfaces.open_adapter(by, Some(device), &Wishes::default());
             opened.unwrap();
+            interfaces.set_rise_rule(rule);
             Worker::with_interfaces(job, policy(), interfaces).unwrap()
         };
         World {
             network: Network::new(0, Conditions::default()),
-            workers: jobs.iter().map(worker).collect(),
+            workers: jobs.iter().zip(devices).map(worker).collect(),
             get: true,
         }
     }
