@@ -1,5 +1,5 @@
 /* A rank that waits for one that computes leaves its processor to others: once it sleeps it takes less than a hundredth of
- * it. The one that computes looks at the clock of the other's process.
+ * it. The one that computes looks at the clock of the other's process, for 6 s or as many as the argument says.
  * test: ranks=2 variants=none */
 #define _GNU_SOURCE
 #include "check.h"
@@ -24,13 +24,13 @@ static void compute(int seconds)
 
 int main(int argc, char **argv)
 {
-    int process = (int)getpid();
+    int process = (int)getpid(), seconds = argc > 1 ? atoi(argv[1]) : 6;
     start(&argc, &argv);
     if (rank == 1) {
         OK(MPI_Recv(&process, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         compute(1);
         double from = MPI_Wtime(), before = processor_seconds(process);
-        compute(6);
+        compute(seconds);
         double waited = MPI_Wtime() - from, took = processor_seconds(process) - before;
         printf("%.1f ms of the processor in %.1f s\n", took * 1e3, waited);
         if (took * 100 >= waited)
