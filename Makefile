@@ -23,7 +23,7 @@ help:
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
 	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
-	@echo 'make vm-test-all            every program of tests/c and mpi4py over rc and ud, on one virtual host and on two'
+	@echo 'make vm-test-all            the same and its long cases; every program of tests/c and mpi4py over rc and ud, on one virtual host and on two'
 	@echo 'make test-loom              ring, sleep handshake and records of the segment under the model checker'
 	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
@@ -49,7 +49,7 @@ test: setup
 	    vm-test
 
 test-all: setup
-	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets vm-test vm-test-all fuzz test-suites
+	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets vm-test-all fuzz test-suites
 	$(MAKE) -j1 test-loom PREEMPTIONS=5
 	scripts/miri --if-there
 
@@ -91,9 +91,10 @@ test-budgets: prefix
 vm-test: prefix
 	scripts/vm test --prefix build/prefix
 
-# All programs of tests/c on two ranks, and the messages and collectives of mpi4py, over each transport of an adapter, on
-# one virtual host and between two. An hour.
+# The same with the long cases; all programs of tests/c on two ranks, and the messages and collectives of mpi4py, over each
+# transport of an adapter, on one virtual host and between two. An hour.
 vm-test-all: prefix
+	scripts/vm test --all --prefix build/prefix
 	for hosts in 1 2; do \
 	    scripts/vm programs --prefix build/prefix --hosts $$hosts && \
 	    tests/suites/mpi4py --prefix build/prefix --over rc,ud --hosts $$hosts || exit 1; \

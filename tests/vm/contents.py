@@ -86,6 +86,7 @@ class Contents:
         lighten = {} if whole else {"lighten": self._lighten}
         self.image = Image([*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")], **lighten)
         self.path, self.variables, self._cases = ["/vm/bin"], {}, 0
+        self.alike = False  # whether every process has its memory at the same addresses
         if prefix:
             if not os.path.exists(os.path.join(prefix, "bin", "mpiexec")):
                 raise Trouble(f"{prefix} has no installation", "make prefix, or name another folder by --prefix")
@@ -110,8 +111,9 @@ class Contents:
         said = subprocess.run([interpreter, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
                               capture_output=True, text=True, check=True).stdout.strip()
         self.image.add_file("/usr/bin/python3")
+        unused = ("test", "idlelib", "lib2to3", "pydoc_data", "tkinter", "ensurepip", "distutils")
         for name in os.listdir(said):
-            if name not in ("test", "idlelib", "lib2to3", "pydoc_data", "tkinter", "ensurepip", "distutils"):
+            if name not in unused and not name.startswith("config-"):
                 self.image.add_file(os.path.join(said, name))
 
     def add_valgrind(self):
@@ -133,7 +135,8 @@ class Contents:
         self.image.add_text(f"{folder}/command", command + "\n")
 
     def write(self, path, base, base_path, mode="cases", merged=False):
-        settings = _assignments({"mode": mode, "folder": self.folder, "errors": 3 if merged else 4})
+        settings = _assignments({"mode": mode, "folder": self.folder, "errors": 3 if merged else 4,
+                                 "randomize": 0 if self.alike else 2})
         variables = {"MPI_TEST_DEVICES": "rxe0 rxe1", **self.variables}
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
         self.image.add_text("/vm/settings", settings + exports + f"PATH={shlex.quote(':'.join(self.path))}:$PATH\n")

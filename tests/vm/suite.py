@@ -13,11 +13,13 @@ A file is TOML; a table is a case:
     files = ["x/y"]    # further files or folders of the tree
     python = true      # Python and its library are there
     cargo = { rc_tests = "-p fastpath-transport --lib" }     # test binaries of crates, by the name they shall have
+    long = true        # shows with more data what another case shows: only with --all, or where it is named
     only = "vm"        # it changes the machine, or looks at it: never run on a real adapter's host
     fails = "regex"    # the case is a test of this test bed: it must fail, and be said to fail like this
 """
 
 import fnmatch
+import functools
 import json
 import os
 import re
@@ -35,7 +37,7 @@ FOLDER = os.path.join(HERE, "cases")
 # How much longer a program may take under emulation.
 SLOWNESS = 4
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
-         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool}
+         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "long": bool}
 
 
 class Case:
@@ -57,7 +59,7 @@ class Case:
         self.netem, self.hosts = values.get("netem", ""), values.get("hosts", 1)
         if values.get("only", "vm") != "vm":
             raise Trouble(f"{name}: only = {values['only']!r}", 'it can only be "vm"')
-        self.needs_vm, self.python = "only" in values, values.get("python", False)
+        self.needs_vm, self.python, self.long = "only" in values, values.get("python", False), values.get("long", False)
         self.programs, self.files, self.cargo = (values.get("programs", []), values.get("files", []), values.get("cargo", {}))
 
     def problem(self, result):
@@ -177,6 +179,7 @@ def compile_program(name, prefix, build):
     return one.binary
 
 
+@functools.cache
 def build_tests(arguments):
     """The test binary of a crate that cargo makes for `arguments`."""
     words = ["cargo", "test", "--no-run", "--message-format=json", *arguments.split()]

@@ -1,6 +1,7 @@
 //! The rules.
 
 use super::*;
+use crate::verbs::is_long;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -36,7 +37,11 @@ fn is_real() -> bool {
 
 /// The starts to test.
 fn starts() -> &'static [Start] {
-    &STARTS[..if is_real() { 2 } else { STARTS.len() }]
+    match (is_real(), is_long()) {
+        (true, false) => &STARTS[1..2],
+        (true, true) => &STARTS[..2],
+        (false, _) => &STARTS,
+    }
 }
 
 fn sizes(max: usize) -> Vec<usize> {
@@ -273,7 +278,11 @@ fn program() -> impl Strategy<Value = (usize, Vec<Step>)> {
 /// Any mixture of posts, looks and takes behaves as a queue does.
 pub(crate) fn random_programs<R: Rig>() {
     let config = ProptestConfig {
-        cases: if is_real() { 16 } else { 64 },
+        cases: match (is_real(), is_long()) {
+            (true, false) => 3,
+            (true, true) => 16,
+            (false, _) => 64,
+        },
         failure_persistence: None,
         ..ProptestConfig::default()
     };

@@ -86,7 +86,8 @@ fn progress__polls_no_send_queue_and_sends_nothing_when_nothing_was_sent() {
 #[test]
 fn sends__are_silent_but_for_a_few() {
     let mut pair = UdPair::new(Settings::default());
-    for round in 0..2000 {
+    let rounds = if test_device().1 { 200 } else { 2000 };
+    for round in 0..rounds {
         assert_eq!(send(&mut pair.ends[0], round, 8), Post::Done);
         let mut seen = None;
         pair.until("a message", |pair| {

@@ -58,6 +58,13 @@ pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueu
 pub use watcher::Watcher;
 pub use window::MemoryWindow;
 
+/// Whether the tests on a real adapter do as much as they can: it is the kernel's work, and in a virtual machine that of an
+/// emulated processor.
+#[cfg(test)]
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("FASTPATH_TEST_LONG").is_some()
+}
+
 /// The device of a test: the one that `FASTPATH_TEST_DEVICE` names, or else the fake one. Says whether it is real.
 #[cfg(test)]
 pub(crate) fn test_device() -> (std::sync::Arc<DeviceContext>, bool) {
