@@ -321,7 +321,9 @@ impl Core {
         ticket: Option<Ticket>,
     ) -> Post {
         let waited = ticket.is_some();
-        let report = ticket.as_ref().is_some_and(|t| t.cookie != NOBODY);
+        // A lone one is often flushed at once, and then needs nothing posted behind it.
+        let lone = !self.connection(index).is_busy();
+        let report = lone || ticket.as_ref().is_some_and(|t| t.cookie != NOBODY);
         if let Some(ticket) = ticket {
             let connection = self.connection(index);
             let number = connection.posted;

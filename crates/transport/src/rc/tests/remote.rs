@@ -137,6 +137,22 @@ fn flush__polls_the_send_queue_only_while_something_is_outstanding() {
 }
 
 #[test]
+fn flush__of_a_lone_operation_posts_nothing_behind_it() {
+    let mut pair = RcPair::new(Settings::default());
+    let exposed = Exposed::new(&pair.ifaces[1], 8);
+    let posted = |pair: &RcPair| pair.ends[0].with(|connection| connection.posted);
+    let mut into = [0; 8];
+    for (operations, wanted) in [(1, 1), (2, 3), (1, 1)] {
+        let before = posted(&pair);
+        for _ in 0..operations {
+            get(&mut pair, &mut into, &exposed, 0);
+        }
+        assert_eq!(flush(&mut pair), Post::Done);
+        assert_eq!(posted(&pair) - before, wanted, "{operations}");
+    }
+}
+
+#[test]
 fn remote__memory_that_cannot_be_locked_is_copied() {
     let context = fake::open();
     fake::set_conditions(fake::Conditions::default());
