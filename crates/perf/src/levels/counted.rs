@@ -35,6 +35,15 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
         );
         count_remote(board, link, bytes);
     }
+    // What a rank does while it waits and nothing comes.
+    count(
+        "progress of nothing",
+        0,
+        link,
+        |_| (),
+        |l| l.serve(),
+        |_| (),
+    );
     ask(board, END, 0, 0);
 }
 
