@@ -64,6 +64,7 @@ impl Worker {
         if posted {
             request.source = key_source(request.key) as i32;
             request.received_tag = request.tag;
+            request.received = 0;
             // SAFETY: as it says itself.
             unsafe { self.matcher.unpost(self.requests.address(id)) };
         }

@@ -95,7 +95,9 @@ impl Worker {
         }
         // SAFETY: as just seen.
         unsafe { self.matcher.unpost(self.requests.address(id)) };
-        self.requests.get(id).cancelled = true;
+        let request = self.requests.get(id);
+        request.cancelled = true;
+        request.received = 0; // what stands there is of its last life
         self.complete(id);
         true
     }

@@ -333,6 +333,35 @@ proptest! {
     }
 }
 
+#[test]
+fn cancelled__receive_has_got_nothing_of_the_one_before() {
+    let mut victim = Victim::new();
+    let recv = |room| Deed::Recv {
+        any: false,
+        tag: 0,
+        room,
+    };
+    let message = Deed::Forge {
+        id: wire::EAGER,
+        imm: 1,
+        aux: 0,
+        key: Key::Match,
+        payload: vec![0; 35],
+    };
+    for deed in [
+        message,
+        recv(35),
+        Deed::Progress,
+        recv(20),
+        recv(0),
+        Deed::Cancel,
+    ] {
+        victim.act(deed);
+        victim.collect();
+    }
+    assert_eq!(victim.receives.len(), 1);
+}
+
 /// One that has posted a receive of 1000 bytes and has the announcement of as many, with the first 60 of 200 that are
 /// to come unasked.
 fn victim_of_an_announcement() -> Victim {
