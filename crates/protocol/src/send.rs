@@ -92,15 +92,12 @@ impl Worker {
         len: u64,
     ) -> Post {
         let Thresholds {
-            eager,
-            first,
-            single_copy,
-            ..
+            first, single_copy, ..
         } = self.thresholds;
         let endpoint = self.endpoint(peer);
         // SAFETY: the caller's.
         unsafe {
-            if len <= eager || len <= self.thresholds.whole_on(&endpoint.lane) {
+            if len <= self.thresholds.whole_on(&endpoint.lane) {
                 endpoint.send_buffered(key, tag, data, len as usize)
             } else if len <= first && len < single_copy && !self.is_read_directly(data.addr(), len)
             {

@@ -40,6 +40,14 @@ impl By {
             By::Rising => &["ud", "rc"],
         }
     }
+
+    /// What [`Lane::whole`] comes to say of a pair that talks much.
+    pub fn whole(self) -> usize {
+        match self {
+            By::Rc | By::Rising => rc::WHOLE,
+            By::Ud => 0,
+        }
+    }
 }
 
 impl std::fmt::Display for By {

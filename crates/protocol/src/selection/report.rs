@@ -7,7 +7,6 @@ use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::adapter::By;
-use fastpath_transport::rc;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -257,10 +256,7 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
     };
     let whole = "whole, in packets of the adapter, without asking".to_owned();
     // Of a pair that begins with datagrams what is told is what it comes to.
-    let most = match by {
-        By::Rc | By::Rising => t.whole.min(rc::WHOLE as u64),
-        By::Ud => 0,
-    };
+    let most = t.whole.min(by.whole() as u64);
     let parts = format!("parts of {} B without asking", t.part.max(most));
     let fragments = format!(
         "announced with {} B, then fragments of {} B",

@@ -52,22 +52,28 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
+    /// Bytes that go as one over a lane where that does better than several; 0 on other lanes.
+    #[inline]
+    fn as_one(&self, lane: &Lane) -> u64 {
+        self.whole.min(lane.whole() as u64)
+    }
+
     /// Messages up to this size are sent whole over a lane, without asking.
     #[inline]
     pub fn whole_on(&self, lane: &Lane) -> u64 {
-        self.eager.max(self.whole.min(lane.whole() as u64))
+        self.eager.max(self.as_one(lane))
     }
 
     /// Bytes of one part of a longer message over a lane.
     #[inline]
     pub fn part_on(&self, lane: &Lane) -> u64 {
-        self.part.max(self.whole.min(lane.whole() as u64))
+        self.part.max(self.as_one(lane))
     }
 
     /// Bytes of one fragment over a lane.
     #[inline]
     pub fn fragment_on(&self, lane: &Lane) -> u64 {
-        self.fragment.max(self.whole.min(lane.whole() as u64))
+        self.fragment.max(self.as_one(lane))
     }
 }
 

@@ -247,18 +247,22 @@ fn pair__slow_receiver_gets_few_resends() {
     assert!(outcome.resends < 100, "{}", outcome.resends);
 }
 
+/// Sends again so often, each time when it is due: the times between, and the last.
+fn resend_alone(sender: &mut Sender<char>, times: u32) -> (Vec<u64>, u64) {
+    let mut now = 0;
+    let distances = (0..times).map(|_| {
+        let due = sender.deadline_ns().unwrap();
+        assert!(sender.resend(due).is_some());
+        due - std::mem::replace(&mut now, due)
+    });
+    (distances.collect(), now)
+}
+
 #[test]
 fn sender__rests_while_nothing_is_heard_and_hurries_when_the_receiver_is_back() {
     let mut sender = Sender::new(SETTINGS, 0);
     sender.push(0, 'a').unwrap();
-    let mut distances = Vec::new();
-    let mut now = 0;
-    for _ in 0..12 {
-        let due = sender.deadline_ns().unwrap();
-        distances.push(due - now);
-        now = due;
-        assert!(sender.resend(now).is_some());
-    }
+    let (distances, now) = resend_alone(&mut sender, 12);
     assert_eq!(distances[..3], [1000, 2000, 4000]);
     assert_eq!(distances[9..], [500_000; 3]);
     // The receiver has not got it, and says so.
@@ -272,14 +276,7 @@ fn sender__asks_less_and_less_after_what_the_receiver_holds_and_does_not_take() 
     let mut sender = Sender::new(SETTINGS, 0);
     sender.push(0, 'a').unwrap();
     sender.acknowledge(0, Ack { next: 0, held: 1 });
-    let mut distances = Vec::new();
-    let mut now = 0;
-    for _ in 0..6 {
-        let due = sender.deadline_ns().unwrap();
-        distances.push(due - now);
-        now = due;
-        assert!(sender.resend(now).is_some());
-    }
+    let (distances, _) = resend_alone(&mut sender, 6);
     assert_eq!(
         distances,
         [50_000, 100_000, 200_000, 400_000, 500_000, 500_000]
