@@ -47,6 +47,11 @@ impl Domain {
         self.cache.lasting.push(range);
     }
 
+    /// Whether all of a range will stay mapped, as [`Domain::declare_lasting`] was told.
+    pub fn is_lasting(&self, range: &Range<usize>) -> bool {
+        self.cache.surroundings(range).is_some()
+    }
+
     /// The lasting memory at `address` is about to be unmapped: no registration of it remains.
     pub fn forget(&mut self, address: usize) {
         let known = &mut self.cache.lasting;

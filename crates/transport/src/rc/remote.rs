@@ -15,9 +15,12 @@ use std::sync::Arc;
 /// The cookie of operations whose completion is reported to nobody.
 pub(super) const NOBODY: u64 = 0;
 
-/// Largest operation that goes through a buffer of the transport, in bytes: beyond it, registering the user's memory
-/// costs less than copying it. The bound of the study of UCX over InfiniBand (CCGRID 2017).
+/// Largest operation on registered memory that goes through a buffer of the transport, in bytes. The bound of the study
+/// of UCX over InfiniBand (CCGRID 2017), which kept all registrations.
 const BCOPY_MOST: usize = 8192;
+/// Smallest operation in bytes for which the user's memory is registered, where that ends with it: two system calls,
+/// which about so many bytes are copied in.
+const REGISTER_LEAST: usize = 64 * 1024;
 
 impl RcIface {
     /// A registration of `len` bytes at `address` that peers may read, write and change.
@@ -47,23 +50,34 @@ impl RcIface {
 }
 
 impl RcEndpoint {
-    /// How a put of `len` bytes goes.
+    /// How a put of `len` bytes goes from memory of the user's own.
     #[inline]
     pub fn put_method(&self, len: usize) -> Method {
-        match len {
-            len if len <= self.granted_inline() => Method::Short,
-            len if len <= BCOPY_MOST => Method::Bcopy,
-            _ => Method::Zcopy,
+        match len <= self.granted_inline() {
+            true => Method::Short,
+            false => self.get_method(len),
         }
     }
 
-    /// How a get of `len` bytes goes.
+    /// How a get of `len` bytes goes to memory of the user's own.
     #[inline]
     pub fn get_method(&self, len: usize) -> Method {
-        match len <= BCOPY_MOST {
+        match len < REGISTER_LEAST {
             true => Method::Bcopy,
             false => Method::Zcopy,
         }
+    }
+
+    /// Whether so much memory of the user's goes through a buffer of the transport.
+    #[inline]
+    fn is_copied(&self, at: *const u8, len: usize) -> bool {
+        len <= BCOPY_MOST || (len < REGISTER_LEAST && !self.is_lasting(at, len))
+    }
+
+    #[cold]
+    fn is_lasting(&self, at: *const u8, len: usize) -> bool {
+        let core = self.parts().0.borrow();
+        core.domain.is_lasting(&(at.addr()..at.addr() + len))
     }
 
     /// See [`crate::Lane::post_put`].
@@ -72,7 +86,8 @@ impl RcEndpoint {
     /// As there.
     #[inline]
     pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
-        let bcopy = |this: &mut Self, len| {
+        let bcopy = |this: &mut Self| {
+            let len = len.min(LARGEST);
             // SAFETY: the caller's; `at` has room for `len` bytes.
             let pack = |at| unsafe { copy(at, from, len) };
             copied(this.put_bcopy(len, pack, to), len)
@@ -80,13 +95,13 @@ impl RcEndpoint {
         match self.put_method(len) {
             // SAFETY: the caller's.
             Method::Short => copied(unsafe { self.put_short(from, len, to) }, len),
-            Method::Bcopy => bcopy(self, len),
-            Method::Zcopy => {
+            _ if self.is_copied(from, len) => bcopy(self),
+            _ => {
                 let (at, part) = (from.cast_mut(), len.min(ZCOPY_MOST));
                 // SAFETY: the caller's; a write only reads the bytes.
                 match unsafe { self.post_silent(at, part, Access::Read, &write_to(to)) } {
                     // It may not be locked.
-                    None => bcopy(self, len.min(LARGEST)),
+                    None => bcopy(self),
                     Some(posted) => posted,
                 }
             }
@@ -103,17 +118,13 @@ impl RcEndpoint {
             address: from.addr,
             rkey: from.rkey as u32,
         };
-        let part = match self.get_method(len) {
-            Method::Zcopy => len.min(ZCOPY_MOST),
+        let posted = match self.is_copied(to, len) {
+            true => None,
             // SAFETY: the caller's.
-            _ => return unsafe { self.get_bcopy(to, len, &read) },
+            false => unsafe { self.post_silent(to, len.min(ZCOPY_MOST), Access::Write, &read) },
         };
         // SAFETY: the caller's.
-        match unsafe { self.post_silent(to, part, Access::Write, &read) } {
-            // SAFETY: the caller's.
-            None => unsafe { self.get_bcopy(to, len.min(LARGEST), &read) },
-            Some(posted) => posted,
-        }
+        posted.unwrap_or_else(|| unsafe { self.get_bcopy(to, len.min(LARGEST), &read) })
     }
 
     /// Posts an operation between the user's memory and the peer's; `None` where the former cannot be registered.
