@@ -8,7 +8,7 @@
 
 use crate::habit::Verdict;
 use crate::pieces::{End, Pieces};
-use crate::request::RequestId;
+use crate::request::{Copier, RequestId};
 use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
@@ -83,7 +83,8 @@ impl Worker {
             return None;
         }
         // On a crowded node the receiver would wait for its sender's turn.
-        let joint = !self.is_crowded()
+        let joint = request.copier == Copier::Any
+            && !self.is_crowded()
             && match shared {
                 true => request.bytes >= self.thresholds.direct_joint,
                 false => {

@@ -24,6 +24,16 @@ pub enum Kind {
     Foreign,
 }
 
+/// Who may copy a long message of this node.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copier {
+    /// Both sides, each from one end, or the receiver.
+    Any,
+    /// The receiver alone.
+    Receiver,
+}
+
 /// Where a request is in its life.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +105,8 @@ pub struct Request {
     pub owned: bool,
     /// The request's owner has let it go: freed as soon as it completes.
     pub detached: bool,
+    /// Sends: who may copy a long message.
+    pub copier: Copier,
     // Second line: results, and what only long or typed messages need.
     /// Order of posting, against receives from any source.
     pub order: u64,

@@ -3,7 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
-use crate::request::{Fault, Kind, RequestId};
+use crate::request::{Copier, Fault, Kind, RequestId};
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER};
 use crate::worker::{EARLY_LIMIT, Thresholds, Worker};
 use fastpath_base::trace::{self, Point};
@@ -40,9 +40,23 @@ impl Worker {
     /// # Safety
     /// The buffer is readable as its layout says until then.
     pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
+        // SAFETY: the caller's.
+        unsafe { self.start_send_to(args, Copier::Any) }
+    }
+
+    /// Starts a send of which is said who may copy it.
+    ///
+    /// # Safety
+    /// As [`Worker::start_send`].
+    #[inline]
+    pub(crate) unsafe fn start_send_to(
+        &mut self,
+        args: SendArgs,
+        copier: Copier,
+    ) -> Result<Started, Fault> {
         trace::record(Point::Post, args.peer, args.tag, args.buffer.bytes);
         // SAFETY: the caller's.
-        let started = unsafe { self.start_new_send(args) };
+        let started = unsafe { self.start_new_send(args, copier) };
         trace::record(Point::Posted, 0, 0, 0);
         started
     }
@@ -50,7 +64,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::start_send`].
     #[inline]
-    unsafe fn start_new_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
+    unsafe fn start_new_send(&mut self, args: SendArgs, copier: Copier) -> Result<Started, Fault> {
         self.connect(args.peer)?;
         if !args.synchronous && args.buffer.layout.is_none() {
             let buffer = &args.buffer;
@@ -72,6 +86,7 @@ impl Worker {
         request.key = args.key;
         request.tag = args.tag;
         request.synchronous = args.synchronous;
+        request.copier = copier;
         request.moved = 0;
         request.set_buffer(args.buffer);
         self.start_request(id);

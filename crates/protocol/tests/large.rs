@@ -9,6 +9,7 @@ use fastpath_protocol::layout::Layout;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
+use fastpath_protocol::wire::NO_JOINT;
 use fastpath_protocol::worker::Counters;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use std::sync::{Arc, OnceLock};
@@ -239,6 +240,25 @@ fn exchange__of_middle_size_is_fetched_whether_awaited_or_not() {
             assert_eq!(got, pattern(len));
         }
         assert_eq!(pair.counters(1).single_copies, copies);
+    }
+}
+
+#[test]
+fn exchange__is_copied_by_its_receiver_alone_up_to_a_size() {
+    let mut pair = Pair::new(&[]);
+    for (exchanges, len, alone) in [
+        (false, 256 << 10, false),
+        (true, 256 << 10, true),
+        (true, 512 << 10, true),
+        (true, 1 << 20, false),
+    ] {
+        pair.exchanges = exchanges;
+        let (source, target) = (pair.memory(0, Shared, len), pair.memory(1, Private, len));
+        let recv = pair.start_recv(Buffer::contiguous(target, len as u64));
+        let send = pair.start_send(Buffer::contiguous(source, len as u64));
+        let joint = pair.workers[0].requests.get(send.unwrap()).remote;
+        assert_eq!(joint == NO_JOINT as u32, alone, "{exchanges} {len}");
+        pair.finish(send, recv);
     }
 }
 

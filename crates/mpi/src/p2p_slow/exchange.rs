@@ -34,7 +34,11 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         };
         let mut result = Ok(());
         if let Some(checked) = &send {
-            match start_send(&p, checked, &out, Mode::Exchange) {
+            let mode = match receiving {
+                Some(_) => Mode::Exchange,
+                None => Mode::Standard,
+            };
+            match start_send(&p, checked, &out, mode) {
                 Ok(Started::Done) => {}
                 Ok(Started::Request(id)) => {
                     wait_complete(

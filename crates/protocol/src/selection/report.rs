@@ -5,6 +5,7 @@ use super::constants::FIELDS;
 use super::decide::{PART_MAX, PART_MIN, Protocol, copy_curves, ring_curves};
 use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
+use crate::fetch::EXCHANGE_ALONE_MAX;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::adapter::By;
 use serde::Serialize;
@@ -363,8 +364,8 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
             "parts or single copy",
             format!(
                 "blocking calls: parts as above, or announced and copied by the receiver alone, as was faster \
-                 between the two last; exchanges (MPI_Sendrecv, collective calls) from {} B on by the receiver \
-                 alone; others as above to {} B",
+                 between the two last; exchanges (MPI_Sendrecv, collective calls) from {} B to \
+                 {EXCHANGE_ALONE_MAX} B by the receiver alone; others as above to {} B",
                 t.exchange,
                 first.min(below(copy))
             ),
