@@ -18,13 +18,19 @@ impl Worker {
     /// One round over everything alive; says whether anything happened.
     pub fn progress(&mut self) -> bool {
         let mut moved = false;
-        if self.interfaces.has_news() {
+        let asked = self.interfaces.has_news();
+        if asked {
             moved |= self.progress_interfaces();
         }
         let mut index = 0;
         while index < self.active.len() {
-            moved |= self.progress_peer(self.active[index]);
+            let peer = self.active[index];
             index += 1;
+            // An adapter is asked once for all of its peers, and each look would ask it again.
+            if asked && self.endpoint(peer).lane.is_resting() {
+                continue;
+            }
+            moved |= self.progress_peer(peer);
         }
         moved | self.progress_sends()
     }

@@ -56,3 +56,23 @@ fn large__messages_are_fetched_by_the_adapter() {
     assert_eq!(received.outcome.fault, Fault::Truncated);
     assert_eq!(fetched(&mut world), 4);
 }
+
+#[test]
+fn progress__asks_the_adapter_once_for_all() {
+    let mut world = world();
+    pass(&mut world, 8, 8);
+    run_until(&mut world, "rest", |w| !w.rank(1).progress());
+    let polls = |world: &mut World| {
+        let counts = world.rank(1).interfaces().adapter_counts();
+        let all = counts.iter().flat_map(|of| of.numbers.iter());
+        let found = all.copied().find(|(name, _)| *name == "receive_polls");
+        found.unwrap().1
+    };
+    let before = polls(&mut world);
+    for _ in 0..1000 {
+        world.rank(1).progress();
+    }
+    // The last credits may have come only now.
+    let made = polls(&mut world) - before;
+    assert!((1000..1010).contains(&made), "{made}");
+}

@@ -206,6 +206,7 @@ impl Counts {
             ("connections", c.connections),
             ("inline", c.inline),
             ("copied", c.copied),
+            ("receive_polls", c.recv_polls),
             ("violations", c.violations),
             ("failures", c.failures),
         ];

@@ -132,6 +132,12 @@ impl Lane {
         }
     }
 
+    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of them.
+    #[inline]
+    pub fn is_resting(&self) -> bool {
+        matches!(self, Lane::Rc(endpoint) if endpoint.is_resting())
+    }
+
     /// Whether [`Lane::look`] would show something.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {

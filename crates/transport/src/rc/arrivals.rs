@@ -16,6 +16,7 @@ impl Core {
     /// Takes a batch of arrivals; says whether there were any.
     #[inline]
     pub fn poll_receives(&mut self) -> bool {
+        self.counters.recv_polls += 1;
         let most = self.settings.batch.clamp(1, POLL);
         let count = match self.recv_cq.poll(&mut self.batch[..most]) {
             Ok(0) => return false,

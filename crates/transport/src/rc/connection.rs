@@ -116,6 +116,12 @@ impl Connection {
         (self.depth - 1).saturating_sub(self.posted.wrapping_sub(self.done))
     }
 
+    /// Packets taken that are worth a packet to the peer, where nothing else is to be told.
+    #[inline]
+    pub fn worth_telling(&self) -> u32 {
+        self.window / 4
+    }
+
     /// Whether sends are under way.
     #[inline]
     pub fn is_busy(&self) -> bool {

@@ -153,10 +153,17 @@ impl RcEndpoint {
             && core.pool.available(bytes) >= messages
     }
 
+    /// Whether there is nothing to do for this peer, as far as the last progress of the interface has found.
+    pub fn is_resting(&self) -> bool {
+        let mut core = self.core.borrow_mut();
+        let connection = core.connection(self.index);
+        connection.inbox.is_empty() && connection.owed < connection.worth_telling()
+    }
+
     /// Tells the peer what has been taken, if that is worth a packet.
     pub fn return_credits(&mut self) {
         let mut core = self.core.borrow_mut();
-        let worth = core.connection(self.index).window / 4;
+        let worth = core.connection(self.index).worth_telling();
         core.return_credits(self.index, worth);
     }
 

@@ -38,6 +38,8 @@ pub struct Counters {
     pub connections: u64,
     /// Polls of a send queue.
     pub send_polls: u64,
+    /// Polls of the receive queue.
+    pub recv_polls: u64,
     /// Completions of sends.
     pub send_completions: u64,
     /// Sends that went inline, and those from a buffer of the transport.

@@ -177,6 +177,29 @@ fn progress__polls_no_send_queue_when_nothing_was_sent() {
 }
 
 #[test]
+fn connection__rests_while_nothing_waits_and_nothing_is_to_be_told() {
+    let settings = Settings {
+        window: 8,
+        ..Settings::default()
+    };
+    let mut pair = RcPair::new(settings);
+    assert!(pair.ends[1].is_resting());
+    for number in 0..2 {
+        assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
+    }
+    pair.until("both", |pair| pair.has_all_arrived());
+    let polls = pair.ifaces[1].counters().recv_polls;
+    assert!(!pair.ends[1].is_resting());
+    assert_eq!(take(&mut pair.ends[1]), Some((0, 8)));
+    assert_eq!(take(&mut pair.ends[1]), Some((1, 8)));
+    // Nothing waits, but that they were taken is worth a packet.
+    assert!(!pair.ends[1].is_resting());
+    pair.ends[1].return_credits();
+    assert!(pair.ends[1].is_resting());
+    assert_eq!(pair.ifaces[1].counters().recv_polls, polls);
+}
+
+#[test]
 fn memory__is_written_read_and_changed() {
     let mut pair = RcPair::new(Settings::default());
     let far = Exposed::new(&pair.ifaces[1], 1 << 15);
