@@ -32,7 +32,11 @@ impl Worker {
             }
             moved |= self.progress_peer(peer);
         }
-        moved | self.progress_sends()
+        let moved = moved | self.progress_sends();
+        if moved {
+            trace::record(Point::Progress, 0, 0, 0);
+        }
+        moved
     }
 
     /// Goes on with sends that found no room and with long messages.
