@@ -17,6 +17,14 @@ impl Worker {
         }
     }
 
+    /// A peer, by its rank in the world, that an adapter cannot reach any more, and why.
+    pub fn lost_peer(&self) -> Option<(u32, String)> {
+        self.active.iter().find_map(|&peer| {
+            let why = self.endpoint(peer).lane.failure()?;
+            Some((peer, why.to_string()))
+        })
+    }
+
     /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is
     /// not counted: it does nothing until a message comes.
     pub fn have_left(&self, senders: &[u32], blocked: bool) -> bool {

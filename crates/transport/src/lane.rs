@@ -8,6 +8,7 @@ use crate::rising::RisingEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::sim::SimEndpoint;
 use crate::ud::UdEndpoint;
+use crate::verbs::Failure;
 use fastpath_base::sync::{Ordering, fence};
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
@@ -129,6 +130,16 @@ impl Lane {
             Lane::Shm(endpoint) => endpoint.look(),
             Lane::Loopback(endpoint) => endpoint.look(),
             _ => self.look_other(),
+        }
+    }
+
+    /// Why an adapter carries nothing to this peer any more, where that is so.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Lane::Rc(endpoint) => endpoint.failure(),
+            Lane::Ud(endpoint) => endpoint.failure(),
+            Lane::Rising(endpoint) => endpoint.failure(),
+            _ => None,
         }
     }
 

@@ -20,7 +20,8 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::PeerGone | Fault::SourceGone if collective => Error::new(
             MPI_ERR_OTHER,
             format!(
-                "rank {peer} has left the job (finalized or dead) without taking part: all ranks make the same collective calls, in the same order and with the same root"
+                "rank {peer} has left the job (finalized or dead) without taking part: all ranks make the same collective calls, in the same order and with the same root{}",
+                explain_loss()
             ),
         ),
         Fault::Truncated => Error::new(
@@ -32,7 +33,8 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::PeerGone => Error::new(
             MPI_ERR_OTHER,
             format!(
-                "rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes"
+                "rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes{}",
+                explain_loss()
             ),
         ),
         Fault::SourceGone => Error::new(MPI_ERR_OTHER, explain_silence(peer, tag)),
@@ -63,14 +65,30 @@ fn explain_silence(peer: i32, tag: i32) -> String {
         MPI_ANY_TAG => String::new(),
         _ => format!(" with tag {tag}"),
     };
+    let lost = explain_loss();
     match peer {
         MPI_ANY_SOURCE => format!(
-            "every other rank of the communicator has left the job (finalized or dead): no message{tag} can come any more"
+            "every other rank of the communicator has left the job (finalized or dead): no message{tag} can come any more{lost}"
         ),
         _ => format!(
-            "rank {peer} has left the job (finalized or dead): no message{tag} can come from it any more"
+            "rank {peer} has left the job (finalized or dead): no message{tag} can come from it any more{lost}"
         ),
     }
+}
+
+/// What an adapter has to say to it: who cannot be reached may live.
+fn explain_loss() -> String {
+    // SAFETY: called inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    // SAFETY: the worker lives as long as the engine.
+    let lost = p
+        .engine()
+        .and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
+    lost.map_or_else(String::new, |(rank, why)| {
+        format!(
+            "; or cannot be reached: the adapter has lost rank {rank} of MPI_COMM_WORLD ({why})"
+        )
+    })
 }
 
 fn last_note() -> String {

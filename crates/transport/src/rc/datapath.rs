@@ -497,7 +497,7 @@ impl Core {
         self.send_queues[queue].expected -= expected;
         self.counters.failures += 1;
         let detail = if text.is_empty() {
-            format!("{why:?}")
+            why.to_string()
         } else {
             text
         };

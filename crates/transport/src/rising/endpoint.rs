@@ -6,6 +6,7 @@ use super::iface::Shared;
 use crate::contract::*;
 use crate::rc::RcEndpoint;
 use crate::ud::UdEndpoint;
+use crate::verbs::Failure;
 use fastpath_base::sync::AtomicU32;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -224,6 +225,12 @@ impl RisingEndpoint {
         if let Some(rc) = &mut self.rc {
             rc.return_credits();
         }
+    }
+
+    /// Why one of the two ways does not work any more, if that is so.
+    pub fn failure(&self) -> Option<Failure> {
+        let of_connection = self.rc.as_ref().and_then(|rc| rc.failure());
+        of_connection.or_else(|| self.ud.failure())
     }
 
     /// Whether the peer has left, or cannot be reached any more.

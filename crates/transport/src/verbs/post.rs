@@ -7,6 +7,7 @@ use super::inline::{InlineChoice, InlineRefused, decide};
 use super::pair::{AddressHandle, QueuePair};
 use super::window::Binding;
 use std::ffi::CStr;
+use std::fmt;
 use std::ptr::null_mut;
 
 /// What a send does. Immediate data is what the receiver's [`immediate`] gives.
@@ -275,6 +276,22 @@ pub enum Failure {
     Local,
     /// Any other status.
     Other(i32),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::Flushed => "its queue pair has stopped",
+            Failure::NoAnswer => {
+                "no answer: it is dead, or the network does not carry packets to it"
+            }
+            Failure::NoBuffer => "it had no receive buffer for too long",
+            Failure::RemoteAccess => "its memory was not to be reached so: a wrong key or address",
+            Failure::RemoteRefused => "it refused an operation, or a receive buffer was too short",
+            Failure::Local => "this process's adapter has gone, or refused its memory",
+            Failure::Other(status) => return write!(f, "the adapter reported status {status}"),
+        })
+    }
 }
 
 /// Why an operation failed; `None` for one that succeeded.
