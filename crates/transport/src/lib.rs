@@ -4,6 +4,8 @@
 //! progress), `endpoint` (connection), `wire` (what lies on the wire or in shared memory),
 //! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
 //! set that the protocol layer matches on.
+// Of the tests only those of the model are built with it, and not what the others need.
+#![cfg_attr(loom, allow(dead_code))]
 
 pub mod adapter;
 #[cfg(all(test, not(loom)))]
