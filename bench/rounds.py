@@ -80,3 +80,8 @@ def format_table(heads, rows):
 def format_count(value):
     """Instructions, with a decimal where there is one."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def name_size(number):
+    """A size as people write it: `4 Ki`."""
+    return f"{number >> 10} Ki" if number >= 1024 and number % 1024 == 0 else str(number)

@@ -8,7 +8,7 @@ use super::comparison::{Comparison, Row, find_median};
 use super::interval::Ratio;
 use super::show::{describe_test, name_test};
 use crate::output::format::{format_number, format_optional};
-use crate::record::{Key, Report, Run};
+use crate::record::{Key, Run};
 
 /// Between these lines of a file stands the table that [`replace_table`] renews.
 const BEGIN: &str = "<!-- comparison:";
@@ -18,8 +18,8 @@ const END: &str = "<!-- end of comparison -->";
 /// The test whose figures a README shows.
 const README_TEST: &str = "latency";
 
-/// The whole page; `levels` is a result with several levels of this library.
-pub fn format_page(comparison: &Comparison, levels: Option<&Report>) -> String {
+/// The whole page; `levels` is a section of it that was made elsewhere.
+pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
     let mut text = "# Results: this MPI beside others\n\n".to_owned();
     text += "Made by `make results`, which anyone can repeat; not written by hand. How to read it, and what is measured how: `measuring.md`.\n\n";
     if let Some(ours) = comparison.reports.first() {
@@ -39,7 +39,9 @@ pub fn format_page(comparison: &Comparison, levels: Option<&Report>) -> String {
     for table in list_tables(comparison) {
         text += &format_table(comparison, &table);
     }
-    text += &levels.map(beside::list_levels).unwrap_or_default();
+    if let Some(section) = levels {
+        text += &format!("\n{}\n", section.trim());
+    }
     text += &beside::list_others_alone(comparison);
     text + &list_missing(comparison)
 }
@@ -316,6 +318,16 @@ mod tests {
         assert!(page.contains("| alpha | 1 | 0 | 1 |"), "{page}");
         assert!(page.contains("- gamma: cannot run mpicc"), "{page}");
         assert!(page.contains("2023-11-14"), "{page}");
+    }
+
+    #[test]
+    fn section_of_levels__stands_behind_the_tables() {
+        let mut comparison = make_comparison();
+        comparison.reports[0].cases.clear();
+        let page = format_page(&comparison, Some("## Levels\n\na table\n\n"));
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
+        assert!(at("## latency, 2 ranks") < at("\n\n## Levels\n\na table\n"));
+        assert!(at("a table\n\n## Not compared") > 0);
     }
 
     #[test]

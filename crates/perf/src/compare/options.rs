@@ -46,7 +46,7 @@ pub struct CompareOptions {
     /// Renew the table in this file between `<!-- comparison: ... -->` and `<!-- end of comparison -->`
     #[arg(long, value_name = "FILE")]
     pub readme: Option<PathBuf>,
-    /// Stored result of `fastpath bench` with several levels, to stand side by side on that page
+    /// A section of that page, in Markdown: the levels of this library (`bench/levels`)
     #[arg(long, value_name = "FILE", requires = "markdown")]
     pub levels: Option<PathBuf>,
     /// Keep each turn in this file as soon as it is made. A comparison that was interrupted and is started

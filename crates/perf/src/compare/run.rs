@@ -91,7 +91,7 @@ fn say(text: &str) -> Result<(), String> {
 struct Files {
     json: Option<Target>,
     markdown: Option<Target>,
-    levels: Option<Report>,
+    levels: Option<String>,
     readme: Option<(Target, String)>,
 }
 
@@ -113,7 +113,7 @@ impl Files {
             json: open(options.json.as_deref().filter(is_file))?,
             markdown: open(options.markdown.as_deref())?,
             levels: match &options.levels {
-                Some(path) => read_side(&path.to_string_lossy())?.pop(),
+                Some(path) => Some(read(&path.to_string_lossy())?),
                 None => None,
             },
             readme,
@@ -128,7 +128,7 @@ impl Files {
         };
         let json = finish(self.json, &|| comparison.format_json());
         let page = finish(self.markdown, &|| {
-            markdown::format_page(comparison, self.levels.as_ref())
+            markdown::format_page(comparison, self.levels.as_deref())
         });
         let readme = self.readme.map_or(Ok(()), |(target, text)| {
             let text = markdown::replace_table(&text, comparison)?;

@@ -1,5 +1,5 @@
-//! What stands on the page beside the tables of ratios: where another MPI is ahead, what only the others
-//! have, and the levels of this library side by side.
+//! What stands on the page beside the tables of ratios: where another MPI is ahead, and what only the others
+//! have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::super::comparison::{Comparison, Row};
 use super::super::show::name_test;
 use super::{format_ratio, format_size};
 use crate::output::format::format_number;
-use crate::record::{Case, Key, Level, Report};
+use crate::record::{Case, Key, Report};
 
 /// Every case in which another MPI is ahead, so that nobody has to look for them.
 pub fn list_behind(comparison: &Comparison) -> String {
@@ -109,73 +109,12 @@ fn format_others(others: &[Report], table: &Key, statistic: Statistic) -> String
     text
 }
 
-type ByLevel<'a> = BTreeMap<Level, &'a Case>;
-
-const LEVELS: [Level; 3] = [Level::Transport, Level::Protocol, Level::Mpi];
-
-/// What each level of this library adds, of a result that has several.
-pub fn list_levels(report: &Report) -> String {
-    let mut tables: BTreeMap<(&str, &str), BTreeMap<u64, ByLevel<'_>>> = BTreeMap::new();
-    for case in report.cases.iter().filter(|c| c.unit == "ns") {
-        let sizes = tables.entry((&case.test, &case.variant)).or_default();
-        let levels = sizes.entry(case.bytes).or_default();
-        levels.insert(case.level, case);
-    }
-    let mut text = String::new();
-    for ((test, variant), mut sizes) in tables {
-        sizes.retain(|_, levels| levels.len() > 1);
-        if sizes.is_empty() {
-            continue;
-        }
-        text += &format!(
-            "\n## {} by level\n\nThis library alone ({}): median in ns with its 95 % interval within the run, and what a level adds to the one before it. `-`: the level has no such way.\n\n\
-             | bytes | transport | protocol | adds | MPI | adds | way | hardware |\n|---|---|---|---|---|---|---|---|\n",
-            [test, variant].join(" ").trim_end(),
-            report.run.tool,
-        );
-        for (bytes, levels) in sizes {
-            text += &format_levels(bytes, &levels);
-        }
-    }
-    text
-}
-
-fn format_levels(bytes: u64, levels: &ByLevel<'_>) -> String {
-    let mut row = format!("| {} |", format_size(bytes));
-    let mut below: Option<f64> = None;
-    for level in LEVELS {
-        let case = levels.get(&level);
-        let median = case.and_then(|c| Statistic::Median.take(&c.samples));
-        let interval = case.and_then(|c| Statistic::Median.find_interval(&c.samples));
-        row += &match (median, interval) {
-            (Some(m), Some([low, high])) => format!(
-                " {} [{}, {}] |",
-                format_number(m),
-                format_number(low),
-                format_number(high)
-            ),
-            (Some(m), None) => format!(" {} |", format_number(m)),
-            (None, _) => " - |".to_owned(),
-        };
-        if level != Level::Transport {
-            let adds = median.zip(below).map(|(m, b)| format!(" {:+.0} |", m - b));
-            row += &adds.unwrap_or_else(|| " - |".to_owned());
-        }
-        below = median.or(below);
-    }
-    let way = levels.values().find_map(|c| c.protocol.as_deref());
-    let mpi = levels.get(&Level::Mpi);
-    let floor = mpi.and_then(|c| c.floor.as_ref()?.quantile(0.5));
-    let floor = floor.map_or_else(|| "-".to_owned(), format_number);
-    row + &format!(" {} | {floor} |\n", way.unwrap_or("-"))
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::super::super::comparison::tests::make_comparison;
     use super::*;
-    use crate::record::samples::{make_case, make_report};
+    use crate::record::samples::make_case;
 
     #[test]
     fn cases__in_which_another_is_ahead_stand_together() {
@@ -206,20 +145,5 @@ mod tests {
             text.contains("missing (MPI_Win_create: MPI_ERR_UNSUPPORTED_OPERATION)"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn levels__stand_side_by_side_with_what_each_adds() {
-        let mut report = make_report();
-        report.cases.push(Case {
-            level: Level::Protocol,
-            ..make_case(64, &[132.0; 3])
-        });
-        let text = list_levels(&report);
-        assert!(
-            text.contains("| 64 | - | 132.0 | - | 152.0 | +20 | eager short | 58.01 |"),
-            "{text}"
-        );
-        assert!(!text.contains("rate"), "one level is no comparison: {text}");
     }
 }
