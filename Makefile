@@ -92,13 +92,11 @@ vm-test: prefix
 	scripts/vm test --prefix build/prefix
 
 # The same with the long cases; all programs of tests/c on two ranks, and the messages and collectives of mpi4py, over each
-# transport of an adapter, on one virtual host and between two. An hour.
+# transport of an adapter, on one virtual host and between two. An hour; each case is told of when it ends.
 vm-test-all: prefix
-	scripts/vm test --all --prefix build/prefix
-	for hosts in 1 2; do \
-	    scripts/vm programs --prefix build/prefix --hosts $$hosts && \
-	    tests/suites/mpi4py --prefix build/prefix --over rc,ud --hosts $$hosts || exit 1; \
-	done
+	@tests/parts 'scripts/vm test --all --verbose --prefix build/prefix' \
+	    $(foreach hosts,1 2,'scripts/vm programs --verbose --prefix build/prefix --hosts $(hosts)' \
+	        'tests/suites/mpi4py --prefix build/prefix --over rc,ud --hosts $(hosts)')
 
 # Programs of others, built and run against a scratch installation. They install what they need.
 test-suites: build
