@@ -138,7 +138,8 @@ impl Worker {
     pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
         let whole = self.thresholds.whole_on(&self.endpoint(request.peer).lane);
-        let post = if request.bytes <= whole {
+        // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
+        let post = if request.bytes <= whole && !request.announced {
             self.post_eager(id)
         } else {
             self.post_announcement(id)

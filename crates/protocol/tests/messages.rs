@@ -250,6 +250,31 @@ fn rings__full_in_both_directions_drain() {
     assert!(!world.rank(0).has_unsent() && !world.rank(1).has_unsent());
 }
 
+/// A pair that gets a connection sends more as one than before.
+#[test]
+fn message__half_sent_goes_on_in_parts_where_it_would_go_as_one_by_now() {
+    let one_slot = Conditions {
+        slots: 1,
+        ..Conditions::default()
+    };
+    for synchronous in [false, true] {
+        let mut world = small_world(2, one_slot.clone());
+        let data = pattern(5, 180);
+        let sending = world.send_as(0, 1, 7, &data, synchronous);
+        assert!(!world.is_sent(&sending), "its announcement takes the slot");
+        world.rank(0).thresholds.eager = 1000;
+        let receiving = world.recv(1, 0, 7, 180);
+        let after = world.send(0, 1, 8, &[1]);
+        assert!(world.finish_recv(receiving).data == data);
+        assert_eq!(world.finish_send(sending).unwrap().fault, Fault::None);
+        let next = world.recv(1, 0, 8, 1);
+        assert_eq!(world.finish_recv(next).data, [1]);
+        finish_all(&mut world, [after]);
+        assert_eq!(world.rank(1).counters.unexpected, 0);
+        assert_eq!(world.rank(1).counters.violations, 0);
+    }
+}
+
 #[test]
 fn receive__shorter_than_the_message_gets_what_fits_and_both_lengths() {
     for len in borders(&SMALL).into_iter().filter(|&len| len > 0) {
