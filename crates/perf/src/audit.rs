@@ -87,7 +87,7 @@ pub struct Step {
     pub chance: f64,
     /// How the printed digits came about.
     pub rounding: Rounding,
-    /// Clocks that make it, simplest first (nanoseconds assumed where the text gives no unit).
+    /// Clocks that make it, simplest first.
     pub clocks: Vec<Explanation>,
     #[serde(skip)]
     lattice: Lattice,
@@ -134,6 +134,13 @@ pub fn audit(text: &str) -> Audit {
     }
     for finding in &mut findings {
         finding.units = units::find_units(&finding.table);
+        let on_steps = |c: usize| finding.steps.iter().any(|s| s.columns.contains(&c));
+        for unit in &mut finding.units {
+            // Which of the two is the time their product does not say; a clock does.
+            if unit.by_time && on_steps(unit.bandwidth) && !on_steps(unit.other) {
+                std::mem::swap(&mut unit.bandwidth, &mut unit.other);
+            }
+        }
         finding.statistics = judge_statistics(finding);
     }
     Audit {
@@ -254,7 +261,10 @@ fn record_step(
             values: lattice.values,
             chance: lattice.chance,
             rounding: lattice.rounding,
-            clocks: clocks::explain_step(lattice.low, lattice.high),
+            clocks: match first.unit {
+                Some(_) => clocks::explain_step(lattice.low, lattice.high),
+                None => clocks::explain_bare_step(lattice.low, lattice.high),
+            },
             lattice: *lattice,
         });
     }
@@ -263,7 +273,8 @@ fn record_step(
 fn judge_statistics(finding: &TableFindings) -> Vec<String> {
     let mut said = Vec::new();
     let name = |i: usize| finding.columns[i].as_str();
-    if let Some((low, high)) = statistics::find_extremes(&finding.table) {
+    let bandwidths: Vec<usize> = finding.units.iter().map(|u| u.bandwidth).collect();
+    if let Some((low, high)) = statistics::find_extremes(&finding.table, &bandwidths) {
         said.push(format!(
             "`{}` is the smallest and `{}` the largest of the measured columns in every row: minimum and maximum",
             name(low),
@@ -303,7 +314,10 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
                 .map(scaled)
                 .any(|c| step.lattice.multiple(c).is_none())
         };
-        for column in same.filter(|i| !on(i) && in_unit(i) && misses(i)) {
+        // What has neither heading nor unit may be anything, a share of the processor for one.
+        let is_known = |&i: &usize| unit(i).is_some() || !finding.table.columns[i].name.is_empty();
+        let others = same.filter(|i| !on(i) && is_known(i) && in_unit(i) && misses(i));
+        for column in others {
             said.push(format!(
                 "`{}` does not fall on the steps: a mean over several samples, or another clock",
                 name(column)

@@ -52,6 +52,31 @@ pub struct Explanation {
     pub clock_step_ns: f64,
     /// The operations by which it is divided: 2 for half a round trip, 16 for eight of them.
     pub operations: u32,
+    /// What the numbers are taken to be, where the text does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supposes: Option<&'static str>,
+}
+
+/// Units that numbers without one may have, the likeliest first, in nanoseconds.
+const SUPPOSED: [(&str, f64); 3] = [
+    ("nanoseconds", 1.0),
+    ("microseconds", 1e3),
+    ("milliseconds", 1e6),
+];
+
+/// The clocks that make a step of numbers whose unit nobody gives: in the unit that explains it most simply.
+pub fn explain_bare_step(low: f64, high: f64) -> Vec<Explanation> {
+    let explained = SUPPOSED.map(|(name, ns)| {
+        let mut found = explain_step(low * ns, high * ns);
+        found
+            .iter_mut()
+            .for_each(|clock| clock.supposes = Some(name));
+        found
+    });
+    let simplest = |found: &Vec<Explanation>| found.first().map_or(u32::MAX, |e| e.operations);
+    // The first of those that are equally simple.
+    let best = explained.into_iter().min_by_key(simplest);
+    best.unwrap_or_default()
 }
 
 /// The clocks that make a step between `low` and `high` nanoseconds, simplest first.
@@ -66,6 +91,7 @@ pub fn explain_step(low: f64, high: f64) -> Vec<Explanation> {
                 clock: clock.name,
                 clock_step_ns: clock.step_ns,
                 operations: operations as u32,
+                supposes: None,
             });
         }
     }
@@ -92,5 +118,20 @@ mod tests {
         let (operations, name) = first(62.46, 62.53);
         assert!(operations == 16 && name.contains("microseconds"));
         assert_eq!(explain_step(73.0, 73.01), []);
+    }
+
+    #[test]
+    fn steps__without_a_unit_are_named_in_the_one_that_explains_them() {
+        let first = |low, high| {
+            let found = explain_bare_step(low, high);
+            let first = found.first().map(|e| (e.clock, e.supposes));
+            first.unwrap_or_default()
+        };
+        let (clock, supposes) = first(0.27931, 0.27942);
+        assert!(clock.contains("ACPI") && supposes == Some("microseconds"));
+        // A sixteenth of a millisecond would do as well, in microseconds.
+        let (clock, supposes) = first(62.46, 62.53);
+        assert!(clock.contains("microseconds") && supposes == Some("nanoseconds"));
+        assert_eq!(first(0.0731, 0.07311), ("", None));
     }
 }

@@ -58,9 +58,11 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
         "in the column's own unit"
     };
     let (low, high) = step.between;
+    // Enough digits to part the two ends.
+    let digits = (2.5 - (high - low).max(1e-9).log10()).clamp(3.0, 9.0) as usize;
     writeln!(
         out,
-        "  clock      {} in steps of {:.3} {unit} (between {low:.3} and {high:.3})",
+        "  clock      {} in steps of {:.digits$} {unit} (between {low:.digits$} and {high:.digits$})",
         names.join(" and "),
         step.step
     )?;
@@ -79,17 +81,15 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
         "             {} distinct values are whole multiples, {rounding}; expected by chance: {chance:.0e}",
         step.values
     )?;
-    let assumed = if step.unit == "ns" {
-        ""
-    } else {
-        ", if these are nanoseconds"
-    };
     for clock in step.clocks.iter().take(2) {
         let by = match clock.operations {
             1 => "a whole step of".to_owned(),
             2 => "half a step (a round trip divided by 2) of".to_owned(),
             n => format!("1/{n} of a step (a time divided by {n} operations) of"),
         };
+        let assumed = clock
+            .supposes
+            .map_or(String::new(), |unit| format!(", if these are {unit}"));
         writeln!(
             out,
             "             {by} {}, {:.3} ns{assumed}",

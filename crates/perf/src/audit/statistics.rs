@@ -46,14 +46,14 @@ pub fn named_statistic(heading: &str) -> Option<Statistic> {
     }
 }
 
-/// Columns that are the smallest, and the largest, of the measured ones in every row: None with
-/// fewer than three columns or two rows, or where no column is always so.
-pub fn find_extremes(table: &Table) -> Option<(usize, usize)> {
+/// Columns that are the smallest, and the largest, of the measured ones in every row, those aside that are known to
+/// be no times: None with fewer than three columns or two rows, or where no column is always so.
+pub fn find_extremes(table: &Table, no_times: &[usize]) -> Option<(usize, usize)> {
     let measured: Vec<(usize, &Column)> = table
         .columns
         .iter()
         .enumerate()
-        .filter(|(_, c)| !c.is_parameter())
+        .filter(|(i, c)| !c.is_parameter() && !no_times.contains(i))
         .collect();
     let same_unit = measured.windows(2).all(|w| w[0].1.unit == w[1].1.unit);
     if measured.len() < 3 || table.rows() < 2 || !same_unit {

@@ -17,6 +17,17 @@ size usec
 size usec
 1 1.12\n2 1.12\n4 1.12\n8 1.12\n16 1.12\n32 1.12\n64 1.40\n128 1.40\n256 2.23\n";
 
+/// The same as the tool prints it: size, iterations, us, processor %, bytes per second, and no heading.
+const BARE_WRITES: &str = "
+        1    100000      2.23    101       447627\n        2    100000      2.23    101       895255
+       64    100000      2.23    101     28648164\n      128    100000      2.23    102     57296329
+      256    100000      2.51    101    101829753\n      512    100000      2.51    101    203659506
+     1024    100000      3.07    103    333224861\n     2048    100000      3.91    101    523651240
+     4096    100000      4.75    101    862497367\n     8192    100000      6.15    104   1332899446
+    16384    100000      8.66    101   1891916859\n    32768     64000     13.97    101   2345933562
+    65536     32000     24.86    101   2635884647
+";
+
 /// `ib_write_lat` of the same thread.
 const WRITE_LATENCY: &str = "
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]
@@ -67,6 +78,25 @@ fn nd_tables__betray_the_acpi_timer() {
         assert!(clock_of(step).0.contains("ACPI") && clock_of(step).1 == 1);
         assert!(step.between.1 - step.between.0 < 0.5);
     }
+}
+
+#[test]
+fn nd_table_without_a_heading__betrays_its_timer_and_its_bandwidth() {
+    let found = audit(BARE_WRITES);
+    let step = only_step(&found, 0);
+    assert!(clock_of(step).0.contains("ACPI"), "{step:?}");
+    let [unit] = &found.tables[0].units[..] else {
+        panic!("{:?}", found.tables[0].units);
+    };
+    assert_eq!(
+        (unit.bandwidth, unit.other),
+        (4, 2),
+        "the clock is the time's"
+    );
+    let text = show_text(BARE_WRITES);
+    assert!(text.contains("if these are microseconds"), "{text}");
+    assert!(!text.contains("minimum and maximum"), "{text}");
+    assert!(!text.contains("does not fall"), "{text}");
 }
 
 #[test]
