@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::compare::interval::find_quantile_interval;
 use crate::output::format::format_number;
 use crate::record::{Case, Key};
 
@@ -46,6 +47,8 @@ pub struct Cliff {
     pub factor: f64,
     /// What lies there; empty where nothing is known.
     pub causes: Vec<String>,
+    /// Whether it is a step only if the two medians are what they seem, and not elsewhere in their 95 % intervals.
+    pub is_in_noise: bool,
 }
 
 /// The cliffs of one sweep, whose points are in ascending order of size.
@@ -139,11 +142,29 @@ pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(Key, Cliff
                 to: points[i + 1].bytes,
                 factor,
                 causes: explain(sweep[i], sweep[i + 1], boundaries),
+                is_in_noise: is_in_noise(sweep[i], sweep[i + 1], factor),
             };
             found.push((key.clone(), cliff));
         }
     }
     found
+}
+
+/// Whether a step of this factor is none where both medians lie at those ends of their intervals that make it least.
+fn is_in_noise(near: &Case, far: &Case, factor: f64) -> bool {
+    let ends = |case: &Case| {
+        let [low, high] = find_quantile_interval(&case.samples, 0.5)?;
+        let median = case.samples.quantile(0.5)?;
+        Some([low / median, high / median])
+    };
+    let (Some(near), Some(far)) = (ends(near), ends(far)) else {
+        return true;
+    };
+    let least = match factor > 1.0 {
+        true => factor * far[0] / near[1],
+        false => near[0] / (factor * far[1]),
+    };
+    least <= STEP_MAX
 }
 
 /// What lies between two neighbours of a sweep.
@@ -167,7 +188,13 @@ fn explain(near: &Case, far: &Case, boundaries: &[Boundary]) -> Vec<String> {
     for boundary in boundaries.iter().filter(|b| (from..to).contains(&b.at)) {
         causes.push(format!("{} ({} B)", boundary.what, boundary.at));
     }
+    if from == 0 {
+        causes.push("a message of 0 B has no payload to carry".to_owned());
+    }
     for (period, what) in PERIODS {
+        if from == 0 {
+            break;
+        }
         // A step that spans several of them says nothing about any.
         let count = to.div_ceil(period) - from.div_ceil(period);
         if count == 1 {
@@ -240,8 +267,12 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
         } else {
             cliff.causes.join("; ")
         };
+        let noise = match cliff.is_in_noise {
+            true => " (within the noise of the samples)",
+            false => "",
+        };
         text += &format!(
-            "{}{variant}, {} ranks, {} to {} B: x{}: {causes}\n",
+            "{}{variant}, {} ranks, {} to {} B: x{}{noise}: {causes}\n",
             key.test,
             key.ranks,
             cliff.from,
@@ -414,6 +445,33 @@ mod tests {
         let text = describe(&cases, &[]);
         assert!(text.contains("--sizes 1024,1792,2560,3328,4096"), "{text}");
         assert_eq!(describe(&cases[..1], &[]), "");
+    }
+
+    #[test]
+    fn first_byte__is_no_end_of_a_line_or_a_page() {
+        let causes = explain(&make_case(0, &[1.0]), &make_case(8, &[9.0]), &[]);
+        assert_eq!(causes, ["a message of 0 B has no payload to carry"]);
+    }
+
+    #[test]
+    fn step__within_the_noise_of_its_samples_says_so() {
+        let spread = |middle: f64, width: f64| -> Vec<f64> {
+            let at = |i: i32| middle + width * (f64::from(i) / 50.0 - 1.0);
+            (0..=100).map(at).collect()
+        };
+        let steady = [
+            make_case(4096, &spread(500.0, 5.0)),
+            make_case(4097, &spread(700.0, 5.0)),
+        ];
+        assert!(!describe(&steady, &[]).contains("noise"));
+        for noisy in [spread(700.0, 650.0), vec![700.0]] {
+            let cases = [
+                make_case(4096, &spread(500.0, 5.0)),
+                make_case(4097, &noisy),
+            ];
+            let text = describe(&cases, &[]);
+            assert!(text.contains("x1.400 (within the noise"), "{text}");
+        }
     }
 
     #[test]
