@@ -184,9 +184,9 @@ fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     if differs(&|k| say_level(k.level).to_owned()) {
         parts.push(say_level(key.level).to_owned());
     }
-    if differs(&|k| k.variant.clone()) && !key.variant.is_empty() {
-        parts.push(key.variant.clone());
-    }
+    let has = |k: &CurveKey, part: &str| k.variant.split(", ").any(|p| p == part);
+    let own = |part: &&str| !part.is_empty() && all.iter().any(|k| !has(k, part));
+    parts.extend(key.variant.split(", ").filter(own).map(str::to_owned));
     if differs(&|k| format!("{:?}", k.ranks)) {
         parts.extend(key.ranks.map(|r| format!("{r} ranks")));
     }

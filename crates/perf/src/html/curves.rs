@@ -6,16 +6,17 @@ use super::scale::{Axis, spread};
 use super::svg::{at, decimal, escape, path, shorten, size, size_tick, time};
 use crate::record::{Histogram, Summary};
 
-const WIDTH: f64 = 516.0;
-const HEIGHT: f64 = 330.0;
+// Narrow, so that what is written in it stays readable where a phone draws it smaller.
+const WIDTH: f64 = 462.0;
+const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 80.0;
-const RIGHT: f64 = 142.0;
+const RIGHT: f64 = 134.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
 /// Characters of a label at the end of a curve that fit beside it.
-const LABEL_MAX: usize = 17;
+const LABEL_MAX: usize = 16;
 /// The same for the lighter print of a floor.
-const FLOOR_LABEL_MAX: usize = 19;
+const FLOOR_LABEL_MAX: usize = 18;
 /// Bands of more curves than this would hide each other.
 const BANDS_MAX: usize = 3;
 
@@ -128,13 +129,19 @@ impl Chart {
         let quantile = |share| point.samples.quantile(share).map(convert);
         let (a, b) = (quantile(0.1)?, quantile(0.9)?);
         let median = quantile(0.5)?;
-        let usable = [a, b, median].iter().all(|v| v.is_finite() && *v > 0.0);
+        let has_place = |v: &f64| v.is_finite() && (*v > 0.0 || self.is_share());
+        let usable = [a, b, median].iter().all(has_place);
         usable.then_some(Shown {
             x: point.x as f64,
             median,
             low: a.min(b),
             high: a.max(b),
         })
+    }
+
+    /// Whether the values are shares, of which none is as good as any.
+    fn is_share(&self) -> bool {
+        self.unit == "%"
     }
 
     fn statistic(&self) -> &'static str {
@@ -176,12 +183,15 @@ impl Chart {
                 [s.median; 2]
             }
         });
+        let x = Axis::around(shown.iter().map(|s| s.x), LEFT + 8.0, WIDTH - RIGHT);
+        if self.is_share() {
+            return (x, Axis::of_shares(HEIGHT - BOTTOM, TOP));
+        }
         let y = Axis::around(
             values.chain(floors).filter(|v| v.is_finite() && *v > 0.0),
             HEIGHT - BOTTOM,
             TOP,
         );
-        let x = Axis::around(shown.iter().map(|s| s.x), LEFT + 8.0, WIDTH - RIGHT);
         (x, y.padded(0.06, 0.03))
     }
 
@@ -195,12 +205,16 @@ impl Chart {
         let _ = write!(
             out,
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-labelledby=\"t{id} d{id}\"><title id=\"t{id}\">{}</title>\
-             <desc id=\"d{id}\">{} by {}, both axes logarithmic: {}. The numbers are in the table below.</desc>",
+             <desc id=\"d{id}\">{} by {}, {} logarithmic: {}. The numbers are in the table below.</desc>",
             escape(&self.title),
             self.statistic(),
             match self.across {
                 Across::Bytes => "message size",
                 Across::Ranks => "number of ranks",
+            },
+            match self.is_share() {
+                true => "that axis is",
+                false => "both axes",
             },
             escape(&names.join(", "))
         );

@@ -84,13 +84,15 @@ impl Map {
     /// Writes the map as a figure with its table.
     pub fn write(&self, id: usize, out: &mut String) {
         let (low, high) = self.range();
+        let unit = self.bare_unit();
+        let unit = unit.map_or(String::new(), |(name, _)| format!(" Numbers in {name}."));
         let _ = write!(
             out,
-            "<figure class=\"card\"><figcaption><h3>{}</h3><p>{}</p></figcaption>",
+            "<figure class=\"card\"><figcaption><h3>{}</h3><p>{}{unit}</p></figcaption>",
             escape(&self.title),
             escape(&self.about)
         );
-        let side = 400.0 / self.ranks as f64;
+        let side = self.side();
         let _ = write!(
             out,
             "<svg viewBox=\"0 0 480 478\" role=\"img\" aria-labelledby=\"t{id} d{id}\"><title id=\"t{id}\">{}</title>\
@@ -112,6 +114,23 @@ impl Map {
         out.push_str("</figure>\n");
     }
 
+    fn side(&self) -> f64 {
+        400.0 / self.ranks as f64
+    }
+
+    /// The unit of all numbers where cells have no room for it, and its nanoseconds: the one in which the least is not
+    /// lost, nor the most too long.
+    fn bare_unit(&self) -> Option<(&'static str, f64)> {
+        const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("\u{b5}s", 1e3), ("ns", 1.0)];
+        if self.side() >= 60.0 || self.ranks > NUMBERED_MAX {
+            return None;
+        }
+        let (low, high) = self.range();
+        let least = if high < 100.0 * low { low } else { high };
+        let fits = UNITS.into_iter().find(|(_, ns)| least >= *ns);
+        Some(fits.unwrap_or(("ns", 1.0)))
+    }
+
     fn write_cell(&self, i: usize, j: usize, side: f64, out: &mut String) {
         let Some((median, said)) = self.cell(i, j) else {
             return;
@@ -130,8 +149,11 @@ impl Map {
             w = at(side - gap)
         );
         if self.ranks <= NUMBERED_MAX {
-            let text = time(*median);
-            let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+            let text = match self.bare_unit() {
+                // Numbers without their unit are all in one.
+                Some((_, ns)) => three_places(*median / ns),
+                None => time(*median),
+            };
             let ink = if shade > 0.7 { "on-dark" } else { "on-light" };
             let size = (side / 3.2).clamp(8.5, 16.0);
             let _ = write!(
@@ -140,11 +162,7 @@ impl Map {
                 at(x + side / 2.0),
                 at(y + side / 2.0 + size * 0.35),
                 at(size),
-                if side >= 60.0 {
-                    format!("{number} {unit}")
-                } else {
-                    number.to_owned()
-                }
+                escape(&text)
             );
         }
     }
@@ -184,6 +202,15 @@ impl Map {
             out.push_str("</tr>");
         }
         out.push_str("</tbody></table></div></details>");
+    }
+}
+
+/// Two decimals where there is room for them, none from a hundred on.
+fn three_places(value: f64) -> String {
+    match value {
+        v if v < 10.0 => format!("{v:.2}"),
+        v if v < 100.0 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
     }
 }
 
@@ -243,6 +270,39 @@ mod tests {
         for wrong in ["", "3", "a-b", "1-99999999999999999999", "1-1000"] {
             assert_eq!(pair_of(wrong), None, "{wrong}");
         }
+    }
+
+    /// What a map of so many ranks shows, whose first two pairs take so long.
+    fn draw(ranks: usize, times: [f64; 2]) -> String {
+        let cell = |at: usize| ((0, at + 1), (times[at], String::new()));
+        let map = Map {
+            title: String::new(),
+            about: "Median.".into(),
+            ranks,
+            cells: [cell(0), cell(1)].into(),
+            range: (times[0], times[1]),
+        };
+        let mut out = String::new();
+        map.write(0, &mut out);
+        out
+    }
+
+    #[test]
+    fn numbers__without_room_for_units_are_all_in_one() {
+        for (times, unit, numbers) in [
+            ([183.0, 1210.0], "ns", [">183<", ">1210<"]),
+            ([183.0, 50_000.0], "\u{b5}s", [">0.18<", ">50.0<"]),
+        ] {
+            let page = draw(8, times);
+            assert!(page.contains(&format!("Numbers in {unit}.")), "{page}");
+            assert!(numbers.iter().all(|n| page.contains(n)), "{page}");
+        }
+        let page = draw(4, [183.0, 1210.0]);
+        assert!(
+            page.contains(">183 ns<") && page.contains(">1.21 "),
+            "{page}"
+        );
+        assert!(!page.contains("Numbers in"), "{page}");
     }
 
     #[test]

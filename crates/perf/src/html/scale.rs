@@ -1,4 +1,4 @@
-//! Logarithmic axes: where a value lies, and which values get a mark.
+//! Axes, logarithmic ones and that of shares: where a value lies, and which values get a mark.
 
 /// A logarithmic axis from `low` to `high`, drawn from `start` to `end`. On an axis that has a
 /// place for zero, that is `start`, and the logarithm begins a gap further on.
@@ -9,9 +9,22 @@ pub struct Axis {
     start: f64,
     end: f64,
     gap: f64,
+    is_even: bool,
 }
 
 impl Axis {
+    /// An axis of shares, from 0 to 100 %, in even steps.
+    pub fn of_shares(start: f64, end: f64) -> Axis {
+        Axis {
+            low: 0.0,
+            high: 100.0,
+            start,
+            end,
+            gap: 0.0,
+            is_even: true,
+        }
+    }
+
     /// An axis that holds every value, with room for zero where one of them is zero.
     pub fn around(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Axis {
         let (mut low, mut high, mut zero) = (f64::INFINITY, 0f64, false);
@@ -40,11 +53,15 @@ impl Axis {
             start,
             end,
             gap,
+            is_even: false,
         }
     }
 
-    /// The same with `share` of its length added at both ends.
+    /// The same with `share` of its length added at both ends; that of shares has its own.
     pub fn padded(self, below: f64, above: f64) -> Axis {
+        if self.is_even {
+            return self;
+        }
         let span = self.high / self.low;
         Axis {
             low: self.low / span.powf(below).max(1.15),
@@ -55,6 +72,10 @@ impl Axis {
 
     /// Where a value lies; zero and less at the start.
     pub fn place(&self, value: f64) -> f64 {
+        if self.is_even {
+            let share = (value - self.low) / (self.high - self.low);
+            return self.start + (self.end - self.start) * share;
+        }
         if value <= 0.0 {
             return self.start;
         }
@@ -67,8 +88,11 @@ impl Axis {
         (self.low * 0.999..=self.high * 1.001).contains(&value)
     }
 
-    /// Decades, with 2 and 5 between them where they are few.
+    /// Decades, with 2 and 5 between them where they are few; quarters of shares.
     pub fn decimal_marks(&self) -> Vec<f64> {
+        if self.is_even {
+            return vec![0.0, 25.0, 50.0, 75.0, 100.0];
+        }
         let (first, last) = (
             self.low.log10().floor() as i32,
             self.high.log10().ceil() as i32,
@@ -141,6 +165,16 @@ mod tests {
         let axis = Axis::around([5.0, 5.0], 0.0, 100.0);
         assert!((axis.place(5.0) - 50.0).abs() < 1e-9);
         assert!(Axis::around([], 0.0, 100.0).place(1.0).is_finite());
+    }
+
+    #[test]
+    fn shares__lie_evenly_and_nothing_is_in_its_place() {
+        let axis = Axis::of_shares(300.0, 20.0).padded(0.06, 0.03);
+        assert_eq!(
+            [0.0, 50.0, 100.0].map(|v| axis.place(v)),
+            [300.0, 160.0, 20.0]
+        );
+        assert_eq!(axis.decimal_marks().len(), 5);
     }
 
     #[test]
