@@ -3,11 +3,13 @@
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, SystemTime};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 macro_rules! sources {
     ($($name:literal)*) => {
@@ -31,6 +33,8 @@ pub enum CompileError {
     Start(PathBuf, io::Error),
     /// It failed; what it said.
     Failed(PathBuf, String),
+    /// It did not come to an end in this time.
+    Hangs(PathBuf, Duration),
     /// No folder for the program.
     Folder(PathBuf, io::Error),
 }
@@ -46,6 +50,10 @@ impl fmt::Display for CompileError {
                     path.display()
                 )
             }
+            CompileError::Hangs(path, limit) => {
+                let (path, s) = (path.display(), limit.as_secs_f64());
+                write!(f, "{path} did not come to an end in {s} s and was ended")
+            }
             CompileError::Folder(path, e) => {
                 write!(
                     f,
@@ -59,12 +67,60 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+/// What a compiler is given to compile the program, on a machine that is busy with other things too.
+const COMPILING: Duration = Duration::from_secs(300);
+
+/// What a wrapper is given to say what it would do.
+const ANSWERING: Duration = Duration::from_secs(60);
+
 fn run_wrapper(mpicc: &Path, arguments: &[&str]) -> Result<Output, CompileError> {
-    Command::new(mpicc)
-        .args(arguments)
+    let mut command = Command::new(mpicc);
+    finish(command.args(arguments), ANSWERING)
+}
+
+/// Runs a compiler to its end; one that takes longer is ended.
+fn finish(command: &mut Command, limit: Duration) -> Result<Output, CompileError> {
+    let name = PathBuf::from(command.get_program());
+    let failed = |e| CompileError::Start(name.clone(), e);
+    let mut child = command
         .stdin(Stdio::null())
-        .output()
-        .map_err(|e| CompileError::Start(mpicc.to_owned(), e))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    // What it leaves running may hold its pipes open: nobody waits for these then.
+    let (out, err) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+    let since = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status,
+            None if since.elapsed() > limit => {
+                child.kill().and_then(|()| child.wait()).map_err(failed)?;
+                return Err(CompileError::Hangs(name, limit));
+            }
+            None => thread::park_timeout(Duration::from_millis(5)),
+        }
+    };
+    let said = |from: Receiver<Vec<u8>>| from.recv_timeout(LINGER).unwrap_or_default();
+    Ok(Output {
+        status,
+        stdout: said(out),
+        stderr: said(err),
+    })
+}
+
+/// After a compiler has ended, how long its output is waited for.
+const LINGER: Duration = Duration::from_secs(2);
+
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (to, from) = channel();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        // What came before an error is as good as all.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut text));
+        let _ = to.send(text);
+    });
+    from
 }
 
 /// What identifies a compiled program: the source, the wrapper, and what the wrapper would do.
@@ -193,11 +249,7 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), Compile
             command.arg(path);
         }
     }
-    let output = command
-        .arg("-lm")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| CompileError::Start(mpicc.to_owned(), e))?;
+    let output = finish(command.arg("-lm"), COMPILING)?;
     if !output.status.success() {
         let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
         said += &String::from_utf8_lossy(&output.stdout);
@@ -266,6 +318,28 @@ mod tests {
         let long = "error\n".repeat(100);
         assert!(shorten(&long).ends_with("(88 further lines)"));
         assert_eq!(shorten("one\ntwo"), "one\ntwo");
+    }
+
+    #[test]
+    fn compiler__that_hangs_is_ended_and_named() {
+        let mut command = Command::new("/bin/sh");
+        let hung = finish(
+            command.args(["-c", "exec sleep 1000"]),
+            Duration::from_millis(100),
+        );
+        let said = hung.unwrap_err().to_string();
+        assert!(
+            said.contains("/bin/sh did not come to an end in 0.1 s"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn compiler__whose_children_stay_is_not_waited_for() {
+        let mut command = Command::new("/bin/sh");
+        let script = "sleep 5 & exit 3";
+        let output = finish(command.args(["-c", script]), Duration::from_secs(60)).unwrap();
+        assert_eq!(output.status.code(), Some(3));
     }
 
     #[test]
