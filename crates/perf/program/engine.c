@@ -134,11 +134,19 @@ static void warm_up(struct bench_case *c, struct pace *p) {
     p->operation_ns = best;
 }
 
+/* What a reading or a step of the clock is taken for: 48 ns times a power of two, so that runs on one machine, whose
+ * figures for it are never quite the same, choose the same samples and can be compared. */
+static double round_up_clock(double ns) {
+    double taken = 48;
+    while (taken < ns) taken *= 2;
+    return taken;
+}
+
 /* The smallest power of two at which reading the clock is lost in a sample: below 1 % of an operation and below 1 ns of
  * it; where an operation takes long, below 0.01 % will do, up to 4 ns. */
 static long choose_batch(const struct bench_case *c, const struct pace *p) {
     long batch = options.batch ? options.batch : 1;
-    double read = bench_clock.read_ns, step = bench_clock.resolution_ns;
+    double read = round_up_clock(bench_clock.read_ns), step = round_up_clock(bench_clock.resolution_ns);
     double unit = p->operation_ns, most = 0.0001 * unit / p->divisor;
     most = most < 1 ? 1 : most > 4 ? 4 : most;
     while (!options.batch && batch < BATCH_MAX) {
@@ -150,7 +158,9 @@ static long choose_batch(const struct bench_case *c, const struct pace *p) {
     double each = (double)c->bytes * (c->window > 0 ? c->window : 1);
     if (options.sample_bytes > 0)
         while (batch > 1 && (double)batch * each > options.sample_bytes) batch /= 2;
-    if (options.iterations && batch > options.iterations) batch = options.iterations;
+    /* Each round has some of the operations that were asked for. */
+    long most_of_round = options.iterations / options.rounds > 1 ? options.iterations / options.rounds : 1;
+    if (options.iterations && !options.batch && batch > most_of_round) batch = most_of_round;
     return batch;
 }
 
@@ -175,16 +185,23 @@ static void measure_floor(struct bench_case *c, bool lines, struct histogram *li
     }
 }
 
+/* How many samples of so many operations a round has where their number was asked for: all rounds together as many as
+ * hold it. */
+static long share_of_round(int round, long batch) {
+    long all = (options.iterations + batch - 1) / batch, rounds = options.rounds;
+    return (long)((__int128)all * (round + 1) / rounds - (__int128)all * round / rounds);
+}
+
 /* The samples of one round. */
-static void measure_round(struct bench_case *c, struct pace *p, long batch, double case_ns, struct histogram *h) {
+static void measure_round(struct bench_case *c, struct pace *p, int round, long batch, double case_ns, struct histogram *h) {
     double rounds = options.rounds, budget = case_ns / rounds, spent = 0;
-    long wanted = 0, least = SAMPLES_MIN / options.rounds > 0 ? SAMPLES_MIN / options.rounds : 1;
-    if (options.iterations) wanted = (long)((double)options.iterations / (double)batch / rounds + 0.999);
+    long least = SAMPLES_MIN / options.rounds > 0 ? SAMPLES_MIN / options.rounds : 1;
+    long wanted = options.iterations ? share_of_round(round, batch) : 0;
     for (long done = 0;;) {
         double left = (budget - spent) / (p->operation_ns * (double)batch);
         long samples = options.iterations ? wanted - done : left > TURN_SAMPLES ? TURN_SAMPLES : (long)left;
         if (!options.iterations && done + samples < least && spent < 20 * budget) samples = least - done;
-        if (samples < 1 && done == 0) samples = 1;
+        if (!options.iterations && samples < 1 && done == 0) samples = 1;
         if (samples < 1) return;
         if (samples > TURN_SAMPLES) samples = TURN_SAMPLES;
         spent += run_turn(c, samples, batch, p);
@@ -217,7 +234,7 @@ static void measure_rounds(struct bench_case *c, struct pace *p, double duration
     reset_histogram(&parts->copy);
     for (int round = 0; round < options.rounds; round++) {
         if (round % 2 == 0 && floor) measure_floor(c, c->test->line_floor, &parts->line, &parts->copy);
-        measure_round(c, p, f->operations_per_sample, duration_ns, &parts->samples);
+        measure_round(c, p, round, f->operations_per_sample, duration_ns, &parts->samples);
         if (round % 2 == 1 && floor) measure_floor(c, c->test->line_floor, &parts->line, &parts->copy);
     }
     f->processor_percent = 100 * (read_processor_ns() - used) / ((double)read_monotonic_ns() - begun);

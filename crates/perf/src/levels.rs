@@ -11,6 +11,7 @@ mod board;
 mod counted;
 mod engine;
 mod events;
+mod pace;
 mod protocol;
 mod remote;
 mod table;

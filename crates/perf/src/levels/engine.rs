@@ -8,7 +8,7 @@ use fastpath_bootstrap::Job;
 
 use super::board::{SharedBoard, WORDS};
 use super::remote::RemoteLink;
-use super::{LevelPlan, events};
+use super::{LevelPlan, events, pace};
 use crate::measure::floor::CopyFloor;
 use crate::measure::placement::current_processor;
 use crate::record::{Histogram, Level};
@@ -332,11 +332,13 @@ impl<'a> Rank<'a> {
             None => (timing == "each").then_some(1),
         };
         let most = (0.0001 * pace.run_ns / figures.divisor).clamp(1.0, 4.0);
+        let read_ns = pace::round_up_clock(self.clock.read_ns);
+        let step_ns = pace::round_up_clock(self.clock.resolution_ns);
         let lost = |batch: u64| {
-            let each = self.clock.read_ns / batch as f64;
+            let each = read_ns / batch as f64;
             each / figures.divisor < most
                 && each < 0.01 * pace.run_ns
-                && self.clock.resolution_ns < 0.01 * pace.run_ns * batch as f64
+                && step_ns < 0.01 * pace.run_ns * batch as f64
         };
         let batch = fixed.unwrap_or_else(|| {
             let mut batch = 1;
@@ -345,9 +347,14 @@ impl<'a> Rank<'a> {
             }
             batch
         });
-        batch
-            .min(self.plan.settings.iterations.unwrap_or(u64::MAX))
-            .max(1)
+        // Each round has some of the operations that were asked for.
+        let iterations = self.plan.settings.iterations.filter(|_| fixed.is_none());
+        let of_round = iterations.map_or(u64::MAX, |n| n / self.rounds());
+        batch.min(of_round).max(1)
+    }
+
+    fn rounds(&self) -> u64 {
+        u64::from(self.plan.settings.rounds.unwrap_or(5)).max(1)
     }
 
     fn lead(
@@ -356,7 +363,6 @@ impl<'a> Rank<'a> {
         run: &mut impl FnMut(u64),
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
-        let rounds = u64::from(self.plan.settings.rounds.unwrap_or(5)).max(1);
         let mut pace = self.warm_up(run);
         let batch = self.choose_batch(figures, &pace);
         // The kernel may have moved the two since.
@@ -364,11 +370,13 @@ impl<'a> Rank<'a> {
         self.processors = [here(), self.board.await_answer()[0] as i32];
         let mut floor = Floor::new(figures, !self.plan.settings.no_floor && self.apart());
         let mut samples = Histogram::default();
-        for round in 0..rounds {
+        for round in 0..self.rounds() {
             if round % 2 == 0 {
                 floor.measure(self.board);
             }
-            self.measure_round(figures, run, batch, rounds, &mut pace, &mut samples);
+            let divisor = batch as f64 * figures.divisor;
+            let mut record = |ns: u64| samples.record(ns as f64 / divisor);
+            self.measure_round(run, (batch, round), &mut pace, &mut record);
             if round % 2 == 1 {
                 floor.measure(self.board);
             }
@@ -395,38 +403,35 @@ impl<'a> Rank<'a> {
         self.processors[0] != self.processors[1]
     }
 
+    /// The samples of one round, of so many operations each.
     fn measure_round(
         &self,
-        figures: &Figures,
         run: &mut impl FnMut(u64),
-        batch: u64,
-        rounds: u64,
+        (batch, round): (u64, u64),
         pace: &mut Pace,
-        into: &mut Histogram,
+        record: &mut impl FnMut(u64),
     ) {
-        let budget = self.duration_ns() / rounds as f64;
-        let wanted = self
-            .plan
-            .settings
-            .iterations
-            .map(|n| n.div_ceil(batch * rounds).max(1));
-        let least = (SAMPLES_MIN / rounds).max(1);
+        let budget = self.duration_ns() / self.rounds() as f64;
+        let iterations = self.plan.settings.iterations;
+        let wanted =
+            iterations.map(|n| pace::share_of_round(n.div_ceil(batch), round, self.rounds()));
+        let least = (SAMPLES_MIN / self.rounds()).max(1);
         let (mut spent, mut done) = (0.0, 0);
         loop {
             let left = ((budget - spent) / (pace.run_ns * batch as f64)).max(0.0) as u64;
-            let mut samples = wanted.map_or(left, |w| w - done.min(w));
-            if wanted.is_none() && done + samples < least && spent < 20.0 * budget {
-                samples = least - done;
-            }
-            if samples == 0 && done > 0 {
+            let samples = match wanted {
+                Some(wanted) => wanted - done.min(wanted),
+                None if done + left < least && spent < 20.0 * budget => least - done,
+                None if done == 0 => left.max(1),
+                None => left,
+            };
+            if samples == 0 {
                 return;
             }
-            let samples = samples.clamp(1, SAMPLES_PER_TURN as u64);
+            let samples = samples.min(SAMPLES_PER_TURN as u64);
             let mut stamps = vec![0; samples as usize + 1];
             spent += self.turn(run, batch, &mut stamps, pace);
-            for pair in stamps.windows(2) {
-                into.record((pair[1] - pair[0]) as f64 / (batch as f64 * figures.divisor));
-            }
+            stamps.windows(2).for_each(|pair| record(pair[1] - pair[0]));
             done += samples;
         }
     }
@@ -491,7 +496,7 @@ fn here() -> i32 {
     current_processor().map_or(-1, |p| p as i32)
 }
 
-fn observe_clock() -> ClockFacts {
+pub(super) fn observe_clock() -> ClockFacts {
     const READS: u64 = 1000;
     let mut costs: Vec<f64> = (0..15)
         .map(|_| {

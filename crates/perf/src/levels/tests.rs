@@ -23,7 +23,7 @@ fn run_as(level: Level, tests: &[&str], sizes: &[u64], counted: bool) -> (Vec<Ca
 fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec<Missing>) {
     let board = SharedBoard::create().unwrap();
     let settings = Settings {
-        iterations: Some(64),
+        iterations: asked.iterations.or(Some(64)),
         warmup: Some(10),
         rounds: Some(2),
         window: Some(16),
@@ -188,4 +188,20 @@ fn levels__put_and_get_in_the_same_ways() {
         moved.iter().map(way).collect::<Vec<_>>()
     });
     assert_eq!(ways[0], ways[1]);
+}
+
+#[test]
+fn iterations__are_as_many_as_were_asked_for() {
+    for (iterations, timing) in [(1, "auto"), (10, "auto"), (12, "batch=4"), (3, "each")] {
+        let settings = Settings {
+            tests: vec!["latency".into()],
+            sizes: vec![8],
+            timing: Some(timing.into()),
+            iterations: Some(iterations),
+            ..Settings::default()
+        };
+        let (cases, _) = run_settings(Level::Protocol, settings, false);
+        let made = cases[0].samples.count() * cases[0].timing.operations_per_sample;
+        assert_eq!(made, iterations, "{timing}");
+    }
 }
