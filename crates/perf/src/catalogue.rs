@@ -194,7 +194,7 @@ pub const TESTS: &[Test] = &[
         class: Class::Pair,
         of: Of::RoundTrip,
         ranks: 2,
-        levels: MPI,
+        levels: &[Level::Protocol, Level::Mpi],
     },
     Test {
         name: "flush",

@@ -35,7 +35,15 @@ pub use board::SharedBoard;
 pub use table::print_columns;
 
 /// Tests that exist at these levels.
-pub const TESTS: [&str; 6] = ["latency", "rate", "bandwidth", "put", "get", "flush"];
+pub const TESTS: [&str; 7] = [
+    "latency",
+    "rate",
+    "bandwidth",
+    "put",
+    "get",
+    "atomics",
+    "flush",
+];
 
 /// What the ranks are told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,10 +139,15 @@ struct LevelTest {
 impl LevelTest {
     /// The sizes that were asked for, or its own.
     fn choose_sizes<'a>(&self, asked: &'a [u64]) -> &'a [u64] {
-        match asked.is_empty() || self.sizes == NO_BYTES {
+        match asked.is_empty() || self.has_fixed_size() {
             true => self.sizes,
             false => asked,
         }
+    }
+
+    /// Whether it is of one word, or of no bytes.
+    fn has_fixed_size(&self) -> bool {
+        matches!(self.name, "atomics" | "flush")
     }
 
     /// The window that was asked for, or its own; 0 where it has none.
@@ -160,7 +173,7 @@ const SIZES: &[u64] = &[
 ];
 const LARGE: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Of a test that carries none; other sizes are not for choice.
+/// Of a test that carries none.
 const NO_BYTES: &[u64] = &[0];
 
 /// A window of puts or gets, as in the study of UCX over InfiniBand (CCGRID 2017).
@@ -220,7 +233,25 @@ const FLUSH: LevelTest = LevelTest {
     sizes: NO_BYTES,
 };
 
-const KNOWN: [LevelTest; 6] = [LATENCY, RATE, BANDWIDTH, PUT_WINDOWS, GET_WINDOWS, FLUSH];
+/// Of the protocol alone.
+const ATOMICS: LevelTest = LevelTest {
+    name: "atomics",
+    operation: "atomic, then flush",
+    of: "round-trip",
+    divisor: 1.0,
+    window: 0,
+    sizes: &[8],
+};
+
+const KNOWN: [LevelTest; 7] = [
+    LATENCY,
+    RATE,
+    BANDWIDTH,
+    PUT_WINDOWS,
+    GET_WINDOWS,
+    ATOMICS,
+    FLUSH,
+];
 
 /// Runs as one rank of the job.
 ///
@@ -323,6 +354,7 @@ fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest
     }
     match test.name {
         "put" | "get" => remote::run(rank, link, test, bytes),
+        "atomics" => remote::atomics::run(rank, link, test),
         "flush" => remote::run_flush(rank, link, test),
         _ => match Link::way(link, bytes) {
             Ok(way) => run_messages(rank, link, test, bytes, way),

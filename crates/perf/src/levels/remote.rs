@@ -1,12 +1,14 @@
-//! Put, get and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over InfiniBand, CCGRID
+//! Put, get, atomics and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over InfiniBand, CCGRID
 //! 2017), and one at a time, each with its flush (its latency test).
 //!
 //! Both levels are driven by the same loops, and say by which way the bytes go: they differ by their own cost alone.
 
+pub mod atomics;
 mod protocol;
 mod transport;
 
 use super::{LevelTest, engine, fill_pattern, has_pattern};
+use atomics::Atomic;
 use transport::make_slice;
 
 /// What kind of memory is reached.
@@ -68,6 +70,18 @@ pub trait RemoteLink {
     fn get_blocking(&mut self, into: &mut [u8]) -> bool;
     /// Completes all that was posted.
     fn flush(&mut self) -> bool;
+    /// Whether there are atomics at this level.
+    fn has_atomics(&self) -> bool {
+        false
+    }
+    /// How they go.
+    fn way_of_atomics(&self) -> &'static str {
+        self.variant()
+    }
+    /// Changes the first word, and what was there before; None where that fails.
+    fn change(&mut self, _: Atomic, _operand: u64, _compare: u64) -> Option<u64> {
+        None
+    }
     /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
     fn serve(&mut self);
 }

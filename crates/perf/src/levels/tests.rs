@@ -191,6 +191,27 @@ fn levels__put_and_get_in_the_same_ways() {
 }
 
 #[test]
+fn atomics__answer_right_on_the_protocol_and_are_missing_below_it() {
+    let (cases, missing) = run_plan(Level::Protocol, &["atomics"], &[4096]);
+    // By load and store and, where the kernel lets the ranks reach each other at all, by messages.
+    assert_eq!(cases.len() % 2, 0, "{missing:?}");
+    let by_load_store = cases.iter().filter(|c| c.variant.contains("load-store"));
+    let operations: Vec<&str> = by_load_store.map(|c| c.operation.as_str()).collect();
+    assert_eq!(
+        operations,
+        ["fetch and add, then flush", "compare and swap, then flush"],
+        "{missing:?}"
+    );
+    assert!(
+        cases
+            .iter()
+            .all(|c| c.bytes == 8 && c.checked == Some(true))
+    );
+    let (cases, missing) = run_plan(Level::Transport, &["atomics"], &[8]);
+    assert!(cases.is_empty() && missing[0].reason.contains("--level protocol"));
+}
+
+#[test]
 fn iterations__are_as_many_as_were_asked_for() {
     for (iterations, timing) in [(1, "auto"), (10, "auto"), (12, "batch=4"), (3, "each")] {
         let settings = Settings {

@@ -5,6 +5,7 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PACKED_BYTES, Way};
 
 use super::super::protocol::ProtocolLink;
+use super::atomics::Atomic;
 use super::{Held, Memory, RemoteLink, Words};
 
 impl RemoteLink for ProtocolLink {
@@ -101,6 +102,34 @@ impl RemoteLink for ProtocolLink {
     fn flush(&mut self) -> bool {
         // SAFETY: as in `get_blocking`.
         unsafe { Worker::flush(self.worker, self.peer()).is_ok() }
+    }
+
+    fn has_atomics(&self) -> bool {
+        true
+    }
+
+    fn way_of_atomics(&self) -> &'static str {
+        match &self.key {
+            Some(key) if key.way() == Way::LoadStore => Way::LoadStore.name(),
+            _ => Way::Messages.name(),
+        }
+    }
+
+    #[inline]
+    fn change(&mut self, atomic: Atomic, operand: u64, compare: u64) -> Option<u64> {
+        let (worker, key) = (self.worker, self.key.as_mut()?);
+        let mut word = 0;
+        let found = &raw mut word;
+        // SAFETY: the worker lives as long as the process; the word is there until the flush below has ended.
+        let posted = unsafe {
+            match atomic {
+                Atomic::FetchAdd => (*worker).fetch_add_nbi(key, 0, operand, found),
+                Atomic::CompareSwap => (*worker).compare_swap_nbi(key, 0, compare, operand, found),
+            }
+        };
+        let complete = posted.is_ok() && self.flush();
+        // SAFETY: the word of this call, which nobody writes any more.
+        complete.then(|| unsafe { found.read() })
     }
 
     fn serve(&mut self) {

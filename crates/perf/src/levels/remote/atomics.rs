@@ -1,0 +1,101 @@
+//! Atomics on one word of the other rank's memory, each complete before the next. The protocol alone has them: a processor
+//! carries them out, whatever the lane.
+
+use super::super::{LevelTest, engine, protocol};
+use super::{Memory, RemoteLink, Target, learn, name_memory, serve_until};
+
+/// What is done to the word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Atomic {
+    FetchAdd,
+    CompareSwap,
+}
+
+/// With its name in variants, as the test of the MPI functions has it, and in words.
+const ATOMICS: [(Atomic, &str, &str); 2] = [
+    (
+        Atomic::FetchAdd,
+        "fetch_and_op",
+        "fetch and add, then flush",
+    ),
+    (
+        Atomic::CompareSwap,
+        "compare_and_swap",
+        "compare and swap, then flush",
+    ),
+];
+
+/// Measures each in every kind of memory.
+pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest) {
+    if !link.has_atomics() {
+        return rank.missing(test.name, "this level has no atomics: --level protocol");
+    }
+    for &memory in link.memories() {
+        run_memory(rank, link, test, memory);
+    }
+}
+
+fn run_memory(
+    rank: &mut engine::Rank,
+    link: &mut impl RemoteLink,
+    test: &LevelTest,
+    memory: Memory,
+) {
+    let mut target = Target::new(link, memory, 8);
+    target.as_slice().fill(0);
+    let words = learn(rank, target.words);
+    let leads = rank.leads();
+    let opened = match leads {
+        true => link.open(words, 8),
+        false => Ok(()),
+    };
+    let works = opened.is_ok() && words[0] != 0 && (!leads || has_right_answers(link));
+    if !serve_until(link, rank, works) {
+        let why = opened.err();
+        let why = why.unwrap_or_else(|| "no right answer came".to_owned());
+        rank.missing(test.name, &format!("{}: {why}", name_memory(memory)));
+        return target.end(link);
+    }
+    let checked = rank.checks().then(|| {
+        let right = leads || target.as_slice() == LAST.to_ne_bytes();
+        rank.agree(right)
+    });
+    for (atomic, name, operation) in ATOMICS {
+        let variant = format!("{name}, {}", link.way_of_atomics());
+        let case = engine::Figures {
+            test: test.name,
+            variant: &variant,
+            operation,
+            of: test.of,
+            bytes: 8,
+            window: 0,
+            divisor: test.divisor,
+            protocol: link.way_of_atomics(),
+            protocol_sizes: None,
+            checked,
+            line_floor: false,
+        };
+        rank.measure_served(&case, link, |link, operations| {
+            let mut last = LAST;
+            for _ in 0..if leads { operations } else { 0 } {
+                let Some(found) = link.change(atomic, last.wrapping_add(1), last) else {
+                    protocol::end_without_peer();
+                };
+                last = found;
+            }
+        });
+    }
+    target.end(link);
+}
+
+/// What the word holds after [`has_right_answers`].
+const LAST: u64 = 7;
+
+/// Whether a word that was 0 answers as one does.
+fn has_right_answers(link: &mut impl RemoteLink) -> bool {
+    let mut change = |atomic, operand, compare| link.change(atomic, operand, compare);
+    change(Atomic::FetchAdd, 5, 0) == Some(0)
+        && change(Atomic::FetchAdd, 5, 0) == Some(5)
+        && change(Atomic::CompareSwap, 99, 9) == Some(10)
+        && change(Atomic::CompareSwap, LAST, 10) == Some(10)
+}
