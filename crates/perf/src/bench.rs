@@ -22,8 +22,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::catalogue::{self, Class, Group, Test};
 use crate::html;
 use crate::levels::{self, LevelPlan, SharedBoard};
-use crate::output::file::{Target, is_standard};
-use crate::output::{self, OutputError, Printer, csv, print_line};
+use crate::output::file::Target;
+use crate::output::{self, OutputError, Printer, csv, head, print_line};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
 use options::{BenchOptions, MpiOptions};
@@ -149,12 +149,8 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         verbs,
         ..options.clone()
     };
+    let no_table = options.check_places().map_err(BenchError::Usage)?;
     let mut store = Store::open(options.json.as_deref())?;
-    let values_only = options.csv.as_deref().is_some_and(is_standard);
-    if values_only && store.is_standard_output() {
-        let why = "--json - and --csv -: the standard output can hold one of them";
-        return Err(BenchError::Usage(why.to_owned()));
-    }
     let csv = options.csv.as_deref().map(Target::open).transpose()?;
     let page = options.html.as_deref().map(Target::open).transpose()?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
@@ -173,10 +169,14 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         report: Report::new(surroundings::describe_run()),
         bar: make_bar(!options.no_progress),
         printer: Printer::new(options.style),
-        shows_table: !store.is_standard_output() && !values_only,
+        shows_table: !no_table,
         environment: options.path.environment(),
     };
-    session.report.run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
+    let run = &mut session.report.run;
+    run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
+    run.environment.extend(session.environment.iter().cloned());
+    let machine = head::describe_machine(&run.machine);
+    session.say(&machine);
     let (mut failure, mut written) = (None, Ok(()));
     for &ranks in &options.ranks {
         failure = session.run_ranks(&tests, options, ranks).err();
@@ -232,7 +232,7 @@ impl Session {
     }
 
     fn measure_job(
-        &self,
+        &mut self,
         test: &'static Test,
         options: &BenchOptions,
         ranks: u32,
@@ -246,6 +246,12 @@ impl Session {
             options.measure.case.warmup.unwrap_or(startup::JOBS[0]),
             options.measure.case.iterations.unwrap_or(startup::JOBS[1]),
         ];
+        let clock = &mut self.report.run.clock;
+        if clock.source.is_empty() {
+            *clock = levels::observe_kernel_clock();
+        }
+        let clock = table::describe_clock(clock);
+        self.say(&clock);
         self.bar.set_length(jobs.iter().sum());
         self.bar.set_position(0);
         self.bar
@@ -426,6 +432,14 @@ impl Session {
         }
     }
 
+    /// A line above the tables.
+    fn say(&self, text: &str) {
+        if self.shows_table {
+            let lines = self.printer.comment(text);
+            lines.iter().for_each(|line| print_line(line));
+        }
+    }
+
     fn add(&mut self, case: Case) {
         if self.shows_table {
             let lines = self.printer.add(&case);
@@ -442,10 +456,7 @@ impl Session {
             return;
         }
         for missing in &self.report.missing {
-            print_line(&format!(
-                "\n{} is missing: {}",
-                missing.test, missing.reason
-            ));
+            print_line(&format!("\n{}", describe_absence(missing)));
         }
         for line in levels::print_columns(&self.report) {
             print_line(&line);
@@ -454,6 +465,16 @@ impl Session {
             print_line(&self.printer.describe_end(&self.report));
         }
     }
+}
+
+/// What is not there, and where else there is something of the kind.
+fn describe_absence(missing: &Missing) -> String {
+    let lower = catalogue::find(&missing.test).is_some_and(|t| t.levels.contains(&Level::Protocol));
+    let elsewhere = match missing.level == Level::Mpi && missing.reason.contains("of Fastpath") {
+        true if lower => " (below MPI: --level transport,protocol)",
+        _ => "",
+    };
+    format!("{} is missing: {}{elsewhere}", missing.test, missing.reason)
 }
 
 /// How tables call a library: the words before the one that holds its version.

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::verbs::VerbsOptions;
 use crate::program::Settings;
-use crate::record::{Level, TOUCHED};
+use crate::record::{Clock, Level, TOUCHED};
 pub use board::SharedBoard;
 pub use table::print_columns;
 
@@ -252,6 +252,18 @@ const KNOWN: [LevelTest; 7] = [
     ATOMICS,
     FLUSH,
 ];
+
+/// The kernel's clock, by which the levels below MPI and whole jobs are timed.
+pub fn observe_kernel_clock() -> Clock {
+    let seen = engine::observe_clock();
+    Clock {
+        source: "CLOCK_MONOTONIC".to_owned(),
+        frequency_hz: 1e9,
+        frequency_error_ppm: 0.0,
+        resolution_ns: seen.resolution_ns,
+        read_ns: seen.read_ns,
+    }
+}
 
 /// Runs as one rank of the job.
 ///

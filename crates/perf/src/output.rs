@@ -9,6 +9,7 @@ pub mod file;
 pub mod format;
 pub mod head;
 pub mod json;
+pub mod paths;
 pub mod style;
 
 use std::fmt;
@@ -104,7 +105,12 @@ impl Printer {
         match self {
             Printer::Table(_) => {
                 let overhead = table::describe_overhead(&report.cases);
-                format!("\n{}\n{overhead}\n{}", table::LEGEND, steps.trim_end())
+                let ways = paths::describe(&report.cases);
+                format!(
+                    "\n{}\n{overhead}\n{ways}{}",
+                    table::LEGEND,
+                    steps.trim_end()
+                )
             }
             Printer::Styled(_) => steps.lines().map(|l| format!("# {l}\n")).collect(),
         }

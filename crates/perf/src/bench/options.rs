@@ -1,6 +1,6 @@
 //! The options of `fastpath bench TEST...` and their checks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use fastpath_base::config::{parse_duration_ns, parse_size};
@@ -8,6 +8,7 @@ use fastpath_base::config::{parse_duration_ns, parse_size};
 use super::verbs::{Connection, VerbsOptions};
 use crate::catalogue::{self, Test};
 use crate::output::Style;
+use crate::output::file::is_standard;
 use crate::program::Settings;
 use crate::record::Level;
 
@@ -35,10 +36,10 @@ pub struct BenchOptions {
     /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page with curves to this file, to look at in a browser
+    /// Write a page with curves to this file, to look at in a browser; `-` as above
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write the statistics to this file as comma-separated values
+    /// Write the statistics to this file as comma-separated values; `-` as above
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Whose columns the table has, with the statistic named
@@ -171,7 +172,7 @@ pub struct CaseOptions {
     /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<u64>,
-    /// Operations of each case, in place of a duration
+    /// Operations of each case, in place of a duration; so many more as make the last sample whole
     #[arg(long, value_parser = parse_count, conflicts_with = "duration")]
     pub iterations: Option<u64>,
     /// Time for the samples of each case [default: 200ms; of each run of a comparison 50ms]
@@ -290,6 +291,32 @@ impl BenchOptions {
         self.levels.iter().any(|name| name.means(level))
     }
 
+    /// Whether the standard output belongs to a result, in place of the table.
+    ///
+    /// # Errors
+    /// Two results were to go to one place.
+    pub fn check_places(&self) -> Result<bool, String> {
+        let all = [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--html", &self.html),
+        ];
+        let given = all.map(|(name, path)| path.as_deref().map(|path| (name, path)));
+        let given: Vec<_> = given.into_iter().flatten().collect();
+        let resolve = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        for (index, (name, path)) in given.iter().enumerate() {
+            let mut others = given[..index].iter();
+            if let Some((other, _)) = others.find(|(_, o)| resolve(o) == resolve(path)) {
+                let place = match is_standard(path) {
+                    true => "the standard output".to_owned(),
+                    false => path.display().to_string(),
+                };
+                return Err(format!("{other} and {name}: {place} can hold one of them"));
+            }
+        }
+        Ok(given.iter().any(|(_, path)| is_standard(path)))
+    }
+
     /// How the bare loops use the adapter: what was asked for, with the connection of the transport.
     ///
     /// # Errors
@@ -334,6 +361,11 @@ impl BenchOptions {
         let mut chosen: Vec<&'static Test> = Vec::new();
         for word in self.tests.iter().flat_map(|w| w.split(',')) {
             let found = catalogue::select(word);
+            if let "floor" | "instructions" | "ablation" = word {
+                return Err(format!(
+                    "`{word}` is measured by itself: fastpath bench {word}"
+                ));
+            }
             if found.is_empty() {
                 return Err(format!(
                     "no test is called `{word}`; `fastpath bench --list` names them"
@@ -494,5 +526,23 @@ mod tests {
         assert_eq!(names(&["pingpong", "rate,latency"]), ["latency", "rate"]);
         let wrong = parse(&["latncy"]).unwrap().choose_tests().unwrap_err();
         assert!(wrong.contains("latncy"), "{wrong}");
+        let floor = parse(&["latency", "floor"]).unwrap().choose_tests();
+        assert!(floor.unwrap_err().contains("fastpath bench floor"));
+    }
+
+    #[test]
+    fn results__go_to_places_of_their_own() {
+        let check = |words: &[&str]| parse(words).unwrap().check_places();
+        assert_eq!(check(&["--json=a", "--csv=b", "--html=-"]), Ok(true));
+        assert_eq!(check(&["--json=a"]), Ok(false));
+        for wrong in [
+            "--json=- --csv=-",
+            "--csv=- --html=-",
+            "--json=a --html=./a",
+        ] {
+            let words: Vec<&str> = wrong.split(' ').collect();
+            let why = check(&words).unwrap_err();
+            assert!(why.contains("one of them"), "{why}");
+        }
     }
 }

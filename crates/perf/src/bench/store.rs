@@ -48,11 +48,6 @@ impl Store {
         }
     }
 
-    /// Whether the standard output belongs to the result.
-    pub fn is_standard_output(&self) -> bool {
-        matches!(self, Store::StandardOutput)
-    }
-
     /// Keeps what was measured so far.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::csv::word;
 use super::format::format_number;
-use crate::record::{Level, Missing, Run};
+use crate::record::{Level, Machine, Missing, Run};
 
 /// How the run was made.
 pub fn describe_run(run: &Run) -> String {
@@ -11,19 +11,7 @@ pub fn describe_run(run: &Run) -> String {
     if !mpi.name.is_empty() {
         text += &format!("MPI:     {} ({}; {})\n", mpi.name, mpi.version, mpi.path);
     }
-    text += &format!(
-        "machine: {}, {}, {} processors, Linux {}, governor {}{}\n",
-        machine.host,
-        machine.processor,
-        machine.processors,
-        machine.kernel,
-        machine.governor.as_deref().unwrap_or("not readable"),
-        machine
-            .hypervisor
-            .as_ref()
-            .map(|h| format!(", a virtual machine ({h})"))
-            .unwrap_or_default(),
-    );
+    text += &format!("machine: {}\n", describe_machine(machine));
     if !clock.source.is_empty() {
         text += &format!(
             "clock:   {}, {:.3} MHz (off by {:.1} ppm against the kernel's), steps of {} ns, one reading {} ns\n",
@@ -41,6 +29,23 @@ pub fn describe_run(run: &Run) -> String {
         text += &format!("set:     {name}={value}\n");
     }
     text
+}
+
+/// Where it ran, in a line.
+pub fn describe_machine(machine: &Machine) -> String {
+    format!(
+        "{}, {}, {} processors, Linux {}, governor {}{}",
+        machine.host,
+        machine.processor,
+        machine.processors,
+        machine.kernel,
+        machine.governor.as_deref().unwrap_or("not readable"),
+        machine
+            .hypervisor
+            .as_ref()
+            .map(|h| format!(", a virtual machine ({h})"))
+            .unwrap_or_default(),
+    )
 }
 
 /// One line about what was not measured.
