@@ -337,6 +337,31 @@ def _wait_for(condition, seconds, what):
         time.sleep(0.01)
 
 
+def case_run_that_is_interrupted(session):
+    """A request to end, in a run that has none: what was measured is written, the ranks are gone, the exit code says so."""
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "result.json")
+    running = _start(session, folder, ["rate", "--sizes", "8", "--intervals", "endless", "--duration", "50ms", "--json", path])
+
+    def output():
+        return os.pread(running.out.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    try:
+        _wait_for(lambda: "interval 2" in output(), 60, "a second interval")
+        os.kill(running.process.pid, signal.SIGTERM)
+        outcome = running.finish()
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    finally:
+        running.kill_all()
+        shutil.rmtree(folder)
+    if outcome.code != 128 + signal.SIGTERM or "interrupted by signal 15" not in outcome.err or outcome.left:
+        return outcome.text()
+    variants = [case["variant"] for case in report["cases"]]
+    right = variants[:2] == ["interval 1", "interval 2"] and report["missing"][0]["test"] == "rate"
+    return None if right else f"kept {variants}, missing {report['missing']}"
+
+
 def case_rank_that_dies(session):
     """A rank is killed in the middle: what was measured is kept, its end is named, the exit code says so."""
     folder = tempfile.mkdtemp()

@@ -21,6 +21,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::catalogue::{self, Class, Group, Test};
 use crate::html;
+use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
 use crate::output::file::Target;
 use crate::output::{self, OutputError, Printer, csv, head, print_line};
@@ -177,6 +178,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
     run.environment.extend(session.environment.iter().cloned());
     let machine = head::describe_machine(&run.machine);
     session.say(&machine);
+    interrupt::keep_results();
     let (mut failure, mut written) = (None, Ok(()));
     for &ranks in &options.ranks {
         failure = session.run_ranks(&tests, options, ranks).err();

@@ -14,6 +14,7 @@ mod fuzz;
 pub mod html;
 pub mod info;
 pub mod instructions;
+pub mod interrupt;
 pub mod levels;
 pub mod library;
 pub mod measure;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fastpath_perf::{cli, compare, doctor, tune};
+use fastpath_perf::{cli, compare, doctor, interrupt, tune};
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -34,7 +34,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("fastpath: {e}");
-            ExitCode::FAILURE
+            // As shells call the end by a signal.
+            let ended =
+                interrupt::find_request().and_then(|signal| u8::try_from(128 + signal).ok());
+            ended.map_or(ExitCode::FAILURE, ExitCode::from)
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::event::{Event, EventError, parse_event};
 use super::{Job, STALL, Selection};
+use crate::interrupt;
 
 /// Why a job did not end well.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub enum RunError {
     Ended(ExitStatus, Vec<String>),
     /// It was silent for too long and was ended.
     Stalled(Duration, Vec<String>),
+    /// This program was asked to end, by this signal, and has ended the job.
+    Interrupted(i32),
     /// It printed a damaged event.
     Event(EventError),
     /// It ended well without a result.
@@ -51,6 +54,7 @@ impl fmt::Display for RunError {
                 write!(f, "the job printed nothing for {s} s and was ended")?;
                 tail(f, said)
             }
+            RunError::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
             RunError::Event(e) => e.fmt(f),
             RunError::Empty => f.write_str("the job ended without a result"),
         }
@@ -182,6 +186,9 @@ pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Res
     };
     let status = watch(&mut child, &said, stall, &mut reading);
     let tail = reading.tail.into();
+    if let Some(signal) = interrupt::find_request() {
+        return Err(RunError::Interrupted(signal));
+    }
     match status {
         Ok(None) => Err(RunError::Stalled(stall, tail)),
         Ok(Some(status)) if !status.success() => Err(RunError::Ended(status, tail)),
@@ -190,7 +197,8 @@ pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Res
     }
 }
 
-/// Reads until the job has ended and all it said is read; None: it stalled and was ended.
+/// Reads until the job has ended and all it said is read; None: it stalled, or this program was asked to end, and it was
+/// ended.
 fn watch(
     child: &mut Child,
     said: &Receiver<Said>,
@@ -204,7 +212,9 @@ fn watch(
             Ok(line) => {
                 heard = Instant::now();
                 reading.take(line);
-                continue;
+                if interrupt::find_request().is_none() {
+                    continue;
+                }
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let left = stall.saturating_sub(heard.elapsed());
@@ -221,7 +231,7 @@ fn watch(
             Some(_) => {}
             None => ended = child.try_wait()?.map(|status| (status, Instant::now())),
         }
-        if ended.is_none() && heard.elapsed() > stall {
+        if ended.is_none() && (heard.elapsed() > stall || interrupt::find_request().is_some()) {
             end(child)?;
             while let Ok(line) = said.recv_timeout(POLL) {
                 reading.take(line);
