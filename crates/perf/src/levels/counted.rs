@@ -29,7 +29,8 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
             board,
             bytes,
             link,
-            |_| (),
+            // Who only posts and only looks at what arrives takes in no completions, and can give no credits back.
+            |l| l.serve(),
             |l| l.send(&send),
             |l| l.recv(&mut into),
         );
@@ -110,20 +111,21 @@ fn make<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
     operation(link);
 }
 
-/// Counts a send and a receive of so many bytes; `before` comes before each send.
+/// Counts a send and a receive of so many bytes; `before` comes before each of them.
 pub(super) fn count_messages<L>(
     board: &SharedBoard,
     bytes: u64,
     link: &mut L,
-    before: impl FnMut(&mut L),
+    mut before: impl FnMut(&mut L),
     send: impl FnMut(&mut L),
     receive: impl FnMut(&mut L),
 ) {
     let take = |_: &mut L| {
         ask(board, RECEIVE, bytes, 0);
     };
-    count("send", bytes, link, before, send, take);
-    let give = |_: &mut L| {
+    count("send", bytes, link, &mut before, send, take);
+    let give = |link: &mut L| {
+        before(link);
         ask(board, SEND, bytes, 0);
     };
     count("receive", bytes, link, give, receive, |_| ());
