@@ -36,6 +36,9 @@ pub(crate) const CALLS: u64 = 1000;
 /// Calls before those; as there.
 pub(crate) const WARM: u64 = 200;
 
+/// Messages over which the count of a side is the mean: whole windows, and whole batches of receive buffers.
+pub(crate) const SIDE_MESSAGES: u64 = 1024;
+
 /// The largest message: a send has to be complete before its receive begins, with every MPI.
 const BYTES_MAX: u64 = 2048;
 

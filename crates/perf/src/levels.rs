@@ -14,6 +14,7 @@ mod events;
 mod pace;
 mod protocol;
 mod remote;
+mod sides;
 mod table;
 mod transport;
 mod verbs;
@@ -32,6 +33,7 @@ use crate::bench::verbs::VerbsOptions;
 use crate::program::Settings;
 use crate::record::{Clock, Level, TOUCHED};
 pub use board::SharedBoard;
+pub use sides::{RECEIVES, SENDS};
 pub use table::print_columns;
 
 /// Tests that exist at these levels.
@@ -327,11 +329,29 @@ fn describe_adapter(transport: &str, adapter: Option<String>) -> Vec<String> {
 }
 
 /// A link of a level by which messages pass and memory is reached.
-trait LevelLink: Link + remote::RemoteLink {}
+trait LevelLink: Link + remote::RemoteLink {
+    /// Counts what a packet costs each side, where this level has that (see [`sides`]).
+    fn count_sides(&mut self, _board: &SharedBoard, _bytes: u64) {}
+
+    /// Does what the rank that counts them asks for; false where it asks for something else.
+    fn answer_sides(&mut self, _order: [u64; 4]) -> bool {
+        false
+    }
+}
 
 impl LevelLink for protocol::ProtocolLink {}
 
-impl LevelLink for transport::TransportLink {}
+impl LevelLink for transport::TransportLink {
+    fn count_sides(&mut self, board: &SharedBoard, bytes: u64) {
+        if self.is_adapter() {
+            sides::count(board, self, bytes);
+        }
+    }
+
+    fn answer_sides(&mut self, order: [u64; 4]) -> bool {
+        sides::answer(self, order)
+    }
+}
 
 fn run_plan(
     plan: &LevelPlan,

@@ -4,11 +4,11 @@
 use super::callgrind::Dump;
 use super::job::{Scratch, watch};
 use super::symbols::{PROGRAM, Symbols};
-use super::{CALLS, Counted, parse_name, usage};
+use super::{CALLS, Counted, SIDE_MESSAGES, parse_name, usage};
 use crate::bench::BenchError;
 use crate::bench::options::{PathOptions, TransportName};
 use crate::bench::verbs::VerbsOptions;
-use crate::levels::{LevelPlan, SharedBoard};
+use crate::levels::{LevelPlan, RECEIVES, SENDS, SharedBoard};
 use crate::program::Settings;
 use crate::record::{Breakdown, Level, Missing};
 
@@ -58,8 +58,17 @@ pub fn count(
         .map(|dump| make_breakdown(mpi, level, dump, &mut symbols))
         .collect();
     let counted = counted?;
-    let missing = list_missing(level, &counted);
+    let mut missing = list_missing(level, &counted);
+    missing.extend(list_missing_sides(level, path, &counted));
     Ok((counted, missing))
+}
+
+/// How many a count is the mean of.
+fn calls_of(operation: &str) -> u64 {
+    match [SENDS, RECEIVES].contains(&operation) {
+        true => SIDE_MESSAGES,
+        false => CALLS,
+    }
 }
 
 fn make_breakdown(
@@ -68,19 +77,20 @@ fn make_breakdown(
     dump: &Dump,
     symbols: &mut Symbols,
 ) -> Result<Breakdown, BenchError> {
-    let mut parts = symbols.break_down(dump, CALLS as f64, |_| true);
+    let (operation, bytes) = parse_name(&dump.name)?;
+    let calls = calls_of(&operation);
+    let mut parts = symbols.break_down(dump, calls as f64, |_| true);
     if !parts.iter().any(|p| p.level == PROGRAM) {
         let why = "this program was built without line tables, by which its levels are told apart";
         return Err(usage(why));
     }
     parts.retain(|p| p.level != PROGRAM);
-    let (operation, bytes) = parse_name(&dump.name)?;
     Ok(Breakdown {
         mpi: mpi.name.to_owned(),
         operation,
         level,
         bytes,
-        calls: CALLS,
+        calls,
         total: parts.iter().map(|p| p.instructions).sum(),
         parts,
     })
@@ -99,4 +109,68 @@ fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<Missing> {
         reason: "the peer's memory cannot be reached so".to_owned(),
     });
     missing.collect()
+}
+
+/// Sides of packets that an adapter carries and that were not counted.
+fn list_missing_sides(level: Level, path: &PathOptions, counted: &[Breakdown]) -> Vec<Missing> {
+    let adapter = path.transport.and_then(TransportName::connection).is_some();
+    if !adapter || level == Level::Protocol {
+        return Vec::new();
+    }
+    let lacks = |name: &&str| !counted.iter().any(|b| b.operation == **name);
+    let missing = [SENDS, RECEIVES].into_iter().filter(lacks);
+    let missing = missing.map(|name| Missing {
+        test: name.to_owned(),
+        level,
+        reason: "packets were late in every window, however long they were waited for".to_owned(),
+    });
+    missing.collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides__are_of_a_packet_and_other_counts_of_a_call() {
+        let (object, address) = ("/nowhere".to_owned(), 16);
+        let dump = |name: &str| Dump {
+            name: name.to_owned(),
+            costs: [((object.clone(), address), SIDE_MESSAGES * CALLS)].into(),
+            ..Dump::default()
+        };
+        let of_each = |name: &str| {
+            let calls = calls_of(name);
+            let parts = Symbols::default().break_down(&dump(name), calls as f64, |_| true);
+            parts.iter().map(|p| p.instructions).sum::<f64>()
+        };
+        assert_eq!(of_each(SENDS), CALLS as f64);
+        assert_eq!(of_each(RECEIVES), CALLS as f64);
+        assert_eq!(of_each("send"), SIDE_MESSAGES as f64);
+    }
+
+    #[test]
+    fn sides__that_were_not_counted_are_missing_over_an_adapter_alone() {
+        let count = |operation: &str| Breakdown {
+            mpi: "fastpath".to_owned(),
+            operation: operation.to_owned(),
+            level: Level::Transport,
+            bytes: 8,
+            calls: SIDE_MESSAGES,
+            total: 1.0,
+            parts: Vec::new(),
+        };
+        let rc = PathOptions {
+            transport: Some(TransportName::Rc),
+            ..PathOptions::default()
+        };
+        let missing = |level, path: &PathOptions| -> Vec<String> {
+            let found = list_missing_sides(level, path, &[count(SENDS)]);
+            found.into_iter().map(|m| m.test).collect()
+        };
+        assert_eq!(missing(Level::Transport, &rc), [RECEIVES]);
+        assert!(missing(Level::Protocol, &rc).is_empty());
+        assert!(missing(Level::Transport, &PathOptions::default()).is_empty());
+    }
 }

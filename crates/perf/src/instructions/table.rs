@@ -1,9 +1,10 @@
 //! The counts as a table for people.
 
+use crate::levels::{RECEIVES, SENDS};
 use crate::output::print_line;
 use crate::record::{Breakdown, Level, Report};
 
-use super::CALLS;
+use super::{CALLS, SIDE_MESSAGES};
 
 /// Levels from the program down.
 const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other"];
@@ -14,6 +15,9 @@ pub fn print(report: &Report, functions: usize) {
         "instructions per call, mean of {CALLS} calls (callgrind, from the first instruction of the call to its return)"
     ));
     print_totals(&report.breakdowns);
+    for line in compare_sides(&report.breakdowns) {
+        print_line(&line);
+    }
     for b in &report.breakdowns {
         if functions > 0 && !b.parts.is_empty() {
             print_functions(b, functions);
@@ -65,6 +69,30 @@ fn print_totals(all: &[Breakdown]) {
     }
 }
 
+/// What a packet costs its receiver beside its sender, where both were counted.
+fn compare_sides(all: &[Breakdown]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for send in all.iter().filter(|b| b.operation == SENDS) {
+        let of_receiver = |b: &&Breakdown| {
+            b.operation == RECEIVES && (b.level, b.bytes) == (send.level, send.bytes)
+        };
+        if let Some(receive) = all.iter().find(of_receiver) {
+            lines.push(format!(
+                "a packet of {} B{}: {:.1} instructions at its sender, {:.1} at its receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
+                send.bytes,
+                describe_level(send.level),
+                send.total,
+                receive.total,
+                receive.total / send.total
+            ));
+        }
+    }
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
+    lines
+}
+
 fn print_functions(b: &Breakdown, functions: usize) {
     print_line(&format!(
         "\n{}, {} B{}, by function:",
@@ -79,5 +107,50 @@ fn print_functions(b: &Breakdown, functions: usize) {
     let rest: f64 = b.parts.iter().skip(functions).map(|p| p.instructions).sum();
     if rest > 0.0 {
         print_line(&format!("  {rest:>9.2}  others"));
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn count(operation: &str, level: Level, bytes: u64, total: f64) -> Breakdown {
+        Breakdown {
+            mpi: "fastpath".to_owned(),
+            operation: operation.to_owned(),
+            level,
+            bytes,
+            calls: SIDE_MESSAGES,
+            total,
+            parts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sides__stand_beside_each_other_by_level_and_size() {
+        let all = [
+            count("send", Level::Transport, 8, 100.0),
+            count(SENDS, Level::Transport, 8, 400.0),
+            count(SENDS, Level::Transport, 1024, 500.0),
+            count(RECEIVES, Level::Verbs, 8, 7.0),
+            count(RECEIVES, Level::Transport, 1024, 250.0),
+            count(RECEIVES, Level::Transport, 8, 600.0),
+        ];
+        let lines = compare_sides(&all);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(
+            lines[1].contains("8 B at the level of the transport: 400.0"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1].contains("600.0 at its receiver, 1.50 times"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[2].contains("250.0 at its receiver, 0.50 times"),
+            "{lines:?}"
+        );
+        assert!(compare_sides(&all[..3]).is_empty());
     }
 }

@@ -4,10 +4,11 @@
 //! is done before or after it: a message is there before it is received.
 
 use std::ffi::CString;
+use std::time::{Duration, Instant};
 
 use super::board::SharedBoard;
 use super::remote::{Memory, Target, Words, move_whole};
-use super::{LevelLink, LevelPlan};
+use super::{LevelLink, LevelPlan, sides};
 use crate::instructions::requests;
 use crate::instructions::{CALLS, WARM};
 
@@ -16,6 +17,10 @@ pub(super) const SEND: u64 = 1;
 pub(super) const RECEIVE: u64 = 2;
 const SHARE: u64 = 3;
 const END: u64 = 4;
+const _: () = assert!(sides::GIVE > END && sides::TAKE > END);
+
+/// How long rank 1 looks at nothing between windows.
+const REST: Duration = Duration::from_secs(2);
 
 /// Makes the operations, or answers.
 pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl LevelLink) {
@@ -34,6 +39,7 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
             |l| l.send(&send),
             |l| l.recv(&mut into),
         );
+        link.count_sides(board, bytes);
         count_remote(board, link, bytes);
     }
     // What a rank does while it waits and nothing comes.
@@ -50,8 +56,15 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
 
 fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
     let mut shared: Vec<Target> = Vec::new();
+    let mut rests = false;
     loop {
-        let [what, bytes, kind, part] = board.take_order_meanwhile(|| link.serve());
+        let order = take_order(board, link, rests);
+        rests = link.answer_sides(order);
+        if rests {
+            board.answer([0; 4]);
+            continue;
+        }
+        let [what, bytes, kind, part] = order;
         let mut buffer = vec![1u8; bytes as usize];
         let mut words = [0; 4];
         match what {
@@ -75,6 +88,17 @@ fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
     board.answer([0; 4]);
 }
 
+/// What this rank does next. Between windows that the other one counts it looks at nothing, however long they take, lest
+/// it sends again what is not lost; unless that is longer than nothing was lost.
+fn take_order(board: &SharedBoard, link: &mut impl LevelLink, rests: bool) -> [u64; 4] {
+    let since = Instant::now();
+    board.take_order_meanwhile(|| {
+        if !rests || since.elapsed() > REST {
+            link.serve();
+        }
+    })
+}
+
 /// Asks rank 1 for something; what it answers when that is done.
 pub(super) fn ask(board: &SharedBoard, what: u64, bytes: u64, kind: u64) -> [u64; 4] {
     board.order([what, bytes, kind, 0]);
@@ -95,11 +119,22 @@ pub(super) fn count<L>(
             requests::forget();
         }
         before(link);
-        requests::toggle_collect();
-        make(&mut operation, link);
-        requests::toggle_collect();
+        collect(&mut operation, link);
         after(link);
     }
+    write_counts(name, bytes);
+}
+
+/// Makes the operation once and collects over it.
+#[inline(always)] // `fastpath bench instructions`: a call between the requests would be counted with it
+pub(super) fn collect<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
+    requests::toggle_collect();
+    make(operation, link);
+    requests::toggle_collect();
+}
+
+/// Writes what was collected, and forgets it.
+pub(super) fn write_counts(name: &str, bytes: u64) {
     let name = CString::new(format!("{name} {bytes}")).unwrap_or_default();
     requests::dump(&name);
 }

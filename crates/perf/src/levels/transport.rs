@@ -13,6 +13,7 @@ use fastpath_transport::{Address, Arrival, Header, Interfaces, Lane, Post, Remot
 
 use super::board::{SharedBoard, WORDS};
 use super::protocol::{end_without_peer, open_worker};
+use super::sides::Side;
 use super::{Link, Way, Ways};
 
 /// Id of every message; transports do not read it.
@@ -22,6 +23,10 @@ const ID: u8 = 1;
 const LOOKS: u32 = 4096;
 /// Looks for a message between two rounds of progress.
 const LOOKS_PER_PROGRESS: u32 = 64;
+
+/// Messages of a window of which each side's cost is counted: as many as the adapters' transports take before they give
+/// back what they owe, and no more than they have under way.
+const SIDE_WINDOW: u32 = 16;
 
 /// Words that an address fits in, and a whole number of orders.
 const WORDS_OF_ADDRESS: usize = 8;
@@ -255,6 +260,42 @@ fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8], inside: bool) -> usize {
         }
     }
     len
+}
+
+impl Side for TransportLink {
+    fn window(&self) -> u32 {
+        SIDE_WINDOW
+    }
+
+    fn post_messages(&mut self, data: &[u8]) {
+        self.send_window(SIDE_WINDOW, data);
+    }
+
+    fn take_in(&mut self) {
+        self.interfaces.progress();
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.lane.has_room(SIDE_WINDOW, bytes)
+    }
+
+    fn take_messages(&mut self, into: &mut [u8]) -> u32 {
+        let (mut taken, mut vain) = (0, 0);
+        // As the library does: progress, all that has arrived, and then credits.
+        self.interfaces.progress();
+        while taken < SIDE_WINDOW {
+            match self.lane.look() {
+                Some(arrival) => {
+                    copy_arrival(&arrival, into, false);
+                    self.lane.take();
+                    taken += 1;
+                }
+                None => self.pause(&mut vain),
+            }
+        }
+        self.lane.return_credits();
+        vain
+    }
 }
 
 impl Link for TransportLink {

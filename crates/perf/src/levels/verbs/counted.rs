@@ -3,12 +3,39 @@
 use super::super::LevelPlan;
 use super::super::board::SharedBoard;
 use super::super::counted::{RECEIVE, SEND, ask, count, count_messages};
-use super::bare::Bare;
+use super::super::sides::{self, Side};
+use super::bare::{Bare, Pace};
+use super::wire::DEPTHS;
 use crate::bench::verbs::Connection;
 
 /// What rank 1 is asked to do, besides messages.
 const NOTHING: u64 = 3;
 const END: u64 = 4;
+
+/// Messages of a window of which each side's cost is counted: the last alone reports its success.
+const SIDE_WINDOW: u32 = DEPTHS[1] / 4;
+
+impl Side for Bare<'_> {
+    fn window(&self) -> u32 {
+        SIDE_WINDOW
+    }
+
+    fn post_messages(&mut self, data: &[u8]) {
+        self.send_window(SIDE_WINDOW, data.len());
+    }
+
+    fn take_in(&mut self) {
+        self.poll_sends();
+    }
+
+    fn has_room(&mut self, _: usize) -> bool {
+        self.is_done()
+    }
+
+    fn take_messages(&mut self, _: &mut [u8]) -> u32 {
+        (0..SIDE_WINDOW).map(|_| self.receive()).sum()
+    }
+}
 
 /// Makes the operations, or answers.
 pub fn run(
@@ -29,8 +56,13 @@ pub fn run(
             bare,
             |b| b.flush(),
             |b| b.post_message(bytes as usize),
-            Bare::receive,
+            |b| {
+                b.receive();
+            },
         );
+        bare.begin(Pace::of_windows(&plan.verbs, DEPTHS[1]));
+        sides::count(board, bare, bytes);
+        bare.begin(Pace::of_rounds(&plan.verbs, DEPTHS[1]));
         if connection == Connection::Rc {
             count_remote(board, bare, bytes);
         }
@@ -40,10 +72,14 @@ pub fn run(
 
 fn answer(board: &SharedBoard, bare: &mut Bare) {
     loop {
-        let [what, bytes, ..] = board.take_order();
+        let order = board.take_order();
+        let [what, bytes, ..] = order;
         match what {
+            _ if sides::answer(bare, order) => {}
             SEND => bare.send(bytes as usize),
-            RECEIVE => bare.receive(),
+            RECEIVE => {
+                bare.receive();
+            }
             NOTHING => {}
             _ => break,
         }

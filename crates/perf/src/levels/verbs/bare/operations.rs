@@ -30,18 +30,20 @@ impl Bare<'_> {
         }
     }
 
-    /// Receives a message.
+    /// Receives a message; says how many looks found nothing.
     #[inline]
-    pub fn receive(&mut self) {
+    pub fn receive(&mut self) -> u32 {
         // Before the message is there, so that it waits for nothing.
         self.refill_if_worth();
-        if self.arrived == 0 {
-            self.await_arrival();
-        }
+        let looks = match self.arrived {
+            0 => self.await_arrival(),
+            _ => 0,
+        };
         self.arrived -= 1;
+        looks
     }
 
-    fn await_arrival(&mut self) {
+    fn await_arrival(&mut self) -> u32 {
         let (mut looks, mut since) = (0, None);
         while !self.poll_receives() {
             self.pause(&mut looks);
@@ -55,6 +57,7 @@ impl Bare<'_> {
                 }
             }
         }
+        looks
     }
 
     /// Sends a window of messages.
@@ -84,7 +87,9 @@ impl Bare<'_> {
 
     /// Receives a window of messages.
     pub fn receive_window(&mut self, window: u32) {
-        (0..window).for_each(|_| self.receive());
+        for _ in 0..window {
+            self.receive();
+        }
     }
 
     /// Sends a window and receives one at the same time.

@@ -103,7 +103,7 @@ impl Bare<'_> {
 
     /// Takes completions of sends; says whether there were any.
     #[inline]
-    pub(super) fn poll_sends(&mut self) -> bool {
+    pub fn poll_sends(&mut self) -> bool {
         self.counts.send_polls += 1;
         let count = match self.wire.send_cq.poll(&mut self.batch) {
             Ok(0) => return false,
@@ -120,11 +120,17 @@ impl Bare<'_> {
         true
     }
 
+    /// Whether everything posted is known to be complete.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.done == self.posted
+    }
+
     /// Polls until everything posted is complete, the last of which reports its success.
     #[inline]
     pub(super) fn await_done(&mut self) {
         let mut looks = 0;
-        while self.done < self.posted {
+        while !self.is_done() {
             if !self.poll_sends() {
                 self.pause(&mut looks);
             }
