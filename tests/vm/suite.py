@@ -9,7 +9,7 @@ A file is TOML; a table is a case:
     expect = "regex"   # what must be found in its output (standard output and error, one after the other)
     netem = "loss 10%" # what tc's netem does on both ends of the wire meanwhile
     hosts = 2          # two virtual hosts: `on a COMMAND`, `on b COMMAND`
-    programs = ["x"]   # programs of tests/c, compiled; found by name
+    programs = ["x"]   # programs of tests/c, compiled; found by name; "bench": the program behind `fastpath bench`
     files = ["x/y"]    # further files or folders of the tree
     python = true      # Python and its library are there
     cargo = { rc_tests = "-p fastpath-transport --lib" }     # test binaries of crates, by the name they shall have
@@ -20,6 +20,7 @@ A file is TOML; a table is a case:
 
 import fnmatch
 import functools
+import glob
 import json
 import os
 import re
@@ -34,6 +35,8 @@ from .machine import NotUp
 from .trouble import Trouble
 
 FOLDER = os.path.join(HERE, "cases")
+# Like no program of tests/c.
+BENCH = "bench"
 # How much longer a program may take under emulation.
 SLOWNESS = 4
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
@@ -171,12 +174,24 @@ class Follower:
 
 
 def compile_program(name, prefix, build):
-    """The binary of a program of tests/c."""
+    """The binary of a program of tests/c, or of the benchmark program."""
+    if name == BENCH:
+        return _compile_bench(prefix, build)
     one = program.Program(os.path.join(ROOT, "tests", "c", name + ".c"))
     complaint = one.compile(os.path.join(prefix, "bin", "mpicc"), build)
     if complaint:
         raise Trouble(f"{name}.c does not compile: {complaint}", "see the compiler's words")
     return one.binary
+
+
+def _compile_bench(prefix, build):
+    sources = sorted(glob.glob(os.path.join(ROOT, "crates", "perf", "program", "*.c")))
+    binary = os.path.join(build, BENCH)
+    words = [os.path.join(prefix, "bin", "mpicc"), "-std=gnu11", "-O2", "-o", binary, *sources, "-lm"]
+    made = subprocess.run(words, capture_output=True, text=True)
+    if made.returncode:
+        raise Trouble(f"the benchmark program does not compile: {made.stderr}", "see the compiler's words")
+    return binary
 
 
 @functools.cache
