@@ -177,6 +177,24 @@ fn progress__polls_no_send_queue_when_nothing_was_sent() {
 }
 
 #[test]
+fn receive_buffers__are_posted_again_in_batches() {
+    fake::set_conditions(fake::Conditions::default());
+    let mut pair = RcPair::on(&fake::open(), Settings::default()).unwrap();
+    fake::take_receive_posts();
+    for number in 0..320 {
+        pair.until("room", |pair| {
+            send(&mut pair.ends[0], number, 8) == Post::Done
+        });
+        pair.until("it", |pair| take(&mut pair.ends[1]) == Some((number, 8)));
+    }
+    let (calls, told) = (
+        fake::take_receive_posts(),
+        pair.ifaces[1].counters().credit_packets,
+    );
+    assert!((1..=(320 + told) / 16 + 2).contains(&calls), "{calls}");
+}
+
+#[test]
 fn connection__rests_while_nothing_waits_and_nothing_is_to_be_told() {
     let settings = Settings {
         window: 8,

@@ -228,3 +228,18 @@ fn device__that_is_taken_out_makes_errors() {
     assert_eq!(send(&mut pair.ends[1], 1, 8), Post::PeerGone);
     assert!(pair.ends[0].peer_has_left() && pair.ends[1].has_arrived());
 }
+
+#[test]
+fn receive_buffers__are_posted_again_in_batches() {
+    let mut pair = UdPair::fake(Settings::default());
+    fake::take_receive_posts();
+    for number in 0..320 {
+        pair.until("room", |pair| {
+            send(&mut pair.ends[0], number, 8) == Post::Done
+        });
+        pair.until("it", |pair| take(&mut pair.ends[1]) == Some((number, 8)));
+    }
+    // Of 16; acknowledgements arrive too, one for a quarter of the window.
+    let (calls, acks) = (fake::take_receive_posts(), pair.ifaces[1].counters().acks);
+    assert!((1..=(320 + acks) / 16 + 2).contains(&calls), "{calls}");
+}

@@ -40,7 +40,7 @@ unsafe fn take_list(
     mut list: *mut RecvWr,
     bad: *mut *mut RecvWr,
 ) -> c_int {
-    if with(|fabric| fabric.removed) {
+    if with(Fabric::count_receive_post) {
         // SAFETY: the caller's.
         unsafe { *bad = list };
         return libc::EIO;

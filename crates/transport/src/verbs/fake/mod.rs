@@ -91,6 +91,8 @@ struct Fabric {
     removed: bool,
     /// Requests as they were posted: opcode and flags.
     posted: Vec<(i32, u32)>,
+    /// Calls that posted receive buffers.
+    receive_posts: u64,
     /// Address handles that are alive.
     handles: BTreeSet<usize>,
     /// Datagrams on the way, each with how many polls it is late.
@@ -112,12 +114,21 @@ impl Default for Fabric {
             next_number: 0,
             removed: false,
             posted: Vec::new(),
+            receive_posts: 0,
             handles: BTreeSet::new(),
             flying: Vec::new(),
             random: Random::new(1),
             dropped: 0,
             without_buffer: 0,
         }
+    }
+}
+
+impl Fabric {
+    /// Counts a call that posts receive buffers; whether it finds no device.
+    fn count_receive_post(&mut self) -> bool {
+        self.receive_posts += 1;
+        self.removed
     }
 }
 
@@ -187,6 +198,11 @@ pub(crate) fn remove_device() {
 /// Opcode and flags of every send posted since the last call of this.
 pub(crate) fn take_posted() -> Vec<(i32, u32)> {
     with(|fabric| std::mem::take(&mut fabric.posted))
+}
+
+/// Calls since the last one of this that posted receive buffers.
+pub(crate) fn take_receive_posts() -> u64 {
+    with(|fabric| std::mem::take(&mut fabric.receive_posts))
 }
 
 /// Opens the device.
