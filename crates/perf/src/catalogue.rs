@@ -315,6 +315,7 @@ pub const TESTS: &[Test] = &[
 const ALIASES: &[(&str, &str)] = &[
     ("pingpong", "latency"),
     ("ping-pong", "latency"),
+    ("send", "latency"),
     ("bw", "bandwidth"),
     ("bibw", "bibandwidth"),
     ("ring", "ring-natural"),

@@ -253,15 +253,15 @@ fn read_gids(port: &Path) -> Vec<Gid> {
     rows.sort_unstable();
     let filled = |index: u32| {
         let gid = read(&port.join(format!("gids/{index}")))?;
-        let kind = read(&port.join(format!("gid_attrs/types/{index}"))).unwrap_or_default();
         let empty = !gid.contains(|c: char| c.is_ascii_hexdigit() && c != '0')
             || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
-        let interface = read(&port.join(format!("gid_attrs/ndevs/{index}")));
-        (!empty).then_some(Gid {
+        // A table has hundreds of rows, of which a few are filled: the others are not asked what they are.
+        let of_row = |what: &str| read(&port.join(format!("gid_attrs/{what}/{index}")));
+        (!empty).then(|| Gid {
             index,
             gid,
-            kind,
-            interface,
+            kind: of_row("types").unwrap_or_default(),
+            interface: of_row("ndevs"),
         })
     };
     rows.into_iter().filter_map(filled).collect()
