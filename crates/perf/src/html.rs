@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::output::file::Target;
 use crate::record::{Case, Level, Report};
 use charts::Figure;
 use svg::{decimal, escape, size, time};
@@ -32,7 +33,7 @@ pub struct PageOptions {
     /// Stored results (of --json)
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
-    /// The page to write
+    /// The page to write; `-`: to the standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Its title
@@ -45,28 +46,26 @@ pub struct PageOptions {
 /// # Errors
 /// A result cannot be read or the page not be written; the message names the file.
 pub fn run(options: &PageOptions) -> io::Result<()> {
+    let place = std::fs::canonicalize(&options.output).ok();
+    let is_place = |p: &&PathBuf| place.is_some() && std::fs::canonicalize(p).ok() == place;
+    if let Some(result) = options.results.iter().find(is_place) {
+        let why = format!("{} is a result: name another file", result.display());
+        return Err(io::Error::other(why));
+    }
     let reports: Vec<Report> = options
         .results
         .iter()
         .map(|p| read_report(p))
         .collect::<io::Result<_>>()?;
-    write_file(&options.output, &reports, options.title.as_deref())
+    let page = write_page(&reports, options.title.as_deref());
+    let written = Target::open(&options.output).and_then(|file| file.finish(&page));
+    written.map_err(|e| io::Error::other(e.to_string()))
 }
 
 fn read_report(path: &Path) -> io::Result<Report> {
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let text = std::fs::read_to_string(path).map_err(named)?;
     Report::from_json(&text).map_err(|e| named(io::Error::other(e)))
-}
-
-/// Writes the page of some reports to a file.
-///
-/// # Errors
-/// The file cannot be written; the message names it.
-pub fn write_file(path: &Path, reports: &[Report], title: Option<&str>) -> io::Result<()> {
-    let page = write_page(reports, title);
-    std::fs::write(path, page)
-        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
 /// The page of some reports; curves of several reports share a chart where they are of one test.

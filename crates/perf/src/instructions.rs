@@ -23,8 +23,9 @@ use fastpath_base::topology;
 
 use crate::bench::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
 use crate::bench::{BenchError, choose_mpi, surroundings};
-use crate::compare::peers::PeerOptions;
+use crate::compare::peers::{Peer, PeerOptions};
 use crate::html;
+use crate::output::file::{Target, is_standard};
 use crate::record::{Breakdown, Level, Missing, Report};
 use callgrind::Dump;
 use job::{Scratch, run_quietly, watch};
@@ -209,33 +210,16 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
         sizes: &options.sizes,
         whole: true,
     };
+    let files = [&options.json, &options.html];
+    let [json, page] = files.map(|path| path.as_deref().map(Target::open).transpose());
+    let (json, page) = (json?, page?);
     let mut failed = Vec::new();
-    if options.has_level(Level::Mpi) {
-        add_mpi(&ours, &mut report)?;
-        for peer in &peers {
-            let arguments = peer.list_arguments(2, topology::usable_processors());
-            let theirs = Counted {
-                name: &peer.name,
-                mpicc: &peer.mpicc,
-                mpiexec: &peer.mpiexec,
-                arguments: &arguments,
-                environment: &peer.environment,
-                whole: false,
-                ..ours
-            };
-            if let Err(e) = add_mpi(&theirs, &mut report) {
-                failed.push(format!("{}: {e}", peer.name));
-            }
-        }
+    let counted = count_levels(&ours, &peers, options, &mut report, &mut failed);
+    // What was counted before something failed is kept.
+    if counted.is_ok() || !report.breakdowns.is_empty() {
+        write(options, json, page, &report)?;
     }
-    for level in [Level::Protocol, Level::Transport, Level::Verbs] {
-        if options.has_level(level) {
-            let (counted, missing) = below::count(&ours, level, &options.path)?;
-            report.breakdowns.extend(counted);
-            report.missing.extend(missing);
-        }
-    }
-    write(options, &report)?;
+    counted?;
     if let Some(limits) = limits {
         budget::check(&limits, &report.breakdowns, options.json.is_none())?;
     }
@@ -245,6 +229,42 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
     }
 }
 
+/// Counts at every level that was asked for; peers that cannot be counted are told in `failed`.
+fn count_levels(
+    ours: &Counted,
+    peers: &[Peer],
+    options: &InstructionOptions,
+    report: &mut Report,
+    failed: &mut Vec<String>,
+) -> Result<(), BenchError> {
+    if options.has_level(Level::Mpi) {
+        add_mpi(ours, report)?;
+        for peer in peers {
+            let arguments = peer.list_arguments(2, topology::usable_processors());
+            let theirs = Counted {
+                name: &peer.name,
+                mpicc: &peer.mpicc,
+                mpiexec: &peer.mpiexec,
+                arguments: &arguments,
+                environment: &peer.environment,
+                whole: false,
+                ..*ours
+            };
+            if let Err(e) = add_mpi(&theirs, report) {
+                failed.push(format!("{}: {e}", peer.name));
+            }
+        }
+    }
+    for level in [Level::Protocol, Level::Transport, Level::Verbs] {
+        if options.has_level(level) {
+            let (counted, missing) = below::count(ours, level, &options.path)?;
+            report.breakdowns.extend(counted);
+            report.missing.extend(missing);
+        }
+    }
+    Ok(())
+}
+
 fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<(), BenchError> {
     let counted = count(mpi)?;
     report.missing.extend(list_missing(mpi.name, &counted));
@@ -252,20 +272,22 @@ fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn write(options: &InstructionOptions, report: &Report) -> Result<(), BenchError> {
-    let text = crate::output::json::format_report(report);
-    match options.json.as_deref() {
-        Some(path) if path == Path::new("-") => print!("{text}"),
-        path => {
-            if let Some(path) = path {
-                fs::write(path, text).map_err(|e| BenchError::Write(path.to_owned(), e))?;
-            }
-            table::print(report, options.functions);
-        }
+/// Shows the table, unless the standard output holds a result, and writes the files.
+fn write(
+    options: &InstructionOptions,
+    json: Option<Target>,
+    page: Option<Target>,
+    report: &Report,
+) -> Result<(), BenchError> {
+    let holds = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_standard);
+    if !holds(&options.json) && !holds(&options.html) {
+        table::print(report, options.functions);
     }
-    if let Some(path) = &options.html {
-        let page = html::write_page(std::slice::from_ref(report), None);
-        fs::write(path, page).map_err(|e| BenchError::Write(path.clone(), e))?;
+    if let Some(file) = json {
+        file.finish(&crate::output::json::format_report(report))?;
+    }
+    if let Some(file) = page {
+        file.finish(&html::write_page(std::slice::from_ref(report), None))?;
     }
     Ok(())
 }

@@ -167,6 +167,10 @@ fn page__is_made_of_stored_results_and_names_a_file_that_is_none() {
     let text = std::fs::read_to_string(&page).expect("a page");
     assert!(text.contains("A library, measured"));
     let said = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let over_itself = make(&result, result.to_str().expect("a path"));
+    assert!(!over_itself.status.success());
+    let kept = std::fs::read_to_string(&result).expect("the result");
+    assert!(kept.starts_with('{'), "{kept}");
     let output = make(&broken, page.to_str().expect("a path"));
     assert!(!output.status.success());
     assert!(said(output).contains("broken.json"));
