@@ -59,25 +59,25 @@ impl Styled {
             ),
             (_, Kind::Bandwidth) => (
                 "OSU",
-                osu_name(&case.test),
+                osu_name(case),
                 "# Size      Bandwidth (MB/s)",
                 "from the mean over all samples; MB is 10^6 bytes",
             ),
             (_, Kind::Rate) => (
                 "OSU",
-                osu_name(&case.test),
+                osu_name(case),
                 "# Size                  MB/s             Messages/s",
                 "from the mean over all samples; MB is 10^6 bytes",
             ),
             (_, Kind::Collective) => (
                 "OSU",
-                osu_name(&case.test),
+                osu_name(case),
                 "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
                 "mean, smallest and largest of the samples of the leading rank (OSU's are over the means of the ranks)",
             ),
             (_, Kind::Latency) => (
                 "OSU",
-                osu_name(&case.test),
+                osu_name(case),
                 "# Size       Avg Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)",
                 "mean over all samples; percentiles by nearest rank",
             ),
@@ -119,8 +119,15 @@ impl Kind {
 }
 
 /// The program of OSU's suite that measures the same.
-fn osu_name(test: &str) -> Option<String> {
-    let name = match test {
+fn osu_name(case: &Case) -> Option<String> {
+    let in_windows = case.of == Of::Message;
+    let variant = |part: &str| case.variant.split(", ").any(|p| p == part);
+    let name = match case.test.as_str() {
+        "put" if in_windows => "put_bw",
+        "get" if in_windows => "get_bw",
+        "atomics" if variant("fetch_and_op") => "fop_latency",
+        "atomics" if variant("compare_and_swap") => "cas_latency",
+        "atomics" if variant("accumulate") => "acc_latency",
         "latency" => "latency",
         "bandwidth" => "bw",
         "bibandwidth" => "bibw",
@@ -141,7 +148,7 @@ fn osu_name(test: &str) -> Option<String> {
         | "reduce"
         | "allreduce"
         | "reduce_scatter"
-        | "reduce_scatter_block" => test,
+        | "reduce_scatter_block" => &case.test,
         _ => return None,
     };
     Some(format!("osu_{name}"))
@@ -229,6 +236,27 @@ mod tests {
     fn format(style: Style, cases: &[Case]) -> String {
         let mut styled = Styled::new(style);
         cases.iter().map(|c| styled.add(c)).collect()
+    }
+
+    #[test]
+    fn osu__has_a_name_for_windows_and_for_each_atomic() {
+        let name = |test: &str, variant: &str, of| {
+            let case = Case {
+                test: test.into(),
+                variant: variant.into(),
+                of,
+                ..make_case(8, &[1.0])
+            };
+            osu_name(&case).unwrap_or_default()
+        };
+        assert_eq!(name("put", "windows", Of::Message), "osu_put_bw");
+        assert_eq!(
+            name("put", "each flushed", Of::RoundTrip),
+            "osu_put_latency"
+        );
+        let atomic = |variant| name("atomics", variant, Of::RoundTrip);
+        assert_eq!(atomic("compare_and_swap, load-store"), "osu_cas_latency");
+        assert_eq!(atomic("accumulate"), "osu_acc_latency");
     }
 
     #[test]
