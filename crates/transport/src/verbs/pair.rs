@@ -51,7 +51,7 @@ pub struct PairSettings<'a> {
 pub struct Persistence {
     /// Time until a packet is sent again: 4.096 us * 2^timeout, 0 to 31; 0 waits for ever.
     pub timeout: u8,
-    /// How often it is sent again before the peer counts as gone, 0 to 7.
+    /// How often it is sent again before the peer counts as gone, 0 to 7; Soft-RoCE takes 7 for without end.
     pub retries: u8,
     /// How often a peer without a receive buffer is asked again, 0 to 6; 7: without end.
     pub rnr_retries: u8,
@@ -63,11 +63,11 @@ pub struct Persistence {
 
 impl Default for Persistence {
     fn default() -> Self {
-        // 67 ms each, 8 times: long enough for a loaded network, and a dead peer is found within seconds.
+        // 0.27 s each, 7 times: long enough for a loaded network, and a dead peer is found within seconds.
         // A peer without buffers computes, perhaps for hours.
         Persistence {
-            timeout: 14,
-            retries: 7,
+            timeout: 16,
+            retries: 6,
             rnr_retries: 7,
             rnr_timer: 12,
             reads: 4,

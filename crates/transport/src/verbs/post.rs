@@ -288,7 +288,7 @@ impl fmt::Display for Failure {
             Failure::NoBuffer => "it had no receive buffer for too long",
             Failure::RemoteAccess => "its memory was not to be reached so: a wrong key or address",
             Failure::RemoteRefused => "it refused an operation, or a receive buffer was too short",
-            Failure::Local => "this process's adapter has gone, or refused its memory",
+            Failure::Local => "this process's own adapter has gone, or could not carry it out",
             Failure::Other(status) => return write!(f, "the adapter reported status {status}"),
         })
     }
