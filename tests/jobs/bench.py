@@ -337,17 +337,19 @@ def _wait_for(condition, seconds, what):
         time.sleep(0.01)
 
 
+def _read_so_far(running):
+    """What it has printed until now."""
+    return os.pread(running.out.fileno(), 1 << 20, 0).decode(errors="replace")
+
+
 def case_run_that_is_interrupted(session):
     """A request to end, in a run that has none: what was measured is written, the ranks are gone, the exit code says so."""
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "result.json")
     running = _start(session, folder, ["rate", "--sizes", "8", "--intervals", "endless", "--duration", "50ms", "--json", path])
 
-    def output():
-        return os.pread(running.out.fileno(), 1 << 20, 0).decode(errors="replace")
-
     try:
-        _wait_for(lambda: "interval 2" in output(), 60, "a second interval")
+        _wait_for(lambda: "interval 2" in _read_so_far(running), 60, "a second interval")
         os.kill(running.process.pid, signal.SIGTERM)
         outcome = running.finish()
         with open(path, encoding="utf-8") as file:
@@ -368,12 +370,9 @@ def case_rank_that_dies(session):
     path = os.path.join(folder, "result.json")
     running = _start(session, folder, ["latency", "rate", "--sizes", "8,64", "--duration", "2s", "--json", path])
 
-    def output():
-        return os.pread(running.out.fileno(), 1 << 20, 0).decode(errors="replace")
-
     try:
         # One case is there, the next is being measured.
-        _wait_for(lambda: re.search(r"^ +8 ", output(), re.MULTILINE), 60, "a first case")
+        _wait_for(lambda: re.search(r"^ +8 ", _read_so_far(running), re.MULTILINE), 60, "a first case")
         ranks = [pid for pid, command in running.processes() if re.match(r"\S*/bench-[0-9a-f]+ ", command)]
         if len(ranks) != 2:
             return f"ranks are {ranks}: {running.processes()}"

@@ -53,7 +53,7 @@ pub(super) fn unmake(answer: c_int) {
 /// Failures on demand, and the number of objects that are alive.
 #[cfg(test)]
 pub(crate) mod fault {
-    use super::Step;
+    use super::{Step, VerbsError};
     use std::cell::{Cell, RefCell};
 
     thread_local! {
@@ -80,6 +80,37 @@ pub(crate) mod fault {
     /// Objects made in this thread and not yet destroyed.
     pub fn alive() -> i64 {
         ALIVE.get()
+    }
+
+    /// Makes something once as it should be, with the `wanted` steps among others, and then as often as there were steps,
+    /// each time with another one failing (`EBUSY`): `check` looks at the error, and nothing is left of it.
+    pub fn fail_each_step<T>(
+        wanted: &[Step],
+        mut make: impl FnMut() -> Result<T, VerbsError>,
+        check: impl Fn(Step, VerbsError),
+    ) {
+        let base = alive();
+        take_seen();
+        drop(make().unwrap());
+        assert_eq!(alive(), base);
+        let steps = take_seen();
+        for wanted in wanted {
+            assert!(steps.contains(wanted), "{wanted:?} is not among the steps");
+        }
+        for (at, &step) in steps.iter().enumerate() {
+            let earlier = steps[..at].iter().filter(|&&s| s == step).count() as u32;
+            if step == Step::QueryGid && earlier > 3 {
+                continue; // a table may have a thousand rows
+            }
+            arm(step, earlier, libc::EBUSY);
+            match make() {
+                Err(error) => check(step, error),
+                // An empty row of the GID table is no error.
+                Ok(_) => assert_eq!(step, Step::QueryGid, "step {at} made no error"),
+            }
+            assert!(!disarm(), "step {at}, {step:?}, was not struck");
+            assert_eq!(alive(), base, "a failure of {step:?} leaves something");
+        }
     }
 
     pub(super) fn strike(step: Step) -> Option<i32> {
