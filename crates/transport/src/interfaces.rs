@@ -141,14 +141,14 @@ impl Interfaces {
     /// but once.
     pub fn declare_memory(&mut self, range: Range<usize>) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.declare_lasting(range));
+            iface.with_domain(|domain| domain.registrations.declare_lasting(range));
         }
     }
 
     /// The declared memory that begins at `address`, if there is any, is about to go.
     pub fn forget_memory(&mut self, address: usize) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.forget(address));
+            iface.with_domain(|domain| domain.registrations.forget(address));
         }
     }
 

@@ -77,7 +77,7 @@ impl Interfaces {
     /// Adapters forget memory that nothing uses any more.
     pub fn release_registrations(&self) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.release_unused());
+            iface.with_domain(|domain| domain.registrations.release_unused());
         }
     }
 

@@ -370,7 +370,7 @@ impl Core {
                 found |= self.poll_sends(queue);
             }
         }
-        self.domain.release_unused();
+        self.domain.registrations.release_unused();
         if self.quiet >= QUIET * LOOKS {
             self.quiet = 0;
             self.look_for_events();

@@ -285,7 +285,7 @@ impl RcEndpoint {
             return refused;
         }
         // SAFETY: the caller's.
-        let region = match unsafe { core.domain.register(at, len, access) } {
+        let region = match unsafe { core.domain.registrations.register(at, len, access) } {
             Ok(region) => region,
             Err(error) => {
                 core.trouble = Some(error.to_string());
@@ -309,7 +309,11 @@ impl RcEndpoint {
     pub unsafe fn expose(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         let core = &mut *self.core.borrow_mut();
         // SAFETY: the caller's; what is only read is not changed by anybody.
-        match unsafe { core.domain.register(address, len, Access::Shown) } {
+        match unsafe {
+            core.domain
+                .registrations
+                .register(address, len, Access::Shown)
+        } {
             Ok(region) => {
                 let rkey = EXPOSED | region.rkey() as u64;
                 core.connection(self.index).exposed.push(region);
@@ -329,7 +333,7 @@ impl RcEndpoint {
         let exposed = &mut core.connection(self.index).exposed;
         if let Some(at) = exposed.iter().position(|r| r.rkey() == rkey as u32) {
             exposed.swap_remove(at);
-            core.domain.release_unused();
+            core.domain.registrations.release_unused();
         }
     }
 

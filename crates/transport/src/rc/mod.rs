@@ -14,6 +14,7 @@ mod datapath;
 pub mod domain;
 pub mod endpoint;
 pub mod iface;
+pub mod registrations;
 mod remote;
 #[cfg(test)]
 pub(crate) mod testing;

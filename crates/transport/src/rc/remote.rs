@@ -33,8 +33,9 @@ impl RcIface {
         len: usize,
     ) -> Option<Arc<MemoryRegion>> {
         // SAFETY: the caller's.
-        let register =
-            |domain: &mut Domain| unsafe { domain.register(address, len, Access::Remote) };
+        let register = |domain: &mut Domain| unsafe {
+            domain.registrations.register(address, len, Access::Remote)
+        };
         self.with_domain(register).ok()
     }
 
@@ -77,7 +78,9 @@ impl RcEndpoint {
     #[cold]
     fn is_lasting(&self, at: *const u8, len: usize) -> bool {
         let core = self.parts().0.borrow();
-        core.domain.is_lasting(&(at.addr()..at.addr() + len))
+        core.domain
+            .registrations
+            .is_lasting(&(at.addr()..at.addr() + len))
     }
 
     /// See [`crate::Lane::post_put`].
@@ -144,7 +147,7 @@ impl RcEndpoint {
             return Some(copied(refused, 0));
         }
         // SAFETY: the caller's.
-        let region = match unsafe { core.domain.register(at, len, access) } {
+        let region = match unsafe { core.domain.registrations.register(at, len, access) } {
             Ok(region) => region,
             Err(error) => {
                 core.trouble = Some(error.to_string());

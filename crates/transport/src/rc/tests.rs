@@ -27,8 +27,9 @@ impl Exposed {
         let mut memory = vec![0_u64; words].into_boxed_slice();
         let at = memory.as_mut_ptr().cast();
         // SAFETY: the memory lives as long as the region.
-        let region =
-            iface.with_domain(|domain| unsafe { domain.register(at, words * 8, Access::Remote) });
+        let region = iface.with_domain(|domain| unsafe {
+            domain.registrations.register(at, words * 8, Access::Remote)
+        });
         let region = region.unwrap();
         Exposed { memory, region }
     }

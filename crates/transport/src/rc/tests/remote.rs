@@ -93,12 +93,13 @@ fn remote__middle_sizes_are_copied_but_for_memory_that_lasts() {
     let mut pair = RcPair::new(Settings::default());
     let exposed = Exposed::new(&pair.ifaces[1], 20_000);
     let registered =
-        |pair: &RcPair| pair.ifaces[0].with_domain(|domain| domain.registration_counts().0);
+        |pair: &RcPair| pair.ifaces[0].with_domain(|domain| domain.registrations.counts().0);
     let (before, mut memory) = (registered(&pair), bytes(3, 20_000));
     for lasts in [false, true] {
         if lasts {
             let start = memory.as_ptr().addr();
-            pair.ifaces[0].with_domain(|domain| domain.declare_lasting(start..start + 20_000));
+            pair.ifaces[0]
+                .with_domain(|domain| domain.registrations.declare_lasting(start..start + 20_000));
         }
         put(&mut pair, &memory, &exposed, 0);
         get(&mut pair, &mut memory, &exposed, 0);
