@@ -230,6 +230,8 @@ impl Counts {
             ("violations", c.violations),
             ("receive_errors", c.receive_errors),
             ("out_of_buffer", c.out_of_buffer),
+            ("outages", c.outages),
+            ("receive_polls", c.recv_polls),
             ("failures", c.failures),
         ];
         Counts {

@@ -3,6 +3,8 @@
 use super::wire::HEADER;
 use crate::contract::Header;
 use crate::verbs::{Access, Buffer, Failure, MemoryRegion, QueuePair, VerbsError};
+use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -107,6 +109,8 @@ pub(super) struct Connection {
     pub assembly: Option<Assembly>,
     /// Which of the interface's send queues it completes on.
     pub queue: usize,
+    /// Says whether the peer has left the job, where there is such a word.
+    pub state: Option<&'static AtomicU32>,
 }
 
 impl Connection {
@@ -120,6 +124,14 @@ impl Connection {
     #[inline]
     pub fn worth_telling(&self) -> u32 {
         self.window / 4
+    }
+
+    /// Whether the peer's own word says that it has left; what it sent may still be on its way.
+    pub fn is_said_to_have_left(&self) -> bool {
+        let left = |state: &AtomicU32| {
+            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
+        };
+        self.state.is_some_and(left)
     }
 
     /// Whether sends are under way.

@@ -6,7 +6,6 @@ use super::iface::{Completion, Core};
 use super::remote::NOBODY;
 use super::wire::*;
 use crate::contract::{Header, Post};
-use crate::verbs::abi::EVENT_DEVICE_FATAL;
 use crate::verbs::post::failure;
 use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, Wc};
 use fastpath_base::copy::copy;
@@ -18,6 +17,8 @@ pub(super) const POLL: usize = 16;
 const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
 const LOOKS: u32 = 64;
+/// Time between two questions whether a peer is still there, while this process waits.
+const PROBE_NS: u64 = 10_000_000_000;
 /// Payload that may be put together on the stack to go inline.
 const INLINE_MOST: usize = 1024;
 
@@ -280,9 +281,16 @@ impl Core {
     pub fn report_last(&mut self, index: usize) {
         let connection = self.connection(index);
         let silent = connection.is_busy() && connection.signaled != connection.posted;
+        if silent && !matches!(connection.stage, Stage::Failed(_)) {
+            self.ask(index);
+        }
+    }
+
+    /// Posts an operation that does nothing, whose success is reported, if there is room.
+    fn ask(&mut self, index: usize) {
+        let connection = self.connection(index);
         let under_way = connection.posted.wrapping_sub(connection.done);
-        if !silent || matches!(connection.stage, Stage::Failed(_)) || under_way >= connection.depth
-        {
+        if under_way >= connection.depth {
             return;
         }
         // Nothing is written: it is only there to complete.
@@ -384,13 +392,33 @@ impl Core {
         connections.any(|connection| connection.queue == queue && connection.is_busy())
     }
 
-    /// Asks whether the device is still there, by a system call.
+    /// Looks, by a system call, for what has happened to the device; and asks now and then, and at once after a change,
+    /// whether peers are still there: one that only waits for a message learns it by nothing else.
     pub fn look_for_events(&mut self) {
         let context = self.domain.memory.context().clone();
-        while let Some(event) = context.next_event() {
-            if event.event_type == EVENT_DEVICE_FATAL {
-                self.lose_device(format!("{}: the device is gone", context.name()));
-            }
+        let news = context.look();
+        if let Some(why) = news.lost {
+            self.lose_device(format!("{}: {why}", context.name()));
+            return;
+        }
+        let now = (self.clock)();
+        let changed = std::mem::replace(&mut self.changes, news.changes) != news.changes;
+        if self.next_probe_ns == 0 && !changed {
+            self.next_probe_ns = now + PROBE_NS;
+        } else if changed || now >= self.next_probe_ns {
+            self.next_probe_ns = now + PROBE_NS;
+            (0..self.connections.len()).for_each(|index| self.probe(index));
+        }
+    }
+
+    /// Posts something that the peer's adapter answers by itself, unless an answer is awaited already.
+    fn probe(&mut self, index: usize) {
+        let Some(Some(connection)) = self.connections.get(index) else {
+            return;
+        };
+        let used = matches!(connection.stage, Stage::Open | Stage::Ready);
+        if used && connection.expected == 0 && !connection.is_said_to_have_left() {
+            self.ask(index);
         }
     }
 

@@ -6,8 +6,6 @@ use super::iface::{Completion, Core};
 use super::wire::{HEADER, LARGEST, PairAddress};
 use crate::contract::*;
 use crate::verbs::{Access, Failure, Operation, Peer, Sge, Step, VerbsError};
-use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -25,7 +23,6 @@ pub(super) const ZCOPY_MOST: usize = 1 << 30;
 pub struct RcEndpoint {
     core: Rc<RefCell<Core>>,
     index: usize,
-    state: Option<&'static AtomicU32>,
 }
 
 impl Drop for RcEndpoint {
@@ -35,12 +32,8 @@ impl Drop for RcEndpoint {
 }
 
 impl RcEndpoint {
-    pub(super) fn new(
-        core: Rc<RefCell<Core>>,
-        index: usize,
-        state: Option<&'static AtomicU32>,
-    ) -> Self {
-        RcEndpoint { core, index, state }
+    pub(super) fn new(core: Rc<RefCell<Core>>, index: usize) -> Self {
+        RcEndpoint { core, index }
     }
 
     pub(super) fn parts(&self) -> (&RefCell<Core>, usize) {
@@ -128,18 +121,10 @@ impl RcEndpoint {
         }
         // What it sent before stays to be taken.
         let core = &mut *self.core.borrow_mut();
-        self.is_said_to_have_left() && {
+        core.connection(self.index).is_said_to_have_left() && {
             core.poll_receives();
             core.connection(self.index).inbox.is_empty()
         }
-    }
-
-    /// Whether the peer's own word says that it has left; what it sent may still be on its way.
-    pub(super) fn is_said_to_have_left(&self) -> bool {
-        let left = |state: &AtomicU32| {
-            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
-        };
-        self.state.is_some_and(left)
     }
 
     /// Whether so many messages of so many bytes would find room now.

@@ -111,6 +111,11 @@ pub(super) struct Core {
     /// Why the last failed connection did.
     pub trouble: Option<String>,
     pub next_cookie: u64,
+    /// The time in nanoseconds; when peers are asked next whether they are there, 0 for a first time that is not
+    /// set; and the device's changes that have been looked at.
+    pub clock: fn() -> u64,
+    pub next_probe_ns: u64,
+    pub changes: u32,
     /// Whether send queues are polled only while completions are to come.
     pub tx_gate: bool,
     /// Whether a message with the last one's header goes without it.
@@ -159,6 +164,9 @@ impl RcIface {
             quiet: 0,
             trouble: None,
             next_cookie: 1 << 63,
+            clock: fastpath_base::clock::now_ns,
+            next_probe_ns: 0,
+            changes: context.look().changes,
             tx_gate: true,
             repeats: true,
         };
@@ -175,8 +183,8 @@ impl RcIface {
     /// # Errors
     /// The device has no more.
     pub fn endpoint(&self, state: Option<&'static AtomicU32>) -> Result<RcEndpoint, VerbsError> {
-        let index = self.core.borrow_mut().add_connection()?;
-        Ok(RcEndpoint::new(self.core.clone(), index, state))
+        let index = self.core.borrow_mut().add_connection(state)?;
+        Ok(RcEndpoint::new(self.core.clone(), index))
     }
 
     /// Connections that there are.
@@ -235,15 +243,17 @@ impl RcIface {
 
 impl Core {
     fn arm(&mut self) -> Duration {
+        let failures = self.counters.failures;
+        self.look_for_events();
         let mut armed = self.recv_cq.arm().is_ok();
         for queue in 0..self.send_queues.len() {
             if self.is_busy(queue) {
                 armed &= self.send_queues[queue].cq.arm().is_ok();
             }
         }
-        self.look_for_events();
         // What completed before is not reported; the caller's own look finds it, but for failures of silent sends.
-        match (self.look_for_failures(), armed) {
+        let found = self.look_for_failures() || self.counters.failures != failures;
+        match (found, armed) {
             (true, _) => Duration::ZERO,
             (false, true) => LONG_NAP,
             (false, false) => SHORT_NAP,
@@ -309,7 +319,7 @@ impl Core {
     }
 
     /// Makes a queue pair; says the connection's number.
-    fn add_connection(&mut self) -> Result<usize, VerbsError> {
+    fn add_connection(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
         let open = self.connections.iter().flatten().count() as u32 + 1;
         let buffers = self
             .receives
@@ -364,6 +374,7 @@ impl Core {
             inbox: VecDeque::new(),
             assembly: None,
             queue,
+            state,
         };
         let index = self.connections.iter().position(Option::is_none);
         let index = index.unwrap_or_else(|| {

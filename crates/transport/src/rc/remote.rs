@@ -210,7 +210,7 @@ impl RcEndpoint {
         let queue = core.connection(index).queue;
         core.report_last(index);
         core.poll_sends(queue);
-        if core.connection(index).is_busy() && self.is_said_to_have_left() {
+        if core.connection(index).is_busy() && core.connection(index).is_said_to_have_left() {
             // The adapter would go on trying for seconds. What it has done until now counts; nothing moves after this.
             core.poll_sends(queue);
             if core.connection(index).is_busy() {

@@ -98,6 +98,12 @@ impl RcPair {
     }
 }
 
+impl RcIface {
+    pub(super) fn use_clock(&mut self, clock: fn() -> u64) {
+        self.with_core(|core| core.clock = clock);
+    }
+}
+
 impl RcEndpoint {
     fn start_at(&mut self, messages: u32) {
         self.with(|connection| {

@@ -43,7 +43,7 @@ impl Core {
                 self.handle_receive(completion, now);
             }
             if self.posted_receives == 0 {
-                self.counters.out_of_buffer += 1;
+                self.counters.out_of_buffer += !self.outage.has_stopped() as u64;
                 break;
             }
             if count < POLL {
@@ -63,7 +63,8 @@ impl Core {
     #[inline]
     fn refill_if_worth(&mut self) {
         let few = self.posted_receives < SCARCE && !self.idle.is_empty();
-        if (self.idle.len() >= POLL || few) && !self.lost {
+        let able = !self.lost && !self.outage.has_stopped();
+        if (self.idle.len() >= POLL || few) && able {
             self.refill();
         }
     }
@@ -78,9 +79,9 @@ impl Core {
         let number = completion.wr_id as u32;
         if let Some(why) = failure(completion) {
             self.idle.push(number);
-            self.counters.receive_errors += 1;
-            if why == Failure::Flushed {
-                self.lose_device("the queue pair has stopped".to_owned());
+            match why {
+                Failure::Flushed => self.interrupt(String::new()),
+                _ => self.counters.receive_errors += 1,
             }
             return;
         }
@@ -107,6 +108,7 @@ impl Core {
             return false;
         };
         link.silent_since_ns = now.max(1);
+        self.heard += 1;
         let release = |packet: Packet| pool.release(packet.slot, done);
         // What is under way is watched already.
         self.stirred |= link.sender.acknowledge_with(now, head.ack, release);

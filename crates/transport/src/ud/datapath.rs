@@ -3,7 +3,7 @@
 
 use super::iface::Core;
 use super::link::{Link, Stage};
-use super::pool::{Packet, Slot};
+use super::pool::{Packet, Slot, is_done};
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
@@ -316,10 +316,15 @@ impl Core {
         };
         for completion in &batch[..count] {
             self.counters.send_completions += 1;
-            if let Some(why) = failure(completion) {
-                return self.lose_device(format!("a send failed: {why:?}"));
+            let number = completion.wr_id as u32;
+            if is_done(number, self.done) {
+                continue; // of before the queue pair was started anew
             }
-            self.done = (completion.wr_id as u32).wrapping_add(1);
+            self.done = number.wrapping_add(1);
+            if let Some(why) = failure(completion) {
+                self.interrupt(format!("(a send failed: {why})"));
+                continue;
+            }
             self.expected -= 1;
         }
         self.pool.sweep(self.done);
@@ -348,6 +353,7 @@ impl Core {
     #[inline(never)]
     pub fn lose_device(&mut self, text: String) -> bool {
         self.lost = true;
+        self.outage.give_up();
         for index in 0..self.links.len() {
             if self.links[index].is_some() {
                 self.fail_link(index, Failure::Local, text.clone());

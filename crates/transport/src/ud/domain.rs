@@ -1,6 +1,7 @@
 //! The memory domain: the device, its port, and the ways from there to peers' ports.
 
 use super::wire::HEAD;
+use crate::verbs::abi::PORT_ACTIVE;
 use crate::verbs::path::PORT_ADDRESS_BYTES;
 use crate::verbs::{
     Access, AddressHandle, Buffer, DeviceContext, LocalPort, PortAddress, ProtectionDomain,
@@ -35,6 +36,12 @@ impl Domain {
     pub fn port_name(&self) -> (String, u8) {
         let name = self.memory.context().name().to_owned();
         (name, self.port.number())
+    }
+
+    /// Whether the port can be used, as far as the device says.
+    pub(super) fn is_active(&self) -> bool {
+        let asked = self.memory.context().query_port(self.port.number());
+        asked.is_ok_and(|port| port.state == PORT_ACTIVE)
     }
 
     /// Device, port and packet size, for people.

@@ -6,6 +6,7 @@ use super::domain::Domain;
 use super::endpoint::UdEndpoint;
 use super::letter::Letter;
 use super::link::{Body, Link, Stage};
+use super::outage::Outage;
 use super::pool::Pool;
 use super::wire::{GRH, HEAD, LARGEST, packets};
 use crate::contract::Address;
@@ -72,6 +73,8 @@ pub struct Counters {
     pub letters: u64,
     /// Polls of the receive queue.
     pub recv_polls: u64,
+    /// Times that the queue pair had stopped, to be started anew.
+    pub outages: u64,
 }
 
 /// One line for people: what was lost, and what that cost.
@@ -81,7 +84,7 @@ impl std::fmt::Display for Counters {
         write!(
             f,
             "{} peers; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
-             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers",
+             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers, {} times stopped",
             c.connections,
             c.sent,
             c.resent,
@@ -92,7 +95,8 @@ impl std::fmt::Display for Counters {
             c.garbage,
             c.violations,
             c.receive_errors,
-            c.out_of_buffer
+            c.out_of_buffer,
+            c.outages
         )
     }
 }
@@ -138,6 +142,9 @@ pub(super) struct Core {
     pub quiet: u32,
     /// Whether the device or the queue pair has gone.
     pub lost: bool,
+    /// Datagrams of peers.
+    pub heard: u64,
+    pub outage: Outage,
     /// Why the last failed connection did.
     pub trouble: Option<String>,
     pub counters: Counters,
@@ -220,6 +227,8 @@ impl UdIface {
             spare: Vec::new(),
             quiet: 0,
             lost: false,
+            heard: 0,
+            outage: Outage::default(),
             trouble: None,
             counters: Counters::default(),
             settings,
@@ -256,10 +265,13 @@ impl UdIface {
     /// To be called before a sleep, and before a last look: what comes after it calls `wake` from another thread. Says
     /// how long to sleep at most: until something must be sent again, or the device's loss is looked for.
     pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Duration {
-        match self.watch(wake) {
-            true => self.core.borrow_mut().until_due().min(LONG_NAP),
-            false => SHORT_NAP,
-        }
+        let nap = if self.watch(wake) {
+            LONG_NAP
+        } else {
+            SHORT_NAP
+        };
+        let core = &mut *self.core.borrow_mut();
+        core.until_event().min(core.until_due()).min(nap)
     }
 
     /// Lets the next arrival call `wake` (that of the first call of this) from another thread; false where nothing can.
@@ -274,7 +286,8 @@ impl UdIface {
     /// Whether time must be watched: something is under way, or a peer is to be told something.
     pub fn is_busy(&self) -> bool {
         let core = self.core.borrow();
-        !core.busy.is_empty() || core.expected > 0 || !core.letters.is_empty()
+        let waiting = core.expected > 0 || core.outage.is_on();
+        !core.busy.is_empty() || waiting || !core.letters.is_empty()
     }
 
     /// Takes letters from now on: those that carry `secret`. Returns what peers must know to write them.

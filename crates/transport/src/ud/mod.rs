@@ -18,6 +18,7 @@ pub mod endpoint;
 pub mod iface;
 pub mod letter;
 mod link;
+mod outage;
 mod pool;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -241,6 +241,6 @@ impl Pool {
 
 /// Whether the send with a number is among the first `done`.
 #[inline]
-fn is_done(number: u32, done: u32) -> bool {
+pub(super) fn is_done(number: u32, done: u32) -> bool {
     (number.wrapping_sub(done) as i32) < 0
 }

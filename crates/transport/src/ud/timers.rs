@@ -3,7 +3,6 @@
 use super::iface::Core;
 use super::link::Stage;
 use crate::verbs::Failure;
-use crate::verbs::abi::EVENT_DEVICE_FATAL;
 use std::time::Duration;
 
 /// Progress that finds nothing between two looks for failures of silent sends.
@@ -141,14 +140,12 @@ impl Core {
         if self.posted != self.done {
             self.poll_sends();
         }
+        if self.outage.is_on() {
+            self.mend();
+        }
         if self.quiet >= QUIET * LOOKS {
             self.quiet = 0;
-            let context = self.domain.memory.context().clone();
-            while let Some(event) = context.next_event() {
-                if event.event_type == EVENT_DEVICE_FATAL {
-                    self.lose_device(format!("{}: the device is gone", context.name()));
-                }
-            }
+            self.look_for_events();
         }
     }
 }

@@ -374,6 +374,7 @@ pub struct QpAttr {
     pub rate_limit: u32,
 }
 
+pub const QPS_RESET: c_int = 0;
 pub const QPS_INIT: c_int = 1;
 pub const QPS_RTR: c_int = 2;
 pub const QPS_RTS: c_int = 3;

@@ -5,6 +5,7 @@ use super::abi::{self, AsyncEvent, DeviceAttr, GidEntry, PortAttr};
 use super::call::{check, make, unmake};
 use super::error::{Step, VerbsError};
 use super::library::Library;
+use fastpath_base::sync::{AtomicU32, Ordering};
 use std::ffi::CStr;
 use std::mem::{offset_of, size_of};
 use std::ptr::NonNull;
@@ -16,7 +17,25 @@ pub struct DeviceContext {
     pub(super) library: &'static Library,
     name: String,
     attributes: DeviceAttr,
+    /// What [`DeviceContext::look`] has seen: the code of the event after which nothing works, if there was one, and how
+    /// many others there were. All transports on a device share its events.
+    lost: AtomicU32,
+    changes: AtomicU32,
 }
+
+/// What has happened to a device since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct News {
+    /// Why it works no more, if that is so.
+    pub lost: Option<&'static str>,
+    /// How often one of its ports or queue pairs has changed by itself.
+    pub changes: u32,
+}
+
+/// In place of an event's code: the device is closed to this process, and tells no more.
+const CLOSED: u32 = u32::MAX;
+/// No such event has been.
+const NEVER: u32 = u32::MAX - 1;
 
 // SAFETY: the verbs interface may be called from any thread (ibv_open_device(3) and its fellows); what is
 // kept here is not changed after opening.
@@ -106,6 +125,8 @@ impl DeviceContext {
             name: name.to_owned(),
             // SAFETY: numbers alone: all zeros is valid.
             attributes: unsafe { std::mem::zeroed() },
+            lost: AtomicU32::new(NEVER),
+            changes: AtomicU32::new(0),
         };
         let attributes = &mut context.attributes;
         check(Step::QueryDevice, name, || {
@@ -273,8 +294,37 @@ impl DeviceContext {
         }
     }
 
-    /// The next of the things that happened to the device, its ports and queues, without waiting.
-    pub fn next_event(&self) -> Option<AsyncEvent> {
+    /// What has happened to the device, its ports and queues, by a system call that does not wait.
+    pub fn look(&self) -> News {
+        // Relaxed throughout: what was seen is a number, and nothing is handed over by it.
+        loop {
+            match self.next_event() {
+                Ok(event) if ends_the_device(event.event_type) => {
+                    self.lost.store(event.event_type as u32, Ordering::Relaxed);
+                }
+                Ok(_) => {
+                    self.changes.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(libc::EIO | libc::ENODEV) => {
+                    let (old, new, order) = (NEVER, CLOSED, Ordering::Relaxed);
+                    let _ = self.lost.compare_exchange(old, new, order, order);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let lost = match self.lost.load(Ordering::Relaxed) {
+            NEVER => None,
+            code if code == abi::EVENT_CQ_ERR as u32 => Some("a completion queue has failed"),
+            code if code == abi::EVENT_SRQ_ERR as u32 => Some("a receive queue has failed"),
+            _ => Some("the device is gone"),
+        };
+        let changes = self.changes.load(Ordering::Relaxed);
+        News { lost, changes }
+    }
+
+    /// The next of the things that happened; or why there is none.
+    fn next_event(&self) -> Result<AsyncEvent, i32> {
         let mut event = AsyncEvent {
             element: 0,
             event_type: 0,
@@ -282,24 +332,29 @@ impl DeviceContext {
         // SAFETY: the context is open, its descriptor does not block, the event is writable.
         let answer = unsafe { (self.library.get_async_event)(self.raw.as_ptr(), &mut event) };
         if answer != 0 {
-            return None;
+            let error = std::io::Error::last_os_error();
+            return Err(error.raw_os_error().unwrap_or(0));
         }
         // At once, since a queue with events that are not acknowledged cannot be destroyed.
         // SAFETY: the event was just got.
         unsafe { (self.library.ack_async_event)(&mut event) };
-        Some(event)
-    }
-
-    /// The descriptor that becomes readable when [`DeviceContext::next_event`] has something.
-    pub fn event_fd(&self) -> i32 {
-        // SAFETY: the context is open.
-        unsafe { (*self.raw.as_ptr()).async_fd }
+        Ok(event)
     }
 
     pub(super) fn ops(&self) -> &abi::ContextOps {
         // SAFETY: the context is open, and its operations do not change.
         unsafe { &(*self.raw.as_ptr()).ops }
     }
+}
+
+/// Whether nothing works after such an event.
+fn ends_the_device(event: i32) -> bool {
+    [
+        abi::EVENT_DEVICE_FATAL,
+        abi::EVENT_CQ_ERR,
+        abi::EVENT_SRQ_ERR,
+    ]
+    .contains(&event)
 }
 
 impl Drop for DeviceContext {
@@ -336,7 +391,7 @@ unsafe fn extended_query_port(
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::verbs::fault;
+    use crate::verbs::{fake, fault};
 
     #[test]
     fn list__leaves_nothing_behind() {
@@ -356,6 +411,27 @@ mod tests {
         assert_eq!(error.errno(), libc::EACCES);
         assert!(error.to_string().contains("/dev/infiniband"), "{error}");
         assert!(!fault::disarm());
+    }
+
+    #[test]
+    fn look__tells_every_user_of_the_device_what_has_happened() {
+        fake::set_conditions(fake::Conditions::default());
+        let context = fake::open();
+        let quiet = context.look();
+        assert_eq!((quiet.lost, quiet.changes), (None, 0));
+        for active in [false, true] {
+            fake::set_conditions(fake::Conditions {
+                active,
+                ..fake::Conditions::default()
+            });
+        }
+        let seen = context.look();
+        assert_eq!((seen.lost, seen.changes), (None, 2));
+        fake::remove_device();
+        for _ in 0..2 {
+            let seen = context.look();
+            assert_eq!((seen.lost, seen.changes), (Some("the device is gone"), 2));
+        }
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct QueuePair {
     post_recv: PostRecv,
     granted: QpCap,
     service: Service,
+    port: u8,
+    qkey: u32,
     /// What it needs lives as long as it does.
     domain: Arc<ProtectionDomain>,
     _queues: [Arc<CompletionQueue>; 2],
@@ -130,12 +132,14 @@ impl QueuePair {
             post_recv,
             granted: QpCap::default(),
             service: settings.service,
+            port: settings.port,
+            qkey: settings.qkey,
             domain: domain.clone(),
             _queues: [settings.send_cq.clone(), settings.recv_cq.clone()],
             _shared: settings.shared.cloned(),
         };
         pair.granted = pair.query_granted()?;
-        pair.initialise(settings)?;
+        pair.initialise()?;
         Ok(pair)
     }
 
@@ -162,11 +166,11 @@ impl QueuePair {
         })
     }
 
-    fn initialise(&self, settings: &PairSettings<'_>) -> Result<(), VerbsError> {
+    fn initialise(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr {
             qp_state: abi::QPS_INIT,
-            port_num: settings.port,
-            qkey: settings.qkey,
+            port_num: self.port,
+            qkey: self.qkey,
             qp_access_flags: (abi::ACCESS_LOCAL_WRITE
                 | abi::ACCESS_REMOTE_WRITE
                 | abi::ACCESS_REMOTE_READ
@@ -247,6 +251,20 @@ impl QueuePair {
         };
         let mask = abi::QP_STATE | abi::QP_SQ_PSN;
         self.modify(Step::ModifyRts, &mut attributes, mask)
+    }
+
+    /// Starts a pair for datagrams anew that has stopped: what was posted is forgotten, its number stays.
+    ///
+    /// # Errors
+    /// The device refuses, or is gone.
+    pub fn restart_datagrams(&self, psn: u32) -> Result<(), VerbsError> {
+        let mut attributes = QpAttr {
+            qp_state: abi::QPS_RESET,
+            ..QpAttr::default()
+        };
+        self.modify(Step::ModifyReset, &mut attributes, abi::QP_STATE)?;
+        self.initialise()?;
+        self.start_datagrams(psn)
     }
 
     /// Stops it: everything posted completes, with an error where it had not been done.

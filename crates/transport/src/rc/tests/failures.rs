@@ -207,3 +207,68 @@ fn port__that_is_down_or_without_address_is_named() {
     fake::set_conditions(fake::Conditions::default());
     assert!(RcIface::new(&context, Some(2), Settings::default()).is_err());
 }
+
+/// Operations posted so far.
+fn posted(iface: &RcIface) -> u64 {
+    let counters = iface.counters();
+    counters.inline + counters.copied
+}
+
+#[test]
+fn peer__that_goes_away_is_missed_by_one_that_only_waits() {
+    let mut pair = RcPair::new(quick());
+    assert_eq!(send(&mut pair.ends[1], 0, 8), Post::Done);
+    pair.until("a message", |pair| take(&mut pair.ends[0]).is_some());
+    pair.ifaces[0].use_clock(|| 1);
+    pair.ifaces[0].arm(|| ());
+    let [near, gone] = pair.ends;
+    drop(gone);
+    let before = posted(&pair.ifaces[0]);
+    // Not at every sleep: a rank that waits for long costs its peer next to nothing.
+    pair.ifaces[0].arm(|| ());
+    assert_eq!(posted(&pair.ifaces[0]), before);
+    pair.ifaces[0].use_clock(|| 20_000_000_000);
+    pair.ifaces[0].arm(|| ());
+    let start = Instant::now();
+    while near.failure().is_none() {
+        pair.ifaces[0].progress();
+        assert!(start.elapsed() < WATCHDOG);
+    }
+    assert!(near.peer_has_left());
+}
+
+#[test]
+fn port__that_goes_down_makes_one_that_only_waits_ask_for_its_peer() {
+    let context = fake::open();
+    fake::set_conditions(fake::Conditions::default());
+    let mut pair = RcPair::on(&context, Settings::default()).unwrap();
+    let sent = pair.ifaces.each_ref().map(posted);
+    fake::set_conditions(fake::Conditions {
+        active: false,
+        ..fake::Conditions::default()
+    });
+    for iface in &mut pair.ifaces {
+        iface.arm(|| ());
+    }
+    for (iface, sent) in pair.ifaces.iter().zip(sent) {
+        assert_eq!(posted(iface), sent + 1);
+    }
+    pair.until("the answers", |pair| {
+        pair.ends.iter_mut().all(|end| end.is_drained())
+    });
+    assert_eq!(pair.ends[0].failure(), None);
+}
+
+#[test]
+fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
+    let context = fake::open();
+    fake::set_conditions(fake::Conditions::default());
+    let mut pair = RcPair::on(&context, Settings::default()).unwrap();
+    fake::remove_device();
+    for iface in &mut pair.ifaces {
+        iface.arm(|| ());
+    }
+    assert!(pair.ends.iter().all(|end| end.peer_has_left()));
+    let said = pair.ifaces[1].trouble().unwrap();
+    assert!(said.contains("fake0: the device is gone"), "{said}");
+}

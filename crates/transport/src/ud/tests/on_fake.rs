@@ -1,6 +1,7 @@
 //! What only the fake adapter can do: lose, double and delay what is under way, and let time stand still.
 
 use super::*;
+use std::time::Duration;
 
 #[test]
 fn bad_wire__all_arrives_once_and_in_order() {
@@ -242,4 +243,122 @@ fn receive_buffers__are_posted_again_in_batches() {
     // Of 16; acknowledgements arrive too, one for a quarter of the window.
     let (calls, acks) = (fake::take_receive_posts(), pair.ifaces[1].counters().acks);
     assert!((1..=(320 + acks) / 16 + 2).contains(&calls), "{calls}");
+}
+
+fn set_port(active: bool) {
+    fake::set_conditions(fake::Conditions {
+        active,
+        ..fake::Conditions::default()
+    });
+}
+
+#[test]
+fn port__that_goes_down_and_up_again_loses_nothing() {
+    let mut pair = UdPair::fake(Settings::default());
+    let mut next = [0_u32; 2];
+    for round in 0..40 {
+        // Down for up to 4 s, with sends of both sides under way.
+        for number in round * 8..(round + 1) * 8 {
+            for end in &mut pair.ends {
+                assert_eq!(send(end, number, 100), Post::Done);
+            }
+            if number % 8 == 4 {
+                set_port(false);
+            }
+        }
+        for _ in 0..(round % 5) * 20 {
+            pair.progress();
+            fake::advance(50_000_000);
+        }
+        set_port(true);
+        pair.until("all messages", |pair| {
+            for (end, next) in pair.ends.iter_mut().zip(&mut next) {
+                while let Some(seen) = take(end) {
+                    assert_eq!(seen, (*next, 100));
+                    *next += 1;
+                }
+            }
+            next == [(round + 1) * 8; 2]
+        });
+    }
+    pair.until("the last news", |pair| {
+        pair.ends.iter_mut().all(|end| end.is_drained())
+    });
+    for (iface, end) in pair.ifaces.iter().zip(&mut pair.ends) {
+        let counters = iface.counters();
+        assert!(counters.outages > 10, "{counters:?}");
+        assert_eq!((counters.failures, counters.receive_errors), (0, 0));
+        assert_eq!(counters.out_of_buffer, 0);
+        assert!(end.has_room(1, 32_768));
+        // Every receive buffer is somewhere.
+        let core = iface.core().borrow();
+        assert_eq!(core.posted_receives + core.idle.len() as u32, core.buffers);
+    }
+}
+
+#[test]
+fn port__that_carries_nothing_between_two_outages_has_had_one() {
+    let mut pair = UdPair::fake(Settings::default());
+    assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
+    // Active whenever it is asked, and down for every send.
+    for _ in 0..2000 {
+        set_port(false);
+        (0..200).for_each(|_| _ = pair.ifaces[0].progress());
+        set_port(true);
+        fake::advance(20_000_000);
+        (0..200).for_each(|_| _ = pair.ifaces[0].progress());
+    }
+    assert!(pair.ends[0].failure().is_some());
+    // One that does carry something has had several, which are short.
+    let mut pair = UdPair::fake(Settings::default());
+    for number in 0..20 {
+        assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
+        set_port(false);
+        pair.progress();
+        set_port(true);
+        fake::advance(20_000_000_000);
+        pair.until("it", |pair| take(&mut pair.ends[1]) == Some((number, 8)));
+    }
+    assert_eq!(pair.ends[0].failure(), None);
+}
+
+#[test]
+fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
+    let mut pair = UdPair::fake(Settings::default());
+    set_port(false);
+    assert_eq!(send(&mut pair.ends[0], 0, 8), Post::Done);
+    let before = fake::now_ns();
+    // The second end only sleeps.
+    while pair.ends.iter().any(|end| end.failure().is_none()) {
+        for iface in &mut pair.ifaces {
+            assert!(iface.arm(|| ()) <= Duration::from_millis(20));
+            (0..200).for_each(|_| _ = iface.progress());
+        }
+        fake::advance(20_000_000);
+    }
+    let lasted = fake::now_ns() - before;
+    assert!(
+        (10_000_000_000..11_000_000_000).contains(&lasted),
+        "{lasted}"
+    );
+    for (iface, end) in pair.ifaces.iter_mut().zip(&mut pair.ends) {
+        assert_eq!(send(end, 1, 8), Post::PeerGone);
+        assert!(end.peer_has_left() && end.has_arrived());
+        let said = iface.trouble().unwrap();
+        assert!(said.contains("fake0 port 1: is down"), "{said}");
+        // What cannot be mended is not watched any more.
+        assert!(iface.arm(|| ()) > Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
+    let mut pair = UdPair::fake(Settings::default());
+    fake::remove_device();
+    for iface in &mut pair.ifaces {
+        iface.arm(|| ());
+    }
+    assert!(pair.ends.iter().all(|end| end.peer_has_left()));
+    let said = pair.ifaces[1].trouble().unwrap();
+    assert!(said.contains("fake0: the device is gone"), "{said}");
 }

@@ -144,6 +144,22 @@ unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     bytes
 }
 
+impl FakeQp {
+    /// The pair has stopped: the buffers of its own queue come back.
+    pub(super) fn flush_receives(&mut self) {
+        for room in std::mem::take(&mut self.receives) {
+            let completion = Wc {
+                wr_id: room.id,
+                status: WC_WR_FLUSH_ERR,
+                qp_num: self.base.qp_num,
+                ..Wc::default()
+            };
+            // SAFETY: a pair's queue is alive.
+            unsafe { complete(self.base.recv_cq, completion, 0, 0) };
+        }
+    }
+}
+
 impl Job {
     /// Whether something comes back.
     fn is_read(&self) -> bool {
@@ -257,6 +273,7 @@ impl Fabric {
         if status != WC_SUCCESS {
             qp.silent += 1;
             qp.attr.qp_state = QPS_ERR;
+            qp.flush_receives();
         }
         let completion = Wc {
             wr_id: job.request.wr_id,
@@ -389,6 +406,9 @@ impl Fabric {
         );
         if bytes.len() > DATAGRAM_MOST {
             return Outcome::Failed(WC_LOC_LEN_ERR);
+        }
+        if !self.conditions.active {
+            return Outcome::Failed(WC_LOC_QP_OP_ERR);
         }
         let len = bytes.len() as u32;
         let immediate = (job.request.opcode == WR_SEND_WITH_IMM).then_some(job.request.imm_data);

@@ -26,7 +26,7 @@ pub(crate) struct Conditions {
     pub inline_step: u32,
     /// Most inline data; more is refused.
     pub inline_most: u32,
-    /// Whether the port is active.
+    /// Whether the port is active. While it is not, no datagram can leave, and a queue pair that tries stops.
     pub active: bool,
     /// Whether the GID table has rows.
     pub addresses: bool,
@@ -89,6 +89,8 @@ struct Fabric {
     next_number: u32,
     /// Whether the device has been removed.
     removed: bool,
+    /// What has happened and nobody was told of, by the codes of the verbs interface.
+    events: VecDeque<i32>,
     /// Requests as they were posted: opcode and flags.
     posted: Vec<(i32, u32)>,
     /// Calls that posted receive buffers.
@@ -113,6 +115,7 @@ impl Default for Fabric {
             windows: BTreeMap::new(),
             next_number: 0,
             removed: false,
+            events: VecDeque::new(),
             posted: Vec::new(),
             receive_posts: 0,
             handles: BTreeSet::new(),
@@ -143,7 +146,15 @@ fn with<T>(act: impl FnOnce(&mut Fabric) -> T) -> T {
 
 /// Sets what the adapter of this thread does from now on.
 pub(crate) fn set_conditions(conditions: Conditions) {
-    with(|fabric| fabric.conditions = conditions);
+    with(|fabric| {
+        if fabric.conditions.active != conditions.active {
+            fabric.events.push_back(match conditions.active {
+                true => EVENT_PORT_ACTIVE,
+                false => EVENT_PORT_ERR,
+            });
+        }
+        fabric.conditions = conditions;
+    });
 }
 
 /// A tenth of all datagrams is lost, a tenth arrives twice, and a fifth late.
@@ -192,7 +203,10 @@ pub(crate) fn inject(from: u32, to: u32, qkey: u32, bytes: &[u8]) {
 
 /// The device is taken out.
 pub(crate) fn remove_device() {
-    with(|fabric| fabric.removed = true);
+    with(|fabric| {
+        fabric.removed = true;
+        fabric.events.push_back(EVENT_DEVICE_FATAL);
+    });
 }
 
 /// Opcode and flags of every send posted since the last call of this.

@@ -393,12 +393,18 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
         QPS_RTS => QP_SQ_PSN,
         _ => 0,
     };
-    let allowed = to == QPS_ERR || from == to - 1;
+    let allowed = [QPS_ERR, QPS_RESET].contains(&to) || from == to - 1;
     if !allowed || mask != needs | QP_STATE || (to == QPS_INIT && attr.port_num != 1) {
         return libc::EINVAL;
     }
     qp.attr.qp_state = to;
     match to {
+        QPS_ERR => qp.flush_receives(),
+        QPS_RESET => {
+            qp.jobs.clear();
+            qp.receives.clear();
+            (qp.used, qp.silent) = (0, 0);
+        }
         QPS_INIT => {
             qp.attr.qkey = attr.qkey;
             qp.attr.qp_access_flags = attr.qp_access_flags;
@@ -444,8 +450,24 @@ pub(super) unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
     unsafe { free(ah) }
 }
 
-pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, _: *mut AsyncEvent) -> c_int {
-    -1
+pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncEvent) -> c_int {
+    match with(|fabric| fabric.events.pop_front()) {
+        Some(event_type) => {
+            let element = 1; // the port's number
+            // SAFETY: the caller's structure.
+            unsafe {
+                *to = AsyncEvent {
+                    element,
+                    event_type,
+                }
+            };
+            0
+        }
+        None => {
+            fail::<()>(libc::EAGAIN);
+            -1
+        }
+    }
 }
 
 pub(super) unsafe extern "C" fn ack_async_event(_: *mut AsyncEvent) {}
