@@ -69,6 +69,11 @@ def _middle(node):
     return [12287, 32768] if not _reason(node, "single copy") else [32767, None]
 
 
+def _ways(one):
+    """How memory is reached by one-sided operations."""
+    return {w["operations"]: w["way"] for w in one["one_sided"]}
+
+
 def _all(problems):
     return next((problem for problem in problems if problem), None)
 
@@ -81,6 +86,11 @@ def case_nothing_is_set(session):
         yield "single copy, both sides" in _protocols(node) or "process_vm_readv" in _reason(node, "single copy"), True
         yield [r["from"] for r in node["ranges"][1:]], [r["to"] + 1 for r in node["ranges"][:-1]]
         yield report["notes"], []
+        copied = {"put, get": "kernel", "atomics": "messages"}
+        asked = {"put, get, atomics": "messages"}
+        yield _ways(node), asked if _reason(node, "single copy") else copied
+        yield _ways(_class(report, memory="memory from MPI_Alloc_mem")), {"put, get, atomics": "load-store"}
+        yield _ways(_class(report, "itself", "any memory")), {"put, get, atomics": "load-store"}
 
     return _all(_holds(session, {}, check, ranks=n) for n in (2, 3))
 
@@ -89,11 +99,13 @@ def case_disable(session):
     def cma(report):
         yield _reason(_class(report), "single copy"), "switched off by FASTPATH_DISABLE"
         yield any("single copy" in p for p in _protocols(_class(report))), False
+        yield _ways(_class(report)), {"put, get, atomics": "messages"}
 
     def direct(report):
         shared = _class(report, memory="memory from MPI_Alloc_mem")
         yield _reason(shared, "direct"), "switched off by FASTPATH_DISABLE"
         yield any("direct" in p for p in _protocols(shared)), False
+        yield "load-store" in _ways(shared).values(), False
 
     def pipeline(report):
         node = _class(report)

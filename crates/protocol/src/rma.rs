@@ -30,7 +30,7 @@ mod resolve;
 pub use error::RmaError;
 pub use key::{PACKED_BYTES, PackedKey};
 pub use region::{Exposed, RegionId};
-pub use resolve::{RemoteKey, Way};
+pub use resolve::{Reach, RemoteKey, Way};
 
 #[allow(unused_imports)] // for the links above
 use crate::worker::Worker;

@@ -57,6 +57,22 @@ fn bytes__of_every_size_go_there_and_come_back_in_every_way() {
 }
 
 #[test]
+fn report__says_the_way_that_a_key_is_resolved_to() {
+    let mut world = World::shared(2);
+    for (memory, arena) in [
+        ("memory from MPI_Alloc_mem", true),
+        ("private memory", false),
+    ] {
+        let way = region(&mut world, 100, 8, arena).key.way();
+        let report = world.rank(0).report(0);
+        let mut classes = report.classes.iter();
+        let class = classes.find(|c| (c.peer, c.memory) == ("ranks on this node", memory));
+        let said = &class.unwrap().one_sided[0];
+        assert_eq!((said.way, memory), (way.name(), memory));
+    }
+}
+
+#[test]
 fn bytes__outside_of_the_region_are_refused_and_nothing_is_written() {
     for (mut world, arena, way) in worlds() {
         let mut region = region(&mut world, 100, 8, arena);

@@ -32,6 +32,29 @@ impl Way {
     }
 }
 
+/// By what a region can be reached, besides messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reach {
+    /// Its pages lie in this process too.
+    pub shared: bool,
+    /// The lane's adapter reaches it.
+    pub adapter: bool,
+    /// The kernel copies from and to it.
+    pub kernel: bool,
+}
+
+impl Reach {
+    /// The way that is taken.
+    pub fn way(self) -> Way {
+        match self {
+            Reach { shared: true, .. } => Way::LoadStore,
+            Reach { adapter: true, .. } => Way::Adapter,
+            Reach { kernel: true, .. } => Way::Kernel,
+            _ => Way::Messages,
+        }
+    }
+}
+
 /// A region of a peer, ready to be reached.
 pub struct RemoteKey {
     /// Number of the worker's lanes that it was resolved under; another one says: not resolved.
@@ -104,19 +127,13 @@ pub(super) fn choose_way(lane: &Lane, described: &Described, direct: bool, refus
         addr: offset,
         rkey: KEY_ARENA,
     };
-    if direct
-        && described
-            .arena
-            .is_some_and(|at| lane.is_shared(&in_arena(at)))
-    {
-        Way::LoadStore
-    } else if lane.posts_remote() && described.adapter.is_some() {
-        Way::Adapter
-    } else if lane.copies_directly() && described.process.is_some() && !refused {
-        Way::Kernel
-    } else {
-        Way::Messages
+    let arena = described.arena.map(in_arena);
+    Reach {
+        shared: direct && arena.is_some_and(|at| lane.is_shared(&at)),
+        adapter: lane.posts_remote() && described.adapter.is_some(),
+        kernel: lane.copies_directly() && described.process.is_some() && !refused,
     }
+    .way()
 }
 
 impl Worker {

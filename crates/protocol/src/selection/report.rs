@@ -6,6 +6,7 @@ use super::decide::{PART_MAX, PART_MIN, Protocol, copy_curves, ring_curves};
 use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
 use crate::fetch::EXCHANGE_ALONE_MAX;
+use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::adapter::By;
 use serde::Serialize;
@@ -46,6 +47,8 @@ pub struct Class {
     pub transports: Vec<&'static str>,
     /// Without gap or overlap, from 0 bytes up.
     pub ranges: Vec<Range>,
+    /// How memory of theirs is reached by one-sided operations.
+    pub one_sided: Vec<OneSided>,
     /// What could serve these peers and does not, or not everywhere.
     pub rejected: Vec<Rejected>,
     /// The adapter that leads there, where one does.
@@ -70,6 +73,37 @@ pub struct Range {
     /// What the smallest and the largest one cost by the model, in nanoseconds; None: the model does
     /// not say.
     pub cost_ns: Option<[f64; 2]>,
+}
+
+/// How one-sided operations reach memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OneSided {
+    /// Which ones.
+    pub operations: &'static str,
+    /// The way, as keys name theirs.
+    pub way: &'static str,
+    /// What it does.
+    pub how: &'static str,
+}
+
+impl OneSided {
+    /// The ways to memory that can be reached so. Atomics are done by a processor: this one's, or the owner's.
+    fn list(reach: Reach) -> Vec<OneSided> {
+        let of = |operations, way: Way| OneSided {
+            operations,
+            way: way.name(),
+            how: match way {
+                Way::LoadStore => "this processor reads and writes the memory where it lies",
+                Way::Kernel => "the kernel copies between the processes",
+                Way::Adapter => "the adapter reads and writes the owner's memory",
+                Way::Messages => "the owner carries them out when it makes progress",
+            },
+        };
+        match reach.way() {
+            way @ (Way::LoadStore | Way::Messages) => vec![of("put, get, atomics", way)],
+            way => vec![of("put, get", way), of("atomics", Way::Messages)],
+        }
+    }
 }
 
 /// An option that was not taken.
@@ -158,6 +192,14 @@ impl Display for Report {
                 let name = range.protocol;
                 writeln!(f, "  {sizes:<20} {name:<24} {cost:<18} {}", range.how)?;
             }
+            for OneSided {
+                operations,
+                way,
+                how,
+            } in &class.one_sided
+            {
+                writeln!(f, "  {operations:<20} {way:<24} {:<18} {how}", "")?;
+            }
             if let Some(rule) = &class.rises {
                 writeln!(f, "  {:<20} {rule}", "rises")?;
             }
@@ -237,6 +279,10 @@ fn describe_self(t: &Thresholds) -> Class {
             (parts, "eager in parts", pieces, None),
             (u64::MAX, "rendezvous, one copy", once, None),
         ]),
+        one_sided: OneSided::list(Reach {
+            shared: true,
+            ..Reach::default()
+        }),
         rejected: Vec::new(),
         adapter: None,
         rises: None,
@@ -289,6 +335,11 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         memory: "any memory",
         transports: by.names().to_vec(),
         ranges: list_ranges(steps),
+        // Of a pair that begins with datagrams, once it has its connection; by messages until then.
+        one_sided: OneSided::list(Reach {
+            adapter: !matches!(by, By::Ud),
+            ..Reach::default()
+        }),
         rejected,
         adapter: Some(adapter),
         rises,
@@ -406,6 +457,11 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
         },
         transports,
         ranges: list_ranges(steps),
+        one_sided: OneSided::list(Reach {
+            shared: shared && t.direct != u64::MAX,
+            kernel: selection.wishes.no_cma.is_none() && selection.kernel.is_ok(),
+            ..Reach::default()
+        }),
         rejected: list_rejected(selection, t, shared, &curves),
         adapter: None,
         rises: None,
