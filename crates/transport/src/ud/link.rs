@@ -6,7 +6,7 @@ use crate::contract::Header;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::{AddressHandle, Failure};
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
+use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED, STATE_SLEEPING};
 use std::sync::Arc;
 
 /// Where a connection stands.
@@ -83,6 +83,11 @@ pub(super) struct Link {
     pub ack_due_ns: u64,
     /// Since when something is under way and nothing was heard of the peer; 0 where nothing is.
     pub silent_since_ns: u64,
+    /// How often in a row the peer slept in the library and answered nothing; when it was looked last, and of which
+    /// silence.
+    pub unanswered: u32,
+    pub looked_ns: u64,
+    pub silence_ns: u64,
     /// Whether it is among those whose time is watched.
     pub busy: bool,
     /// Whether it is among those that are to be told at once.
@@ -98,6 +103,12 @@ impl Link {
             [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
         };
         self.state.is_some_and(left)
+    }
+
+    /// Whether the peer sleeps in the library, as far as something says so: then it answers within a second.
+    pub fn is_asleep(&self) -> bool {
+        let asleep = |state: &AtomicU32| state.load(Ordering::Relaxed) == STATE_SLEEPING;
+        self.state.is_some_and(asleep)
     }
 
     /// Whether a message lies here whose turn it is.

@@ -1,7 +1,7 @@
 //! What time brings: packets are sent again, peers are told what has arrived, and are given up.
 
 use super::iface::Core;
-use super::link::Stage;
+use super::link::{Link, Stage};
 use crate::verbs::Failure;
 use std::time::Duration;
 
@@ -9,6 +9,24 @@ use std::time::Duration;
 const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
 const LOOKS: u32 = 64;
+
+/// Looks at a peer that sleeps and does not answer, each after what it owes was sent again, until it is given up. Time alone
+/// will not do: this process may have been stopped, or somebody debugs the other.
+const ASLEEP_MOST: u32 = 300;
+/// Time between two of them.
+const LOOK_NS: u64 = 1_000_000_000;
+
+impl Link {
+    /// Looks whether the peer sleeps; how often it did so in a row, within one silence.
+    fn looks_in_vain(&mut self, now: u64) -> u32 {
+        if self.silence_ns != self.silent_since_ns || !self.is_asleep() {
+            (self.silence_ns, self.unanswered) = (self.silent_since_ns, 0);
+        } else if now.saturating_sub(self.looked_ns) >= LOOK_NS {
+            (self.looked_ns, self.unanswered) = (now, self.unanswered + 1);
+        }
+        self.unanswered
+    }
+}
 
 impl Core {
     /// Handles what has arrived and what is due; says whether anything had arrived.
@@ -112,8 +130,15 @@ impl Core {
             return Some((Failure::NoAnswer, "the peer has left the job".to_owned()));
         }
         let silent = now.saturating_sub(link.silent_since_ns);
-        if link.state.is_some() || silent < give_up {
-            return None; // it lives, whatever it does
+        if link.state.is_some() {
+            // It lives, and may compute for hours; but while it sleeps in the library it answers.
+            return (link.looks_in_vain(now) > ASLEEP_MOST).then(|| {
+                let text = "the peer sleeps, and answers nothing: the network does not reach it";
+                (Failure::NoAnswer, text.to_owned())
+            });
+        }
+        if silent < give_up {
+            return None;
         }
         let text = format!("no answer for {} s", silent / 1_000_000_000);
         Some((Failure::NoAnswer, text))

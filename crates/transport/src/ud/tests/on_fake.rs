@@ -192,6 +192,44 @@ fn peer__that_is_silent_for_too_long_is_given_up() {
 }
 
 #[test]
+fn peer__that_sleeps_in_the_library_and_never_answers_is_given_up() {
+    fake::set_conditions(fake::Conditions {
+        weather: fake::Weather {
+            drop: 1.0,
+            ..fake::Weather::default()
+        },
+        ..fake::Conditions::default()
+    });
+    let state: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(STATE_AWAKE)));
+    let pair = UdPair::on(&fake::open(), Settings::default()).unwrap();
+    let mut near = UdIface::new(&fake::open(), None, Settings::default()).unwrap();
+    near.core().borrow_mut().clock = fake::now_ns;
+    let mut end = near.endpoint(Some(state)).unwrap();
+    let mut far = pair.ifaces[1].endpoint(None).unwrap();
+    assert!(connect(&mut end, &mut far));
+    assert_eq!(send(&mut end, 0, 8), Post::Done);
+    let mut pass = |seconds: u64| {
+        for _ in 0..4 * seconds {
+            (0..80).for_each(|_| _ = near.progress());
+            fake::advance(250_000_000);
+        }
+    };
+    // It computes, sleeps for a while, computes; then whoever looks is stopped for a day.
+    pass(1000);
+    state.store(STATE_SLEEPING, Ordering::Relaxed);
+    pass(200);
+    state.store(STATE_AWAKE, Ordering::Relaxed);
+    pass(2);
+    state.store(STATE_SLEEPING, Ordering::Relaxed);
+    pass(100);
+    fake::advance(86_400_000_000_000);
+    pass(100);
+    assert_eq!(end.failure(), None);
+    pass(110);
+    assert_eq!(end.failure(), Some(Failure::NoAnswer));
+}
+
+#[test]
 fn peer__that_is_known_to_live_is_never_given_up_and_one_that_left_at_once() {
     fake::set_conditions(fake::Conditions::default());
     let context = fake::open();
