@@ -144,32 +144,6 @@ unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     bytes
 }
 
-impl FakeQp {
-    /// The pair has stopped: the buffers of its own queue come back.
-    pub(super) fn flush_receives(&mut self) {
-        for room in std::mem::take(&mut self.receives) {
-            let completion = Wc {
-                wr_id: room.id,
-                status: WC_WR_FLUSH_ERR,
-                qp_num: self.base.qp_num,
-                ..Wc::default()
-            };
-            // SAFETY: a pair's queue is alive.
-            unsafe { complete(self.base.recv_cq, completion, 0, 0) };
-        }
-    }
-}
-
-impl Job {
-    /// Whether something comes back.
-    fn is_read(&self) -> bool {
-        matches!(
-            self.request.opcode,
-            WR_RDMA_READ | WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD
-        )
-    }
-}
-
 /// Whether a key allows access to memory.
 pub(super) fn allows(fabric: &Fabric, key: u32, address: u64, len: u64, access: i32) -> bool {
     let Some(&region) = fabric.regions.get(&key) else {
@@ -578,7 +552,7 @@ unsafe fn write(to: u64, bytes: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
-unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
+pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
     // SAFETY: the caller's.
     let cq = unsafe { &mut *cq.cast::<FakeCq>() };
     assert!(

@@ -272,6 +272,16 @@ struct Job {
     outcome: Option<carry::Outcome>,
 }
 
+impl Job {
+    /// Whether something comes back.
+    fn is_read(&self) -> bool {
+        matches!(
+            self.request.opcode,
+            WR_RDMA_READ | WR_ATOMIC_CMP_AND_SWP | WR_ATOMIC_FETCH_AND_ADD
+        )
+    }
+}
+
 /// A posted receive.
 struct Room {
     id: u64,

@@ -1,7 +1,7 @@
 //! Making and unmaking.
 #![allow(unsafe_code)]
 
-use super::carry::{poll_cq, post_recv, post_send, post_srq_recv};
+use super::carry::{complete, poll_cq, post_recv, post_send, post_srq_recv};
 use super::*;
 use libc::{c_char, c_int, c_void, size_t};
 use std::ptr::{null, null_mut};
@@ -417,6 +417,22 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
         _ => {}
     }
     0
+}
+
+impl FakeQp {
+    /// The pair has stopped: the buffers of its own queue come back.
+    pub(super) fn flush_receives(&mut self) {
+        for room in std::mem::take(&mut self.receives) {
+            let completion = Wc {
+                wr_id: room.id,
+                status: WC_WR_FLUSH_ERR,
+                qp_num: self.base.qp_num,
+                ..Wc::default()
+            };
+            // SAFETY: a pair's queue is alive.
+            unsafe { complete(self.base.recv_cq, completion, 0, 0) };
+        }
+    }
 }
 
 pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
