@@ -427,3 +427,26 @@ fn connections__many_share_buffers_and_give_them_back() {
     assert_eq!(base - fault::alive(), 78);
     assert_eq!(far.counters().violations + near.counters().failures, 0);
 }
+
+#[test]
+fn receive_buffers__grow_slowly_with_connections() {
+    let (context, _) = test_device();
+    let settings = Settings {
+        window: 16,
+        receives: 64,
+        receives_each: 2,
+        ..Settings::default()
+    };
+    let iface = RcIface::new(&context, None, settings).unwrap();
+    let posted = |iface: &RcIface| {
+        let mut posted = 0;
+        iface.with_core(|core| posted = core.posted);
+        posted
+    };
+    let mut ends = Vec::new();
+    // The first ones are for four windows; beyond that a connection adds an eighth of one.
+    for (connections, buffers) in [(0, 64), (4, 64), (5, 66), (20, 96)] {
+        ends.resize_with(connections, || iface.endpoint(None).unwrap());
+        assert_eq!(posted(&iface), buffers, "{connections} connections");
+    }
+}
