@@ -173,6 +173,11 @@ impl<'a> Rank<'a> {
         words
     }
 
+    /// Tells the other rank these words and learns its own. Called by both.
+    pub fn exchange(&mut self, words: [u64; WORDS]) -> [u64; WORDS] {
+        self.board.exchange(self.leads, words)
+    }
+
     /// Whether both agree. Called by both.
     pub fn agree(&mut self, own: bool) -> bool {
         self.agree_meanwhile(own, || ())

@@ -1,10 +1,11 @@
 //! Put, get, atomics and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over InfiniBand, CCGRID
-//! 2017), and one at a time, each with its flush (its latency test).
+//! 2017), and one at a time, each with its flush (its latency test); puts also back and forth.
 //!
 //! Both levels are driven by the same loops, and say by which way the bytes go: they differ by their own cost alone.
 
 pub mod atomics;
 mod protocol;
+mod seen;
 mod transport;
 
 use super::{LevelTest, engine, fill_pattern, has_pattern};
@@ -134,12 +135,12 @@ pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest
     }
 }
 
-/// The leader learns all words, in parts that fit an order.
-fn learn(rank: &mut engine::Rank, words: Words) -> Words {
+/// Each learns the other's words, in parts that fit an order.
+fn exchange(rank: &mut engine::Rank, words: Words) -> Words {
     let mut learnt = words;
     for part in 0..3 {
         let own = std::array::from_fn(|i| words.get(3 * part + i).copied().unwrap_or(0));
-        let said = rank.learn(own);
+        let said = rank.exchange(own);
         learnt[3 * part..3 * part + 3].copy_from_slice(&said[..3]);
     }
     learnt
@@ -153,14 +154,10 @@ fn run_memory(
     memory: Memory,
 ) {
     let mut target = Target::new(link, memory, bytes);
-    let words = learn(rank, target.words);
+    let words = exchange(rank, target.words);
     let (leads, puts) = (rank.leads(), test.name == "put");
     let mut buffer = vec![1u8; bytes];
-    // The leader reaches the memory of the other one.
-    let opened = match leads {
-        true => link.open(words, bytes.max(1)),
-        false => Ok(()),
-    };
+    let opened = link.open(words, bytes.max(1));
     let works = opened.is_ok() && words[0] != 0 && (!leads || move_whole(link, puts, &mut buffer));
     if !serve_until(link, rank, works) {
         let variant = name_memory(memory);
@@ -172,6 +169,9 @@ fn run_memory(
     }
     let checked = check(rank, link, puts, &mut buffer, &mut target);
     measure(rank, link, test, bytes, &mut buffer, checked);
+    if puts && bytes > 0 {
+        seen::run(rank, link, test, &mut buffer, &mut target, checked);
+    }
     target.end(link);
 }
 
@@ -257,7 +257,7 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
         return rank.missing(test.name, "this transport reaches no memory");
     };
     let target = Target::new(link, memory, 8);
-    let words = learn(rank, target.words);
+    let words = exchange(rank, target.words);
     let works = words[0] != 0 && (!rank.leads() || link.open(words, 8).is_ok());
     if !rank.agree(works) {
         rank.missing(test.name, "this transport reaches no memory");

@@ -58,6 +58,17 @@ const KNOWN: [LevelTest; 8] = [
 /// The variant of windows in both directions at once.
 const BOTH: &str = "both ways";
 
+/// As the levels above call what they do by an adapter, so that it stands in one row with theirs.
+fn name_variant(test: &str, window: u32, both: bool) -> &'static str {
+    match (test, window) {
+        ("put", 0) => "adapter, seen in memory",
+        ("get", 0) => "adapter, each completed",
+        ("put" | "get", _) => "adapter",
+        _ if both => BOTH,
+        _ => "",
+    }
+}
+
 /// All tests of a plan, as one of the two ranks.
 ///
 /// # Errors
@@ -173,7 +184,7 @@ impl Tests<'_> {
         let both = self.options.bidirectional && window > 0 && !remote;
         let case = engine::Figures {
             test: test.name,
-            variant: if both { BOTH } else { "" },
+            variant: name_variant(test.name, window, both),
             operation: test.operation,
             of: test.of,
             bytes,

@@ -2,7 +2,7 @@
 //! carries them out, whatever the lane.
 
 use super::super::{LevelTest, engine, protocol};
-use super::{Memory, RemoteLink, Target, learn, name_memory, serve_until};
+use super::{Memory, RemoteLink, Target, exchange, name_memory, serve_until};
 
 /// What is done to the word.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ fn run_memory(
 ) {
     let mut target = Target::new(link, memory, 8);
     target.as_slice().fill(0);
-    let words = learn(rank, target.words);
+    let words = exchange(rank, target.words);
     let leads = rank.leads();
     let opened = match leads {
         true => link.open(words, 8),
