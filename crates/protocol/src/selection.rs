@@ -20,6 +20,7 @@ use fastpath_base::config::{Config, Key};
 use fastpath_base::{clock, wait};
 use fastpath_transport::adapter::{By, Counts};
 use fastpath_transport::interfaces::Allowed;
+use fastpath_transport::rc::registrations::Registrations;
 use fastpath_transport::rising::Rule;
 use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
@@ -284,10 +285,25 @@ impl Worker {
         self.rma.gates_wireup = !config.is_disabled("wireup-gate");
         self.interfaces.set_tx_gate(!config.is_disabled("tx-gate"));
         self.interfaces.set_repeats(!config.is_disabled("repeat"));
+        self.interfaces
+            .keep_registrations(self.registrations_most(config));
         *self.selection = Selection::of(config);
         self.selection.warnings.append(&mut warnings);
         self.thresholds = self.selection.thresholds();
         Ok(())
+    }
+
+    /// Bytes of the program's own memory that stay registered.
+    fn registrations_most(&self, config: &Config) -> usize {
+        let neighbours = (0..self.job.size()).filter(|&rank| !self.job.is_remote(rank));
+        match (
+            config.is_disabled("registrations"),
+            config.number(Key::Registrations),
+        ) {
+            (true, _) => 0,
+            (false, Some(bytes)) => bytes as usize,
+            (false, None) => Registrations::default_most(neighbours.count()),
+        }
     }
 
     /// Ranks that reach each other by different transports would wait for each other for ever.

@@ -103,6 +103,70 @@ fn bytes__of_every_size_go_there_and_come_back() {
     }
 }
 
+/// New memory at an address where nothing else is.
+fn map_anew(at: usize, len: usize) -> &'static mut [u8] {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let at = std::ptr::with_exposed_provenance_mut::<u8>(at);
+    // SAFETY: the kernel places nothing there by itself, and what was there before is not used any more.
+    unsafe {
+        assert_eq!(libc::mmap(at.cast(), len, rights, flags, -1, 0), at.cast());
+        std::slice::from_raw_parts_mut(at, len)
+    }
+}
+
+#[test]
+fn registrations__are_kept_and_never_of_other_memory() {
+    const LEN: usize = 200_000;
+    let counts = |world: &mut World| {
+        let all = world.rank(0).interfaces().adapter_counts();
+        let numbers: Vec<_> = all.iter().flat_map(|of| of.numbers.clone()).collect();
+        let of = |wanted| numbers.iter().find(|(name, _)| *name == wanted).unwrap().1;
+        (of("registrations_made"), of("registrations_changed"))
+    };
+    {
+        let mut world = world(By::Rc);
+        world.rank(0).interfaces().keep_registrations(1 << 30);
+        let mut memory = vec![0; LEN];
+        let (mut key, _) = region(&mut world, &mut memory);
+        let (before, _) = counts(&mut world);
+        for round in 0..48 {
+            // Used six times, the last two for parts that would go through buffers otherwise; then it is other memory.
+            let own = match round % 6 {
+                0 => map_anew(0x2000_0000_0000, LEN),
+                _ => {
+                    let at = std::ptr::with_exposed_provenance_mut(0x2000_0000_0000);
+                    // SAFETY: mapped in a round before, and nobody else's.
+                    unsafe { std::slice::from_raw_parts_mut(at, LEN) }
+                }
+            };
+            let own = if round % 6 > 3 {
+                &mut own[..20_000]
+            } else {
+                own
+            };
+            let wanted = pattern(round, own.len());
+            own.copy_from_slice(&wanted);
+            if round % 2 == 0 {
+                let _ = put(&mut world, &mut key, 0, own).unwrap();
+                assert_eq!(flush(&mut world), Ok(()));
+                assert!(memory[..own.len()] == wanted, "put of round {round}");
+            } else {
+                memory[..own.len()].copy_from_slice(&pattern(round + 100, own.len()));
+                let _ = get(&mut world, &mut key, 0, own).unwrap();
+                assert_eq!(flush(&mut world), Ok(()));
+                assert!(
+                    own == pattern(round + 100, own.len()),
+                    "get of round {round}"
+                );
+            }
+        }
+        let (made, changed) = counts(&mut world);
+        assert!(changed >= 4, "{changed}");
+        assert!(made - before <= 32, "{made} after {before}");
+    }
+}
+
 #[test]
 fn windows__of_256_are_there_after_a_flush() {
     for (by, _) in BOTH {

@@ -164,12 +164,12 @@ impl Adapter {
     /// What has been counted so far.
     pub fn counts(&self) -> Vec<Counts> {
         match self {
-            Adapter::Rc(iface) => vec![Counts::of_rc(&iface.counters())],
+            Adapter::Rc(iface) => vec![Counts::of_rc(iface)],
             Adapter::Ud(iface) => vec![Counts::of_ud(&iface.counters())],
             Adapter::Rising(iface) => {
                 let (ud, rc) = iface.parts();
                 let pairs = Counts::of_pairs(&iface.counters());
-                let (ud, rc) = (Counts::of_ud(&ud.counters()), Counts::of_rc(&rc.counters()));
+                let (ud, rc) = (Counts::of_ud(&ud.counters()), Counts::of_rc(rc));
                 vec![pairs, ud, rc]
             }
         }
@@ -197,10 +197,30 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn of_rc(c: &rc::Counters) -> Self {
+    fn of_rc(iface: &RcIface) -> Self {
+        let c = iface.counters();
+        let (r, refusal) = iface.with_domain(|domain| {
+            (
+                domain.registrations.counts(),
+                domain.registrations.refusal(),
+            )
+        });
+        let kept = match refusal {
+            None => format!("{} kept at the end", r.kept),
+            Some(why) => format!("none of the program's own memory is kept ({why})"),
+        };
         let text = format!(
-            "{} queue pairs; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed",
-            c.connections, c.inline, c.copied, c.violations, c.failures
+            "{} queue pairs; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed; registrations: {} made, \
+             {} reused, {} dropped as their memory changed, {} for others, {kept}",
+            c.connections,
+            c.inline,
+            c.copied,
+            c.violations,
+            c.failures,
+            r.made,
+            r.reused,
+            r.unmapped,
+            r.evicted
         );
         let numbers = vec![
             ("connections", c.connections),
@@ -209,6 +229,11 @@ impl Counts {
             ("receive_polls", c.recv_polls),
             ("violations", c.violations),
             ("failures", c.failures),
+            ("registrations_made", r.made),
+            ("registrations_reused", r.reused),
+            ("registrations_changed", r.unmapped),
+            ("registrations_evicted", r.evicted),
+            ("registrations_kept", r.kept),
         ];
         Counts {
             of: "rc",

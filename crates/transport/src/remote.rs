@@ -74,6 +74,13 @@ impl Interfaces {
         Some(Registration { region })
     }
 
+    /// So many bytes of the program's own memory stay registered at most between messages; 0: none, as before this is called.
+    pub fn keep_registrations(&self, bytes: usize) {
+        if let Some(iface) = self.connections() {
+            iface.with_domain(|domain| domain.registrations.keep_most(bytes));
+        }
+    }
+
     /// Adapters forget memory that nothing uses any more.
     pub fn release_registrations(&self) {
         if let Some(iface) = self.connections() {

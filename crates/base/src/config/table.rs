@@ -66,6 +66,7 @@ pub const FEATURES: &[&str] = &[
     "whole",
     "repeat",
     "patience",
+    "registrations",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.
@@ -117,6 +118,8 @@ variables! {
         "what a connection (queue pair) is taken to cost: a pair changes from ud to rc once datagrams have cost so much more; auto: 500us";
     Connections "FASTPATH_CONNECTIONS" Kind::Count, "1024", false,
         "connections of a rank at most where rc and ud are listed; further pairs stay with ud";
+    Registrations "FASTPATH_REGISTRATIONS" Kind::SizeOrAuto, "auto", false,
+        "bytes of the program's own memory that stay registered with an adapter between messages, at most; auto: half of what a process may lock, or, where nothing limits that, its share of an eighth of the memory";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,

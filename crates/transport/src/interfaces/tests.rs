@@ -107,7 +107,10 @@ fn declared_memory__is_registered_once() {
         lane.conceal(shown.rkey);
     };
     let count = |rank: &Interfaces| match &rank.adapter {
-        Some((Adapter::Rc(iface), _)) => iface.with_domain(|domain| domain.registrations.counts()),
+        Some((Adapter::Rc(iface), _)) => {
+            let counts = iface.with_domain(|domain| domain.registrations.counts());
+            (counts.made, counts.reused)
+        }
         _ => unreachable!("opened by rc"),
     };
     ranks[0].declare_memory(start..start + 100_000);

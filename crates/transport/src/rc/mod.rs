@@ -9,6 +9,7 @@
 //! completion returns the room of all before it. The send queue is polled only while something is outstanding.
 
 mod arrivals;
+mod candidates;
 mod connection;
 mod datapath;
 pub mod domain;
@@ -20,6 +21,7 @@ mod remote;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod wire;
 
 pub use domain::Domain;

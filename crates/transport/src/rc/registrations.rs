@@ -1,15 +1,37 @@
 //! Registrations of the program's memory, found again by address.
+//!
+//! What is registered stays so for the messages under way. It is kept beyond them where somebody says that the memory is still there:
+//! its owner, of memory that the library gives out ([`Registrations::declare_lasting`]); the kernel, of what the program uses
+//! again ([`super::watch`]). Whatever is in doubt is registered anew.
 #![allow(unsafe_code)]
 
+mod kept;
+
+use super::watch::Look;
 use crate::verbs::{Access, MemoryRegion, ProtectionDomain, VerbsError};
+use kept::Keeping;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Entries before an address that are asked whether they reach so far.
+const NEAR: usize = 8;
+/// How long an entry may stay.
+#[derive(PartialEq, Eq)]
+enum Stay {
+    /// As long as it is in use.
+    Passing,
+    /// Until its memory is given back.
+    Lasting,
+    /// Until the kernel says that its memory has changed. When it was used last, and how often.
+    Kept { used: u64, uses: u32 },
+}
 
 struct Entry {
     len: usize,
     access: Access,
     region: Arc<MemoryRegion>,
+    stay: Stay,
 }
 
 impl Entry {
@@ -17,6 +39,29 @@ impl Entry {
         let start = self.region.address().addr();
         start..start + self.len
     }
+
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.region) > 1
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self.stay, Stay::Kept { .. })
+    }
+}
+
+/// What has become of registrations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Registrations made.
+    pub made: u64,
+    /// Uses of one that was there.
+    pub reused: u64,
+    /// Of the program's own memory, kept now.
+    pub kept: u64,
+    /// Dropped since their memory was unmapped, moved or discarded, or may have been.
+    pub unmapped: u64,
+    /// Dropped for others.
+    pub evicted: u64,
 }
 
 /// Registrations by address.
@@ -25,8 +70,10 @@ pub struct Registrations {
     entries: BTreeMap<(usize, usize), Entry>,
     lasting: Vec<Range<usize>>,
     has_passing: bool,
-    hits: u64,
-    misses: u64,
+    keeping: Option<Keeping>,
+    counts: Counts,
+    /// Counts uses, for which was the last.
+    clock: u64,
 }
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
@@ -38,19 +85,21 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
 }
 
 fn allows(has: Access, wanted: Access) -> bool {
-    has == wanted || has == Access::Remote || wanted == Access::Read
+    let kept = has == Access::Kept && matches!(wanted, Access::Write | Access::Shown);
+    has == wanted || has == Access::Remote || wanted == Access::Read || kept
 }
 
 impl Registrations {
-    /// None yet.
+    /// None yet, and of the program's own memory none kept.
     pub fn new(memory: &Arc<ProtectionDomain>) -> Self {
         Registrations {
             memory: memory.clone(),
             entries: BTreeMap::new(),
             lasting: Vec::new(),
             has_passing: false,
-            hits: 0,
-            misses: 0,
+            keeping: None,
+            counts: Counts::default(),
+            clock: 0,
         }
     }
 
@@ -60,9 +109,12 @@ impl Registrations {
         self.lasting.push(range);
     }
 
-    /// Whether all of a range will stay mapped, as [`Registrations::declare_lasting`] was told.
+    /// Whether all of a range will stay mapped, as [`Registrations::declare_lasting`] was told, or is kept.
     pub fn is_lasting(&self, range: &Range<usize>) -> bool {
         self.surroundings(range).is_some()
+            || self
+                .near(range)
+                .any(|(_, entry)| entry.is_kept() && covers(&entry.range(), range))
     }
 
     /// The lasting memory at `address` is about to be unmapped: no registration of it remains.
@@ -72,6 +124,7 @@ impl Registrations {
             return;
         };
         let range = known.swap_remove(at);
+        self.drop_kept(|entry| overlap(entry, &range));
         self.entries
             .retain(|_, entry| !overlap(&entry.range(), &range));
     }
@@ -93,49 +146,116 @@ impl Registrations {
     ) -> Result<Arc<MemoryRegion>, VerbsError> {
         let start = address.expose_provenance();
         let wanted = start..start + len.max(1);
+        self.take_changes();
         if let Some(found) = self.find(&wanted, access) {
+            self.counts.reused += 1;
             return Ok(found);
         }
-        let (whole, access) = match self.surroundings(&wanted) {
+        if let Some(whole) = self.surroundings(&wanted) {
             // Once for every use, since it stays.
-            Some(whole) => (whole, Access::Remote),
-            None => (wanted, access),
-        };
-        let at = std::ptr::with_exposed_provenance_mut(whole.start);
-        // SAFETY: the caller's; lasting memory stays mapped by `declare_lasting`.
-        let region =
-            Arc::new(unsafe { MemoryRegion::register(&self.memory, at, whole.len(), access) }?);
-        self.misses += 1;
-        self.keep(whole, access, &region);
+            // SAFETY: lasting memory stays mapped by `declare_lasting`.
+            let region = unsafe { self.make(&whole, Access::Remote) }?;
+            self.insert(whole, Access::Remote, &region, Stay::Lasting);
+            return Ok(region);
+        }
+        // SAFETY: the caller's.
+        if let Some(region) = unsafe { self.register_to_keep(&wanted, access) } {
+            return Ok(region);
+        }
+        // SAFETY: the caller's.
+        let region = unsafe { self.make(&wanted, access) }?;
+        let same = self.entries.get(&(wanted.start, wanted.end));
+        if !same.is_some_and(Entry::is_kept) {
+            self.has_passing = true;
+            self.insert(wanted, access, &region, Stay::Passing);
+        }
         Ok(region)
     }
 
-    /// Drops what no operation uses any more, but for lasting memory.
+    /// Drops what no operation uses any more, but for what may stay.
     pub(crate) fn release_unused(&mut self) {
         if self.has_passing {
             self.release_slow();
         }
     }
 
-    /// Registrations made, and uses of one that was there.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.misses, self.hits)
+    /// What has become of registrations so far.
+    pub fn counts(&self) -> Counts {
+        let kept = self.entries.values().filter(|entry| entry.is_kept());
+        Counts {
+            kept: kept.count() as u64,
+            ..self.counts
+        }
+    }
+
+    /// Registers; where not so much may be locked, without what is kept and not in use.
+    ///
+    /// # Safety
+    /// As [`MemoryRegion::register`].
+    unsafe fn make(
+        &mut self,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<Arc<MemoryRegion>, VerbsError> {
+        let at = std::ptr::with_exposed_provenance_mut(range.start);
+        loop {
+            // SAFETY: the caller's.
+            match unsafe { MemoryRegion::register(&self.memory, at, range.len(), access) } {
+                Ok(region) => {
+                    self.counts.made += 1;
+                    return Ok(Arc::new(region));
+                }
+                Err(error) if error.errno() != libc::ENOMEM || !self.evict() => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn insert(
+        &mut self,
+        range: Range<usize>,
+        access: Access,
+        region: &Arc<MemoryRegion>,
+        stay: Stay,
+    ) {
+        let entry = Entry {
+            len: range.len(),
+            access,
+            region: region.clone(),
+            stay,
+        };
+        self.entries.insert((range.start, range.end), entry);
+    }
+
+    /// Entries that begin at or before a range.
+    fn near(&self, range: &Range<usize>) -> impl Iterator<Item = (&(usize, usize), &Entry)> {
+        let before = self.entries.range(..=(range.start, usize::MAX));
+        before.rev().take(NEAR)
     }
 
     fn find(&mut self, wanted: &Range<usize>, access: Access) -> Option<Arc<MemoryRegion>> {
-        let lasting = self.lasting.iter().any(|range| covers(range, wanted));
-        let entry = self
-            .entries
-            .range(..=(wanted.start, usize::MAX))
-            .rev()
-            .take(8)
-            .map(|(_, entry)| entry)
-            .find(|entry| covers(&entry.range(), wanted) && allows(entry.access, access))?;
-        // In use, so that its memory is there; or known to stay.
-        if Arc::strong_count(&entry.region) == 1 && !lasting {
-            return None;
+        // A passing one only while it is in use, so that its memory is there.
+        let fits = |entry: &Entry| {
+            covers(&entry.range(), wanted)
+                && allows(entry.access, access)
+                && (entry.stay != Stay::Passing || entry.is_used())
+        };
+        let (&key, entry) = self.near(wanted).find(|(_, entry)| fits(entry))?;
+        if entry.is_kept() {
+            match self.watch()?.look(wanted) {
+                Look::Held => {}
+                Look::Unsure => return None,
+                Look::Lost => {
+                    self.drop_kept(|range| *range == (key.0..key.1));
+                    return None;
+                }
+            }
         }
-        self.hits += 1;
+        self.clock += 1;
+        let (clock, entry) = (self.clock, self.entries.get_mut(&key)?);
+        if let Stay::Kept { used, uses } = &mut entry.stay {
+            (*used, *uses) = (clock, uses.saturating_add(1));
+        }
         Some(entry.region.clone())
     }
 
@@ -145,25 +265,11 @@ impl Registrations {
         lasting.find(|range| covers(range, wanted)).cloned()
     }
 
-    fn keep(&mut self, range: Range<usize>, access: Access, region: &Arc<MemoryRegion>) {
-        self.has_passing |= !self.lasting.contains(&range);
-        let entry = Entry {
-            len: range.len(),
-            access,
-            region: region.clone(),
-        };
-        self.entries.insert((range.start, range.end), entry);
-    }
-
     fn release_slow(&mut self) {
-        let lasting = &self.lasting;
-        self.entries.retain(|_, entry| {
-            Arc::strong_count(&entry.region) > 1 || lasting.contains(&entry.range())
-        });
-        self.has_passing = self
-            .entries
-            .values()
-            .any(|entry| !lasting.contains(&entry.range()));
+        self.entries
+            .retain(|_, entry| entry.stay != Stay::Passing || entry.is_used());
+        let mut entries = self.entries.values();
+        self.has_passing = entries.any(|entry| entry.stay == Stay::Passing);
     }
 }
 
@@ -179,6 +285,11 @@ mod tests {
         Domain::new(&fake::open(), None).unwrap()
     }
 
+    fn count(domain: &Domain) -> (u64, u64) {
+        let counts = domain.registrations.counts();
+        (counts.made, counts.reused)
+    }
+
     #[test]
     fn register__of_passing_memory_lasts_as_long_as_its_use() {
         let mut domain = domain();
@@ -190,14 +301,14 @@ mod tests {
         };
         let first = register(&mut domain).unwrap();
         let second = register(&mut domain).unwrap();
-        assert_eq!(domain.registrations.counts(), (1, 1));
+        assert_eq!(count(&domain), (1, 1));
         drop((first, second));
         domain.registrations.release_unused();
         assert!(domain.registrations.entries.is_empty());
         drop(register(&mut domain).unwrap());
         // Not used, not yet released: it may not be reused all the same.
         drop(register(&mut domain).unwrap());
-        assert_eq!(domain.registrations.counts(), (3, 1));
+        assert_eq!(count(&domain), (3, 1));
     }
 
     #[test]
@@ -217,7 +328,7 @@ mod tests {
             drop(part.unwrap());
             domain.registrations.release_unused();
         }
-        assert_eq!(domain.registrations.counts(), (1, 9));
+        assert_eq!(count(&domain), (1, 9));
         domain.registrations.forget(range.start + 1);
         assert_eq!(domain.registrations.entries.len(), 1);
         domain.registrations.forget(range.start);

@@ -57,6 +57,8 @@ pub enum Access {
     Write,
     /// Peers read it.
     Shown,
+    /// The device writes it and peers read it: both of [`Access::Write`] and [`Access::Shown`].
+    Kept,
     /// Peers read, write and change it too.
     Remote,
     /// Peers reach parts of it through memory windows ([`super::MemoryWindow`]) alone.
@@ -69,6 +71,7 @@ impl Access {
             Access::Read => 0,
             Access::Write => abi::ACCESS_LOCAL_WRITE,
             Access::Shown => abi::ACCESS_REMOTE_READ,
+            Access::Kept => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
             Access::Windowed => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_MW_BIND,
             Access::Remote => {
                 abi::ACCESS_LOCAL_WRITE

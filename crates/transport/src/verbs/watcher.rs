@@ -59,7 +59,7 @@ impl Drop for Watcher {
 }
 
 /// Runs with all signals held back, so that a thread started meanwhile never runs the program's handlers.
-fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> T {
     // SAFETY: a set of signals is plain data, filled before it is used; the old one is put back.
     unsafe {
         let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());

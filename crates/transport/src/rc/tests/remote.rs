@@ -93,7 +93,7 @@ fn remote__middle_sizes_are_copied_but_for_memory_that_lasts() {
     let mut pair = RcPair::new(Settings::default());
     let exposed = Exposed::new(&pair.ifaces[1], 20_000);
     let registered =
-        |pair: &RcPair| pair.ifaces[0].with_domain(|domain| domain.registrations.counts().0);
+        |pair: &RcPair| pair.ifaces[0].with_domain(|domain| domain.registrations.counts().made);
     let (before, mut memory) = (registered(&pair), bytes(3, 20_000));
     for lasts in [false, true] {
         if lasts {

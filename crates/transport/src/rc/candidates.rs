@@ -1,0 +1,96 @@
+//! Which memory is worth keeping registered: what was used before, and did not go soon after it was kept.
+
+use std::collections::HashMap;
+use std::mem::take;
+
+/// The use at which memory is kept.
+const NEEDED: u32 = 2;
+/// Uses after which keeping has paid, though the memory goes: a report costs about as much as a registration.
+const WORTH: u32 = 4;
+/// Uses needed at most, where memory goes again and again.
+const NEEDED_MOST: u32 = 1 << 16;
+/// Addresses of a generation; two are known.
+const GENERATION: usize = 1024;
+
+struct Candidate {
+    uses: u32,
+    needed: u32,
+}
+
+/// Addresses that were used lately.
+#[derive(Default)]
+pub(super) struct Candidates {
+    young: HashMap<usize, Candidate>,
+    old: HashMap<usize, Candidate>,
+}
+
+impl Candidates {
+    fn at(&mut self, start: usize) -> &mut Candidate {
+        if self.young.len() >= GENERATION && !self.young.contains_key(&start) {
+            self.old = take(&mut self.young);
+        }
+        let old = &mut self.old;
+        self.young.entry(start).or_insert_with(|| {
+            let fresh = Candidate {
+                uses: 0,
+                needed: NEEDED,
+            };
+            old.remove(&start).unwrap_or(fresh)
+        })
+    }
+
+    /// Counts a use of memory at `start` that is not kept; whether it is worth keeping now.
+    pub(super) fn count_use(&mut self, start: usize) -> bool {
+        let candidate = self.at(start);
+        candidate.uses = candidate.uses.saturating_add(1);
+        candidate.uses >= candidate.needed
+    }
+
+    /// It was kept no longer than for so many uses, or could not be.
+    pub(super) fn note_end(&mut self, start: usize, uses: u32) {
+        let candidate = self.at(start);
+        candidate.uses = 0;
+        if uses < WORTH {
+            candidate.needed = (candidate.needed * 2).min(NEEDED_MOST);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn uses_until_kept(candidates: &mut Candidates, start: usize) -> u32 {
+        (1..).find(|_| candidates.count_use(start)).unwrap()
+    }
+
+    #[test]
+    fn candidates__that_go_soon_need_more_uses_each_time() {
+        let mut candidates = Candidates::default();
+        for needed in [2, 4, 8, 16] {
+            assert_eq!(uses_until_kept(&mut candidates, 4096), needed);
+            candidates.note_end(4096, 3);
+        }
+        assert_eq!(uses_until_kept(&mut candidates, 8192), 2, "of another");
+        candidates.note_end(8192, 4);
+        assert_eq!(uses_until_kept(&mut candidates, 8192), 2, "it has paid");
+        (0..40).for_each(|_| candidates.note_end(4096, 0));
+        assert_eq!(uses_until_kept(&mut candidates, 4096), NEEDED_MOST);
+    }
+
+    #[test]
+    fn candidates__are_known_as_long_as_they_are_used() {
+        let mut candidates = Candidates::default();
+        candidates.note_end(1, 0);
+        for round in 0..10 * GENERATION {
+            candidates.count_use(1000 + round);
+            assert!(candidates.young.len() + candidates.old.len() <= 2 * GENERATION);
+            if round % GENERATION == 0 {
+                candidates.note_end(1, WORTH);
+            }
+        }
+        assert_eq!(uses_until_kept(&mut candidates, 1), 2 * NEEDED);
+        assert_eq!(uses_until_kept(&mut candidates, 1000), NEEDED, "forgotten");
+    }
+}

@@ -1,0 +1,229 @@
+use super::super::super::domain::Domain;
+use super::super::super::watch::tests::{
+    LEN, OWN, PAGE, RIGHTS, advise, map, map_at, start, unmap,
+};
+use super::*;
+use crate::verbs::{fake, fault};
+
+/// A domain that keeps so many bytes; `None` where the kernel does not tell of changes.
+fn domain(most: usize) -> Option<Domain> {
+    start()?;
+    fake::set_conditions(fake::Conditions::default());
+    let mut domain = Domain::new(&fake::open(), None).unwrap();
+    domain.registrations.keep_most(most);
+    Some(domain)
+}
+
+fn register(domain: &mut Domain, range: &Range<usize>, access: Access) -> Arc<MemoryRegion> {
+    let at = std::ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: the fake device reads nothing that is not sent.
+    unsafe { domain.registrations.register(at, range.len(), access) }.unwrap()
+}
+
+/// Uses memory for a message; its key.
+fn pass(domain: &mut Domain, range: &Range<usize>) -> u32 {
+    let key = register(domain, range, Access::Shown).rkey();
+    domain.registrations.release_unused();
+    key
+}
+
+fn pass_often(domain: &mut Domain, range: &Range<usize>, times: usize) {
+    for _ in 0..times {
+        pass(domain, range);
+    }
+}
+
+fn kept(domain: &Domain) -> u64 {
+    domain.registrations.counts().kept
+}
+
+#[test]
+fn memory__is_kept_from_its_second_use_on() {
+    let Some(mut domain) = domain(1 << 30) else {
+        return;
+    };
+    let (first, second) = (map(), map());
+    let once = pass(&mut domain, &first);
+    assert_eq!(kept(&domain), 0);
+    let key = pass(&mut domain, &first);
+    assert!(key != once && kept(&domain) == 1);
+    for _ in 0..100 {
+        assert_eq!(pass(&mut domain, &first), key);
+    }
+    // For parts, to read and to write, but not for peers to write.
+    let part = first.start + 100..first.end - 100;
+    for access in [Access::Read, Access::Write, Access::Shown] {
+        assert_eq!(register(&mut domain, &part, access).rkey(), key);
+    }
+    assert_ne!(register(&mut domain, &part, Access::Remote).rkey(), key);
+    assert!(domain.registrations.is_lasting(&part) && !domain.registrations.is_lasting(&second));
+    let counts = domain.registrations.counts();
+    assert_eq!((counts.made, counts.reused, counts.unmapped), (3, 103, 0));
+    domain.registrations.keep_most(0);
+    assert_ne!(pass(&mut domain, &first), key);
+    assert_eq!(kept(&domain), 0);
+    assert_eq!(domain.registrations.refusal().unwrap(), "switched off");
+    drop(domain);
+    assert_eq!(fault::alive(), 0);
+}
+
+/// A way to change memory.
+type Way<'a> = &'a dyn Fn(&Range<usize>);
+
+#[test]
+fn memory__that_changed_is_registered_anew() {
+    let Some(mut domain) = domain(1 << 30) else {
+        return;
+    };
+    let range = map();
+    let same = |at: usize| {
+        map_at(at, LEN, RIGHTS, OWN | libc::MAP_FIXED);
+    };
+    let ways: [Way<'_>; 5] = [
+        &|range| unmap(range.start, LEN),
+        &|range| unmap(range.start + 5 * PAGE, PAGE),
+        &|range| same(range.start),
+        &|range| advise(range.start + PAGE, PAGE, libc::MADV_DONTNEED),
+        &|range| advise(range.start, LEN, libc::MADV_FREE),
+    ];
+    let mut dropped = 0;
+    for (at, way) in ways.iter().enumerate() {
+        // Used often enough to be kept again at once.
+        let mut key = 0;
+        while kept(&domain) == 0 {
+            key = pass(&mut domain, &range);
+        }
+        (0..5).for_each(|_| assert_eq!(pass(&mut domain, &range), key));
+        way(&range);
+        if at < 2 {
+            same(range.start);
+        }
+        assert_ne!(pass(&mut domain, &range), key, "way {at}");
+        // The thread may still be writing it down.
+        while domain.registrations.counts().unmapped == dropped {
+            pass(&mut domain, &range);
+        }
+        dropped += 1;
+        assert_eq!(domain.registrations.counts().unmapped, dropped);
+    }
+}
+
+#[test]
+fn memory__that_is_unmapped_after_each_message_is_hardly_ever_kept() {
+    let Some(mut domain) = domain(1 << 30) else {
+        return;
+    };
+    let range = map();
+    for _ in 0..200 {
+        pass(&mut domain, &range);
+        map_at(range.start, LEN, RIGHTS, OWN | libc::MAP_FIXED);
+    }
+    let counts = domain.registrations.counts();
+    assert_eq!((counts.made, counts.reused), (200, 0));
+    // After 2, 4, 8, ... 64 uses.
+    assert!((5..=7).contains(&counts.unmapped), "{counts:?}");
+}
+
+#[test]
+fn memory__that_was_used_longest_ago_makes_room() {
+    let Some(mut domain) = domain(2 * LEN + PAGE) else {
+        return;
+    };
+    let [first, second, third] = [map(), map(), map()];
+    for range in [&first, &second, &first, &second] {
+        pass(&mut domain, range);
+    }
+    let keys = [pass(&mut domain, &second), pass(&mut domain, &first)];
+    pass(&mut domain, &third);
+    pass(&mut domain, &third);
+    assert_eq!(
+        (kept(&domain), domain.registrations.counts().evicted),
+        (2, 1)
+    );
+    assert_eq!(pass(&mut domain, &first), keys[1]);
+    assert_ne!(pass(&mut domain, &second), keys[0]);
+    // What is in use stays.
+    let held = [
+        register(&mut domain, &first, Access::Read),
+        register(&mut domain, &third, Access::Read),
+    ];
+    pass_often(&mut domain, &second, 9);
+    assert_eq!(domain.registrations.counts().evicted, 1);
+    drop(held);
+    // More than may be kept in all.
+    let large = map_at(0, 3 * LEN, RIGHTS, OWN);
+    pass_often(&mut domain, &(large..large + 3 * LEN), 9);
+    assert_eq!(
+        (kept(&domain), domain.registrations.counts().evicted),
+        (2, 1)
+    );
+}
+
+#[test]
+fn memory__that_is_kept_gives_way_where_no_more_may_be_locked() {
+    let Some(mut domain) = domain(1 << 30) else {
+        return;
+    };
+    let [first, second] = [map(), map()];
+    fake::set_conditions(fake::Conditions {
+        lockable: LEN + PAGE,
+        ..fake::Conditions::default()
+    });
+    pass_often(&mut domain, &first, 3);
+    assert_eq!(kept(&domain), 1);
+    pass(&mut domain, &second);
+    assert_eq!(
+        (kept(&domain), domain.registrations.counts().evicted),
+        (0, 1)
+    );
+    let held = register(&mut domain, &second, Access::Read);
+    let at = std::ptr::with_exposed_provenance_mut(first.start);
+    // SAFETY: as above.
+    let refused = unsafe { domain.registrations.register(at, LEN, Access::Read) };
+    assert!(refused.is_err(), "nothing gives way");
+    drop(held);
+}
+
+#[test]
+fn memory__that_others_may_change_is_not_kept() {
+    let Some(mut domain) = domain(1 << 30) else {
+        return;
+    };
+    let shared = map_at(0, LEN, RIGHTS, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    pass_often(&mut domain, &(shared..shared + LEN), 20);
+    let counts = domain.registrations.counts();
+    assert_eq!((counts.made, counts.kept), (20, 0));
+}
+
+#[test]
+fn memory__that_changes_more_than_it_is_used_is_not_watched_for_a_while() {
+    let Some(mut domain) = domain(1 << 30) else {
+        return;
+    };
+    let (used, other) = (map(), map());
+    for range in [&used, &other, &used, &other] {
+        pass(&mut domain, range);
+    }
+    assert_eq!(kept(&domain), 2);
+    for _ in 0..2 * FREE_REPORTS {
+        advise(other.start, PAGE, libc::MADV_DONTNEED);
+    }
+    while kept(&domain) > 0 {
+        pass(&mut domain, &used);
+    }
+    let made = domain.registrations.counts().made;
+    while kept(&domain) == 0 {
+        pass(&mut domain, &used);
+    }
+    let rest = domain.registrations.counts().made - made;
+    assert!((REST / 2..=REST + 8).contains(&rest), "{rest}");
+}
+
+#[test]
+fn default__leaves_room_for_others() {
+    let (alone, among) = (
+        Registrations::default_most(1),
+        Registrations::default_most(4),
+    );
+    assert!(alone > 1 << 20 && among <= alone);
+}
