@@ -49,6 +49,14 @@ impl Entry {
     }
 }
 
+/// What is known of a range.
+enum Found {
+    Here(Arc<MemoryRegion>),
+    /// It is kept, and just now nobody can say whether that holds.
+    Doubtful,
+    Nothing,
+}
+
 /// What has become of registrations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -147,9 +155,10 @@ impl Registrations {
         let start = address.expose_provenance();
         let wanted = start..start + len.max(1);
         self.take_changes();
-        if let Some(found) = self.find(&wanted, access) {
+        let found = self.find(&wanted, access);
+        if let Found::Here(region) = found {
             self.counts.reused += 1;
-            return Ok(found);
+            return Ok(region);
         }
         if let Some(whole) = self.surroundings(&wanted) {
             // Once for every use, since it stays.
@@ -159,7 +168,10 @@ impl Registrations {
             return Ok(region);
         }
         // SAFETY: the caller's.
-        if let Some(region) = unsafe { self.register_to_keep(&wanted, access) } {
+        let keep = |this: &mut Self| unsafe { this.register_to_keep(&wanted, access) };
+        if matches!(found, Found::Nothing)
+            && let Some(region) = keep(self)
+        {
             return Ok(region);
         }
         // SAFETY: the caller's.
@@ -233,30 +245,35 @@ impl Registrations {
         before.rev().take(NEAR)
     }
 
-    fn find(&mut self, wanted: &Range<usize>, access: Access) -> Option<Arc<MemoryRegion>> {
+    fn find(&mut self, wanted: &Range<usize>, access: Access) -> Found {
         // A passing one only while it is in use, so that its memory is there.
         let fits = |entry: &Entry| {
             covers(&entry.range(), wanted)
                 && allows(entry.access, access)
                 && (entry.stay != Stay::Passing || entry.is_used())
         };
-        let (&key, entry) = self.near(wanted).find(|(_, entry)| fits(entry))?;
-        if entry.is_kept() {
-            match self.watch()?.look(wanted) {
-                Look::Held => {}
-                Look::Unsure => return None,
-                Look::Lost => {
-                    self.drop_kept(|range| *range == (key.0..key.1));
-                    return None;
-                }
+        let Some((&key, entry)) = self.near(wanted).find(|(_, entry)| fits(entry)) else {
+            return Found::Nothing;
+        };
+        let asked = entry.is_kept().then(|| self.watch());
+        match asked.map(|watch| watch.map_or(Look::Unsure, |watch| watch.look(wanted))) {
+            None => {}
+            Some(Look::Held) => {}
+            Some(Look::Lost) => {
+                self.drop_kept(|range| *range == (key.0..key.1));
+                return Found::Nothing;
             }
+            Some(Look::Unsure) => return Found::Doubtful,
         }
         self.clock += 1;
-        let (clock, entry) = (self.clock, self.entries.get_mut(&key)?);
+        let clock = self.clock;
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return Found::Nothing;
+        };
         if let Stay::Kept { used, uses } = &mut entry.stay {
             (*used, *uses) = (clock, uses.saturating_add(1));
         }
-        Some(entry.region.clone())
+        Found::Here(entry.region.clone())
     }
 
     /// The lasting memory around a range.
