@@ -416,8 +416,9 @@ impl Core {
         let Some(Some(connection)) = self.connections.get(index) else {
             return;
         };
-        let used = matches!(connection.stage, Stage::Open | Stage::Ready);
-        if used && connection.expected == 0 && !connection.is_said_to_have_left() {
+        // Of a peer whose end is not open yet no answer would come: it may compute before it opens that.
+        let ready = connection.stage == Stage::Ready;
+        if ready && connection.expected == 0 && !connection.is_said_to_have_left() {
             self.ask(index);
         }
     }

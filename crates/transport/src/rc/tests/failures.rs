@@ -272,3 +272,26 @@ fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
     let said = pair.ifaces[1].trouble().unwrap();
     assert!(said.contains("fake0: the device is gone"), "{said}");
 }
+
+#[test]
+fn peer__that_has_not_opened_its_end_yet_is_not_asked() {
+    let (context, _) = test_device();
+    let mut ifaces = [(); 2].map(|()| RcIface::new(&context, None, quick()).unwrap());
+    let [mut near, mut far] = ifaces.each_ref().map(|iface| iface.endpoint(None).unwrap());
+    assert!(near.open(&far.local_address()));
+    for clock in [|| 1, || 20_000_000_000, || 40_000_000_000] {
+        ifaces[0].use_clock(clock);
+        ifaces[0].arm(|| ());
+        (0..200).for_each(|_| _ = ifaces[0].progress());
+    }
+    assert_eq!((near.failure(), posted(&ifaces[0])), (None, 0));
+    assert!(far.open(&near.local_address()));
+    near.set_ready();
+    ifaces[0].use_clock(|| 60_000_000_000);
+    ifaces[0].arm(|| ());
+    assert_eq!(posted(&ifaces[0]), 1);
+    while !near.is_drained() {
+        ifaces[0].progress();
+    }
+    assert_eq!(near.failure(), None);
+}
