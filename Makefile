@@ -14,6 +14,7 @@ BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
 	@echo 'make install PREFIX=DIR     install them, with mpicc, mpi.h and pkg-config files'
+	@echo 'make prefix                 install them in build/prefix, where the tests and scripts/vm look for them'
 	@echo 'make test                   all tests but the long ones; installs what they need (tests/setup)'
 	@echo 'make test-all               these, and everything that takes longer'
 	@echo 'make test-crates            the tests of the Rust crates'
