@@ -392,7 +392,7 @@ impl Core {
         connections.any(|connection| connection.queue == queue && connection.is_busy())
     }
 
-    /// Looks, by a system call, for what has happened to the device; and asks now and then, and at once after a change,
+    /// Looks, by a system call, for what has happened to the device; and asks now and then, and after a change,
     /// whether peers are still there: one that only waits for a message learns it by nothing else.
     pub fn look_for_events(&mut self) {
         let context = self.domain.memory.context().clone();
@@ -403,7 +403,9 @@ impl Core {
         }
         let now = (self.clock)();
         let changed = std::mem::replace(&mut self.changes, news.changes) != news.changes;
-        if self.next_probe_ns == 0 && !changed {
+        // A port that is down may come back: an answer is asked for when it has, or at the usual time.
+        let down = changed && !self.domain.port.is_active(&context);
+        if down || (self.next_probe_ns == 0 && !changed) {
             self.next_probe_ns = now + PROBE_NS;
         } else if changed || now >= self.next_probe_ns {
             self.next_probe_ns = now + PROBE_NS;

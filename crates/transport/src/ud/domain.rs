@@ -1,7 +1,6 @@
 //! The memory domain: the device, its port, and the ways from there to peers' ports.
 
 use super::wire::HEAD;
-use crate::verbs::abi::PORT_ACTIVE;
 use crate::verbs::path::PORT_ADDRESS_BYTES;
 use crate::verbs::{
     Access, AddressHandle, Buffer, DeviceContext, LocalPort, PortAddress, ProtectionDomain,
@@ -38,10 +37,9 @@ impl Domain {
         (name, self.port.number())
     }
 
-    /// Whether the port can be used, as far as the device says.
+    /// Whether the port can be used now.
     pub(super) fn is_active(&self) -> bool {
-        let asked = self.memory.context().query_port(self.port.number());
-        asked.is_ok_and(|port| port.state == PORT_ACTIVE)
+        self.port.is_active(self.memory.context())
     }
 
     /// Device, port and packet size, for people.

@@ -119,6 +119,12 @@ impl LocalPort {
         self.number
     }
 
+    /// Whether the port can be used now, as far as the device says.
+    pub fn is_active(&self, context: &DeviceContext) -> bool {
+        let asked = context.query_port(self.number());
+        asked.is_ok_and(|port| port.state == abi::PORT_ACTIVE)
+    }
+
     /// Largest payload of one packet, in bytes.
     pub fn mtu_bytes(&self) -> usize {
         mtu_bytes(self.mtu)

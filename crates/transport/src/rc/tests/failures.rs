@@ -238,24 +238,31 @@ fn peer__that_goes_away_is_missed_by_one_that_only_waits() {
 }
 
 #[test]
-fn port__that_goes_down_makes_one_that_only_waits_ask_for_its_peer() {
+fn port__that_goes_down_makes_one_that_only_waits_ask_when_it_is_back_or_stays_down() {
     let context = fake::open();
     fake::set_conditions(fake::Conditions::default());
     let mut pair = RcPair::on(&context, Settings::default()).unwrap();
     let sent = pair.ifaces.each_ref().map(posted);
-    fake::set_conditions(fake::Conditions {
-        active: false,
-        ..fake::Conditions::default()
-    });
-    for iface in &mut pair.ifaces {
-        iface.arm(|| ());
-    }
-    for (iface, sent) in pair.ifaces.iter().zip(sent) {
-        assert_eq!(posted(iface), sent + 1);
-    }
-    pair.until("the answers", |pair| {
-        pair.ends.iter_mut().all(|end| end.is_drained())
-    });
+    let mut look = |active: bool, clock: fn() -> u64, asked: u64| {
+        fake::set_conditions(fake::Conditions {
+            active,
+            ..fake::Conditions::default()
+        });
+        for (iface, sent) in pair.ifaces.iter_mut().zip(sent) {
+            iface.use_clock(clock);
+            iface.arm(|| ());
+            assert_eq!(posted(iface), sent + asked);
+        }
+        for _ in 0..10 {
+            pair.progress();
+        }
+    };
+    look(true, || 1_000_000_000, 0);
+    look(false, || 2_000_000_000, 0);
+    look(false, || 11_900_000_000, 0);
+    look(true, || 11_950_000_000, 1);
+    look(false, || 12_000_000_000, 1);
+    look(false, || 22_000_000_000, 2);
     assert_eq!(pair.ends[0].failure(), None);
 }
 
