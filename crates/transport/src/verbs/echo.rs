@@ -83,6 +83,8 @@ pub struct Loop {
     pub(super) port: LocalPort,
     /// Where pairs complete that are only made to be looked at.
     cq: Arc<CompletionQueue>,
+    /// Pieces of memory of one send at most.
+    pub(super) segments: u32,
 }
 
 impl Loop {
@@ -95,6 +97,7 @@ impl Loop {
             port: LocalPort::choose(context, port)?,
             domain: ProtectionDomain::new(context)?,
             cq: CompletionQueue::new(context, 16, None)?,
+            segments: 1,
         })
     }
 
@@ -126,7 +129,7 @@ impl Loop {
                 shared: None,
                 send_depth: depth,
                 recv_depth: 1,
-                send_segments: 1,
+                send_segments: self.segments,
                 inline,
                 port: self.port.number(),
                 qkey: 0,
@@ -208,7 +211,7 @@ impl End {
         self.buffer.address().wrapping_add(self.room as usize)
     }
 
-    fn post_receive(&self) -> Result<(), VerbsError> {
+    pub(super) fn post_receive(&self) -> Result<(), VerbsError> {
         let lkey = self.buffer.region().lkey();
         let entry = RecvEntry {
             id: 0,

@@ -255,6 +255,69 @@ fn grant__that_cannot_be_read_back_ends_the_pair_and_fails() {
     assert_eq!(fault::alive(), base + 1);
 }
 
+/// Three pieces of the near end's memory, an empty one among them, of `bytes` bytes in all.
+fn pieces(near: &End, bytes: usize) -> [Sge; 3] {
+    let first = bytes / 3;
+    let piece = |at: usize, len| {
+        let address = near.buffer.address().wrapping_add(at);
+        Sge::over(address, len, near.buffer.region().lkey())
+    };
+    [
+        piece(0, first),
+        piece(first, 0),
+        piece(first, bytes - first),
+    ]
+}
+
+/// Sends `bytes` bytes in three pieces, and overwrites them as soon as that may be; whether they went inline.
+fn send_pieces([near, far]: &[End; 2], operation: &Operation<'_>, bytes: usize) -> bool {
+    let fill = |at: *mut u8, value: u8| {
+        // SAFETY: a half of the buffer has so much room, and nothing is on its way there.
+        unsafe { std::ptr::write_bytes(at, value, bytes + 1) }
+    };
+    fill(near.buffer.address(), 0x5a);
+    fill(far.incoming(), 0);
+    let posted = post(near, operation, &pieces(near, bytes), REPORTED);
+    if posted.inline {
+        fill(near.buffer.address(), 0xee);
+    }
+    wait(&near.send_cq).unwrap();
+    if !matches!(operation, Operation::Write { .. }) {
+        assert_eq!(wait(&far.recv_cq).unwrap().byte_len, bytes as u32);
+        far.post_receive().unwrap();
+    }
+    // SAFETY: as above; the send is complete.
+    let came = (0..=bytes).map(|at| unsafe { far.incoming().add(at).read_volatile() });
+    let expected = (0..=bytes).map(|at| if at < bytes { 0x5a } else { 0 });
+    assert!(
+        came.eq(expected),
+        "{bytes} bytes, inline: {}",
+        posted.inline
+    );
+    posted.inline
+}
+
+#[test]
+fn inline__in_several_pieces_up_to_what_was_granted_may_be_overwritten_once_posted() {
+    let (context, _) = test_device();
+    let mut port = Loop::new(&context, None).unwrap();
+    port.segments = 3;
+    let echo = port.connect(64, 1024, WATCHDOG).unwrap();
+    let [near, far] = &echo.ends;
+    let granted = near.pair.granted_inline() as usize;
+    assert!((64..1000).contains(&granted), "{granted}");
+    let write = Operation::Write {
+        address: far.incoming() as u64,
+        rkey: far.buffer.region().rkey(),
+    };
+    for operation in [Operation::Send, Operation::SendImmediate(3), write] {
+        for bytes in [0, 1, 64, granted, granted + 1, 1000] {
+            let inline = send_pieces(&echo.ends, &operation, bytes);
+            assert_eq!(inline, bytes <= granted, "{bytes} of {granted}");
+        }
+    }
+}
+
 #[test]
 fn message__longer_than_the_peers_buffer_is_refused_and_both_sides_know() {
     let (context, _) = test_device();
