@@ -9,7 +9,7 @@ mod area;
 mod points;
 
 pub use area::{
-    AREA_BYTES, Area, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, MAX_RINGS, NAME_BYTES,
+    AREA_BYTES, Area, EVENT_BYTES, HEADER_BYTES, MAX_EVENTS, MAX_NAMES, MAX_RINGS, NAME_BYTES,
     RING_HEADER_BYTES, TRACE_MAGIC, ring_bytes,
 };
 pub use points::{Phase, Point};
@@ -26,19 +26,34 @@ static THREADS: StaticBool = StaticBool::new(false);
 
 thread_local! {
     static OWN_RING: Cell<*mut Ring> = const { Cell::new(null_mut()) };
+    /// There was no room for it.
+    static LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a point says beside its time. What a field means depends on the point; 0 where it means nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Event {
-    /// The point.
-    pub point: Point,
-    /// World rank of the other side.
-    pub peer: u32,
-    /// Tag.
-    pub tag: i32,
-    /// Bytes of the message, or a number.
-    pub bytes: u64,
+/// What a point says beside its time, as it lies in the ring: point and peer, tag, bytes. By value, so that it travels
+/// in registers.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    head: u64,
+    tag: u32,
+    bytes: u64,
+}
+
+impl Event {
+    #[inline]
+    fn new(point: Point, peer: u32, tag: i32, bytes: u64) -> Event {
+        Event {
+            head: u64::from(peer) << 32 | point as u64,
+            tag: tag as u32,
+            bytes,
+        }
+    }
+
+    /// Of a point that has no fields.
+    #[inline]
+    fn bare(point: Point) -> Event {
+        Event::new(point, 0, 0, 0)
+    }
 }
 
 /// Whether points are recorded.
@@ -47,19 +62,25 @@ pub fn is_on() -> bool {
     !RING.load(Ordering::Relaxed).is_null()
 }
 
-/// Records a point, if points are recorded.
+/// Records a point, if points are recorded. What a field means depends on the point; 0 where it means nothing: `peer`
+/// is the world rank of the other side, `bytes` those of the message, or a number.
 #[inline]
 pub fn record(point: Point, peer: u32, tag: i32, bytes: u64) {
     let ring = RING.load(Ordering::Relaxed);
     if !ring.is_null() {
-        let event = Event {
-            point,
-            peer,
-            tag,
-            bytes,
-        };
         // SAFETY: `start` has set a ring that is never taken away.
-        unsafe { record_in(ring, 0, event) };
+        unsafe { record_now(ring, Event::new(point, peer, tag, bytes)) };
+    }
+}
+
+/// Records a point and an end that follows with nothing between them, if points are recorded: both have one time, and
+/// the clock, which takes most of a point, is read once.
+#[inline]
+pub fn record_last(point: Point, peer: u32, tag: i32, bytes: u64, end: Point) {
+    let ring = RING.load(Ordering::Relaxed);
+    if !ring.is_null() {
+        // SAFETY: as in `record`.
+        unsafe { record_two(ring, Event::new(point, peer, tag, bytes), end) };
     }
 }
 
@@ -87,45 +108,94 @@ pub fn enter_at(name: &'static str, ticks: u64) {
     // SAFETY: set by `start`, for the life of the process.
     unsafe {
         let name = (*area::current()).intern(name);
-        let event = Event {
-            point: Point::Call,
-            bytes: name as u64,
-            ..Event::default()
-        };
-        record_in(ring, ticks, event);
+        let event = Event::new(Point::Call, 0, 0, name as u64);
+        if let Some(ring) = choose_ring(ring) {
+            (*area::current()).push(ring, ticks, event);
+        }
+    }
+}
+
+/// Records a whole call that was entered when the clock stood at `begun`: its one point, and with nothing between them
+/// the return, are now, and the clock is read once for both.
+#[cold]
+#[inline(never)]
+pub fn record_call(name: &'static str, begun: u64, point: Point, peer: u32, tag: i32, bytes: u64) {
+    let now = read_ticks();
+    let ring = RING.load(Ordering::Relaxed);
+    if ring.is_null() {
+        return;
+    }
+    let Some(ring) = choose_ring(ring) else {
+        return;
+    };
+    // SAFETY: as in `record_now`.
+    unsafe {
+        let area = &*area::current();
+        let name = area.intern(name) as u64;
+        area.push(ring, begun, Event::new(Point::Call, 0, 0, name));
+        area.push(ring, now, Event::new(point, peer, tag, bytes));
+        area.push(ring, now, Event::bare(Point::Return));
     }
 }
 
 /// # Safety
-/// `ring` is one that [`start`] has set. With `ticks` 0 the clock is read.
+/// `ring` is one that [`start`] has set.
 #[cold]
 #[inline(never)]
-unsafe fn record_in(ring: *mut Ring, ticks: u64, event: Event) {
-    let ring = match THREADS.load(Ordering::Relaxed) {
-        false => ring,
-        true => match own_ring() {
-            Some(ring) => ring,
-            None => return,
-        },
-    };
-    let ticks = match ticks {
-        0 => read_ticks(),
-        ticks => ticks,
-    };
-    // SAFETY: there is a ring, so there is an area; it is the ring of this thread, or of the only one inside MPI.
-    unsafe { (*area::current()).push(ring, ticks, &event) };
+unsafe fn record_now(ring: *mut Ring, event: Event) {
+    if let Some(ring) = choose_ring(ring) {
+        // SAFETY: there is a ring, so there is an area; it is the ring of this thread, or of the only one inside MPI.
+        unsafe { (*area::current()).push(ring, read_ticks(), event) };
+    }
+}
+
+/// # Safety
+/// As [`record_now`].
+#[cold]
+#[inline(never)]
+unsafe fn record_two(ring: *mut Ring, event: Event, end: Point) {
+    if let Some(ring) = choose_ring(ring) {
+        let ticks = read_ticks();
+        // SAFETY: as in `record_now`.
+        unsafe {
+            (*area::current()).push(ring, ticks, event);
+            (*area::current()).push(ring, ticks, Event::bare(end));
+        }
+    }
+}
+
+/// The ring of the calling thread, where `ring` is the one that [`start`] has set.
+#[inline]
+fn choose_ring(ring: *mut Ring) -> Option<*mut Ring> {
+    match THREADS.load(Ordering::Relaxed) {
+        false => Some(ring),
+        true => own_ring(),
+    }
 }
 
 /// This thread's ring, made at its first point; `None` where there is no room for another.
+#[inline]
 fn own_ring() -> Option<*mut Ring> {
-    let ring = OWN_RING.with(|own| {
-        if own.get().is_null() {
-            // SAFETY: points are recorded, so there is an area.
-            own.set(unsafe { (*area::current()).add_ring() }.unwrap_or(null_mut()));
-        }
-        own.get()
-    });
-    (!ring.is_null()).then_some(ring)
+    let ring = OWN_RING.get();
+    match ring.is_null() {
+        false => Some(ring),
+        true => own_ring_slow(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn own_ring_slow() -> Option<*mut Ring> {
+    if LOST.get() {
+        return None;
+    }
+    // SAFETY: points are recorded, so there is an area.
+    let ring = unsafe { (*area::current()).add_ring() };
+    match ring {
+        Some(ring) => OWN_RING.set(ring),
+        None => LOST.set(true),
+    }
+    ring
 }
 
 /// Begins to record in `area`, for the life of the process. With `threads` each thread gets a ring of its own, else
@@ -136,12 +206,30 @@ pub fn start(area: Area, threads: bool) -> bool {
         return false;
     };
     area::set_current(area);
-    OWN_RING.with(|own| own.set(ring));
+    OWN_RING.set(ring);
     THREADS.store(threads, Ordering::Relaxed);
     // ORDERING: release, so that a thread that finds the ring finds the area set before it; partner: the
     // dependent loads of `record` and `area::current`.
     RING.store(ring, Ordering::Release);
     true
+}
+
+/// Records no more, or goes on, where [`start`] has begun: what points cost is measured by both. For the thread that
+/// has begun it, while no other is inside.
+pub fn set_recording(on: bool) {
+    let ring = match on {
+        true => OWN_RING.get(),
+        false => null_mut(),
+    };
+    // ORDERING: release; partner: as in `start`.
+    RING.store(ring, Ordering::Release);
+}
+
+/// Points that this thread has recorded so far.
+pub fn count_recorded() -> u64 {
+    let ring = OWN_RING.get();
+    // SAFETY: not null: a ring that is never taken away.
+    unsafe { ring.as_ref() }.map_or(0, Ring::count)
 }
 
 /// The clock of points: the processor's time-stamp counter where there is one, else nanoseconds.

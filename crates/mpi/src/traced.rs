@@ -74,15 +74,16 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
         return None;
     }
     let bytes = (args.count as u64).wrapping_mul(hot::datatype(args.datatype).size);
-    trace::enter_at(name, begun);
-    trace::record(Point::PostShort, world(&args), args.tag, bytes);
-    let result = match sent {
-        Immediate::Rouse(bytes) => {
-            trace::record(Point::Rouse, world(&args), 0, bytes);
-            p2p_slow::rouse(args.comm, args.peer, args.tag, bytes)
-        }
-        _ => Ok(()),
+    let peer = world(&args);
+    let Immediate::Rouse(bytes) = sent else {
+        // Nothing is left to do: the call returns when it has posted.
+        trace::record_call(name, begun, Point::PostShort, peer, args.tag, bytes);
+        return Some(Ok(()));
     };
+    trace::enter_at(name, begun);
+    trace::record(Point::PostShort, peer, args.tag, bytes);
+    trace::record(Point::Rouse, peer, 0, bytes);
+    let result = p2p_slow::rouse(args.comm, args.peer, args.tag, bytes);
     trace::leave();
     Some(result)
 }
@@ -105,9 +106,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> bool 
             return false;
         };
         fill_status(status, args.peer, taken.tag, taken.len as i64);
-        trace::enter_at(name, begun);
-        trace::record(Point::TakeShort, world(&args), taken.tag, taken.len as u64);
-        trace::leave();
+        let (peer, len) = (world(&args), taken.len as u64);
+        trace::record_call(name, begun, Point::TakeShort, peer, taken.tag, len);
     }
     true
 }

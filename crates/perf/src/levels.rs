@@ -33,6 +33,7 @@ use crate::bench::verbs::VerbsOptions;
 use crate::program::Settings;
 use crate::record::{Clock, Level, TOUCHED};
 pub use board::SharedBoard;
+pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS};
 pub use table::print_columns;
 

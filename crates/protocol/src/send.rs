@@ -57,7 +57,9 @@ impl Worker {
         trace::record(Point::Post, args.peer, args.tag, args.buffer.bytes);
         // SAFETY: the caller's.
         let started = unsafe { self.start_new_send(args, copier) };
-        trace::record(Point::Posted, 0, 0, 0);
+        if !matches!(started, Ok(Started::Done)) {
+            trace::record(Point::Posted, 0, 0, 0);
+        }
         started
     }
 
@@ -72,7 +74,8 @@ impl Worker {
             match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) }
             {
                 Post::Done => {
-                    trace::record(Point::Eager, args.peer, args.tag, buffer.bytes);
+                    let (peer, bytes) = (args.peer, buffer.bytes);
+                    trace::record_last(Point::Eager, peer, args.tag, bytes, Point::Posted);
                     return Ok(Started::Done);
                 }
                 Post::PeerGone => return Err(Fault::PeerGone),

@@ -20,11 +20,14 @@ pub const AREA_BYTES: u64 = 64 << 20;
 pub const NAME_BYTES: usize = 64;
 /// Most names.
 pub const MAX_NAMES: usize = 1024;
-const NAMES_OFFSET: usize = 4096;
+const PAGE: usize = 4096;
+const NAMES_OFFSET: usize = PAGE;
 /// Bytes before the first ring.
 pub const HEADER_BYTES: usize = NAMES_OFFSET + MAX_NAMES * NAME_BYTES;
 /// Most rings.
 pub const MAX_RINGS: u32 = 256;
+/// Most events of a ring.
+pub const MAX_EVENTS: u32 = 1 << 20;
 /// Bytes of the header of a ring.
 pub const RING_HEADER_BYTES: usize = 64;
 /// Bytes of an event.
@@ -58,6 +61,13 @@ pub(super) struct Ring {
     written: StaticU64,
     events: StaticU32,
     tid: StaticU32,
+}
+
+impl Ring {
+    /// Events recorded so far.
+    pub(super) fn count(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
 }
 
 const _: () = assert!(size_of::<Ring>() <= RING_HEADER_BYTES);
@@ -101,7 +111,7 @@ impl Area {
     /// `base` is mapped for the life of the process, on a page border, and used by nothing else in this process; what
     /// `back` has answered `true` for can be written.
     pub unsafe fn new(base: *mut u8, events: u32, back: Back) -> Option<Area> {
-        let events = events.clamp(1, 1 << 20).next_power_of_two();
+        let events = events.clamp(1, MAX_EVENTS).next_power_of_two();
         if !back(0, HEADER_BYTES as u64) {
             return None;
         }
@@ -146,7 +156,19 @@ impl Area {
             let tid = libc::gettid() as u32;
             (*ring).tid.store(tid, Ordering::Relaxed);
         }
+        self.touch(offset as usize, bytes as usize);
         Some(ring)
+    }
+
+    /// Touches the pages of a ring now, or each of them would hold up a point of the first round. Older kernels cannot,
+    /// and then that is so.
+    fn touch(&self, offset: usize, bytes: usize) {
+        let first = offset & !(PAGE - 1);
+        // SAFETY: pages of the mapping, whose base is on a page border, with memory behind what the ring has of them.
+        unsafe {
+            let at = self.base.add(first);
+            libc::madvise(at.cast(), offset + bytes - first, libc::MADV_POPULATE_WRITE);
+        }
     }
 
     /// The number of a name. Names have static addresses, so that the address finds it again.
@@ -184,20 +206,19 @@ impl Area {
     /// # Safety
     /// The ring is one that this area gave to the calling thread.
     #[inline]
-    pub(super) unsafe fn push(&self, ring: *mut Ring, ticks: u64, event: &Event) {
+    pub(super) unsafe fn push(&self, ring: *mut Ring, ticks: u64, event: Event) {
         // SAFETY: backed for ever.
         let count = unsafe { &(*ring).written };
         let written = count.load(Ordering::Relaxed);
         let place = (written & u64::from(self.events - 1)) as usize;
-        let head = u64::from(event.peer) << 32 | event.point as u64;
         // SAFETY: a ring has `events` events of this size behind its header, and the place is below that.
         let words = unsafe {
             let at = ring.byte_add(RING_HEADER_BYTES + place * EVENT_BYTES);
             &*at.cast::<[StaticU64; 4]>()
         };
         words[0].store(ticks, Ordering::Relaxed);
-        words[1].store(head, Ordering::Relaxed);
-        words[2].store(u64::from(event.tag as u32), Ordering::Relaxed);
+        words[1].store(event.head, Ordering::Relaxed);
+        words[2].store(u64::from(event.tag), Ordering::Relaxed);
         words[3].store(event.bytes, Ordering::Relaxed);
         // ORDERING: release: the count covers whole events; partner: as the magic's.
         count.store(written + 1, Ordering::Release);

@@ -37,14 +37,8 @@ fn ring__keeps_the_last_events() {
     let (area, base) = area(5);
     let ring = area.add_ring().unwrap();
     for n in 0..20u64 {
-        let event = Event {
-            point: Point::Eager,
-            peer: 7,
-            tag: -2,
-            bytes: n,
-        };
         // SAFETY: the ring is this thread's.
-        unsafe { area.push(ring, 100 + n, &event) };
+        unsafe { area.push(ring, 100 + n, Event::new(Point::Eager, 7, -2, n)) };
     }
     assert_eq!(word(base, HEADER_BYTES), 20);
     // 5 is rounded up to 8: events 12 to 19 are there, 16 to 19 in front.
@@ -88,4 +82,32 @@ fn memory__that_is_short_makes_no_area_and_no_ring() {
     // SAFETY: as above.
     let header = unsafe { Area::new(base, 8, Box::new(|offset, _| offset == 0)) };
     assert!(header.unwrap().add_ring().is_none());
+}
+
+#[test]
+fn threads__without_room_are_counted_once() {
+    let (area, base) = area(1 << 20);
+    // There is room for one such ring: the thread that begins has it.
+    assert!(start(area, true) && is_on());
+    record(Point::Eager, 1, 2, 3);
+    record_last(Point::PostShort, 4, 5, 6, Point::Return);
+    let other = std::thread::spawn(|| (0..3).for_each(|_| record(Point::Eager, 1, 2, 3)));
+    other.join().unwrap();
+    assert_eq!((word(base, HEADER_BYTES), word(base, 32) as u32), (3, 1));
+    set_recording(false);
+    record(Point::Eager, 1, 2, 3);
+    set_recording(true);
+    record_call("MPI_Send", 77, Point::PostShort, 4, 5, 6);
+    assert!(is_on() && count_recorded() == 6);
+    let event = |n: usize| HEADER_BYTES + RING_HEADER_BYTES + n * EVENT_BYTES;
+    // One time for two points; the second has no fields.
+    assert_eq!(word(base, event(1)), word(base, event(2)));
+    assert_eq!(word(base, event(1) + 8), 4 << 32 | Point::PostShort as u64);
+    assert_eq!(word(base, event(2) + 8), Point::Return as u64);
+    assert!(word(base, event(0)) < word(base, event(1)));
+    // A call from when it began to when it returned.
+    assert_eq!((word(base, event(3)), word(base, event(3) + 8)), (77, 0));
+    assert_eq!(word(base, event(4) + 8), 4 << 32 | Point::PostShort as u64);
+    assert!(word(base, event(4)) == word(base, event(5)) && word(base, event(4)) > 77);
+    assert_eq!(word(base, event(5) + 8), Point::Return as u64);
 }

@@ -3,7 +3,7 @@
 use crate::segment::Segment;
 use fastpath_base::clock;
 use fastpath_base::trace::{
-    AREA_BYTES, EVENT_BYTES, HEADER_BYTES, MAX_NAMES, MAX_RINGS, NAME_BYTES, Point,
+    AREA_BYTES, EVENT_BYTES, HEADER_BYTES, MAX_EVENTS, MAX_NAMES, MAX_RINGS, NAME_BYTES, Point,
     RING_HEADER_BYTES, TRACE_MAGIC, read_ticks, ring_bytes,
 };
 use std::fs::File;
@@ -11,8 +11,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 const NAMES_OFFSET: usize = HEADER_BYTES - MAX_NAMES * NAME_BYTES;
-/// As `fastpath_base::trace` allows.
-const MAX_EVENTS: u32 = 1 << 20;
 
 /// One rank's part.
 pub(super) struct RankTrace {

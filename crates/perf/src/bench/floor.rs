@@ -194,12 +194,21 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     }
     // Last: from then on this process records.
     let points = measure_points(options.samples.min(100), batch_ns).map_err(BenchError::Floor)?;
-    for (times, what) in points
-        .iter()
-        .zip(["not recorded", "its clock alone", "recorded"])
-    {
-        let time = summarize(times).ok_or(BenchError::Empty)?;
-        print_point(&time, what, form);
+    let in_place = format!(
+        "recorded, each of the {} of a message to this rank itself, in place",
+        points.of_message
+    );
+    for (times, what) in [
+        (points.off, "not recorded"),
+        (points.clock, "its clock alone"),
+        (points.on, "recorded, in a loop"),
+        (
+            points.of_call,
+            "recorded, each of the 3 of an immediate call, in a loop",
+        ),
+        (points.in_place, &in_place),
+    ] {
+        print_point(&summarize(&times).ok_or(BenchError::Empty)?, what, form);
     }
     Ok(())
 }
