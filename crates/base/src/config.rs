@@ -345,6 +345,18 @@ mod tests {
     }
 
     #[test]
+    fn trace_events__are_as_many_as_a_ring_can_hold() {
+        let of = |value| read(&[("FASTPATH_TRACE_EVENTS", value)]);
+        for (text, events) in [("1", 1), ("1048576", 1 << 20)] {
+            assert_eq!(of(text).unwrap().number(Key::TraceEvents), Some(events));
+        }
+        for text in ["0", "1048577", "-1", "2M"] {
+            let e = of(text).unwrap_err().to_string();
+            assert!(e.contains("from 1 to 1048576"), "{e}");
+        }
+    }
+
+    #[test]
     fn report__is_off_on_or_json() {
         let of = |value| {
             let c = read(&[("FASTPATH_REPORT", value)]).unwrap();

@@ -18,6 +18,10 @@ pub(super) fn parse_value(kind: &Kind, text: &str) -> Result<Value, String> {
         Kind::BytesOrAuto => or_auto(text, parse_bytes),
         Kind::DurationOrAuto => or_auto(text, parse_duration_ns),
         Kind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
+        Kind::CountWithin(least, most) => match parse_count(text) {
+            Ok(n) if (least..=most).contains(&n) => Ok(Value::Number(Some(n))),
+            _ => Err(format!("expected a whole number from {least} to {most}")),
+        },
         Kind::Choice(words) => find_word(text, words).map(Value::Choice),
         Kind::Words(words) => parse_words(text, words).map(Value::List),
         Kind::Text => Ok(Value::Text(text.to_owned())),
@@ -260,6 +264,7 @@ mod tests {
             Kind::SizeOrAuto,
             Kind::DurationOrAuto,
             Kind::Count,
+            Kind::CountWithin(1, 64),
             Kind::Choice(&["a"]),
             Kind::Words(&["a"]),
             Kind::Text,

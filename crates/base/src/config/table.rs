@@ -1,5 +1,7 @@
 //! The table of all variables.
 
+use crate::trace::MAX_EVENTS;
+
 /// What a variable holds and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -17,6 +19,8 @@ pub enum Kind {
     DurationOrAuto,
     /// A whole number.
     Count,
+    /// A whole number from the first to the second.
+    CountWithin(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any of these words, separated by commas.
@@ -124,8 +128,8 @@ variables! {
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,
         "file to write a trace of all ranks to, for Perfetto or chrome://tracing; empty: none";
-    TraceEvents "FASTPATH_TRACE_EVENTS" Kind::Count, "16384", false,
-        "points that are kept of each thread, the last ones; at most 1048576";
+    TraceEvents "FASTPATH_TRACE_EVENTS" Kind::CountWithin(1, MAX_EVENTS as u64), "16384", false,
+        "points that are kept of each thread, the last ones; 1 to 1048576";
     CompilerC "FASTPATH_CC" Kind::Text, "cc", false,
         "the compiler that mpicc calls";
     CompilerCpp "FASTPATH_CXX" Kind::Text, "c++", false,
