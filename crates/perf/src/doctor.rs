@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
+use fastpath_base::config::{Config, Key};
 use serde::Serialize;
 
 use devices::{Device, Undriven};
@@ -47,6 +48,8 @@ struct Facts {
     undriven: Vec<Undriven>,
     libraries: Libraries,
     limits: Limits,
+    /// The device that `FASTPATH_DEVICE` names, with its port if it says one.
+    wanted: Option<String>,
 }
 
 impl Examination {
@@ -70,7 +73,15 @@ pub fn examine() -> Examination {
         undriven: devices::list_undriven(root),
         libraries,
         limits: limits::read(root),
+        wanted: read_wanted(),
     })
+}
+
+/// What jobs started from here are told. Where another variable is wrong they say so themselves.
+fn read_wanted() -> Option<String> {
+    let config = Config::from_env().ok()?;
+    let name = config.text(Key::Device);
+    (!["", "auto"].contains(&name)).then(|| name.to_owned())
 }
 
 /// Examines and prints; whether all is well. Having no adapter is no trouble.

@@ -102,6 +102,7 @@ impl Tree {
                 privileged: false,
             },
             devices,
+            wanted: None,
         }
     }
 }

@@ -65,6 +65,9 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
     for device in &facts.devices {
         found.look_at_device(device);
     }
+    if let Some(wanted) = &facts.wanted {
+        found.look_at_wish(wanted, &facts.devices);
+    }
     if !facts.devices.is_empty() {
         found.look_at_limits(&facts.limits);
     }
@@ -125,6 +128,30 @@ impl Found {
                 ),
             }
         }
+    }
+
+    /// A name that is wrong: every job that is to use an adapter would fail.
+    fn look_at_wish(&mut self, wanted: &str, devices: &[Device]) {
+        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
+        let what = match devices.iter().find(|d| d.name == name) {
+            None => format!("there is no RDMA device {name}"),
+            Some(device) => {
+                let there = device.ports.iter().any(|p| p.number.to_string() == port);
+                if port.is_empty() || there {
+                    return;
+                }
+                format!("{name} has no port {port}")
+            }
+        };
+        let ports = devices.iter().flat_map(|d| {
+            let name = |p: &Port| format!("{}:{}", d.name, p.number);
+            d.ports.iter().map(name)
+        });
+        let remedy = match ports.collect::<Vec<_>>().join(", ") {
+            there if there.is_empty() => "unset it: there is none".to_owned(),
+            there => format!("unset it, or name one that is there: {there}"),
+        };
+        self.trouble(&format!("FASTPATH_DEVICE={wanted}"), what, remedy);
     }
 
     fn look_at_device(&mut self, device: &Device) {

@@ -106,3 +106,30 @@ fn adapter__without_a_device_lacks_its_driver() {
     fs::remove_file(tree.root.join("sys/bus/pci/devices/0000:3b:00.0/driver")).unwrap();
     assert_one(tree.facts(), Severity::Trouble, &["modprobe mlx5_ib"]);
 }
+
+#[test]
+fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
+    let tree = Tree::new("wanted");
+    tree.with_adapter();
+    let with = |name: &str| Facts {
+        wanted: Some(name.to_owned()),
+        ..tree.facts()
+    };
+    for right in ["mlx5_0", "mlx5_0:1"] {
+        assert_eq!(Examination::of(with(right)).troubles, []);
+    }
+    for (wrong, what) in [
+        ("mlx5_1", "there is no RDMA device mlx5_1"),
+        ("mlx5_0:2", "mlx5_0 has no port 2"),
+        ("mlx5_0:x", "mlx5_0 has no port x"),
+    ] {
+        let subject = format!("FASTPATH_DEVICE={wrong}");
+        let words = [subject.as_str(), what, "mlx5_0:1"];
+        assert_one(with(wrong), Severity::Trouble, &words);
+    }
+    let nowhere = Facts {
+        wanted: Some("mlx5_0".to_owned()),
+        ..Tree::new("nothing_wanted").facts()
+    };
+    assert_one(nowhere, Severity::Trouble, &["unset it: there is none"]);
+}
