@@ -25,6 +25,7 @@ use fastpath_transport::verbs::{DeviceContext, Identity, Library, Loop, VerbsErr
 use serde::Serialize;
 
 use super::{TuneError, no_place};
+use crate::bench::options::parse_bytes;
 use crossover::Finding;
 use queue::Cost;
 use sweep::{Case, Plan};
@@ -35,11 +36,11 @@ pub struct InlineOptions {
     /// The adapter, as mlx5_0 or mlx5_0:1 [default: FASTPATH_DEVICE, else the first with an active port]
     #[arg(long)]
     pub device: Option<String>,
-    /// Sizes in bytes, as 8,64,256 [default: powers of two and what is granted for them, with its neighbour]
-    #[arg(long, value_delimiter = ',', num_args = 1)]
+    /// Sizes in bytes, as 8,64,1K [default: powers of two and what is granted for them, with its neighbour]
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = parse_inline)]
     pub sizes: Vec<u32>,
     /// Largest size looked at, in bytes, if the adapter grants so much
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value = "1024", value_parser = parse_inline)]
     pub most: u32,
     /// How the bytes go
     #[arg(long, value_enum, default_value = "send")]
@@ -53,6 +54,12 @@ pub struct InlineOptions {
     /// Say what was measured and store nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Bytes as every other command takes them.
+fn parse_inline(text: &str) -> Result<u32, String> {
+    let bytes = parse_bytes(text)?;
+    u32::try_from(bytes).map_err(|_| "too large".to_owned())
 }
 
 /// How the bytes go.

@@ -17,6 +17,18 @@ fn options(words: &[&str]) -> InlineOptions {
     parse_options(words).unwrap()
 }
 
+#[test]
+fn sizes__have_the_units_of_every_other_command() {
+    let options = options(&["--sizes", "8,1K", "--most", "2K"]);
+    assert_eq!((options.sizes, options.most), (vec![8, 1024], 2048));
+    for wrong in ["1X", "-1", ""] {
+        assert!(
+            parse_options::<InlineOptions>(&["--sizes", wrong]).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
 fn cost(asked: u32, granted: u32) -> Cost {
     Cost {
         asked,
