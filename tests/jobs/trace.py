@@ -19,7 +19,33 @@ def _trace(session, words, ranks=2, code=0, env=None, launcher=True):
         if "trace of " not in outcome.err or path not in outcome.err:
             return ("the file is not named", outcome.text()), []
         with open(path, encoding="utf-8") as file:
-            return None, json.load(file)["traceEvents"]
+            events = json.load(file)["traceEvents"]
+        wrong = next(filter(None, map(_malformed, events)), None) or _unpaired(events)
+        return (wrong and (wrong, outcome.text())), events
+
+
+def _malformed(event):
+    """What the Trace Event Format wants of an event and this one lacks, or None."""
+    wanted = {"M": {"name": str, "pid": int, "args": dict}, "E": {"pid": int, "tid": int, "ts": float}}
+    wanted["B"] = {**wanted["E"], "name": str}
+    wanted["i"] = {**wanted["B"], "s": str}
+    fields = wanted.get(event.get("ph"), {"ph": None})
+    for field, kind in fields.items():
+        if kind is None or not isinstance(event.get(field), kind):
+            return f"{field} is wrong in {event}"
+    return None
+
+
+def _unpaired(events):
+    """An end without its beginning on its track, which only a beginning that was overwritten may leave; those are left out."""
+    depth = {}
+    for event in events:
+        if event["ph"] in "BE":
+            track = event["pid"], event["tid"]
+            depth[track] = depth.get(track, 0) + (1 if event["ph"] == "B" else -1)
+            if depth[track] < 0:
+                return f"nothing has begun that ends in {event}"
+    return None
 
 
 def _names(events, rank):
