@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-enum { LEN = 1 << 20, PAGE = 4096, EACH = 7, WAYS = 8, ROUNDS = 2, SAME_MESSAGES = 100 };
+enum { LEN = 1 << 20, PAGE = 4096, EACH = 7, WAYS = 8, ROUNDS = 2, SAME_MESSAGES = 30 };
 
 static unsigned char *const place = (unsigned char *)0x300000000000; /* where the kernel puts nothing by itself */
 
