@@ -200,6 +200,13 @@ fn locked_memory__that_is_short_is_trouble_unless_privileged() {
     let mut facts = tree.facts();
     facts.limits = limited(None, false);
     assert_one(facts, Severity::Trouble, &["ulimit -l unlimited"]);
+    // A usual limit, with which small jobs run.
+    let mut facts = tree.facts();
+    facts.limits = Limits {
+        locked: Some(8 << 20),
+        ..limited(None, false)
+    };
+    assert_one(facts, Severity::Note, &["8192 KiB", "ulimit -l unlimited"]);
     let mut facts = tree.facts();
     facts.limits = limited(Some(64 << 10), true);
     assert!(Examination::of(facts).healthy);

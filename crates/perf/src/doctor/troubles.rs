@@ -30,6 +30,8 @@ pub(super) enum Severity {
 
 /// Bytes of locked memory with which a job of some ranks and messages of some megabytes gets on.
 const ENOUGH_LOCKED: u64 = 64 << 20;
+/// Bytes that the buffers of one rank with a few peers take.
+const LEAST_LOCKED: u64 = 4 << 20;
 
 /// Bytes in a packet on the bus from which its header costs less than a tenth, and of a read request from which waiting
 /// for each answer does not count.
@@ -366,11 +368,16 @@ impl Found {
             }
             _ => "`ulimit -l unlimited` before the job starts (the hard limit allows it)",
         };
+        let limit = format!("{} KiB of memory may be locked", locked >> 10);
+        if locked < LEAST_LOCKED {
+            let what =
+                format!("{limit}: too little for the buffers of a rank that uses an adapter");
+            return self.trouble("locked memory", what, remedy);
+        }
         let what = format!(
-            "{} KiB of memory may be locked: registering messages will fail",
-            locked >> 10
+            "{limit}: that may be too little for many peers, and for long messages without copies"
         );
-        self.trouble("locked memory", what, remedy);
+        self.note("locked memory", what, remedy);
     }
 }
 

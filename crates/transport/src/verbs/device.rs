@@ -102,6 +102,32 @@ pub fn list_devices(library: &'static Library) -> Result<Vec<String>, VerbsError
     }
 }
 
+/// Why a device cannot be opened: rdma-core tries other paths after the device's file, and leaves the error of the last of
+/// them, which is that there is no such file.
+fn name_cause(error: VerbsError, name: &str) -> VerbsError {
+    let VerbsError::Call {
+        errno: libc::ENOENT,
+        step,
+        ..
+    } = error
+    else {
+        return error;
+    };
+    let refused = std::fs::read_dir("/sys/class/infiniband_verbs")
+        .ok()
+        .and_then(|entries| {
+            let of_device = |entry: &std::fs::DirEntry| {
+                let device = std::fs::read_to_string(entry.path().join("ibdev"));
+                device.is_ok_and(|device| device.trim() == name)
+            };
+            let entry = entries.flatten().find(of_device)?;
+            let file = std::path::Path::new("/dev/infiniband").join(entry.file_name());
+            let opened = std::fs::File::options().read(true).write(true).open(file);
+            opened.err()?.raw_os_error()
+        });
+    VerbsError::call(step, name, refused.unwrap_or(libc::ENOENT))
+}
+
 impl DeviceContext {
     /// Opens the device of that name.
     ///
@@ -118,7 +144,8 @@ impl DeviceContext {
         // SAFETY: a device of the list, which is freed after this.
         let raw = make(Step::OpenDevice, name, || unsafe {
             (library.open_device)(device)
-        })?;
+        })
+        .map_err(|error| name_cause(error, name))?;
         let mut context = DeviceContext {
             raw,
             library,

@@ -79,10 +79,15 @@ impl LocalPort {
     /// The port `wanted` of a device, or else its first active one.
     ///
     /// # Errors
-    /// No port is active, or the port has no address.
+    /// There is no such port, none is active, or the port has no address.
     pub fn choose(context: &DeviceContext, wanted: Option<u8>) -> Result<Self, VerbsError> {
         let mut seen = Vec::new();
         let candidates = match wanted {
+            Some(port) if !(1..=context.ports()).contains(&port) => {
+                let (device, last) = (context.name(), context.ports());
+                let why = format!("{device} has no port {port}: its ports are 1 to {last}");
+                return Err(VerbsError::Value(why));
+            }
             Some(port) => port..=port,
             None => 1..=context.ports(),
         };
@@ -342,6 +347,17 @@ mod tests {
 
     const V1: u32 = abi::GID_TYPE_ROCE_V1;
     const V2: u32 = abi::GID_TYPE_ROCE_V2;
+
+    #[test]
+    fn port__that_the_device_does_not_have_is_named() {
+        let context = crate::verbs::fake::open();
+        for wanted in [0, 2] {
+            let error = LocalPort::choose(&context, Some(wanted)).err().unwrap();
+            let why = format!("has no port {wanted}: its ports are 1 to 1");
+            assert!(error.to_string().contains(&why), "{error}");
+        }
+        assert_eq!(LocalPort::choose(&context, Some(1)).unwrap().number(), 1);
+    }
 
     #[test]
     fn gids__version_2_with_an_ipv4_address_is_first() {

@@ -41,7 +41,7 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         [messages, remote] => format!("{messages}, of put and get {remote}"),
     };
     lines.push(format!(
-        "queue pair: {}; send depth {depths} (granted {}), receive depth {}, of its own; post list {}, completion of 1 in {}, polls of up to {}; inline {inline} B granted, {asked} asked for ({by}); MTU {}",
+        "queue pair: {}; send depth {depths} (granted {}), receive depth {}, of its own; post list {}, {}, polls of up to {}; inline {inline} B granted, {asked} asked for ({by}); MTU {}",
         match wire.connection {
             Connection::Rc => "reliable connection (RC)",
             Connection::Ud => "datagrams (UD)",
@@ -49,7 +49,10 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         wire.pair.send_depth(),
         wire.rx_depth,
         options.post_list.unwrap_or(1),
-        options.cq_moderation.map_or_else(|| "each kind of test's own".to_owned(), |n| n.to_string()),
+        options.cq_moderation.map_or_else(
+            || "completions as often as suits each test".to_owned(),
+            |n| format!("a completion for 1 in {n} sends"),
+        ),
         options.poll_batch.unwrap_or(POLL_BATCH),
         wire.path.mtu_bytes(),
     ));
