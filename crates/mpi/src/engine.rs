@@ -305,6 +305,9 @@ pub fn finalize(p: &Process) -> Result {
     unsafe { (*worker).leave() };
     // SAFETY: as above.
     print_counts(unsafe { &*worker }, engine.config);
+    // The program may go on for hours: nothing of its memory stays locked or watched.
+    // SAFETY: as above.
+    unsafe { (*worker).interfaces().keep_registrations(0) };
     job.set_phase(RankPhase::Finalized);
     // SAFETY: as above.
     unsafe { (*worker).announce_exit() };

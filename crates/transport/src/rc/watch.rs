@@ -32,6 +32,8 @@ use userfault::{Answer, Message, Userfault, is_one_mapping};
 
 /// Reports taken by one read.
 const BATCH: usize = 16;
+/// Reads between two looks whether all is to end.
+const BATCHES: usize = 16;
 
 /// What is known of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +59,12 @@ struct Shared {
 
 /// A watch of this process's memory.
 pub(super) struct Watch {
+    /// Before the descriptors that it names: fields are dropped in this order.
+    _held: Held,
     shared: Arc<Shared>,
     maps: File,
     /// A child of the process has a copy of this, and no thread.
     process: libc::pid_t,
-    /// Before the descriptors that it names.
-    _held: Held,
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -113,11 +115,11 @@ impl Watch {
         })?;
         begun.wait();
         Ok(Watch {
+            _held: held,
             shared,
             maps,
             // SAFETY: no arguments.
             process: unsafe { libc::getpid() },
-            _held: held,
             stop,
             thread: Some(thread),
         })
@@ -253,7 +255,8 @@ impl Shared {
 
     fn read_reports(&self) {
         let mut messages = [Message::default(); BATCH];
-        loop {
+        // What comes meanwhile is found by the next poll: somebody may want this thread to end.
+        for _ in 0..BATCHES {
             let read = self.kernel.read(&mut messages);
             for message in read {
                 match message.range() {

@@ -23,7 +23,7 @@ pub(super) struct Outage {
     ended: Option<(u64, u64)>,
     /// When to try again.
     next_ns: u64,
-    /// Whether the queue pair has stopped: its receive buffers come back, and nothing is posted to it.
+    /// Whether the queue pair has stopped: its receive buffers come back, and none is posted.
     stopped: bool,
     why: String,
     /// Changes of the device that have been looked at.
@@ -136,6 +136,9 @@ impl Core {
     fn restart(&mut self) -> bool {
         if let Err(error) = self.pair.restart_datagrams(0) {
             self.outage.why = error.to_string();
+            // What is sent meanwhile comes back; in the states between it would be refused. A device that is gone is told of
+            // when the time is over.
+            let _ = self.pair.stop();
             return false;
         }
         // The adapter has forgotten what was posted: all sends are done, whatever became of them.

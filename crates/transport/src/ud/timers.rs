@@ -132,7 +132,7 @@ impl Core {
         let silent = now.saturating_sub(link.silent_since_ns);
         if link.state.is_some() {
             // It lives, and may compute for hours; but while it sleeps in the library it answers.
-            return (link.looks_in_vain(now) > ASLEEP_MOST).then(|| {
+            return (link.looks_in_vain(now) >= ASLEEP_MOST).then(|| {
                 let text = "the peer sleeps, and answers nothing: the network does not reach it";
                 (Failure::NoAnswer, text.to_owned())
             });

@@ -66,11 +66,13 @@ impl Registrations {
                 libc::geteuid(),
             )
         };
-        let memory = pages.max(0) as usize * page.max(0) as usize / 8 / processes.max(1);
-        match limited && limit.rlim_cur != libc::RLIM_INFINITY && user != 0 {
-            true => memory.min(limit.rlim_cur as usize / 2),
-            false => memory,
-        }
+        let memory = pages.max(0) as usize * page.max(0) as usize;
+        let limited = limited && limit.rlim_cur != libc::RLIM_INFINITY && user != 0;
+        share(
+            memory,
+            limited.then_some(limit.rlim_cur as usize),
+            processes,
+        )
     }
 
     /// Why none of the program's own memory is kept, if so, for people.
@@ -104,8 +106,8 @@ impl Registrations {
         let keeping = self.keeping.as_mut()?;
         let worth = access != Access::Remote
             && wanted.len() <= keeping.most
-            && keeping.begin(made)
-            && keeping.candidates.count_use(wanted.start);
+            && keeping.candidates.count_use(wanted.start)
+            && keeping.begin(made);
         if !worth {
             return None;
         }
@@ -214,6 +216,12 @@ impl Registrations {
         self.evict_where(|range| *range == oldest);
         true
     }
+}
+
+/// What one of so many processes keeps at most of a host's memory, where so much may be locked by each.
+fn share(memory: usize, limit: Option<usize>, processes: usize) -> usize {
+    let part = memory / 8 / processes.max(1);
+    limit.map_or(part, |limit| part.min(limit / 2))
 }
 
 impl Keeping {

@@ -41,7 +41,8 @@ impl Drop for Held {
 /// In a child.
 unsafe extern "C" fn leave() {
     for place in &HELD {
-        let pair = place.load(Ordering::Relaxed);
+        // Once: a child of this child has given the numbers to files of its own.
+        let pair = place.swap(0, Ordering::Relaxed);
         if pair != 0 {
             replace((pair >> 32) as RawFd, pair as u32 as RawFd);
         }

@@ -2,6 +2,7 @@
 #![allow(clippy::single_range_in_vec_init, clippy::cloned_ref_to_slice_refs)]
 
 use super::*;
+use fastpath_base::sync::{StaticOrdering, StaticU64};
 use std::ptr::null_mut;
 
 pub(in crate::rc) const PAGE: usize = 4096;
@@ -52,8 +53,8 @@ pub(in crate::rc) fn advise(at: usize, len: usize, advice: libc::c_int) {
 /// Memory that is no part of a larger mapping, where the kernel places nothing by itself: it may be unmapped and mapped
 /// again while other tests run.
 pub(in crate::rc) fn map() -> Range<usize> {
-    static NEXT: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
-    let around = NEXT.fetch_add(8 * LEN as u64, Ordering::Relaxed) as usize;
+    static NEXT: StaticU64 = StaticU64::new(0x1000_0000_0000);
+    let around = NEXT.fetch_add(8 * LEN as u64, StaticOrdering::Relaxed) as usize;
     let flags = OWN | libc::MAP_FIXED_NOREPLACE;
     map_at(around, LEN + 2 * PAGE, libc::PROT_NONE, flags);
     let at = map_at(around + PAGE, LEN, RIGHTS, OWN | libc::MAP_FIXED);
@@ -101,7 +102,7 @@ fn covered() -> Option<(Watch, Range<usize>)> {
     assert_eq!(renewed, [range.clone()], "the whole mapping");
     assert!(watch.cover(&range, |_| panic!("it was watched")));
     assert_eq!(look(&watch, &range), Look::Held);
-    assert_eq!(changes(&watch, &range), []);
+    assert!(changes(&watch, &range).is_empty());
     Some((watch, range))
 }
 
@@ -389,7 +390,7 @@ fn child__watches_nothing_and_holds_nobody_up() {
         }
     };
     assert_eq!(look(&watch, &range), Look::Held);
-    assert_eq!(changes(&watch, &range), []);
+    assert!(changes(&watch, &range).is_empty());
     drop(watch);
     // Would wait for ever, had the child kept the descriptor.
     unmap(range.start, LEN);
