@@ -55,7 +55,12 @@ fn floor__states_unit_statistic_and_processors() {
     for record in records.iter().filter(|r| r["refused"].is_null()) {
         let time = &record["time"];
         let [min, median, p99] = ["min", "median", "p99"].map(|s| time[s].as_f64().unwrap());
-        assert!(0.0 < min && min <= median && median <= p99, "{time}");
+        assert!(min <= median && median <= p99, "{time}");
+        // A difference of two measurements may come out below nothing where others run.
+        let differs = record["what"]
+            .as_str()
+            .is_some_and(|w| w.ends_with("in place"));
+        assert!(differs || 0.0 < min, "{record}");
     }
     assert_eq!(records[3]["bytes"], 4096);
 }
