@@ -2,6 +2,8 @@
 
 use super::*;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 /// `ib_read_lat`, ofw list, August 2009: size and t_typical.
 const READ_LATENCY: &str = "
@@ -217,10 +219,22 @@ proptest! {
         prop_assert!(!json.contains("null"), "{}", json);
         show_text(&text);
     }
+}
 
-    #[test]
-    fn random_tables__have_no_tick(rows in prop::collection::vec((100u32..90000, 100u32..90000), 4..16)) {
-        let text: String = rows.iter().map(|(a, b)| format!("{}.{:02} {}.{:02}\n", a / 100, a % 100, b / 100, b % 100)).collect();
-        prop_assert!(audit(&text).tables.iter().all(|t| t.steps.is_empty()));
+/// A tick is reported where fewer than one in a thousand of such tables is expected to show one by chance, so a few do (23 of
+/// 400 000 were counted): the tables are the same in every run.
+#[test]
+fn random_tables__have_no_tick_but_by_chance() {
+    let rows = prop::collection::vec((100u32..90000, 100u32..90000), 4..16);
+    let mut runner = TestRunner::deterministic();
+    let mut with_tick = 0;
+    for _ in 0..2000 {
+        let rows = rows.new_tree(&mut runner).unwrap().current();
+        let text: String = rows
+            .iter()
+            .map(|(a, b)| format!("{}.{:02} {}.{:02}\n", a / 100, a % 100, b / 100, b % 100))
+            .collect();
+        with_tick += usize::from(audit(&text).tables.iter().any(|t| !t.steps.is_empty()));
     }
+    assert!(with_tick <= 2, "{with_tick} of 2000");
 }
