@@ -246,11 +246,13 @@ impl Tx {
         // ORDERING: acquire pairs with the release in `Rx::publish_head`: the consumer has finished
         // reading what it gives back. SAFETY: mapped, as `pair` is not null.
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
-        // The peer's word is not trusted: it cannot be ahead of the tail or a ring behind it.
-        let outstanding = self.tail.wrapping_sub(head);
-        if outstanding > SLOTS {
+        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read while a
+        // slot is free too, and that one stays free.
+        let said = self.limit.wrapping_sub(SLOTS);
+        if head.wrapping_sub(said) > self.tail.wrapping_sub(said) {
             return false;
         }
+        let outstanding = self.tail.wrapping_sub(head);
         self.limit = head.wrapping_add(SLOTS);
         // SAFETY: allocated when the ring was connected.
         let queue = unsafe { &mut *self.in_data };

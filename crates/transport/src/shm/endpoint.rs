@@ -10,7 +10,7 @@ use super::idle::Ahead;
 use super::wire::*;
 use crate::contract::*;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED, SegmentError};
+use fastpath_bootstrap::segment::{SegmentError, has_left};
 use std::ptr;
 
 /// Both directions between this rank and one peer.
@@ -174,8 +174,7 @@ impl ShmEndpoint {
     pub fn peer_has_left(&self) -> bool {
         // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the launcher
         // that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
-        let state = unsafe { (*self.tx.peer_state).load(Ordering::Acquire) };
-        matches!(state, STATE_FINALIZED | STATE_DEAD)
+        has_left(unsafe { (*self.tx.peer_state).load(Ordering::Acquire) })
     }
 }
 
@@ -317,7 +316,7 @@ mod tests {
     use super::*;
     use crate::conformance::{Rig, Sent, Start, Way, look, post};
     use crate::shm::testing::ShmPair;
-    use fastpath_bootstrap::segment::STATE_AWAKE;
+    use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_FINALIZED};
 
     #[test]
     fn rouse__a_peer_that_left_counts_as_gone_only_if_the_message_is_still_there() {

@@ -197,6 +197,24 @@ proptest! {
 }
 
 #[test]
+fn head__that_is_taken_back_takes_no_room_away() {
+    let mut pair = ShmPair::new(Start {
+        messages: 0,
+        bytes: 64,
+    });
+    let longest = Sent::numbered(1, DATA_MESSAGE_MAX);
+    post(&mut pair, Way::Bcopy, &longest);
+    for behind in [SLOTS, SLOTS - 1, SLOTS + 1, 2] {
+        let head = pair.tx.tx.tail.wrapping_sub(behind);
+        // SAFETY: inside the region.
+        unsafe { (*pair.region()).control.head.store(head, Ordering::Relaxed) };
+        // It finds a slot, and looks at the head for room in the data area.
+        post(&mut pair, Way::Bcopy, &longest);
+        check_sender(&pair);
+    }
+}
+
+#[test]
 fn joint__any_number_of_a_copy_names_a_counter_of_the_region() {
     let mut pair = ShmPair::new(Start::default());
     for index in [0, 31, 32, 33, u16::MAX as u32, u32::MAX] {
