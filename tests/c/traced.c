@@ -3,6 +3,20 @@
  * test: only=build */
 #include "check.h"
 #include <signal.h>
+#include <unistd.h>
+
+/* Returns once that process sleeps in the kernel. */
+static void await_sleeper(int process)
+{
+    char path[32], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    while (state != 'S') {
+        FILE *file = fopen(path, "r");
+        if (!file || fscanf(file, "%*[^)]) %c", &state) != 1)
+            abort();
+        fclose(file);
+    }
+}
 
 int main(int argc, char **argv)
 {
@@ -28,10 +42,17 @@ int main(int argc, char **argv)
         MPI_Send(&word, 1, MPI_INT, other, 8, MPI_COMM_WORLD);
         MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
-    if (kill && rank == 1)
+    if (kill && rank == 1) {
+        /* Once this is there, nothing but its receive lets rank 0 sleep. */
+        MPI_Recv(&word, 1, MPI_INT, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        await_sleeper(word);
         raise(SIGKILL);
-    if (kill)
+    }
+    if (kill) {
+        word = getpid();
+        MPI_Send(&word, 1, MPI_INT, 1, 9, MPI_COMM_WORLD);
         MPI_Recv(data, 1, MPI_BYTE, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     free(data);
     return finish();

@@ -83,6 +83,11 @@ def case_ranks(session):
         times = [event["ts"] for event in events if event["pid"] == rank and "ts" in event]
         if times != sorted(times) or times[0] < 0:
             return f"rank {rank}: the points are not in the order of time", str(times[:100])
+    # Between a send's call and its post lies less than reading the clock takes: they have one reading.
+    own = [event for event in events if event["pid"] == 0 and "ts" in event]
+    posts = [(call, post) for call, post in zip(own, own[1:]) if (call.get("name"), post.get("name")) == ("MPI_Send", "post")]
+    if not posts or any(call["ts"] != post["ts"] for call, post in posts):
+        return "a send's call and post have two times", str(posts[:3])
     short = [event for event in events if event.get("name") == "post: short" and event["pid"] == 0]
     if short[0]["args"] != {"peer": 1, "tag": 5, "bytes": 8}:
         return "the first short message is another one", str(short[0])

@@ -84,6 +84,17 @@ pub fn record_last(point: Point, peer: u32, tag: i32, bytes: u64, end: Point) {
     }
 }
 
+/// Lets the next point of this thread have the time of its last one, if that is `last` and points are recorded: for where
+/// what lies between them takes less than reading the clock.
+#[inline]
+pub fn share_time_of(last: Point) {
+    let ring = RING.load(Ordering::Relaxed);
+    if !ring.is_null() {
+        // SAFETY: as in `record`.
+        unsafe { share_now(ring, last) };
+    }
+}
+
 /// Records the entry into a call, if points are recorded.
 #[inline]
 pub fn enter(name: &'static str) {
@@ -145,7 +156,21 @@ pub fn record_call(name: &'static str, begun: u64, point: Point, peer: u32, tag:
 unsafe fn record_now(ring: *mut Ring, event: Event) {
     if let Some(ring) = choose_ring(ring) {
         // SAFETY: there is a ring, so there is an area; it is the ring of this thread, or of the only one inside MPI.
-        unsafe { (*area::current()).push(ring, read_ticks(), event) };
+        unsafe {
+            let ticks = (*ring).take_shared().unwrap_or_else(read_ticks);
+            (*area::current()).push(ring, ticks, event);
+        }
+    }
+}
+
+/// # Safety
+/// As [`record_now`].
+#[cold]
+#[inline(never)]
+unsafe fn share_now(ring: *mut Ring, last: Point) {
+    if let Some(ring) = choose_ring(ring) {
+        // SAFETY: as in `record_now`.
+        unsafe { (*area::current()).share_time_of(ring, last) };
     }
 }
 

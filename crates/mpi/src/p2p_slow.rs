@@ -19,6 +19,7 @@ use crate::p2p::{Args, Immediate, Mode, fill_status, find_source, try_send};
 use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
+use fastpath_base::trace::{self, Point};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
@@ -274,8 +275,13 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         if mode == Mode::Buffered {
             return crate::buffered::send(&p, &checked, &args).map(|_| ());
         }
+        // Since the call was entered, its arguments were checked.
+        trace::share_time_of(Point::Call);
         match start_send(&p, &checked, &args, mode)? {
-            Started::Done => Ok(()),
+            Started::Done => {
+                trace::share_time_of(Point::Posted);
+                Ok(())
+            }
             Started::Request(id) => {
                 let worker = p.worker()?;
                 wait_complete(
@@ -345,6 +351,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
             id,
             &note(name, &checked.comm, &args, checked.buffer.bytes),
         );
+        trace::share_time_of(Point::Waited);
         finish_recv(worker, id, &args, status)
     }
 }
@@ -479,10 +486,15 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
             "the pointer for the request is null",
         ));
     }
+    if mode != Mode::Buffered {
+        // Since the call was entered, its arguments were checked.
+        trace::share_time_of(Point::Call);
+    }
     // SAFETY: the caller's.
     unsafe {
         *request = isend_checked(&p, &args, mode)?;
     }
+    trace::share_time_of(Point::Posted);
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 //! ```
 #![allow(unsafe_code)]
 
-use super::{Event, read_ticks};
+use super::{Event, Point, read_ticks};
 use crate::clock;
 use crate::sync::{StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize};
 use std::ptr::null_mut;
@@ -61,9 +61,23 @@ pub(super) struct Ring {
     written: StaticU64,
     events: StaticU32,
     tid: StaticU32,
+    /// Time of the last event while the next one is to have it too, else 0.
+    shared: StaticU64,
 }
 
 impl Ring {
+    /// The time that the next event has without a reading of the clock, once.
+    #[inline]
+    pub(super) fn take_shared(&self) -> Option<u64> {
+        match self.shared.load(Ordering::Relaxed) {
+            0 => None,
+            ticks => {
+                self.shared.store(0, Ordering::Relaxed);
+                Some(ticks)
+            }
+        }
+    }
+
     /// Events recorded so far.
     pub(super) fn count(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
@@ -203,6 +217,39 @@ impl Area {
         true
     }
 
+    /// The words of the event of a number, or of the one that has taken its place.
+    ///
+    /// # Safety
+    /// The ring is one of this area.
+    #[inline]
+    unsafe fn words<'a>(&self, ring: *mut Ring, number: u64) -> &'a [StaticU64; 4] {
+        let place = (number & u64::from(self.events - 1)) as usize;
+        // SAFETY: a ring has `events` events of this size behind its header, and the place is below that; backed for
+        // ever.
+        unsafe {
+            let at = ring.byte_add(RING_HEADER_BYTES + place * EVENT_BYTES);
+            &*at.cast::<[StaticU64; 4]>()
+        }
+    }
+
+    /// The next event is to have the time of the last one, if that is of the point `last`.
+    ///
+    /// # Safety
+    /// As [`Area::push`].
+    #[inline]
+    pub(super) unsafe fn share_time_of(&self, ring: *mut Ring, last: Point) {
+        // SAFETY: the caller's.
+        let (ring, words) = unsafe {
+            let number = (*ring).written.load(Ordering::Relaxed).wrapping_sub(1);
+            (&*ring, self.words(ring, number))
+        };
+        // Of an empty ring these are zeros, and so is the time.
+        if words[1].load(Ordering::Relaxed) as u8 == last as u8 {
+            let ticks = words[0].load(Ordering::Relaxed);
+            ring.shared.store(ticks, Ordering::Relaxed);
+        }
+    }
+
     /// # Safety
     /// The ring is one that this area gave to the calling thread.
     #[inline]
@@ -210,12 +257,8 @@ impl Area {
         // SAFETY: backed for ever.
         let count = unsafe { &(*ring).written };
         let written = count.load(Ordering::Relaxed);
-        let place = (written & u64::from(self.events - 1)) as usize;
-        // SAFETY: a ring has `events` events of this size behind its header, and the place is below that.
-        let words = unsafe {
-            let at = ring.byte_add(RING_HEADER_BYTES + place * EVENT_BYTES);
-            &*at.cast::<[StaticU64; 4]>()
-        };
+        // SAFETY: the caller's.
+        let words = unsafe { self.words(ring, written) };
         words[0].store(ticks, Ordering::Relaxed);
         words[1].store(event.head, Ordering::Relaxed);
         words[2].store(u64::from(event.tag), Ordering::Relaxed);
