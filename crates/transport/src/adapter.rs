@@ -6,8 +6,8 @@ use crate::rising::{self, RisingIface};
 use crate::ud::{self, UdIface};
 use crate::verbs::inline::Wishes;
 use crate::verbs::{self, DeviceContext, VerbsError};
-use fastpath_base::sync::AtomicU32;
 use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::RankPage;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,12 +81,17 @@ impl Adapter {
     ) -> Result<Self, VerbsError> {
         Ok(match by {
             By::Rc => Adapter::Rc(open_rc(context, port, inline)?),
-            By::Ud => Adapter::Ud(open_ud(context, port, inline)?),
+            By::Ud => {
+                let ud = open_ud(context, port, inline)?;
+                ud.tell_looks(&job.own_page().looks);
+                Adapter::Ud(ud)
+            }
             By::Rising => {
                 let (ud, rc) = (
                     open_ud(context, port, inline)?,
                     open_rc(context, port, inline)?,
                 );
+                ud.tell_looks(&job.own_page().looks);
                 Adapter::Rising(Box::new(RisingIface::new(ud, rc, job)))
             }
         })
@@ -101,20 +106,27 @@ impl Adapter {
         }
     }
 
-    /// A lane to a peer, not connected. `state` is the word that says whether the peer has left the job.
+    /// A lane to a peer, not connected. `page` is the peer's, which says whether it has left the job.
     ///
     /// # Errors
     /// The device has no more of what it needs.
     pub fn make_lane(
         &self,
         peer: u32,
-        state: Option<&'static AtomicU32>,
+        page: Option<&'static RankPage>,
     ) -> Result<Lane, VerbsError> {
-        Ok(match self {
+        let state = page.map(|page| &*page.state);
+        let mut lane = match self {
             Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
             Adapter::Ud(iface) => Lane::Ud(Box::new(iface.endpoint(state)?)),
             Adapter::Rising(iface) => Lane::Rising(Box::new(iface.endpoint(peer, state)?)),
-        })
+        };
+        match (&mut lane, page) {
+            (Lane::Ud(endpoint), Some(page)) => endpoint.watch_looks(&page.looks),
+            (Lane::Rising(endpoint), Some(page)) => endpoint.datagrams().watch_looks(&page.looks),
+            _ => {}
+        }
+        Ok(lane)
     }
 
     /// Handles what has arrived and what is done; says whether anything was. `connecting` and `wake`: see
@@ -328,7 +340,7 @@ fn open_ud(
     UdIface::new(context, port, settings)
 }
 
-/// Tries whether a transport has an adapter: what it would use, for people. Nothing stays open.
+/// Tries whether a transport has an adapter: that and its inline data, for people. Nothing stays open.
 ///
 /// # Errors
 /// For people: what is missing and what to do.
@@ -339,8 +351,7 @@ pub fn probe(by: By, device: Option<&str>, inline: &Wishes<'_>) -> Result<String
             By::Ud | By::Rising => Adapter::Ud(open_ud(context, port, inline)?).describe(),
         })
     });
-    let text = text.map_err(|error| error.to_string())?;
-    Ok(format!("{by} on {text}"))
+    text.map_err(|error| error.to_string())
 }
 
 /// Opens, by `make`, the adapter of a name, with a port after a colon if wanted, or else the first that works.
@@ -364,12 +375,12 @@ pub(crate) fn open<T>(
         };
         return make(&DeviceContext::open(library, name)?, number);
     }
-    let mut trouble = VerbsError::NoDevice;
+    let mut troubles = Vec::new();
     for name in verbs::list_devices(library)? {
         match DeviceContext::open(library, &name).and_then(|context| make(&context, None)) {
             Ok(made) => return Ok(made),
-            Err(error) => trouble = error,
+            Err(error) => troubles.push(error),
         }
     }
-    Err(trouble)
+    Err(VerbsError::of_each(troubles))
 }

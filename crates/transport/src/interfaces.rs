@@ -210,11 +210,11 @@ impl Interfaces {
     }
 
     fn make_adapter_lane(&self, peer: u32) -> Lane {
-        let state = Some(self.domain.state_word(peer));
+        let page = Some(self.domain.page(peer));
         match self
             .adapter
             .as_ref()
-            .map(|(adapter, _)| adapter.make_lane(peer, state))
+            .map(|(adapter, _)| adapter.make_lane(peer, page))
         {
             Some(Ok(lane)) => lane,
             // `connect` says why.

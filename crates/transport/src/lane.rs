@@ -336,18 +336,27 @@ impl Lane {
     }
 }
 
-/// The transports that share no memory, out of the way of the one that does.
+/// The transports that share no memory, out of the way of the one that does; the adapters' are called with nothing saved
+/// for the rest.
 impl Lane {
     #[cold]
     #[inline(never)]
     unsafe fn am_short_other(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
             // SAFETY: the caller's.
-            Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
             Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: the caller's.
             Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            // SAFETY: the caller's.
+            _ => unsafe { self.am_short_rare(header, data, len) },
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn am_short_rare(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: the caller's.
             Lane::Rising(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
@@ -358,9 +367,16 @@ impl Lane {
     #[inline(never)]
     fn am_bcopy_other(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         match self {
-            Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Rc(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Ud(endpoint) => endpoint.am_bcopy(header, len, pack),
+            _ => self.am_bcopy_rare(header, len, pack),
+        }
+    }
+
+    #[inline(never)]
+    fn am_bcopy_rare(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        match self {
+            Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Rising(endpoint) => endpoint.am_bcopy(header, len, pack),
             _ => Post::NoResource,
         }
@@ -370,9 +386,16 @@ impl Lane {
     #[inline(never)]
     fn look_other(&mut self) -> Option<Arrival<'_>> {
         match self {
-            Lane::Sim(endpoint) => endpoint.look(),
             Lane::Rc(endpoint) => endpoint.look(),
             Lane::Ud(endpoint) => endpoint.look(),
+            _ => self.look_rare(),
+        }
+    }
+
+    #[inline(never)]
+    fn look_rare(&mut self) -> Option<Arrival<'_>> {
+        match self {
+            Lane::Sim(endpoint) => endpoint.look(),
             Lane::Rising(endpoint) => endpoint.look(),
             _ => None,
         }
@@ -382,9 +405,16 @@ impl Lane {
     #[inline(never)]
     fn take_other(&mut self) {
         match self {
-            Lane::Sim(endpoint) => endpoint.take(),
             Lane::Rc(endpoint) => endpoint.take(),
             Lane::Ud(endpoint) => endpoint.take(),
+            _ => self.take_rare(),
+        }
+    }
+
+    #[inline(never)]
+    fn take_rare(&mut self) {
+        match self {
+            Lane::Sim(endpoint) => endpoint.take(),
             Lane::Rising(endpoint) => {
                 endpoint.take();
                 // Whoever always finds something has no quiet moment for it.

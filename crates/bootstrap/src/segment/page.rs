@@ -12,6 +12,12 @@ pub const STATE_FINALIZED: u32 = 2;
 /// The rank's process is gone.
 pub const STATE_DEAD: u32 = 3;
 
+/// Whether a rank in such a state takes nothing any more: it has finalized MPI, or its process is gone.
+#[inline]
+pub const fn has_left(state: u32) -> bool {
+    matches!(state, STATE_FINALIZED | STATE_DEAD)
+}
+
 /// How far a rank has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
@@ -70,6 +76,9 @@ pub struct RankPage {
     pub transports: SharedText<16>,
     /// Where the rank takes datagrams, as the transport writes it.
     pub card: Card,
+    /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read it
+    /// now and then: who looks would answer.
+    pub looks: AtomicU32,
 }
 
 /// Words of a card.
@@ -202,6 +211,7 @@ impl RankPage {
             message: SharedText::new(),
             transports: SharedText::new(),
             card: Card::fresh(),
+            looks: word(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::contract::{Header, Post};
-use crate::verbs::{fake, fault};
+use crate::verbs::{Failure, fake, fault};
 
 /// The interfaces of ranks on these hosts, each with the fake adapter.
 fn open_by(by: By, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
@@ -93,6 +93,82 @@ fn accept__tells_rings_from_mail() {
     let post = unsafe { near.am_short(Header::new(7, 1, 2), std::ptr::null(), 0) };
     assert!(matches!(post, Post::Done | Post::Rouse));
     assert_eq!(back.look().unwrap().header.id, 7);
+}
+
+/// Two ranks and the lanes between them, open both ways.
+fn connect_by(by: By) -> (Vec<Interfaces>, [Lane; 2]) {
+    let ranks = open_by(by, &[0, 1], true);
+    let mut lanes = [ranks[0].make_lane(1), ranks[1].make_lane(0)];
+    let [one, two] = lanes.each_ref().map(Lane::local_address);
+    for (lane, far) in lanes.iter_mut().zip([two, one]) {
+        assert!(lane.open(&far));
+        lane.set_ready();
+    }
+    (ranks, lanes)
+}
+
+#[test]
+fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
+    for by in [By::Ud, By::Rising] {
+        let (mut ranks, mut lanes) = connect_by(by);
+        for rank in &ranks {
+            match &rank.adapter {
+                Some((Adapter::Ud(iface), _)) => iface.use_clock(fake::now_ns),
+                Some((Adapter::Rising(iface), _)) => iface.parts().0.use_clock(fake::now_ns),
+                _ => unreachable!("opened by datagrams"),
+            }
+        }
+        fake::set_conditions(fake::Conditions {
+            weather: fake::Weather {
+                drop: 1.0,
+                ..fake::Weather::default()
+            },
+            ..fake::Conditions::default()
+        });
+        assert_eq!(
+            lanes[0].am_bcopy(Header::new(7, 1, 0), 8, |_| ()),
+            Post::Done
+        );
+        let began = fake::now_ns();
+        while lanes[0].failure().is_none() {
+            for rank in &mut ranks {
+                (0..100).for_each(|_| _ = rank.progress());
+            }
+            fake::advance(250_000_000);
+            assert!(fake::now_ns() - began < 400_000_000_000, "{by}");
+        }
+        assert!(fake::now_ns() - began > 290_000_000_000, "{by}");
+        assert_eq!(
+            (lanes[0].failure(), lanes[1].failure()),
+            (Some(Failure::NoAnswer), None)
+        );
+    }
+}
+
+/// In a thread of its own, since each has its own device.
+fn miss_device(by: By) {
+    let (mut ranks, lanes) = connect_by(by);
+    fake::remove_device();
+    for (rank, lane) in ranks.iter_mut().zip(&lanes) {
+        assert!(!lane.peer_has_left());
+        rank.arm();
+        assert!(lane.peer_has_left(), "{by}");
+    }
+    let said = match ranks[1].adapter.as_ref().map(|(adapter, _)| adapter) {
+        Some(Adapter::Rc(iface)) => iface.trouble(),
+        Some(Adapter::Ud(iface)) => iface.trouble(),
+        Some(Adapter::Rising(iface)) => iface.parts().0.trouble(),
+        None => None,
+    };
+    let said = said.unwrap_or_default();
+    assert!(said.contains("fake0: the device is gone"), "{by}: {said}");
+}
+
+#[test]
+fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
+    for by in [By::Rc, By::Ud, By::Rising] {
+        std::thread::spawn(move || miss_device(by)).join().unwrap();
+    }
 }
 
 #[test]

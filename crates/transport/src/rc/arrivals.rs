@@ -1,13 +1,13 @@
 //! What has arrived: packets become messages, messages are taken, buffers are posted again.
 #![allow(unsafe_code)]
 
-use super::connection::{Assembly, Body, Connection, Inbound, Place};
+use super::connection::{ASSEMBLED, Assembly, Inbound};
 use super::datapath::POLL;
 use super::iface::Core;
 use super::wire::*;
 use crate::contract::Header;
+use crate::verbs::Failure;
 use crate::verbs::post::{failure, immediate};
-use crate::verbs::{Failure, Wc};
 
 /// Posted receive buffers below which none waits for others to be posted with it.
 const LOW: u32 = 32;
@@ -21,11 +21,10 @@ impl Core {
         let count = match self.recv_cq.poll(&mut self.batch[..most]) {
             Ok(0) => return false,
             Ok(count) => count,
-            Err(error) => return self.lose_device(error.to_string()),
+            Err(error) => return self.lose_device_by(error),
         };
-        for at in 0..count {
-            let completion = self.batch[at];
-            self.handle_receive(&completion);
+        for at in 0..count.min(POLL) {
+            self.handle_receive(at);
         }
         self.posted = self.posted.saturating_sub(count as u32);
         self.refill_if_worth();
@@ -40,48 +39,87 @@ impl Core {
         }
     }
 
+    // Apart from those that ask whether it is worth it: they save no registers for it.
+    #[inline(never)]
     fn refill(&mut self) {
         if let Err(error) = self.post_receives() {
-            self.lose_device(error.to_string());
+            self.lose_device_by(error);
         }
     }
 
-    fn handle_receive(&mut self, completion: &Wc) {
+    #[inline]
+    fn handle_receive(&mut self, place: usize) {
+        let completion = &self.batch[place];
         let number = completion.wr_id as u32;
-        let Some(index) = self.find_connection(completion.qp_num) else {
+        let tag = immediate(completion).and_then(Tag::decode);
+        let (None, Some(tag)) = (failure(completion), tag) else {
+            return self.refuse_receive(place);
+        };
+        let len = (completion.byte_len as usize).min(HEADER + PACKET);
+        let Some(index) = self.find_connection(self.batch[place].qp_num) else {
             return self.idle.push(number); // of a connection that has been ended
         };
         let index = index as usize;
-        if let Some(why) = failure(completion) {
-            self.idle.push(number);
-            if why != Failure::Flushed {
-                self.fail_connection(index, why, format!("a receive failed: {why:?}"));
-            }
-            return;
-        }
-        let Some(tag) = immediate(completion).and_then(Tag::decode) else {
-            self.counters.violations += 1;
-            return self.idle.push(number);
-        };
-        let len = (completion.byte_len as usize).min(HEADER + PACKET);
         let (at, _) = self.receive(number);
         let connection = self.connection(index);
         // A peer cannot give back more than there is: the count stays what packets may carry.
         connection.credits = (connection.credits + tag.credits).min(WINDOW_MOST);
-        let kept = match tag.kind {
-            Kind::Whole if len >= HEADER => {
+        let (header, data, len) = match (tag.kind, connection.heard) {
+            (Kind::Whole, _) if len >= HEADER => {
                 // SAFETY: the packet has its header.
                 let header = unsafe { read_header(at) };
                 connection.heard = Some(header);
-                return connection.keep(header, number, HEADER, len - HEADER);
+                (header, at.wrapping_add(HEADER), len - HEADER)
             }
-            Kind::Again if len <= PACKET => match connection.heard {
-                Some(header) => return connection.keep(header, number, 0, len),
-                None => false,
-            },
-            // SAFETY: `len` bytes have arrived there.
+            (Kind::Again, Some(header)) if len <= PACKET => (header, at, len),
+            // SAFETY: `len` bytes have arrived in this buffer.
+            _ => return unsafe { self.handle_part(index, tag, number, at, len) },
+        };
+        connection.inbox.push_back(Inbound {
+            header,
+            data,
+            len: len as u32,
+            number,
+            packets: 1,
+        });
+    }
+
+    /// A receive that failed, or whose immediate data is no packet's.
+    #[cold]
+    #[inline(never)]
+    fn refuse_receive(&mut self, place: usize) {
+        let completion = self.batch[place];
+        self.idle.push(completion.wr_id as u32);
+        let Some(index) = self.find_connection(completion.qp_num) else {
+            return;
+        };
+        match failure(&completion) {
+            None => self.counters.violations += 1,
+            Some(Failure::Flushed) => {}
+            Some(why) => {
+                let text = format!("a receive failed: {why:?}");
+                self.fail_connection(index as usize, why, text);
+            }
+        }
+    }
+
+    /// A packet that is no whole message: part of one, or none.
+    ///
+    /// # Safety
+    /// `len` bytes have arrived at `at`, in this receive buffer.
+    #[inline(never)]
+    unsafe fn handle_part(
+        &mut self,
+        index: usize,
+        tag: Tag,
+        number: u32,
+        at: *const u8,
+        len: usize,
+    ) {
+        let kept = match tag.kind {
+            // SAFETY: the caller's.
             Kind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
-            // SAFETY: as above.
+            // SAFETY: the caller's.
             Kind::More => unsafe { self.add_to_assembly(index, at, len) },
             Kind::Credits => len == 0,
             Kind::Whole | Kind::Again => false,
@@ -138,9 +176,12 @@ impl Core {
         {
             connection.inbox.push_back(Inbound {
                 header: whole.header,
-                body: Body::Whole(whole.data),
+                data: whole.data.as_ptr(),
+                len: whole.total as u32,
+                number: ASSEMBLED,
                 packets: whole.packets,
             });
+            connection.wholes.push_back(whole.data);
         }
         true
     }
@@ -154,27 +195,21 @@ impl Core {
         };
         connection.owed += inbound.packets;
         let half = connection.window / 2;
-        if connection.owed >= half {
-            self.return_credits(index, half);
+        let worth_telling = connection.owed >= half;
+        match inbound.number {
+            ASSEMBLED => self.spare_whole(index),
+            number => self.idle.push(number),
         }
-        match inbound.body {
-            Body::Slot(place) => self.idle.push(place.number),
-            Body::Whole(data) => self.spare.push(data),
+        if worth_telling {
+            self.return_credits(index, half);
         }
         self.refill_if_worth();
     }
-}
 
-impl Connection {
-    /// A message has arrived whole, in a receive buffer.
-    #[inline]
-    fn keep(&mut self, header: Header, number: u32, skip: usize, len: usize) {
-        let (skip, len) = (skip as u32, len as u32);
-        self.inbox.push_back(Inbound {
-            header,
-            body: Body::Slot(Place { number, skip, len }),
-            packets: 1,
-        });
+    #[inline(never)]
+    fn spare_whole(&mut self, index: usize) {
+        let whole = self.connection(index).wholes.pop_front();
+        self.spare.extend(whole);
     }
 }
 

@@ -1,10 +1,10 @@
 //! What an interface keeps for each peer, and the send buffers that connections share.
 
-use super::wire::HEADER;
-use crate::contract::Header;
-use crate::verbs::{Access, Buffer, Failure, MemoryRegion, QueuePair, VerbsError};
+use super::wire::{HEADER, Kind, Tag};
+use crate::contract::{Header, Post};
+use crate::verbs::{Access, Buffer, Failure, MemoryRegion, Operation, QueuePair, VerbsError};
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED};
+use fastpath_bootstrap::segment::has_left;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,32 +21,21 @@ pub(super) enum Stage {
     Failed(Failure),
 }
 
-/// A message that has arrived and not been taken.
+/// A message that has arrived and not been taken. Plain numbers: it is copied out when it is shown and when it is taken.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Inbound {
     pub header: Header,
-    pub body: Body,
+    /// Its payload, in the receive buffer or in the first of [`Connection::wholes`].
+    pub data: *const u8,
+    pub len: u32,
+    /// Number of the receive buffer, or [`ASSEMBLED`].
+    pub number: u32,
     /// Packets it came in.
     pub packets: u32,
 }
 
-/// Where the payload of an arrival lies.
-pub(super) enum Body {
-    /// In a receive buffer.
-    Slot(Place),
-    /// Put together from several.
-    Whole(Vec<u8>),
-}
-
-/// A payload in a receive buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The buffer.
-    pub number: u32,
-    /// Bytes before the payload: its header, or none.
-    pub skip: u32,
-    /// Bytes of the payload.
-    pub len: u32,
-}
+/// In place of a receive buffer's number: the message was put together from several.
+pub(super) const ASSEMBLED: u32 = u32::MAX;
 
 /// A message of which a part has arrived.
 pub(super) struct Assembly {
@@ -106,6 +95,8 @@ pub(super) struct Connection {
     /// Packets that the peer may have here.
     pub window: u32,
     pub inbox: VecDeque<Inbound>,
+    /// The payloads of the assembled ones among them, in order.
+    pub wholes: VecDeque<Vec<u8>>,
     pub assembly: Option<Assembly>,
     /// Which of the interface's send queues it completes on.
     pub queue: usize,
@@ -120,6 +111,28 @@ impl Connection {
         (self.depth - 1).saturating_sub(self.posted.wrapping_sub(self.done))
     }
 
+    /// Whether a message of so many packets could be sent now; `PeerGone` where never again.
+    #[inline]
+    pub fn admit(&self, packets: u32) -> Post {
+        match self.stage {
+            Stage::Ready if self.credits >= packets && self.room() >= packets => Post::Done,
+            Stage::Failed(_) => Post::PeerGone,
+            _ => Post::NoResource,
+        }
+    }
+
+    /// What a packet is posted as: its immediate data tells the peer what is owed to it.
+    #[inline]
+    pub fn tag(&mut self, kind: Kind, total: usize) -> Operation<'static> {
+        let (credits, total) = (std::mem::take(&mut self.owed), total as u32);
+        let tag = Tag {
+            kind,
+            credits,
+            total,
+        };
+        Operation::SendImmediate(tag.encode())
+    }
+
     /// Packets taken that are worth a packet to the peer, where nothing else is to be told.
     #[inline]
     pub fn worth_telling(&self) -> u32 {
@@ -128,10 +141,8 @@ impl Connection {
 
     /// Whether the peer's own word says that it has left; what it sent may still be on its way.
     pub fn is_said_to_have_left(&self) -> bool {
-        let left = |state: &AtomicU32| {
-            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
-        };
-        self.state.is_some_and(left)
+        self.state
+            .is_some_and(|state| has_left(state.load(Ordering::Relaxed)))
     }
 
     /// Whether sends are under way.
@@ -168,16 +179,19 @@ struct Class {
     count: u32,
     buffer: Option<Buffer>,
     free: Vec<u32>,
+    /// Bits of the number of free ones that are zero where one is marked: about four of all are.
+    marks: usize,
 }
 
 impl Pool {
     /// So many small and large ones, the latter for `largest` bytes of payload.
     pub fn new(counts: [u32; 2], largest: usize) -> Self {
-        let class = |stride: usize, count| Class {
+        let class = |stride: usize, count: u32| Class {
             stride,
             count,
             buffer: None,
             free: Vec::new(),
+            marks: (count / 4).max(1).next_power_of_two() as usize - 1,
         };
         Pool {
             classes: [
@@ -245,7 +259,7 @@ impl Pool {
     #[inline]
     pub fn is_mark(&self, slot: Slot) -> bool {
         let class = &self.classes[slot.class as usize];
-        slot.class > 0 && (class.free.len() as u32).is_multiple_of((class.count / 4).max(1))
+        slot.class > 0 && class.free.len() & class.marks == 0
     }
 
     /// Where a buffer lies, and the key of its memory.

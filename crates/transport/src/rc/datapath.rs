@@ -7,7 +7,7 @@ use super::remote::NOBODY;
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
-use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, Wc};
+use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, VerbsError, Wc};
 use fastpath_base::copy::copy;
 use std::mem::MaybeUninit;
 
@@ -31,24 +31,11 @@ impl Core {
         }
     }
 
-    /// Whether a message of so many packets could be sent now; `PeerGone` where never again.
-    #[inline]
-    fn admit(&mut self, index: usize, packets: u32) -> Post {
-        let connection = self.connection(index);
-        match connection.stage {
-            Stage::Ready if connection.credits >= packets && connection.room() >= packets => {
-                Post::Done
-            }
-            Stage::Failed(_) => Post::PeerGone,
-            _ => Post::NoResource,
-        }
-    }
-
     /// Posts one operation, silent unless `report` or it is time. It has room.
     ///
     /// # Safety
     /// As [`crate::verbs::QueuePair::post_send`].
-    #[inline]
+    #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     unsafe fn post(
         &mut self,
         index: usize,
@@ -96,22 +83,6 @@ impl Core {
         false
     }
 
-    /// The immediate data of a packet, with what is owed to the peer.
-    #[inline]
-    fn tag(&mut self, index: usize, kind: Kind, total: usize) -> Operation<'static> {
-        let connection = self.connection(index);
-        let credits = std::mem::take(&mut connection.owed);
-        let total = total as u32;
-        Operation::SendImmediate(
-            Tag {
-                kind,
-                credits,
-                total,
-            }
-            .encode(),
-        )
-    }
-
     /// Sends a message that lies in the caller's memory, header and payload, if both fit inline.
     ///
     /// # Safety
@@ -124,25 +95,41 @@ impl Core {
         data: *const u8,
         len: usize,
     ) -> Post {
-        let post = self.admit(index, 1);
+        let connection = self.connection(index);
+        let post = connection.admit(1);
         if post != Post::Done {
             return post;
         }
-        let tag = self.tag(index, Kind::Whole, 0);
+        let tag = connection.tag(Kind::Whole, 0);
+        connection.credits -= 1;
+        connection.told = Some(header);
         let head = encode_header(header);
         let segments = [Sge::over(head.as_ptr(), HEADER, 0), Sge::over(data, len, 0)];
         // SAFETY: inline data is copied by the call; both segments are readable.
-        let sent = unsafe { self.post(index, &tag, &segments, false, InlineChoice::Force) };
-        if !sent {
-            return Post::PeerGone;
+        match unsafe { self.post(index, &tag, &segments, false, InlineChoice::Force) } {
+            true => Post::Done,
+            false => Post::PeerGone,
         }
-        let connection = self.connection(index);
-        connection.credits -= 1;
-        connection.told = Some(header);
-        Post::Done
+    }
+
+    /// Sends a message that lies in the caller's memory and does not fit inline.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline(never)]
+    pub unsafe fn send_short_copied(
+        &mut self,
+        index: usize,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Post {
+        // SAFETY: the caller's; `to` has room for `len` bytes.
+        self.send_copied(index, header, len, |to| unsafe { copy(to, data, len) })
     }
 
     /// Sends a message that `pack` writes.
+    #[inline]
     pub fn send_copied(
         &mut self,
         index: usize,
@@ -151,7 +138,7 @@ impl Core {
         pack: impl FnOnce(*mut u8),
     ) -> Post {
         let count = packets(len);
-        let post = self.admit(index, count);
+        let post = self.connection(index).admit(count);
         if post != Post::Done {
             return post;
         }
@@ -164,69 +151,83 @@ impl Core {
         let Some(slot) = self.take_slot(index, len) else {
             return Post::NoResource;
         };
-        let known = self.repeats && self.connection(index).told == Some(header);
-        let again = count == 1 && len > 0 && known;
+        if count > 1 {
+            return self.send_parts(index, header, len, pack, slot);
+        }
         let (at, lkey) = self.pool.locate(slot);
+        let known = self.repeats && self.connection(index).told == Some(header);
+        let again = len > 0 && known;
+        let (kind, from, bytes) = match again {
+            true => (Kind::Again, at.wrapping_add(HEADER), len),
+            false => (Kind::Whole, at, HEADER + len),
+        };
         if !again {
             // SAFETY: a slot has room for header and payload, and is this message's alone.
             unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
         }
         pack(at.wrapping_add(HEADER));
-        if !self.post_packets(index, at, len, lkey, slot, again) {
-            return Post::PeerGone;
-        }
-        if count == 1 {
-            self.connection(index).told = Some(header);
-        }
+        let connection = self.connection(index);
+        connection.told = Some(header);
+        let tag = connection.tag(kind, 0);
         self.counters.again += u64::from(again);
+        match self.post_packet(index, &tag, &[Sge::over(from, bytes, lkey)], Some(slot)) {
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Sends a message of several packets from the slot that it has.
+    #[inline(never)]
+    fn send_parts(
+        &mut self,
+        index: usize,
+        header: Header,
+        len: usize,
+        pack: impl FnOnce(*mut u8),
+        slot: Slot,
+    ) -> Post {
+        let (at, lkey) = self.pool.locate(slot);
+        // SAFETY: a slot has room for header and payload, and is this message's alone.
+        unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
+        pack(at.wrapping_add(HEADER));
+        let mut done = 0;
+        while done < len {
+            let part = PACKET.min(len - done);
+            let (kind, total, from, bytes) = match done {
+                0 => (Kind::First, len, at, HEADER + part),
+                _ => (Kind::More, 0, at.wrapping_add(HEADER + done), part),
+            };
+            let tag = self.connection(index).tag(kind, total);
+            done += part;
+            let last = (done == len).then_some(slot);
+            if !self.post_packet(index, &tag, &[Sge::over(from, bytes, lkey)], last) {
+                if last.is_none() {
+                    self.pool.give(slot);
+                }
+                return Post::PeerGone;
+            }
+        }
         Post::Done
     }
 
-    /// Posts the packets of a message that lies in a slot; `again`: without its header.
-    fn post_packets(
+    /// Posts a packet that lies in a slot, which is free again when the message's last one, this, is done.
+    #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
+    fn post_packet(
         &mut self,
         index: usize,
-        at: *const u8,
-        len: usize,
-        lkey: u32,
-        slot: Slot,
-        again: bool,
+        tag: &Operation<'_>,
+        segments: &[Sge],
+        last: Option<Slot>,
     ) -> bool {
-        let count = packets(len);
         // Large buffers are few: some come back before all are in use.
-        let report = self.pool.is_mark(slot);
-        let mut done = 0;
-        for packet in 0..count {
-            let (kind, from, bytes) = match (packet, count) {
-                (0, 1) if again => (Kind::Again, at.wrapping_add(HEADER), len),
-                (0, 1) => (Kind::Whole, at, HEADER + len),
-                (0, _) => (Kind::First, at, HEADER + PACKET),
-                _ => (
-                    Kind::More,
-                    at.wrapping_add(HEADER + done),
-                    PACKET.min(len - done),
-                ),
-            };
-            let tag = self.tag(index, kind, if kind == Kind::First { len } else { 0 });
-            let last = packet + 1 == count;
-            if last {
-                let connection = self.connection(index);
-                let number = connection.posted;
-                connection.slots.push_back((number, slot));
-            }
-            let list = [Sge::over(from, bytes, lkey)];
-            let report = report && last;
-            // SAFETY: the slot stays this message's until the completion that frees it.
-            if !unsafe { self.post(index, &tag, &list, report, InlineChoice::Auto) } {
-                if !last {
-                    self.pool.give(slot);
-                }
-                return false;
-            }
-            self.connection(index).credits -= 1;
-            done += PACKET.min(len - done);
+        let report = last.is_some_and(|slot| self.pool.is_mark(slot));
+        let connection = self.connection(index);
+        connection.credits -= 1;
+        if let Some(slot) = last {
+            connection.slots.push_back((connection.posted, slot));
         }
-        true
+        // SAFETY: the slot stays this message's until the completion that frees it.
+        unsafe { self.post(index, tag, segments, report, InlineChoice::Auto) }
     }
 
     /// A send buffer for such a payload to a peer, if one is free or can be made.
@@ -310,7 +311,7 @@ impl Core {
         if connection.owed < least.max(1) || !able || under_way >= connection.depth {
             return;
         }
-        let tag = self.tag(index, Kind::Credits, 0);
+        let tag = connection.tag(Kind::Credits, 0);
         // SAFETY: no memory is named.
         if unsafe { self.post(index, &tag, &[], false, InlineChoice::Auto) } {
             self.counters.credit_packets += 1;
@@ -348,7 +349,7 @@ impl Core {
     /// Whether an operation on the peer's memory could be posted now.
     #[inline]
     pub fn admit_remote(&mut self, index: usize) -> Post {
-        self.admit(index, 0)
+        self.connection(index).admit(0)
     }
 
     /// Handles what has arrived, and what is done where something was under way.
@@ -396,13 +397,14 @@ impl Core {
     /// whether peers are still there: one that only waits for a message learns it by nothing else.
     pub fn look_for_events(&mut self) {
         let context = self.domain.memory.context().clone();
-        let news = context.look();
-        if let Some(why) = news.lost {
-            self.lose_device(format!("{}: {why}", context.name()));
-            return;
-        }
+        let changed = match context.look_for_change(&mut self.changes) {
+            Ok(changed) => changed,
+            Err(why) => {
+                self.lose_device(why);
+                return;
+            }
+        };
         let now = (self.clock)();
-        let changed = std::mem::replace(&mut self.changes, news.changes) != news.changes;
         // A port that is down may come back: an answer is asked for when it has, or at the usual time.
         let down = changed && !self.domain.port.is_active(&context);
         if down || (self.next_probe_ns == 0 && !changed) {
@@ -431,7 +433,7 @@ impl Core {
         let most = self.settings.batch.clamp(1, POLL);
         let count = match self.send_queues[queue].cq.poll(&mut self.batch[..most]) {
             Ok(count) => count,
-            Err(error) => return self.lose_device(error.to_string()),
+            Err(error) => return self.lose_device_by(error),
         };
         for at in 0..count {
             self.counters.send_completions += 1;
@@ -534,6 +536,13 @@ impl Core {
         };
         self.trouble = Some(detail);
         self.release(index, Err(why));
+    }
+
+    /// The device does not answer any more, as a call of it has shown.
+    #[cold]
+    #[inline(never)]
+    pub fn lose_device_by(&mut self, error: VerbsError) -> bool {
+        self.lose_device(error.to_string())
     }
 
     /// The device does not answer any more.

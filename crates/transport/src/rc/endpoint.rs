@@ -1,7 +1,7 @@
 //! The endpoint: connecting, the contract, and operations on the peer's memory.
 #![allow(unsafe_code)]
 
-use super::connection::{Body, Stage, Ticket};
+use super::connection::{Stage, Ticket};
 use super::iface::{Completion, Core};
 use super::wire::{HEADER, LARGEST, PairAddress};
 use crate::contract::*;
@@ -148,8 +148,11 @@ impl RcEndpoint {
     /// Tells the peer what has been taken, if that is worth a packet.
     pub fn return_credits(&mut self) {
         let mut core = self.core.borrow_mut();
-        let worth = core.connection(self.index).worth_telling();
-        core.return_credits(self.index, worth);
+        let connection = core.connection(self.index);
+        let worth = connection.worth_telling();
+        if connection.owed >= worth {
+            core.return_credits(self.index, worth);
+        }
     }
 
     /// Tells the peer all that has been taken.
@@ -470,18 +473,18 @@ impl Endpoint for RcEndpoint {
         }
     }
 
+    #[inline(never)] // see `Lane::am_short_other`
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         let core = &mut *self.core.borrow_mut();
         if HEADER + len <= core.connection(self.index).inline {
             // SAFETY: the caller's.
             return unsafe { core.send_inline(self.index, header, data, len) };
         }
-        // SAFETY: the caller's; `to` has room for `len` bytes.
-        core.send_copied(self.index, header, len, |to| unsafe {
-            fastpath_base::copy::copy(to, data, len)
-        })
+        // SAFETY: the caller's.
+        unsafe { core.send_short_copied(self.index, header, data, len) }
     }
 
+    #[inline(never)] // see `Lane::am_short_other`
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         debug_assert!(len <= LARGEST);
         self.core
@@ -489,26 +492,18 @@ impl Endpoint for RcEndpoint {
             .send_copied(self.index, header, len, pack)
     }
 
-    #[inline]
+    #[inline(never)] // see `Lane::am_short_other`
     fn look(&mut self) -> Option<Arrival<'_>> {
         let core = &mut *self.core.borrow_mut();
-        if core.connection(self.index).inbox.is_empty() {
-            core.poll_receives();
-        }
-        let first = core.connection(self.index).inbox.front()?;
-        let header = first.header;
-        let (data, len) = match &first.body {
-            Body::Whole(data) => (data.as_ptr(), data.len()),
-            Body::Slot(place) => {
-                let place = *place;
-                let at = core.receive(place.number).0;
-                let data = at.wrapping_add(place.skip as usize).cast_const();
-                (data, place.len as usize)
-            }
+        let first = match core.connection(self.index).inbox.front().copied() {
+            Some(first) => first,
+            None if core.poll_receives() => *core.connection(self.index).inbox.front()?,
+            None => return None,
         };
-        Some(Arrival::new(header, data, len))
+        Some(Arrival::new(first.header, first.data, first.len as usize))
     }
 
+    #[inline(never)] // see `Lane::am_short_other`
     fn take(&mut self) {
         self.core.borrow_mut().take(self.index);
     }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Settings;
-use super::connection::{Connection, Pool, Stage};
+use super::connection::{ASSEMBLED, Connection, Pool, Stage};
 use super::datapath::POLL;
 use super::domain::Domain;
 use super::endpoint::RcEndpoint;
@@ -372,6 +372,7 @@ impl Core {
             owed: 0,
             window: self.settings.window,
             inbox: VecDeque::new(),
+            wholes: VecDeque::new(),
             assembly: None,
             queue,
             state,
@@ -406,8 +407,8 @@ impl Core {
         let slots = slots.into_iter().map(|(_, slot)| slot);
         slots.chain(answers).for_each(|slot| self.pool.give(slot));
         for inbound in inbox {
-            if let super::connection::Body::Slot(place) = inbound.body {
-                self.idle.push(place.number);
+            if inbound.number != ASSEMBLED {
+                self.idle.push(inbound.number);
             }
         }
     }

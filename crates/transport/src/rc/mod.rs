@@ -9,7 +9,6 @@
 //! completion returns the room of all before it. The send queue is polled only while something is outstanding.
 
 mod arrivals;
-mod candidates;
 mod connection;
 mod datapath;
 pub mod domain;

@@ -5,6 +5,7 @@
 //! again ([`super::watch`]). Whatever is in doubt is registered anew.
 #![allow(unsafe_code)]
 
+mod candidates;
 mod kept;
 
 use super::watch::Look;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 /// Entries before an address that are asked whether they reach so far.
 const NEAR: usize = 8;
+
 /// How long an entry may stay.
 #[derive(PartialEq, Eq)]
 enum Stay {

@@ -78,7 +78,10 @@ impl Tag {
 /// Packets of a message with so many bytes of payload.
 #[inline]
 pub(super) fn packets(len: usize) -> u32 {
-    len.div_ceil(PACKET).max(1) as u32
+    match len {
+        0..=PACKET => 1,
+        _ => len.div_ceil(PACKET) as u32,
+    }
 }
 
 /// A header as it travels.

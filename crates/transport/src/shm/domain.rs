@@ -3,7 +3,7 @@
 use super::wire::Pair;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{RankPage, STATE_DEAD, STATE_FINALIZED, SegmentError};
+use fastpath_bootstrap::segment::{RankPage, SegmentError, has_left};
 
 /// The part of the node segment that belongs to this transport.
 #[derive(Clone, Copy)]
@@ -74,8 +74,7 @@ impl Domain {
     pub fn has_left(&self, rank: u32) -> bool {
         // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the launcher
         // that marks it dead.
-        let state = self.state_word(rank).load(Ordering::Acquire);
-        matches!(state, STATE_FINALIZED | STATE_DEAD)
+        has_left(self.state_word(rank).load(Ordering::Acquire))
     }
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.

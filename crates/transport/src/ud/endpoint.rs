@@ -8,6 +8,7 @@ use super::wire::{HEAD, HEADER, LARGEST, LinkAddress, WINDOW_MOST, packets};
 use crate::contract::*;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::{Failure, VerbsError};
+use fastpath_base::sync::AtomicU32;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -72,6 +73,11 @@ impl UdEndpoint {
                 false
             }
         }
+    }
+
+    /// `looks` grows while the peer looks for arrivals and finds none: what it does not answer then has not reached it.
+    pub fn watch_looks(&mut self, looks: &'static AtomicU32) {
+        self.core.borrow_mut().link(self.index).looks = Some(looks);
     }
 
     /// From now on the peer takes what is sent.
@@ -197,6 +203,7 @@ impl Endpoint for UdEndpoint {
         }
     }
 
+    #[inline(never)] // see `Lane::am_short_other`
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         // SAFETY: the caller's; `to` has room for `len` bytes.
         self.am_bcopy(header, len, |to| unsafe {
@@ -204,17 +211,19 @@ impl Endpoint for UdEndpoint {
         })
     }
 
+    #[inline(never)] // see `Lane::am_short_other`
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         debug_assert!(len <= LARGEST);
         self.core.borrow_mut().send(self.index, header, len, pack)
     }
 
-    #[inline]
+    #[inline(never)] // see `Lane::am_short_other`
     fn look(&mut self) -> Option<Arrival<'_>> {
         let (header, data, len) = self.core.borrow_mut().look(self.index)?;
         Some(Arrival::new(header, data, len))
     }
 
+    #[inline(never)] // see `Lane::am_short_other`
     fn take(&mut self) {
         self.core.borrow_mut().take(self.index);
     }

@@ -83,9 +83,10 @@ impl std::fmt::Display for Counters {
         let c = self;
         write!(
             f,
-            "{} peers; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
+            "{} {}; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
              dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers, {} times stopped",
             c.connections,
+            if c.connections == 1 { "peer" } else { "peers" },
             c.sent,
             c.resent,
             c.acks,
@@ -140,6 +141,8 @@ pub(super) struct Core {
     pub spare: Vec<Vec<u8>>,
     /// Progress that found nothing, in a row.
     pub quiet: u32,
+    /// Tells peers that this rank looks for what they send.
+    pub looks: Option<&'static AtomicU32>,
     /// Whether the device or the queue pair has gone.
     pub lost: bool,
     /// Datagrams of peers.
@@ -226,6 +229,7 @@ impl UdIface {
             urgent: Vec::new(),
             spare: Vec::new(),
             quiet: 0,
+            looks: None,
             lost: false,
             heard: 0,
             outage: Outage::default(),
@@ -255,6 +259,11 @@ impl UdIface {
     pub fn endpoint(&self, state: Option<&'static AtomicU32>) -> Result<UdEndpoint, VerbsError> {
         let index = self.core.borrow_mut().add_link(state)?;
         Ok(UdEndpoint::new(self.core.clone(), index))
+    }
+
+    /// From now on `looks` grows while this interface looks for arrivals and finds none.
+    pub fn tell_looks(&self, looks: &'static AtomicU32) {
+        self.core.borrow_mut().looks = Some(looks);
     }
 
     /// Handles what has arrived and what is due; says whether anything had arrived.
@@ -362,7 +371,10 @@ impl Core {
         self.receives.push(Receives { buffer, first });
         self.buffers += count;
         self.idle.extend(first..first + count);
-        self.post_receives()
+        match self.outage.has_stopped() {
+            true => Ok(()), // they are posted when the queue pair runs again
+            false => self.post_receives(),
+        }
     }
 
     /// Where a receive buffer lies, and the key of its memory.
@@ -424,6 +436,8 @@ impl Core {
             busy: false,
             urgent: false,
             state,
+            looks: None,
+            seen_looks: 0,
         };
         let index = self.links.iter().position(Option::is_none);
         let index = index.unwrap_or_else(|| {

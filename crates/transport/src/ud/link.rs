@@ -6,7 +6,7 @@ use crate::contract::Header;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::{AddressHandle, Failure};
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::segment::{STATE_DEAD, STATE_FINALIZED, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{STATE_SLEEPING, has_left};
 use std::sync::Arc;
 
 /// Where a connection stands.
@@ -83,7 +83,7 @@ pub(super) struct Link {
     pub ack_due_ns: u64,
     /// Since when something is under way and nothing was heard of the peer; 0 where nothing is.
     pub silent_since_ns: u64,
-    /// How often in a row the peer slept in the library and answered nothing; when it was looked last, and of which
+    /// How often in a row the peer waited in the library and answered nothing; when it was looked last, and of which
     /// silence.
     pub unanswered: u32,
     pub looked_ns: u64,
@@ -94,21 +94,25 @@ pub(super) struct Link {
     pub urgent: bool,
     /// Says whether the peer has left the job, where there is such a word.
     pub state: Option<&'static AtomicU32>,
+    /// Grows while the peer looks for arrivals and finds none, where there is such a word; and what it was when it was read.
+    pub looks: Option<&'static AtomicU32>,
+    pub seen_looks: u32,
 }
 
 impl Link {
     /// Whether the peer has left the job, as far as something says so.
     pub fn has_left(&self) -> bool {
-        let left = |state: &AtomicU32| {
-            [STATE_FINALIZED, STATE_DEAD].contains(&state.load(Ordering::Relaxed))
-        };
-        self.state.is_some_and(left)
+        self.state
+            .is_some_and(|state| has_left(state.load(Ordering::Relaxed)))
     }
 
-    /// Whether the peer sleeps in the library, as far as something says so: then it answers within a second.
-    pub fn is_asleep(&self) -> bool {
+    /// Whether the peer waits in the library, as far as something says so: it sleeps there, or has looked for arrivals
+    /// since this was last asked. Then it answers within a second.
+    pub fn is_waiting(&mut self) -> bool {
+        let looks = self.looks.map_or(0, |looks| looks.load(Ordering::Relaxed));
+        let looked = std::mem::replace(&mut self.seen_looks, looks) != looks;
         let asleep = |state: &AtomicU32| state.load(Ordering::Relaxed) == STATE_SLEEPING;
-        self.state.is_some_and(asleep)
+        looked || self.state.is_some_and(asleep)
     }
 
     /// Whether a message lies here whose turn it is.

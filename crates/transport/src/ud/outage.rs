@@ -5,6 +5,7 @@
 //! of every connection, as one of the device does.
 
 use super::iface::Core;
+use crate::verbs::VerbsError;
 use std::time::Duration;
 
 /// An outage of this length is for good: a link that negotiates anew takes seconds.
@@ -23,7 +24,7 @@ pub(super) struct Outage {
     ended: Option<(u64, u64)>,
     /// When to try again.
     next_ns: u64,
-    /// Whether the queue pair has stopped: its receive buffers come back, and none is posted.
+    /// Whether the queue pair has stopped, or is being started anew: its receive buffers come back, and none is posted.
     stopped: bool,
     why: String,
     /// Changes of the device that have been looked at.
@@ -74,23 +75,29 @@ impl Core {
         self.outage.begin((self.clock)(), self.heard, why);
         self.outage.stopped = true;
         self.counters.outages += 1;
-        let _ = self.pair.stop();
+        self.stop_pair();
+    }
+
+    /// Receive buffers come back too: many adapters stop sending alone by themselves.
+    fn stop_pair(&mut self) {
+        if let Err(error) = self.pair.stop() {
+            self.outage.why = error.to_string();
+        }
     }
 
     /// Looks, by a system call, for what has happened to the device and its port.
     pub fn look_for_events(&mut self) {
-        let context = self.domain.memory.context().clone();
-        let news = context.look();
-        if let Some(why) = news.lost {
-            self.lose_device(format!("{}: {why}", context.name()));
-            return;
-        }
-        if self.outage.seen != news.changes {
-            self.outage.seen = news.changes;
-            if !self.domain.is_active() && !self.outage.is_on() {
-                let now = (self.clock)();
-                self.outage.begin(now, self.heard, String::new());
+        let context = self.domain.memory.context();
+        let changed = match context.look_for_change(&mut self.outage.seen) {
+            Ok(changed) => changed,
+            Err(why) => {
+                self.lose_device(why);
+                return;
             }
+        };
+        if changed && !self.domain.is_active() && !self.outage.is_on() {
+            let now = (self.clock)();
+            self.outage.begin(now, self.heard, String::new());
         }
     }
 
@@ -104,11 +111,21 @@ impl Core {
         }
         self.outage.next_ns = now + PAUSE_NS;
         if self.outage.stopped {
-            self.poll_sends();
+            while self.poll_sends() {}
+            if self.posted_receives > 0 {
+                self.stop_pair(); // the device may have refused it
+            }
         }
         let active = self.domain.is_active();
         // Until all of its receive buffers are back the adapter may write to them.
-        if active && (!self.outage.stopped || (self.posted_receives == 0 && self.restart())) {
+        let forgotten = self.outage.stopped && self.posted_receives == 0;
+        if active
+            && forgotten
+            && let Err(error) = self.restart()
+        {
+            self.outage.why = error.to_string();
+        }
+        if active && !self.outage.stopped {
             return self.outage.end(now, self.heard);
         }
         if now.saturating_sub(self.outage.since_ns) > PATIENCE_NS {
@@ -132,22 +149,20 @@ impl Core {
         }
     }
 
-    /// Starts the queue pair anew; says whether it runs.
-    fn restart(&mut self) -> bool {
-        if let Err(error) = self.pair.restart_datagrams(0) {
-            self.outage.why = error.to_string();
-            // What is sent meanwhile comes back; in the states between it would be refused. A device that is gone is told of
-            // when the time is over.
-            let _ = self.pair.stop();
-            return false;
-        }
-        // The adapter has forgotten what was posted: all sends are done, whatever became of them.
-        (self.done, self.signaled, self.expected) = (self.posted, self.posted, 0);
+    /// Starts the queue pair anew. Where that fails it is what it was, or stands between two states, out of which the
+    /// next attempt takes it; or it runs, and the receive buffers that it has come back.
+    fn restart(&mut self) -> Result<(), VerbsError> {
+        self.pair.reset()?;
+        // The adapter has forgotten what was posted: all sends are done, whatever became of them. Until the queue pair
+        // runs it would refuse more: its queue counts as full.
+        self.done = self.posted;
         self.pool.sweep(self.done);
+        self.posted = self.done.wrapping_add(self.depth);
+        (self.signaled, self.expected) = (self.posted, 0);
+        self.pair.restart_datagrams(0)?;
+        self.post_receives()?;
+        self.done = self.posted;
         self.outage.stopped = false;
-        if let Err(error) = self.post_receives() {
-            self.lose_device(error.to_string());
-        }
-        true
+        Ok(())
     }
 }

@@ -12,7 +12,8 @@ use crate::reliable::Ack;
 use crate::sim::Random;
 use crate::verbs::{Failure, Step, VerbsError, fake, fault, test_device};
 use fastpath_base::sync::{AtomicU32, Ordering};
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_DEAD, STATE_SLEEPING};
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::{RankPage, STATE_AWAKE, STATE_DEAD, STATE_SLEEPING};
 
 const SIZES: [usize; 8] = [0, 8, 100, 900, 1000, 3000, 8193, 32_768];
 

@@ -3,6 +3,7 @@
 use super::iface::Core;
 use super::link::{Link, Stage};
 use crate::verbs::Failure;
+use fastpath_base::sync::Ordering;
 use std::time::Duration;
 
 /// Progress that finds nothing between two looks for failures of silent sends.
@@ -10,19 +11,25 @@ const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
 const LOOKS: u32 = 64;
 
-/// Looks at a peer that sleeps and does not answer, each after what it owes was sent again, until it is given up. Time alone
+/// Looks at a peer that waits and does not answer, each after what it owes was sent again, until it is given up. Time alone
 /// will not do: this process may have been stopped, or somebody debugs the other.
-const ASLEEP_MOST: u32 = 300;
+const WAITING_MOST: u32 = 300;
 /// Time between two of them.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl Link {
-    /// Looks whether the peer sleeps; how often it did so in a row, within one silence.
+    /// Looks now and then whether the peer waits; how often it did so in a row, within one silence.
     fn looks_in_vain(&mut self, now: u64) -> u32 {
-        if self.silence_ns != self.silent_since_ns || !self.is_asleep() {
+        if self.silence_ns != self.silent_since_ns {
             (self.silence_ns, self.unanswered) = (self.silent_since_ns, 0);
-        } else if now.saturating_sub(self.looked_ns) >= LOOK_NS {
-            (self.looked_ns, self.unanswered) = (now, self.unanswered + 1);
+        }
+        if now.saturating_sub(self.looked_ns) >= LOOK_NS {
+            self.looked_ns = now;
+            self.unanswered = if self.is_waiting() {
+                self.unanswered + 1
+            } else {
+                0
+            };
         }
         self.unanswered
     }
@@ -131,9 +138,9 @@ impl Core {
         }
         let silent = now.saturating_sub(link.silent_since_ns);
         if link.state.is_some() {
-            // It lives, and may compute for hours; but while it sleeps in the library it answers.
-            return (link.looks_in_vain(now) >= ASLEEP_MOST).then(|| {
-                let text = "the peer sleeps, and answers nothing: the network does not reach it";
+            // It lives, and may compute for hours; but while it waits in the library it answers.
+            return (link.looks_in_vain(now) >= WAITING_MOST).then(|| {
+                let text = "the peer waits, and answers nothing: the network does not reach it";
                 (Failure::NoAnswer, text.to_owned())
             });
         }
@@ -162,6 +169,12 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn look_for_failures(&mut self) {
+        if let Some(looks) = self.looks {
+            looks.store(
+                looks.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Relaxed,
+            );
+        }
         if self.posted != self.done {
             self.poll_sends();
         }

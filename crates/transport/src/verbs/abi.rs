@@ -378,6 +378,7 @@ pub const QPS_RESET: c_int = 0;
 pub const QPS_INIT: c_int = 1;
 pub const QPS_RTR: c_int = 2;
 pub const QPS_RTS: c_int = 3;
+pub const QPS_SQE: c_int = 5;
 pub const QPS_ERR: c_int = 6;
 
 pub const QP_STATE: c_int = 1;
@@ -584,4 +585,8 @@ pub const EVENT_QP_ACCESS_ERR: c_int = 3;
 pub const EVENT_DEVICE_FATAL: c_int = 8;
 pub const EVENT_PORT_ACTIVE: c_int = 9;
 pub const EVENT_PORT_ERR: c_int = 10;
+pub const EVENT_LID_CHANGE: c_int = 11;
+pub const EVENT_PKEY_CHANGE: c_int = 12;
 pub const EVENT_SRQ_ERR: c_int = 14;
+pub const EVENT_GID_CHANGE: c_int = 18;
+pub const EVENT_WQ_FATAL: c_int = 19;

@@ -58,6 +58,7 @@ pub(crate) mod fault {
 
     thread_local! {
         static STRUCK: RefCell<Option<(Step, u32, i32)>> = const { RefCell::new(None) };
+        static ENDED: Cell<Option<(Step, i32)>> = const { Cell::new(None) };
         static ALIVE: Cell<i64> = const { Cell::new(0) };
         static SEEN: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
     }
@@ -67,8 +68,14 @@ pub(crate) mod fault {
         STRUCK.set(Some((step, after, errno)));
     }
 
+    /// In this thread, every call of that step fails from now on, until [`disarm`].
+    pub fn end(step: Step, errno: i32) {
+        ENDED.set(Some((step, errno)));
+    }
+
     /// Takes back what has not struck; says whether there was anything.
     pub fn disarm() -> bool {
+        ENDED.set(None);
         STRUCK.take().is_some()
     }
 
@@ -115,6 +122,9 @@ pub(crate) mod fault {
 
     pub(super) fn strike(step: Step) -> Option<i32> {
         SEEN.with_borrow_mut(|seen| seen.push(step));
+        if let Some((_, errno)) = ENDED.get().filter(|ended| ended.0 == step) {
+            return Some(errno);
+        }
         STRUCK.with_borrow_mut(|struck| match struck {
             Some((wanted, 0, errno)) if *wanted == step => {
                 let errno = *errno;

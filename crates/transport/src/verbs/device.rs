@@ -18,7 +18,7 @@ pub struct DeviceContext {
     name: String,
     attributes: DeviceAttr,
     /// What [`DeviceContext::look`] has seen: the code of the event after which nothing works, if there was one, and how
-    /// many others there were. All transports on a device share its events.
+    /// many told of a change. All transports on a device share its events.
     lost: AtomicU32,
     changes: AtomicU32,
 }
@@ -28,7 +28,7 @@ pub struct DeviceContext {
 pub struct News {
     /// Why it works no more, if that is so.
     pub lost: Option<&'static str>,
-    /// How often one of its ports or queue pairs has changed by itself.
+    /// How often one of its ports has changed, or one of its queue pairs has failed.
     pub changes: u32,
 }
 
@@ -329,9 +329,10 @@ impl DeviceContext {
                 Ok(event) if ends_the_device(event.event_type) => {
                     self.lost.store(event.event_type as u32, Ordering::Relaxed);
                 }
-                Ok(_) => {
+                Ok(event) if tells_of_a_change(event.event_type) => {
                     self.changes.fetch_add(1, Ordering::Relaxed);
                 }
+                Ok(_) => {}
                 Err(libc::EIO | libc::ENODEV) => {
                     let (old, new, order) = (NEVER, CLOSED, Ordering::Relaxed);
                     let _ = self.lost.compare_exchange(old, new, order, order);
@@ -348,6 +349,18 @@ impl DeviceContext {
         };
         let changes = self.changes.load(Ordering::Relaxed);
         News { lost, changes }
+    }
+
+    /// Whether a port or a queue pair has changed since `seen` was noted, and notes it anew; as [`DeviceContext::look`].
+    ///
+    /// # Errors
+    /// Nothing works any more: why, for people.
+    pub fn look_for_change(&self, seen: &mut u32) -> Result<bool, String> {
+        let news = self.look();
+        match news.lost {
+            Some(why) => Err(format!("{}: {why}", self.name)),
+            None => Ok(std::mem::replace(seen, news.changes) != news.changes),
+        }
     }
 
     /// The next of the things that happened; or why there is none.
@@ -380,6 +393,24 @@ fn ends_the_device(event: i32) -> bool {
         abi::EVENT_DEVICE_FATAL,
         abi::EVENT_CQ_ERR,
         abi::EVENT_SRQ_ERR,
+    ]
+    .contains(&event)
+}
+
+/// Whether a port, its addresses or a queue pair may not be what they were. The others say that something goes as it
+/// should (a connection is made, a stopped queue is empty), or concern what is not used here (other paths, limits, the
+/// subnet's manager).
+fn tells_of_a_change(event: i32) -> bool {
+    [
+        abi::EVENT_QP_FATAL,
+        abi::EVENT_QP_REQ_ERR,
+        abi::EVENT_QP_ACCESS_ERR,
+        abi::EVENT_PORT_ACTIVE,
+        abi::EVENT_PORT_ERR,
+        abi::EVENT_LID_CHANGE,
+        abi::EVENT_PKEY_CHANGE,
+        abi::EVENT_GID_CHANGE,
+        abi::EVENT_WQ_FATAL,
     ]
     .contains(&event)
 }
@@ -459,6 +490,26 @@ mod tests {
             let seen = context.look();
             assert_eq!((seen.lost, seen.changes), (Some("the device is gone"), 2));
         }
+    }
+
+    #[test]
+    fn look__counts_what_tells_of_a_change_and_acknowledges_all() {
+        fake::set_conditions(fake::Conditions::default());
+        let context = fake::open();
+        fake::QUIET_EVENTS.into_iter().for_each(fake::report);
+        assert_eq!((context.look().changes, fake::unacknowledged()), (0, 0));
+        // Of a queue pair: all that failed; of a port: its state, and each of its addresses.
+        for (before, event) in [1, 2, 3, 9, 10, 11, 12, 18, 19].into_iter().enumerate() {
+            fake::report(event);
+            let seen = context.look();
+            assert_eq!((seen.lost, seen.changes), (None, before as u32 + 1));
+        }
+        fake::QUIET_EVENTS.into_iter().for_each(fake::report);
+        fake::report(abi::EVENT_CQ_ERR);
+        let seen = context.look();
+        let lost = Some("a completion queue has failed");
+        assert_eq!((seen.lost, seen.changes), (lost, 9));
+        assert_eq!(fake::unacknowledged(), 0);
     }
 
     #[test]

@@ -101,9 +101,20 @@ pub enum VerbsError {
         /// The system's error number.
         errno: i32,
     },
+    /// None of several devices could be used, each for a reason of its own.
+    Each(Vec<VerbsError>),
 }
 
 impl VerbsError {
+    /// That no device could be used, from what was wrong with each that there is.
+    pub fn of_each(mut troubles: Vec<VerbsError>) -> Self {
+        match troubles.len() {
+            0 => VerbsError::NoDevice,
+            1 => troubles.remove(0),
+            _ => VerbsError::Each(troubles),
+        }
+    }
+
     /// A failed call on a device.
     pub fn call(step: Step, device: &str, errno: i32) -> Self {
         VerbsError::Call {
@@ -143,6 +154,10 @@ impl fmt::Display for VerbsError {
                 "{device} port {port}: its GID table is empty: give the network interface an address"
             ),
             VerbsError::Value(why) => f.write_str(why),
+            VerbsError::Each(troubles) => {
+                let troubles: Vec<String> = troubles.iter().map(VerbsError::to_string).collect();
+                f.write_str(&troubles.join("; "))
+            }
             VerbsError::Call { step, device, errno } => {
                 let cause = std::io::Error::from_raw_os_error(*errno);
                 if !device.is_empty() {
@@ -164,3 +179,27 @@ impl fmt::Display for VerbsError {
 }
 
 impl std::error::Error for VerbsError {}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each__names_the_trouble_of_every_device() {
+        let down = |device: &str| VerbsError::NoPort {
+            device: device.to_owned(),
+            ports: "port 1 down".to_owned(),
+        };
+        assert_eq!(VerbsError::of_each(Vec::new()), VerbsError::NoDevice);
+        assert_eq!(VerbsError::of_each(vec![down("a")]), down("a"));
+        let text = VerbsError::of_each(vec![
+            down("a"),
+            VerbsError::call(Step::OpenDevice, "b", libc::EACCES),
+        ])
+        .to_string();
+        let (first, second) = text.split_once("; b: ").unwrap();
+        assert!(first.starts_with("a: no active port"), "{text}");
+        assert!(second.starts_with("opening the device: "), "{text}");
+    }
+}

@@ -253,16 +253,24 @@ impl QueuePair {
         self.modify(Step::ModifyRts, &mut attributes, mask)
     }
 
-    /// Starts a pair for datagrams anew that has stopped: what was posted is forgotten, its number stays.
+    /// Lets a pair forget what was posted; its number stays. Nothing may be posted until
+    /// [`QueuePair::restart_datagrams`] has gone well.
     ///
     /// # Errors
-    /// The device refuses, or is gone.
-    pub fn restart_datagrams(&self, psn: u32) -> Result<(), VerbsError> {
+    /// The device refuses, or is gone: the pair is what it was.
+    pub fn reset(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr {
             qp_state: abi::QPS_RESET,
             ..QpAttr::default()
         };
-        self.modify(Step::ModifyReset, &mut attributes, abi::QP_STATE)?;
+        self.modify(Step::ModifyReset, &mut attributes, abi::QP_STATE)
+    }
+
+    /// Makes a pair for datagrams that was reset ready to receive and to send.
+    ///
+    /// # Errors
+    /// The device refuses, or is gone: it must be reset again.
+    pub fn restart_datagrams(&self, psn: u32) -> Result<(), VerbsError> {
         self.initialise()?;
         self.start_datagrams(psn)
     }
@@ -270,7 +278,7 @@ impl QueuePair {
     /// Stops it: everything posted completes, with an error where it had not been done.
     ///
     /// # Errors
-    /// The device is gone.
+    /// It was reset and not started, or the device is gone.
     pub fn stop(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr {
             qp_state: abi::QPS_ERR,

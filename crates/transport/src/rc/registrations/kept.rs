@@ -1,8 +1,8 @@
 //! Of the program's own memory: which is kept registered, how much of it, and for how long.
 #![allow(unsafe_code)]
 
-use super::super::candidates::Candidates;
 use super::super::watch::{Changed, Look, Watch};
+use super::candidates::Candidates;
 use super::{Entry, Registrations, Stay, covers, overlap};
 use crate::verbs::{Access, MemoryRegion};
 use std::ops::Range;
@@ -105,6 +105,7 @@ impl Registrations {
         let made = self.counts.made;
         let keeping = self.keeping.as_mut()?;
         let worth = access != Access::Remote
+            && !matches!(keeping.source, Source::None(_))
             && wanted.len() <= keeping.most
             && keeping.candidates.count_use(wanted.start)
             && keeping.begin(made);

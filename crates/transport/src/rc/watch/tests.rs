@@ -287,7 +287,8 @@ fn change__is_said_of_blocks_that_are_freed_and_resized() {
     }
 }
 
-/// A thread unmaps memory, and before it goes on another one has other memory there: its first look must not find the old.
+/// A thread unmaps memory, and before it goes on another one has other memory there: its first look must not find the old. By
+/// then that memory is not watched, which the kernel says.
 #[test]
 fn look__finds_memory_that_another_thread_is_unmapping() {
     let Some((watch, range)) = covered() else {
@@ -352,6 +353,55 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
             "it was not watched yet: {seen:?}"
         );
     });
+}
+
+/// Another thread discards memory, which stays watched: when that thread goes on the kernel has nothing to say against it any
+/// more. Only what the watching thread is about to write down, or has written down, tells of it.
+#[test]
+fn look__finds_memory_that_another_thread_has_discarded() {
+    const ROUNDS: u64 = 4000;
+    let Some((watch, range)) = covered() else {
+        return;
+    };
+    let (discarded, looked) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wait_for = |word: &AtomicU64, round: u64| {
+        let mut looks = 0_u32;
+        // ORDERING: partner: the other thread's store.
+        while word.load(Ordering::Acquire) < round {
+            looks += 1;
+            match looks % 1000 {
+                0 => fastpath_base::wait::yield_now(),
+                _ => fastpath_base::sync::spin_loop(),
+            }
+        }
+    };
+    let mut missed = [0; 2];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                advise(range.start, PAGE, libc::MADV_DONTNEED);
+                // ORDERING: partner: the looking thread's load.
+                discarded.store(round, Ordering::Release);
+                wait_for(&looked, round);
+            }
+        });
+        let mut taken = 0;
+        for round in 1..=ROUNDS {
+            wait_for(&discarded, round);
+            // What is known may be asked for before or after what has changed is taken.
+            let first = round % 2 == 0;
+            if first {
+                taken += changes(&watch, &range).len() as u64;
+            }
+            let held = watch.look(&range) == Look::Held;
+            missed[first as usize] += (held && taken < round) as u64;
+            taken += changes(&watch, &range).len() as u64;
+            // ORDERING: partner: the discarding thread's load.
+            looked.store(round, Ordering::Release);
+        }
+    });
+    assert_eq!(missed, [0; 2], "of {ROUNDS}");
+    assert_eq!(look(&watch, &range), Look::Held, "it is watched as before");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What only the fake adapter can do: lose, double and delay what is under way, and let time stand still.
 
+mod restarts;
+
 use super::*;
 use std::time::Duration;
 
@@ -167,9 +169,8 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
     }
 }
 
-#[test]
-fn peer__that_is_silent_for_too_long_is_given_up() {
-    let mut pair = UdPair::fake(Settings::default());
+/// The wire is cut beyond both ports.
+fn lose_all() {
     fake::set_conditions(fake::Conditions {
         weather: fake::Weather {
             drop: 1.0,
@@ -177,6 +178,12 @@ fn peer__that_is_silent_for_too_long_is_given_up() {
         },
         ..fake::Conditions::default()
     });
+}
+
+#[test]
+fn peer__that_is_silent_for_too_long_is_given_up() {
+    let mut pair = UdPair::fake(Settings::default());
+    lose_all();
     assert_eq!(send(&mut pair.ends[0], 0, 20_000), Post::Done);
     let before = fake::now_ns();
     pair.until("the end", |pair| pair.ends[0].failure().is_some());
@@ -191,42 +198,59 @@ fn peer__that_is_silent_for_too_long_is_given_up() {
     assert!(pair.ifaces[0].trouble().unwrap().contains("no answer"));
 }
 
-#[test]
-fn peer__that_sleeps_in_the_library_and_never_answers_is_given_up() {
-    fake::set_conditions(fake::Conditions {
-        weather: fake::Weather {
-            drop: 1.0,
-            ..fake::Weather::default()
-        },
-        ..fake::Conditions::default()
-    });
-    let state: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(STATE_AWAKE)));
+/// The peer waits in the library for ever, but for some time; nothing reaches it. `waits` lets it do so, or not, for a
+/// quarter of a second.
+fn give_up_one_that_waits(mut waits: impl FnMut(&'static RankPage, bool)) {
+    lose_all();
+    let jobs: &'static [Job] = Job::in_process(1).unwrap().leak();
+    let page = jobs[0].own_page();
     let pair = UdPair::on(&fake::open(), Settings::default()).unwrap();
     let mut near = UdIface::new(&fake::open(), None, Settings::default()).unwrap();
-    near.core().borrow_mut().clock = fake::now_ns;
-    let mut end = near.endpoint(Some(state)).unwrap();
+    near.use_clock(fake::now_ns);
+    let mut end = near.endpoint(Some(&page.state)).unwrap();
+    end.watch_looks(&page.looks);
     let mut far = pair.ifaces[1].endpoint(None).unwrap();
     assert!(connect(&mut end, &mut far));
     assert_eq!(send(&mut end, 0, 8), Post::Done);
-    let mut pass = |seconds: u64| {
+    let mut pass = |seconds: u64, waiting: bool| {
         for _ in 0..4 * seconds {
+            waits(page, waiting);
             (0..80).for_each(|_| _ = near.progress());
             fake::advance(250_000_000);
         }
     };
-    // It computes, sleeps for a while, computes; then whoever looks is stopped for a day.
-    pass(1000);
-    state.store(STATE_SLEEPING, Ordering::Relaxed);
-    pass(200);
-    state.store(STATE_AWAKE, Ordering::Relaxed);
-    pass(2);
-    state.store(STATE_SLEEPING, Ordering::Relaxed);
-    pass(100);
+    // It computes, waits for a while, computes; then whoever looks is stopped for a day.
+    pass(1000, false);
+    pass(200, true);
+    pass(3, false);
+    pass(100, true);
     fake::advance(86_400_000_000_000);
-    pass(100);
+    pass(100, true);
     assert_eq!(end.failure(), None);
-    pass(110);
+    pass(110, true);
     assert_eq!(end.failure(), Some(Failure::NoAnswer));
+}
+
+#[test]
+fn peer__that_sleeps_in_the_library_and_never_answers_is_given_up() {
+    give_up_one_that_waits(|page, asleep| {
+        let state = if asleep { STATE_SLEEPING } else { STATE_AWAKE };
+        page.state.store(state, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn peer__that_looks_for_what_comes_and_never_answers_is_given_up() {
+    let mut far = None;
+    give_up_one_that_waits(move |page, spins| {
+        let far = far.get_or_insert_with(|| {
+            let far = UdIface::new(&fake::open(), None, Settings::default()).unwrap();
+            far.tell_looks(&page.looks);
+            far
+        });
+        let looks = if spins { 100 } else { 0 };
+        (0..looks).for_each(|_| _ = far.progress());
+    });
 }
 
 #[test]
@@ -390,13 +414,15 @@ fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
 }
 
 #[test]
-fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
+fn event__that_says_little_costs_no_question() {
     let mut pair = UdPair::fake(Settings::default());
-    fake::remove_device();
-    for iface in &mut pair.ifaces {
-        iface.arm(|| ());
-    }
-    assert!(pair.ends.iter().all(|end| end.peer_has_left()));
-    let said = pair.ifaces[1].trouble().unwrap();
-    assert!(said.contains("fake0: the device is gone"), "{said}");
+    let mut asks = |event: i32| {
+        fault::take_seen();
+        fake::report(event);
+        pair.ifaces[0].arm(|| ());
+        fault::take_seen().contains(&Step::QueryPort)
+    };
+    assert!(!fake::QUIET_EVENTS.into_iter().any(&mut asks));
+    // The port is down.
+    assert!(asks(10));
 }

@@ -17,8 +17,11 @@ pub(super) unsafe extern "C" fn post_recv(
     // SAFETY: the caller's pair and list.
     unsafe {
         let qp = &mut *qp.cast::<FakeQp>();
-        let depth = qp.cap.max_recv_wr;
-        take_list(&mut qp.receives, depth, list, bad)
+        if qp.attr.qp_state == QPS_RESET {
+            *bad = list;
+            return libc::EINVAL;
+        }
+        take_list(&mut qp.receives, qp.cap.max_recv_wr, list, bad)
     }
 }
 
@@ -209,7 +212,7 @@ impl Fabric {
         };
         let mut job = qp.jobs.remove(at).unwrap();
         let outcome = match qp.attr.qp_state {
-            QPS_ERR => Outcome::Failed(WC_WR_FLUSH_ERR),
+            QPS_SQE | QPS_ERR => Outcome::Failed(WC_WR_FLUSH_ERR),
             _ if self.removed => Outcome::Failed(WC_FATAL_ERR),
             // SAFETY: jobs keep what the poster promised.
             _ => unsafe { self.carry(qp, &job) },
@@ -246,8 +249,13 @@ impl Fabric {
     fn report(&mut self, qp: &mut FakeQp, job: &Job, status: c_int, opcode: c_int, bytes: u32) {
         if status != WC_SUCCESS {
             qp.silent += 1;
-            qp.attr.qp_state = QPS_ERR;
-            qp.flush_receives();
+            let alone = self.conditions.sends_stop_alone && qp.base.qp_type == QPT_UD;
+            if !alone {
+                qp.attr.qp_state = QPS_ERR;
+                qp.flush_receives();
+            } else if qp.attr.qp_state == QPS_RTS {
+                qp.attr.qp_state = QPS_SQE;
+            }
         }
         let completion = Wc {
             wr_id: job.request.wr_id,
@@ -434,7 +442,7 @@ impl Fabric {
         // SAFETY: pairs in the table are alive.
         let peer = unsafe { &mut *peer };
         let state = peer.attr.qp_state;
-        let ready = state == QPS_RTR || state == QPS_RTS;
+        let ready = [QPS_RTR, QPS_RTS, QPS_SQE].contains(&state);
         if !ready || peer.attr.qkey != datagram.qkey || peer.base.qp_type != QPT_UD {
             return;
         }

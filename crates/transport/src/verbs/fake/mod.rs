@@ -38,6 +38,9 @@ pub(crate) struct Conditions {
     pub windows: bool,
     /// Bytes that may be registered in all.
     pub lockable: usize,
+    /// Whether a send that fails on a queue pair for datagrams stops its sends alone, as real adapters do; Soft-RoCE
+    /// stops it whole.
+    pub sends_stop_alone: bool,
     /// What happens to datagrams on the way.
     pub weather: Weather,
 }
@@ -74,6 +77,7 @@ impl Default for Conditions {
             read_delay: 0,
             windows: true,
             lockable: usize::MAX,
+            sends_stop_alone: false,
             weather: Weather::default(),
         }
     }
@@ -91,10 +95,14 @@ struct Fabric {
     removed: bool,
     /// What has happened and nobody was told of, by the codes of the verbs interface.
     events: VecDeque<i32>,
+    /// Of those that somebody was told of: how many were not acknowledged.
+    unacknowledged: u64,
     /// Requests as they were posted: opcode and flags.
     posted: Vec<(i32, u32)>,
     /// Calls that posted receive buffers.
     receive_posts: u64,
+    /// After so many more of them, so many are refused.
+    receive_refusals: (u64, u64),
     /// Address handles that are alive.
     handles: BTreeSet<usize>,
     /// Datagrams on the way, each with how many polls it is late.
@@ -116,8 +124,10 @@ impl Default for Fabric {
             next_number: 0,
             removed: false,
             events: VecDeque::new(),
+            unacknowledged: 0,
             posted: Vec::new(),
             receive_posts: 0,
+            receive_refusals: (0, 0),
             handles: BTreeSet::new(),
             flying: Vec::new(),
             random: Random::new(1),
@@ -128,10 +138,20 @@ impl Default for Fabric {
 }
 
 impl Fabric {
-    /// Counts a call that posts receive buffers; whether it finds no device.
+    /// Counts a call that posts receive buffers; whether it is refused, or finds no device.
     fn count_receive_post(&mut self) -> bool {
         self.receive_posts += 1;
-        self.removed
+        match &mut self.receive_refusals {
+            (0, 0) => self.removed,
+            (0, left) => {
+                *left -= 1;
+                true
+            }
+            (before, _) => {
+                *before -= 1;
+                self.removed
+            }
+        }
     }
 }
 
@@ -201,6 +221,20 @@ pub(crate) fn inject(from: u32, to: u32, qkey: u32, bytes: &[u8]) {
     with(|fabric| fabric.deliver(&datagram));
 }
 
+/// Codes of events after which everything is as it was: communication established, send queue drained, path migrated and
+/// not migrated, subnet manager changed, limit of a receive queue reached, last receive of a stopped queue pair, reregister.
+pub(crate) const QUIET_EVENTS: [i32; 8] = [4, 5, 6, 7, 13, 15, 16, 17];
+
+/// The device has something to tell: an event's code.
+pub(crate) fn report(event: i32) {
+    with(|fabric| fabric.events.push_back(event));
+}
+
+/// Events that were got and not acknowledged.
+pub(crate) fn unacknowledged() -> u64 {
+    with(|fabric| fabric.unacknowledged)
+}
+
 /// The device is taken out.
 pub(crate) fn remove_device() {
     with(|fabric| {
@@ -217,6 +251,11 @@ pub(crate) fn take_posted() -> Vec<(i32, u32)> {
 /// Calls since the last one of this that posted receive buffers.
 pub(crate) fn take_receive_posts() -> u64 {
     with(|fabric| std::mem::take(&mut fabric.receive_posts))
+}
+
+/// After `before` more calls that post receive buffers, `count` are refused. Says how many were left of the last such order.
+pub(crate) fn refuse_receive_posts(before: u64, count: u64) -> u64 {
+    with(|fabric| std::mem::replace(&mut fabric.receive_refusals, (before, count)).1)
 }
 
 /// Opens the device.

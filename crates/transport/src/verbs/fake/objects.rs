@@ -393,7 +393,8 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
         QPS_RTS => QP_SQ_PSN,
         _ => 0,
     };
-    let allowed = [QPS_ERR, QPS_RESET].contains(&to) || from == to - 1;
+    // The kernel's table has no way from reset to error.
+    let allowed = to == QPS_RESET || (to == QPS_ERR && from != QPS_RESET) || from == to - 1;
     if !allowed || mask != needs | QP_STATE || (to == QPS_INIT && attr.port_num != 1) {
         return libc::EINVAL;
     }
@@ -467,7 +468,12 @@ pub(super) unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncEvent) -> c_int {
-    match with(|fabric| fabric.events.pop_front()) {
+    let next = |fabric: &mut Fabric| {
+        let event = fabric.events.pop_front();
+        fabric.unacknowledged += event.is_some() as u64;
+        event
+    };
+    match with(next) {
         Some(event_type) => {
             let element = 1; // the port's number
             // SAFETY: the caller's structure.
@@ -486,7 +492,9 @@ pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncE
     }
 }
 
-pub(super) unsafe extern "C" fn ack_async_event(_: *mut AsyncEvent) {}
+pub(super) unsafe extern "C" fn ack_async_event(_: *mut AsyncEvent) {
+    with(|fabric| fabric.unacknowledged -= 1);
+}
 
 pub(super) unsafe extern "C" fn wc_status_str(_: c_int) -> *const c_char {
     null()

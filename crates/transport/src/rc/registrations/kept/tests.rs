@@ -198,6 +198,32 @@ fn memory__that_others_may_change_is_not_kept() {
 }
 
 #[test]
+fn memory__is_not_counted_where_the_kernel_tells_nothing() {
+    fake::set_conditions(fake::Conditions::default());
+    let mut domain = Domain::new(&fake::open(), None).unwrap();
+    domain.registrations.keep_most(1 << 30);
+    let known = |domain: &Domain| {
+        domain
+            .registrations
+            .keeping
+            .as_ref()
+            .unwrap()
+            .candidates
+            .known()
+    };
+    let memory = vec![0_u8; LEN];
+    let range = memory.as_ptr().expose_provenance()..memory.as_ptr().addr() + LEN;
+    pass(&mut domain, &range);
+    assert_eq!(known(&domain), 1, "not asked yet");
+    domain.registrations.keep_most(1 << 30);
+    domain.registrations.keeping.as_mut().unwrap().source = Source::None("refused".to_owned());
+    pass_often(&mut domain, &range, 9);
+    let counts = domain.registrations.counts();
+    assert_eq!((known(&domain), counts.made, counts.reused), (0, 10, 0));
+    assert_eq!(domain.registrations.refusal().unwrap(), "refused");
+}
+
+#[test]
 fn memory__that_changes_more_than_it_is_used_is_not_watched_for_a_while() {
     let Some(mut domain) = domain(1 << 30) else {
         return;

@@ -57,6 +57,14 @@ impl Candidates {
 }
 
 #[cfg(test)]
+impl Candidates {
+    /// Addresses that are known.
+    pub(super) fn known(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
@@ -85,7 +93,7 @@ mod tests {
         candidates.note_end(1, 0);
         for round in 0..10 * GENERATION {
             candidates.count_use(1000 + round);
-            assert!(candidates.young.len() + candidates.old.len() <= 2 * GENERATION);
+            assert!(candidates.known() <= 2 * GENERATION);
             if round % GENERATION == 0 {
                 candidates.note_end(1, WORTH);
             }
