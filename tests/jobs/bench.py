@@ -293,7 +293,7 @@ def case_instructions_by_level(session):
             bare, whole = (totals.get((level, operation, size), 0) for level in ("transport", "protocol"))
             if not 1 <= bare < whole < 1000:
                 return f"{operation}, {size} B: {bare} on the transport, {whole} with the protocol"
-    levels = {part["level"] for b in report["breakdowns"] for part in b["parts"]}
+    levels = {part["level"] for b in report["breakdowns"] for part in b.get("parts", [])}
     if "program" in levels or not {"transport", "protocol"} <= levels:
         return f"levels are {levels}"
     return None

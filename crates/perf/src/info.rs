@@ -8,8 +8,8 @@ mod transports;
 use std::io::{self, Write};
 
 use fastpath_base::config::Config;
-use fastpath_protocol::selection::Selection;
 use fastpath_protocol::selection::report::{Peers, Report};
+use fastpath_protocol::selection::{self, Selection};
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
@@ -96,7 +96,11 @@ fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Vec<S
     let peers = Peers {
         loopback: transports.iter().any(|t| t.name == "loopback" && t.usable),
         others: transports.iter().any(|t| t.name == "shm" && t.usable),
-        outside: None,
+        outside: selection::foresee_outside(config, |by| {
+            transports::find_adapter(config, by)
+                .ok()
+                .map(|(adapter, _)| adapter)
+        }),
     };
     (Report::of(&selection, peers), selection.warnings)
 }

@@ -123,6 +123,22 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
     })
 }
 
+/// The peers that an adapter would lead to in a job on several hosts. `find` says which adapter a transport has here, for
+/// people.
+pub fn foresee_outside(
+    config: &Config,
+    find: impl FnOnce(By) -> Option<String>,
+) -> Option<Outside> {
+    let Allowed { adapter, shm, .. } = choose_transports(config, 2, true).ok()?;
+    let by = adapter?;
+    Some(Outside {
+        by,
+        adapter: find(by)?,
+        all: !shm,
+        rises: (by == By::Rising).then(|| choose_rule(config).to_string()),
+    })
+}
+
 /// When a pair gets a connection, as far as the user says.
 fn choose_rule(config: &Config) -> Rule {
     let rule = Rule::default();

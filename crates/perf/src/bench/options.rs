@@ -338,6 +338,15 @@ impl BenchOptions {
             };
         }
         self.verbs.check()?;
+        if self.verbs.bidirectional {
+            let one_way = |test: &&Test| !["rate", "bandwidth"].contains(&test.name);
+            if let Some(test) = self.choose_tests()?.into_iter().find(one_way) {
+                return Err(format!(
+                    "--bidirectional is of messages in windows (rate, bandwidth): {} goes one way at a time",
+                    test.name
+                ));
+            }
+        }
         let implied = self.path.transport.and_then(TransportName::connection);
         if let (Some(implied), Some(asked)) = (implied, self.verbs.connection)
             && implied != asked
@@ -479,6 +488,12 @@ mod tests {
         assert_eq!(ud.connection, Some(Connection::Ud));
         let both = ["--transport", "ud", "--connection", "rc"];
         assert!(choose(&[&level[..], &both].concat()).is_err());
+        assert!(choose(&[&level[..], &["--bidirectional"]].concat()).is_ok());
+        for test in ["latency", "put"] {
+            let words = ["rate", test, "--level", "verbs", "--bidirectional"];
+            let why = choose(&words).unwrap_err();
+            assert!(why.contains(&format!("{test} goes one way")), "{why}");
+        }
     }
 
     #[test]

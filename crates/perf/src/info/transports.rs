@@ -64,14 +64,21 @@ pub fn list(config: &Config) -> Vec<Transport> {
 }
 
 fn try_adapter(config: &Config, by: By) -> Result<String, String> {
-    let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-    let stored = StoredInline::of(config);
-    let found = stored.with_wishes(config, |wishes| adapter::probe(by, device, wishes))?;
-    let mut text = format!("{found}: between hosts, and within one where shm is not listed");
-    for trouble in stored.take_troubles() {
+    let (found, troubles) = find_adapter(config, by)?;
+    let mut text =
+        format!("{by} on {found}: between hosts, and within one where shm is not listed");
+    for trouble in troubles {
         text += &format!("; {trouble}");
     }
     Ok(text)
+}
+
+/// The adapter that a job would use, for people, and what is wrong with what is stored for it.
+pub fn find_adapter(config: &Config, by: By) -> Result<(String, Vec<String>), String> {
+    let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
+    let stored = StoredInline::of(config);
+    let found = stored.with_wishes(config, |wishes| adapter::probe(by, device, wishes))?;
+    Ok((found, stored.take_troubles()))
 }
 
 /// Which variable switched it off, if one did.

@@ -91,7 +91,8 @@ fn make_breakdown(
         level,
         bytes,
         calls,
-        total: parts.iter().map(|p| p.instructions).sum(),
+        // The sum of none would be a negative zero.
+        total: 0.0 + parts.iter().map(|p| p.instructions).sum::<f64>(),
         parts,
     })
 }

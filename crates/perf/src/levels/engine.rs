@@ -132,7 +132,7 @@ impl<'a> Rank<'a> {
 
     /// Says who is measured.
     pub fn start(&mut self) {
-        let [other, ..] = self.learn([here() as u64, 0, 0, 0]);
+        let [other, ..] = self.exchange([here() as u64, 0, 0, 0]);
         self.processors = [here(), other as i32];
         if self.leads {
             let start = events::make_start(
@@ -159,18 +159,6 @@ impl<'a> Rank<'a> {
         if self.leads {
             self.emit(events::make_missing(self.plan.level, test, why));
         }
-    }
-
-    /// Tells the leader these words of the other rank. Called by both; the leader learns them.
-    pub fn learn(&mut self, words: [u64; WORDS]) -> [u64; WORDS] {
-        if self.leads {
-            self.board.order([WORDS_WANTED, 0, 0, 0]);
-            return self.board.await_answer();
-        }
-        self.board.take_order();
-        self.board.answer(words);
-        // The follower uses what it said itself; only whether there is anything matters to it.
-        words
     }
 
     /// Tells the other rank these words and learns its own. Called by both.

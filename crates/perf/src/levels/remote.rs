@@ -85,6 +85,8 @@ pub trait RemoteLink {
     }
     /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
     fn serve(&mut self);
+    /// Whether the other rank has left the job, or cannot be reached any more.
+    fn has_lost_peer(&mut self) -> bool;
 }
 
 /// As variants of tests are called where no way is known yet.

@@ -157,15 +157,15 @@ fn open(
         let (name, port) = split_port(wanted)?;
         return Ok((DeviceContext::open(library, name).map_err(adapter)?, port));
     }
-    let mut trouble = VerbsError::NoDevice;
+    let mut troubles = Vec::new();
     for name in list_devices(library).map_err(adapter)? {
         let opened = DeviceContext::open(library, &name);
         match opened.and_then(|context| Loop::new(&context, None).map(|_| context)) {
             Ok(context) => return Ok((context, None)),
-            Err(error) => trouble = error,
+            Err(error) => troubles.push(error),
         }
     }
-    Err(adapter(trouble))
+    Err(adapter(VerbsError::of_each(troubles)))
 }
 
 fn split_port(wanted: &str) -> Result<(&str, Option<u8>), TuneError> {
@@ -236,8 +236,10 @@ fn choose_sizes(
     queues: &[Cost],
 ) -> Result<Vec<u32>, TuneError> {
     if options.rounds < 5 {
-        let why = "--rounds takes 5 or more: an interval needs them";
-        return Err(TuneError::Usage(why.to_owned()));
+        return Err(TuneError::Usage(format!(
+            "--rounds {} is too few to tell anything: give 5 or more, from which an interval follows",
+            options.rounds
+        )));
     }
     let least = u32::from(options.verb == VerbName::Write);
     let mut sizes = options.sizes.clone();

@@ -269,6 +269,22 @@ proptest! {
 }
 
 #[test]
+fn outside__is_foreseen_where_an_adapter_is_found() {
+    let foresee = |listed: &str, found: Option<&str>| {
+        let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
+        let outside = foresee_outside(&config, |by| found.map(|name| format!("{name} by {by}")));
+        outside.map(|o| (o.adapter, o.all, o.rises.is_some()))
+    };
+    let on = |by: &str| format!("rxe0 by {by}");
+    let found = Some("rxe0");
+    assert_eq!(foresee("all", found), Some((on("ud and rc"), false, true)));
+    assert_eq!(foresee("rc", found), Some((on("rc"), true, false)));
+    assert_eq!(foresee("shm,ud", found), Some((on("ud"), false, false)));
+    assert_eq!(foresee("shm", found), None);
+    assert_eq!(foresee("all", None), None);
+}
+
+#[test]
 fn transports__lead_to_every_rank_or_are_refused() {
     let choose = |listed: &str, ranks, several| {
         let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();

@@ -135,4 +135,8 @@ impl RemoteLink for ProtocolLink {
     fn serve(&mut self) {
         self.worker().progress();
     }
+
+    fn has_lost_peer(&mut self) -> bool {
+        self.worker().peer_has_left(self.peer())
+    }
 }

@@ -4,9 +4,12 @@
 
 use super::{RemoteLink, Target, complete, engine, post, serve_until};
 use crate::levels::LevelTest;
+use crate::levels::protocol::end_without_peer;
 
 /// Looks at memory between two at the transport: bytes that come as messages are written only there.
 const LOOKS: u32 = 16;
+/// Looks between two at whether the peer is there, after each of which others may have the processor.
+const LOOKS_PER_YIELD: u32 = 1024;
 
 /// Measures one size; both ranks reach each other's memory, and each has written none of the other's since they agreed.
 pub fn run(
@@ -61,16 +64,69 @@ fn write(link: &mut impl RemoteLink, buffer: &mut [u8], mark: u8) {
     complete(link);
 }
 
-/// Waits until the other rank has written the last byte.
+/// Waits until the other rank has written the last byte; ends the process where it has left the job.
 #[inline]
 fn await_mark(link: &mut impl RemoteLink, last: *const u8, mark: u8) {
-    let mut looks = 0_u32;
     // SAFETY: the last byte of the target; the other rank or an adapter writes it, so it is read anew each time.
-    while unsafe { last.read_volatile() } != mark {
+    let has_come = || unsafe { last.read_volatile() } == mark;
+    if !await_written(
+        link,
+        has_come,
+        |link| link.serve(),
+        |link| link.has_lost_peer(),
+    ) {
+        end_without_peer();
+    }
+}
+
+/// Waits until something has come; false where nobody is there any more to send it.
+#[inline]
+fn await_written<L>(
+    link: &mut L,
+    has_come: impl Fn() -> bool,
+    mut serve: impl FnMut(&mut L),
+    has_lost: impl Fn(&mut L) -> bool,
+) -> bool {
+    let mut looks = 0_u32;
+    while !has_come() {
         looks = looks.wrapping_add(1);
         if looks.is_multiple_of(LOOKS) {
-            link.serve();
+            serve(link);
+        }
+        if looks.is_multiple_of(LOOKS_PER_YIELD) {
+            // What it wrote before it left is there by then.
+            if has_lost(link) {
+                return has_come();
+            }
+            std::thread::yield_now();
         }
         std::hint::spin_loop();
+    }
+    true
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait__ends_with_what_is_written_or_with_the_peer() {
+        // Served `link.0` times so far; the peer is lost from so many on.
+        let wait = |comes_at: u32, lost_at: u32| {
+            let served = std::cell::Cell::new(0);
+            let has_come = || served.get() >= comes_at;
+            let serve = |_: &mut ()| served.set(served.get() + 1);
+            let come = await_written(&mut (), has_come, serve, |()| served.get() >= lost_at);
+            (come, served.get())
+        };
+        let never = u32::MAX;
+        let until_yield = LOOKS_PER_YIELD / LOOKS;
+        assert_eq!(wait(0, 0), (true, 0), "it is there");
+        assert_eq!(wait(5000, never), (true, 5000));
+        assert_eq!(wait(never, 0), (false, until_yield));
+        assert_eq!(wait(never, 3 * until_yield), (false, 3 * until_yield));
+        // Written, and then gone.
+        assert_eq!(wait(until_yield, until_yield), (true, until_yield));
     }
 }

@@ -5,7 +5,6 @@ use fastpath_transport::remote::Posted;
 use fastpath_transport::shm::mapped::copy_mapped;
 use fastpath_transport::{Post, Remote};
 
-use super::super::protocol::end_without_peer;
 use super::super::transport::{Reached, TransportLink};
 use super::{Held, Memory, RemoteLink, Words};
 
@@ -194,8 +193,9 @@ impl RemoteLink for TransportLink {
             self.interfaces.progress();
             self.lane.return_credits();
         }
-        if self.lane.peer_has_left() {
-            end_without_peer();
-        }
+    }
+
+    fn has_lost_peer(&mut self) -> bool {
+        self.lane.peer_has_left()
     }
 }

@@ -131,14 +131,14 @@ fn open_device(wanted: Option<&str>) -> Result<(Arc<DeviceContext>, LocalPort), 
         let number = (!port.is_empty()).then(|| port.parse().map_err(refused));
         return open(name, number.transpose()?);
     }
-    let mut trouble = VerbsError::NoDevice;
+    let mut troubles = Vec::new();
     for name in list_devices(library)? {
         match open(&name, None) {
             Ok(opened) => return Ok(opened),
-            Err(error) => trouble = error,
+            Err(error) => troubles.push(error),
         }
     }
-    Err(trouble)
+    Err(VerbsError::of_each(troubles))
 }
 
 impl Wire {

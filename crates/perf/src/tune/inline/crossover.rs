@@ -21,7 +21,7 @@ pub(super) struct Finding {
     /// Whether it can be told at all: sending by this limit is faster, with 95 %, than sending nothing inline or
     /// everything.
     pub known: bool,
-    /// The largest size to send inline; None: inline never pays.
+    /// The largest size to send inline; None: inline never pays, or where that lies is not known.
     pub limit: Option<u32>,
     /// Whether that is the largest size looked at.
     pub all: bool,
@@ -53,10 +53,11 @@ pub(super) fn find(sizes: &[u32], times: &[Times]) -> Finding {
     let same = drawn.iter().filter(|&&count| count == best).count();
     let limit = |count: usize| count.checked_sub(1).map(|last| sizes[last]);
     let quantile = |share: f64| drawn[(share * (RESAMPLES - 1) as f64).round() as usize];
+    let known = is_known(&logs);
     Finding {
-        known: is_known(&logs),
-        limit: limit(best),
-        all: best == sizes.len(),
+        known,
+        limit: limit(best).filter(|_| known),
+        all: known && best == sizes.len(),
         interval: [limit(quantile(0.025)), limit(quantile(0.975))],
         confidence: same as f64 / RESAMPLES as f64,
     }
@@ -166,9 +167,11 @@ mod tests {
 
     #[test]
     fn noise__alone_tells_nothing() {
-        let told = (0..100)
-            .filter(|&seed| find(&SIZES, &times([1.0; 8], 0.1, 21, seed)).known)
-            .count();
+        let find_in_noise = |seed| find(&SIZES, &times([1.0; 8], 0.1, 21, seed));
+        let unknown = |found: &Finding| !found.known;
+        let vain: Vec<Finding> = (0..100).map(find_in_noise).filter(unknown).collect();
+        let told = 100 - vain.len();
+        assert!(vain.iter().all(|f| f.limit.is_none() && !f.all));
         // Two one-sided chances of 2.5 %.
         assert!(told <= 12, "{told} of 100");
         let much = find(&SIZES, &times([0.9; 8], 0.02, 2, 5));

@@ -70,7 +70,10 @@ fn sizes__of_the_user_are_taken_or_refused_with_the_reason() {
     for (words, why) in [
         (&["--sizes", "101"][..], "no more than 100 bytes"),
         (&["--sizes", "0,8", "--verb", "write"], "a byte at least"),
-        (&["--rounds", "4"], "5 or more"),
+        (
+            &["--rounds", "4"],
+            "--rounds 4 is too few to tell anything: give 5 or more",
+        ),
     ] {
         let error = choose(words).unwrap_err();
         assert!(error.contains(why), "{error}");
