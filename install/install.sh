@@ -15,24 +15,40 @@ version=$("$build/fastpath-abigen" version)
 
 mkdir -p "$root/bin" "$root/include" "$root/lib/pkgconfig"
 
-install -m 755 "$build/mpiexec" "$build/fastpath" "$root/bin/"
+new=$root/lib/.new
+trap 'rm -f "$new"' EXIT
+
+# `place MODE FILE`: FILE becomes what $new is, or stays if it is that already, so that what was built with it is not
+# built again. Replaced by rename: a running program keeps the library that it has mapped.
+place() {
+    chmod "$1" "$new"
+    if ! cmp -s "$new" "$2" || [ "$(ls -l "$new" | cut -c1-10)" != "$(ls -l "$2" | cut -c1-10)" ]; then
+        mv -f "$new" "$2"
+    fi
+}
+
+for name in mpiexec fastpath; do
+    cp "$build/$name" "$new"
+    place 755 "$root/bin/$name"
+done
 ln -sf mpiexec "$root/bin/mpirun"
 
-sed "s/@VERSION@/$version/" "$here/mpicc" > "$root/bin/mpicc"
-chmod 755 "$root/bin/mpicc"
+sed "s/@VERSION@/$version/" "$here/mpicc" > "$new"
+place 755 "$root/bin/mpicc"
 for name in mpicxx mpic++ mpicc_abi mpicxx_abi mpic++_abi; do
     ln -sf mpicc "$root/bin/$name"
 done
 
-# Replaced by rename: a running program keeps the library that it has mapped.
-install -m 755 "$build/libmpi_abi.so" "$root/lib/.libmpi_abi.so.new"
-mv -f "$root/lib/.libmpi_abi.so.new" "$root/lib/libmpi_abi.so.1"
+cp "$build/libmpi_abi.so" "$new"
+place 755 "$root/lib/libmpi_abi.so.1"
 ln -sf libmpi_abi.so.1 "$root/lib/libmpi_abi.so"
 ln -sf libmpi_abi.so.1 "$root/lib/libmpi_abi.so.0"
 
-"$build/fastpath-abigen" header > "$root/include/mpi.h"
+"$build/fastpath-abigen" header > "$new"
+place 644 "$root/include/mpi.h"
 for name in mpi mpi-c mpi-cxx; do
-    sed "s/@NAME@/$name/; s/@VERSION@/$version/" "$here/mpi.pc" > "$root/lib/pkgconfig/$name.pc"
+    sed "s/@NAME@/$name/; s/@VERSION@/$version/" "$here/mpi.pc" > "$new"
+    place 644 "$root/lib/pkgconfig/$name.pc"
 done
 
 echo "installed Fastpath $version in $prefix"

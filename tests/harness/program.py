@@ -42,6 +42,25 @@ def read(path):
         return None
 
 
+def build(binary, command, sources):
+    """Runs the compiler, its first word, if anything is newer than what it made of it; returns what it said."""
+    mpicc = command[0]
+    prefix = os.path.dirname(os.path.dirname(mpicc))
+    # The header and the library may have changed with the installation.
+    installed = [mpicc, os.path.join(prefix, "include", "mpi.h"), os.path.join(prefix, "lib", "libmpi_abi.so")]
+    newest = max(os.stat(path).st_mtime for path in [*sources, *filter(os.path.exists, installed)])
+    # A program finds the library of the installation whose compiler made it.
+    by = binary + ".by"
+    if os.path.exists(binary) and os.stat(binary).st_mtime > newest and read(by) == " ".join(command):
+        return None
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode != 0:
+        return made.stderr or f"{mpicc} fails"
+    with open(by, "w", encoding="utf-8") as file:
+        file.write(" ".join(command))
+    return None
+
+
 class Program:
     def __init__(self, path):
         self.path = path
@@ -84,20 +103,7 @@ class Program:
         with open(self.path, encoding="utf-8") as file:
             included = re.findall(r'#include "([^"]+)"', file.read())
         sources = [self.path] + [os.path.join(os.path.dirname(self.path), name) for name in included]
-        newest = max(os.stat(source).st_mtime for source in sources)
-        # The header and the library may have changed with the installation.
-        newest = max(newest, os.stat(mpicc).st_mtime)
-        command = [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link]
-        # A program finds the library of the installation whose compiler made it.
-        by = self.binary + ".by"
-        if os.path.exists(self.binary) and os.stat(self.binary).st_mtime > newest and read(by) == " ".join(command):
-            return None
-        made = subprocess.run(command, capture_output=True, text=True)
-        if made.returncode != 0:
-            return made.stderr or f"{mpicc} fails"
-        with open(by, "w", encoding="utf-8") as file:
-            file.write(" ".join(command))
-        return None
+        return build(self.binary, [mpicc, *FLAGS, "-o", self.binary, self.path, *self.link], sources)
 
     def runs(self, everything):
         """Each run: name, number of ranks, arguments, variables of the variant."""

@@ -40,6 +40,17 @@ need pkg-config pkg-config
 prefix="$scratch/moved here"
 "$root/install/install.sh" "$build" "$scratch/first" > /dev/null
 mv "$scratch/first" "$prefix"
+# Installed once more, what has not changed keeps its time, and with it what was built from it.
+touch -d 2001-01-01 "$prefix/bin/mpicc" "$prefix/include/mpi.h" "$prefix/lib/libmpi_abi.so.1"
+echo changed >> "$prefix/lib/pkgconfig/mpi.pc"
+chmod 600 "$prefix/include/mpi.h"
+"$root/install/install.sh" "$build" "$prefix" > /dev/null
+[ "$(find "$prefix" -type f ! -newermt 2002-01-01 | wc -l)" = 2 ] || fail "installed again, unchanged files have another time"
+! grep -q changed "$prefix/lib/pkgconfig/mpi.pc" || fail "installed again, a changed file stays"
+[ -n "$(find "$prefix/include/mpi.h" -perm 644)" ] || fail "installed again, a file keeps its permissions"
+[ -z "$(find "$prefix" -name '.new*')" ] || fail "the installation leaves a file behind"
+echo "ok: installed again, only what has changed is replaced"
+
 cd "$scratch"
 cp "$root"/tests/install/*.c "$root"/tests/install/*.cpp .
 

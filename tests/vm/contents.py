@@ -127,10 +127,10 @@ class Contents:
             if os.path.exists(path):
                 self.image.add_file(path)
 
-    def add_case(self, name, command, timeout, netem="", hosts=1):
+    def add_case(self, name, command, timeout, netem="", hosts=1, beside=False):
         folder = f"/vm/cases/{self._cases:04}"
         self._cases += 1
-        options = {"name": name, "timeout": timeout, "netem": netem, "hosts": hosts}
+        options = {"name": name, "timeout": timeout, "netem": netem, "hosts": hosts, "beside": int(beside)}
         self.image.add_text(f"{folder}/options", _assignments(options))
         self.image.add_text(f"{folder}/command", command + "\n")
 

@@ -14,6 +14,7 @@ A file is TOML; a table is a case:
     python = true      # Python and its library are there
     cargo = { rc_tests = "-p fastpath-transport --lib" }     # test binaries of crates, by the name they shall have
     long = true        # shows with more data what another case shows: only with --all, or where it is named
+    beside = true      # in the short run, another that says so may run at the same time
     only = "vm"        # it changes the machine, or looks at it: never run on a real adapter's host
     fails = "regex"    # the case is a test of this test bed: it must fail, and be said to fail like this
 """
@@ -40,7 +41,7 @@ BENCH = "bench"
 # How much longer a program may take under emulation.
 SLOWNESS = 4
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
-         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "long": bool}
+         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "long": bool, "beside": bool}
 
 
 class Case:
@@ -63,6 +64,7 @@ class Case:
         if values.get("only", "vm") != "vm":
             raise Trouble(f"{name}: only = {values['only']!r}", 'it can only be "vm"')
         self.needs_vm, self.python, self.long = "only" in values, values.get("python", False), values.get("long", False)
+        self.beside = values.get("beside", False)
         self.programs, self.files, self.cargo = (values.get("programs", []), values.get("files", []), values.get("cargo", {}))
 
     def problem(self, result):
@@ -136,7 +138,7 @@ class Follower:
 
     def __init__(self, cases, told):
         self._cases, self._told = {case.name: case for case in cases}, told
-        self._text, self._running, self._ended, self._up = b"", None, {}, False
+        self._text, self._running, self._ended, self._up = b"", [], {}, False
 
     def output(self, channel, data):
         if channel == "out":
@@ -146,14 +148,13 @@ class Follower:
     def event(self, words):
         self._up = True
         if words[0] == "begin":
-            self._running = words[1]
-            return self._cases[words[1]].timeout + 60
+            self._running.append(words[1])
         if words[0] == "end":
             name, code, milliseconds, late = words[1:5]
             self._ended[name] = (int(code), int(milliseconds) / 1000, late == "late", " ".join(words[5:]).strip())
-            self._running = None
+            self._running.remove(name)
             self._give_out()
-        return None
+        return max((self._cases[name].timeout + 60 for name in self._running), default=None)
 
     def _give_out(self):
         """A case is told of once its result and all its output are here, which come on channels of their own."""
@@ -168,7 +169,7 @@ class Follower:
         """The machine ended, or was ended, before it was done."""
         if not self._up:
             return NotUp(f"the machine does not come up ({accelerator})\n{words}", "see the end of its console above")
-        where = f"in {self._running}" if self._running else "between two cases"
+        where = f"in {' and '.join(self._running)}" if self._running else "between two cases"
         said = self._text.decode(errors="replace")[-2000:]
         return Trouble(f"the machine stopped {where}\n{said}\n--- its console\n{words}", "see what its kernel says above")
 
@@ -185,12 +186,13 @@ def compile_program(name, prefix, build):
 
 
 def _compile_bench(prefix, build):
-    sources = sorted(glob.glob(os.path.join(ROOT, "crates", "perf", "program", "*.c")))
+    folder = os.path.join(ROOT, "crates", "perf", "program")
+    sources = sorted(glob.glob(os.path.join(folder, "*.c")))
     binary = os.path.join(build, BENCH)
     words = [os.path.join(prefix, "bin", "mpicc"), "-std=gnu11", "-O2", "-o", binary, *sources, "-lm"]
-    made = subprocess.run(words, capture_output=True, text=True)
-    if made.returncode:
-        raise Trouble(f"the benchmark program does not compile: {made.stderr}", "see the compiler's words")
+    complaint = program.build(binary, words, sources + glob.glob(os.path.join(folder, "*.h")))
+    if complaint:
+        raise Trouble(f"the benchmark program does not compile: {complaint}", "see the compiler's words")
     return binary
 
 
