@@ -165,8 +165,8 @@ pub(super) struct Slot {
     index: u32,
 }
 
-/// Payload of a small send buffer.
-const SMALL: usize = 1024 - HEADER;
+/// Payload of a small send buffer: 1 KiB, and what the layer above puts before it.
+pub(super) const SMALL: usize = (1024 + 64 + HEADER).next_multiple_of(64) - HEADER;
 
 /// The send buffers of an interface: small and large ones, of which the large are made at first use.
 pub(super) struct Pool {

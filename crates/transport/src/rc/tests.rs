@@ -7,6 +7,7 @@ mod failures;
 mod remote;
 mod sleeper;
 
+use super::connection::SMALL;
 use super::testing::{RcPair, WATCHDOG};
 use super::wire::{LARGEST, PACKET};
 use super::*;
@@ -231,7 +232,7 @@ fn memory__is_written_read_and_changed() {
         flush(&mut pair);
         assert_eq!(far.read(64, len), data[..len], "{len}");
     }
-    for len in [1, 1008, 1009, 32_768] {
+    for len in [1, SMALL, SMALL + 1, 32_768] {
         let post = pair.ends[0].put_bcopy(
             len,
             // SAFETY: room for `len` bytes.
