@@ -345,42 +345,11 @@ fn open_ud(
 /// # Errors
 /// For people: what is missing and what to do.
 pub fn probe(by: By, device: Option<&str>, inline: &Wishes<'_>) -> Result<String, String> {
-    let text = open(device, |context, port| {
+    let text = verbs::open_device(device, |context, port| {
         Ok(match by {
             By::Rc => Adapter::Rc(open_rc(context, port, inline)?).describe(),
             By::Ud | By::Rising => Adapter::Ud(open_ud(context, port, inline)?).describe(),
         })
     });
     text.map_err(|error| error.to_string())
-}
-
-/// Opens, by `make`, the adapter of a name, with a port after a colon if wanted, or else the first that works.
-///
-/// # Errors
-/// There is no adapter that could be used; or no such one.
-pub(crate) fn open<T>(
-    device: Option<&str>,
-    make: impl Fn(&Arc<DeviceContext>, Option<u8>) -> Result<T, VerbsError>,
-) -> Result<T, VerbsError> {
-    let library = verbs::Library::load()?;
-    if let Some(wanted) = device {
-        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
-        let number = match port {
-            "" => None,
-            port => Some(port.parse().map_err(|_| {
-                let text =
-                    format!("FASTPATH_DEVICE={wanted}: expected a device as mlx5_0 or mlx5_0:1");
-                VerbsError::Value(text)
-            })?),
-        };
-        return make(&DeviceContext::open(library, name)?, number);
-    }
-    let mut troubles = Vec::new();
-    for name in verbs::list_devices(library)? {
-        match DeviceContext::open(library, &name).and_then(|context| make(&context, None)) {
-            Ok(made) => return Ok(made),
-            Err(error) => troubles.push(error),
-        }
-    }
-    Err(VerbsError::of_each(troubles))
 }

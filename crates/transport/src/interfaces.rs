@@ -1,6 +1,6 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
-use crate::adapter::{self, Adapter, By, Counts};
+use crate::adapter::{Adapter, By, Counts};
 use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
@@ -10,8 +10,8 @@ use crate::shm::arena::KEY_ARENA;
 use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
-use crate::verbs::PortCounter;
 use crate::verbs::inline::Wishes;
+use crate::verbs::{PortCounter, open_device};
 use fastpath_bootstrap::job::Job;
 use std::ops::Range;
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl Interfaces {
         inline: &Wishes<'_>,
     ) -> Result<(), String> {
         let job = self.domain.job;
-        let opened = adapter::open(device, |context, port| {
+        let opened = open_device(device, |context, port| {
             Adapter::new(by, context, port, inline, job)
         });
         self.use_adapter(opened.map_err(|error| error.to_string())?);

@@ -21,7 +21,7 @@ use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
 use fastpath_protocol::selection::inline as stored;
 use fastpath_protocol::selection::tuning::{Machine, Place};
 use fastpath_transport::verbs::echo::Verb;
-use fastpath_transport::verbs::{DeviceContext, Identity, Library, Loop, VerbsError, list_devices};
+use fastpath_transport::verbs::{DeviceContext, Identity, Loop, VerbsError, open_device};
 use serde::Serialize;
 
 use super::{TuneError, no_place};
@@ -150,34 +150,15 @@ fn open(
     options: &InlineOptions,
     config: &Config,
 ) -> Result<(Arc<DeviceContext>, Option<u8>), TuneError> {
-    let adapter = |e: VerbsError| TuneError::Adapter(e.to_string());
-    let library = Library::load().map_err(adapter)?;
     let of_user = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-    if let Some(wanted) = options.device.as_deref().or(of_user) {
-        let (name, port) = split_port(wanted)?;
-        return Ok((DeviceContext::open(library, name).map_err(adapter)?, port));
-    }
-    let mut troubles = Vec::new();
-    for name in list_devices(library).map_err(adapter)? {
-        let opened = DeviceContext::open(library, &name);
-        match opened.and_then(|context| Loop::new(&context, None).map(|_| context)) {
-            Ok(context) => return Ok((context, None)),
-            Err(error) => troubles.push(error),
-        }
-    }
-    Err(adapter(VerbsError::of_each(troubles)))
-}
-
-fn split_port(wanted: &str) -> Result<(&str, Option<u8>), TuneError> {
-    match wanted.split_once(':') {
-        None => Ok((wanted, None)),
-        Some((name, port)) => match port.parse() {
-            Ok(port) => Ok((name, Some(port))),
-            Err(_) => Err(TuneError::Usage(format!(
-                "{wanted}: expected a device as mlx5_0 or mlx5_0:1"
-            ))),
-        },
-    }
+    let wanted = options.device.as_deref().or(of_user);
+    let opened = open_device(wanted, |context, port| {
+        Loop::new(context, port).map(|_| (context.clone(), port))
+    });
+    opened.map_err(|error| match error {
+        VerbsError::Value(text) => TuneError::Usage(text),
+        error => TuneError::Adapter(error.to_string()),
+    })
 }
 
 fn measure(

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `abi` | structures and constants of the C header, compared with it by a test |
 //! | `library`, `call`, `error` | loading; calls as results; what went wrong and what to do |
-//! | `device`, `path` | devices, ports, GIDs, the way between two ports |
+//! | `device`, `choice`, `path` | devices, which of them is used, ports, GIDs, the way between two ports |
 //! | `memory`, `window`, `queue`, `pair` | domains, registrations and windows; completion and receive queues; queue pairs |
 //! | `post`, `list`, `inline` | posting sends, one or several by a call, completions; what goes inline |
 //! | `port_counter` | what the kernel counts of receive buffers that ran out |
@@ -17,6 +17,7 @@
 #[allow(missing_docs)] // the header's names
 pub mod abi;
 mod call;
+mod choice;
 pub mod device;
 pub mod echo;
 pub mod error;
@@ -42,6 +43,7 @@ pub mod window;
 pub use abi::{Sge, Wc};
 #[cfg(test)]
 pub(crate) use call::fault;
+pub use choice::open_device;
 pub use device::{DeviceContext, list_devices};
 pub use echo::{Echo, EchoError, Loop};
 pub use error::{Step, VerbsError};

@@ -8,9 +8,9 @@ use fastpath_base::config::{Config, Key};
 use fastpath_transport::verbs::inline::{Source, requested};
 use fastpath_transport::verbs::path::PORT_ADDRESS_BYTES;
 use fastpath_transport::verbs::{
-    Access, AddressHandle, Buffer, CompletionQueue, DeviceContext, Library, LocalPort, Operation,
+    Access, AddressHandle, Buffer, CompletionQueue, DeviceContext, LocalPort, Operation,
     PairSettings, Path, Peer, Persistence, PortAddress, ProtectionDomain, QueuePair, Service, Sge,
-    VerbsError, list_devices,
+    VerbsError, open_device,
 };
 
 use super::super::board::{SharedBoard, WORDS};
@@ -117,30 +117,6 @@ fn exchange(board: &SharedBoard, leads: bool, own: &[u8; CARD]) -> [u8; CARD] {
     theirs
 }
 
-/// The device and port of a name (`mlx5_0`, `mlx5_0:1`), or the first that has an active port.
-fn open_device(wanted: Option<&str>) -> Result<(Arc<DeviceContext>, LocalPort), VerbsError> {
-    let library = Library::load()?;
-    let open = |name: &str, port| {
-        let context = DeviceContext::open(library, name)?;
-        let port = LocalPort::choose(&context, port)?;
-        Ok((context, port))
-    };
-    if let Some(wanted) = wanted {
-        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
-        let refused = |_| VerbsError::Value(format!("{wanted} is no device as mlx5_0 or mlx5_0:1"));
-        let number = (!port.is_empty()).then(|| port.parse().map_err(refused));
-        return open(name, number.transpose()?);
-    }
-    let mut troubles = Vec::new();
-    for name in list_devices(library)? {
-        match open(&name, None) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => troubles.push(error),
-        }
-    }
-    Err(VerbsError::of_each(troubles))
-}
-
 impl Wire {
     /// Opens the adapter that the configuration names, and connects it with the other rank's. Called by both.
     ///
@@ -154,7 +130,10 @@ impl Wire {
         leads: bool,
     ) -> Result<Wire, VerbsError> {
         let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-        let (context, port) = open_device(device)?;
+        let (context, port) = open_device(device, |context, port| {
+            let port = LocalPort::choose(context, port)?;
+            Ok((context.clone(), port))
+        })?;
         let domain = ProtectionDomain::new(&context)?;
         let connection = options.connection.unwrap_or(Connection::Rc);
         let tx_depth = options.tx_depth.unwrap_or(DEPTHS[1]);

@@ -89,13 +89,6 @@ fn powers__hold_the_largest_itself() {
 }
 
 #[test]
-fn device__may_have_a_port() {
-    assert_eq!(split_port("mlx5_0").unwrap(), ("mlx5_0", None));
-    assert_eq!(split_port("mlx5_0:2").unwrap(), ("mlx5_0", Some(2)));
-    assert!(split_port("mlx5_0:two").is_err());
-}
-
-#[test]
 fn model__of_a_known_adapter_differs_by_host() {
     let models = predict(
         &identity("mlx5_core 6.1", "0x2c9:4119"),

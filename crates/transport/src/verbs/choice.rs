@@ -1,0 +1,62 @@
+//! Which adapter is used: the one that is wanted, or the first that works.
+
+use super::device::{DeviceContext, list_devices};
+use super::error::VerbsError;
+use super::library::Library;
+use std::sync::Arc;
+
+/// Opens, by `make`, the device of a name, with a port after a colon if wanted (`mlx5_0:1`), or else the first that `make` can
+/// use.
+///
+/// # Errors
+/// There is no such device, or no usable one: what is wrong with each that there is.
+pub fn open_device<T>(
+    wanted: Option<&str>,
+    make: impl Fn(&Arc<DeviceContext>, Option<u8>) -> Result<T, VerbsError>,
+) -> Result<T, VerbsError> {
+    let library = Library::load()?;
+    if let Some(wanted) = wanted {
+        let (name, port) = split_port(wanted)?;
+        return make(&DeviceContext::open(library, name)?, port);
+    }
+    let mut troubles = Vec::new();
+    for name in list_devices(library)? {
+        match DeviceContext::open(library, &name).and_then(|context| make(&context, None)) {
+            Ok(made) => return Ok(made),
+            Err(error) => troubles.push(error),
+        }
+    }
+    Err(VerbsError::of_each(troubles))
+}
+
+fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
+    let (name, port) = match wanted.split_once(':') {
+        None => (wanted, None),
+        Some((name, port)) => (name, Some(port.parse().ok())),
+    };
+    match port {
+        Some(None) => {
+            let text = format!("{wanted}: expected a device as mlx5_0 or mlx5_0:1");
+            Err(VerbsError::Value(text))
+        }
+        port => Ok((name, port.flatten())),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_port__reads_a_number_or_refuses() {
+        assert_eq!(split_port("mlx5_0"), Ok(("mlx5_0", None)));
+        assert_eq!(split_port("mlx5_0:2"), Ok(("mlx5_0", Some(2))));
+        for wrong in ["mlx5_0:", "mlx5_0:a", "mlx5_0:256", "mlx5_0:1:2", ":"] {
+            let Err(VerbsError::Value(text)) = split_port(wrong) else {
+                panic!("{wrong} was taken");
+            };
+            assert!(text.starts_with(&format!("{wrong}: expected")), "{text}");
+        }
+    }
+}
