@@ -15,14 +15,21 @@ version=$("$build/fastpath-abigen" version)
 
 mkdir -p "$root/bin" "$root/include" "$root/lib/pkgconfig"
 
-new=$root/lib/.new
+# Of this process alone: two may install at once.
+new=$root/lib/.new.$$
 trap 'rm -f "$new"' EXIT
+trap 'exit 1' INT TERM
+
+# `rights FILE`: mode and owners.
+rights() {
+    ls -ln "$1" | awk '{ print substr($1, 1, 10), $3, $4 }'
+}
 
 # `place MODE FILE`: FILE becomes what $new is, or stays if it is that already, so that what was built with it is not
 # built again. Replaced by rename: a running program keeps the library that it has mapped.
 place() {
     chmod "$1" "$new"
-    if ! cmp -s "$new" "$2" || [ "$(ls -l "$new" | cut -c1-10)" != "$(ls -l "$2" | cut -c1-10)" ]; then
+    if ! cmp -s "$new" "$2" || [ "$(rights "$new")" != "$(rights "$2")" ]; then
         mv -f "$new" "$2"
     fi
 }

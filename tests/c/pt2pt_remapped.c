@@ -1,7 +1,7 @@
 /* Long messages from and to the same addresses, at which other memory lies from time to time: unmapped and mapped again,
  * whole or in part, moved away, discarded, by this thread or another one. Every byte is compared. An adapter may keep what it knows
  * of memory from message to message, and must not use it for other memory. With the argument `same` the
- * memory stays as it is; with another one it is changed all the same.
+ * memory stays as it is; with `watched` it is changed all the same, and memory must be watched.
  * test: ranks=2 */
 #define _GNU_SOURCE
 #include "check.h"
@@ -13,6 +13,7 @@
 enum { PAGE = 4096, EACH = 7, WAYS = 8, ROUNDS = 2, RACES = 8, SAME_MESSAGES = 30 };
 
 static size_t length = 1 << 20; /* or as many KiB as the second argument says */
+static int is_watched;            /* says whoever starts it: the thread below is there */
 static unsigned char *place = (unsigned char *)0x300000000000; /* where the kernel puts nothing by itself */
 
 static void map_at(unsigned char *at, size_t bytes)
@@ -90,6 +91,7 @@ static void pass(int from, unsigned seed)
 static void hold_back_the_watch(void)
 {
     struct sched_param none = {0};
+    int found = 0;
     DIR *threads = opendir("/proc/self/task");
     CHECK(threads != NULL);
     for (struct dirent *entry; threads != NULL && (entry = readdir(threads)) != NULL;) {
@@ -98,12 +100,15 @@ static void hold_back_the_watch(void)
         FILE *comm = fopen(path, "r");
         if (comm == NULL)
             continue;
-        if (fgets(name, sizeof name, comm) != NULL && !strcmp(name, "fastpath-memory\n"))
+        if (fgets(name, sizeof name, comm) != NULL && !strcmp(name, "fastpath-memory\n")) {
             CHECK(sched_setscheduler(atoi(entry->d_name), SCHED_IDLE, &none) == 0);
+            found = 1;
+        }
         fclose(comm);
     }
     if (threads != NULL)
         closedir(threads);
+    CHECK(found || !is_watched);
 }
 
 static int turn; /* 1: the page is discarded; 2: the message is sent */
@@ -169,6 +174,7 @@ int main(int argc, char **argv)
     unsigned seed = 1;
     if (argc > 2)
         length = (size_t)atoi(argv[2]) << 10;
+    is_watched = argc > 1 && !strcmp(argv[1], "watched");
     map_at(place, length);
     if (argc > 1 && !strcmp(argv[1], "same"))
         for (int message = 0; message < SAME_MESSAGES; message++)

@@ -65,6 +65,8 @@ class Case:
             raise Trouble(f"{name}: only = {values['only']!r}", 'it can only be "vm"')
         self.needs_vm, self.python, self.long = "only" in values, values.get("python", False), values.get("long", False)
         self.beside = values.get("beside", False)
+        if self.beside and (self.netem or self.hosts != 1):
+            raise Trouble(f"{name}: beside another case it would have neither netem nor hosts of its own", "leave `beside` out")
         self.programs, self.files, self.cargo = (values.get("programs", []), values.get("files", []), values.get("cargo", {}))
 
     def problem(self, result):

@@ -80,7 +80,7 @@ const PIECE: usize = 2048;
 
 /// As [`copy`], in pieces for which the C library takes vectors. From 2 to 8 KiB on, depending on the processor, it takes
 /// the string instruction instead, which an emulated processor carries out byte by byte, and a real one with a start of
-/// dozens of cycles: for buffers that lie in the caches already, and nowhere else.
+/// dozens of cycles: for what an adapter sends or has received, which costs more than either.
 ///
 /// # Safety
 /// As there.

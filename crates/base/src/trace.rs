@@ -157,8 +157,9 @@ unsafe fn record_now(ring: *mut Ring, event: Event) {
     if let Some(ring) = choose_ring(ring) {
         // SAFETY: there is a ring, so there is an area; it is the ring of this thread, or of the only one inside MPI.
         unsafe {
-            let ticks = (*ring).take_shared().unwrap_or_else(read_ticks);
-            (*area::current()).push(ring, ticks, event);
+            let area = &*area::current();
+            let ticks = area.shared_time(ring).unwrap_or_else(read_ticks);
+            area.push(ring, ticks, event);
         }
     }
 }
@@ -246,6 +247,10 @@ pub fn set_recording(on: bool) {
         true => OWN_RING.get(),
         false => null_mut(),
     };
+    // SAFETY: not null: a ring that is never taken away.
+    if let Some(ring) = unsafe { ring.as_ref() } {
+        ring.share_no_time(); // that of a point long ago
+    }
     // ORDERING: release; partner: as in `start`.
     RING.store(ring, Ordering::Release);
 }

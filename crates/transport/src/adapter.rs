@@ -348,7 +348,13 @@ pub fn probe(by: By, device: Option<&str>, inline: &Wishes<'_>) -> Result<String
     let text = verbs::open_device(device, |context, port| {
         Ok(match by {
             By::Rc => Adapter::Rc(open_rc(context, port, inline)?).describe(),
-            By::Ud | By::Rising => Adapter::Ud(open_ud(context, port, inline)?).describe(),
+            By::Ud => Adapter::Ud(open_ud(context, port, inline)?).describe(),
+            By::Rising => {
+                let ud = open_ud(context, port, inline)?;
+                // Both at once: together they need more memory than each.
+                open_rc(context, port, inline)?;
+                Adapter::Ud(ud).describe()
+            }
         })
     });
     text.map_err(|error| error.to_string())

@@ -352,6 +352,8 @@ impl Lane {
         }
     }
 
+    /// # Safety
+    /// As [`Endpoint::am_short`].
     #[inline(never)]
     unsafe fn am_short_rare(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {

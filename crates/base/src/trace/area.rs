@@ -61,21 +61,14 @@ pub(super) struct Ring {
     written: StaticU64,
     events: StaticU32,
     tid: StaticU32,
-    /// Time of the last event while the next one is to have it too, else 0.
+    /// Events recorded when the next one was given the time of the last.
     shared: StaticU64,
 }
 
 impl Ring {
-    /// The time that the next event has without a reading of the clock, once.
-    #[inline]
-    pub(super) fn take_shared(&self) -> Option<u64> {
-        match self.shared.load(Ordering::Relaxed) {
-            0 => None,
-            ticks => {
-                self.shared.store(0, Ordering::Relaxed);
-                Some(ticks)
-            }
-        }
+    /// The next event reads the clock.
+    pub(super) fn share_no_time(&self) {
+        self.shared.store(0, Ordering::Relaxed);
     }
 
     /// Events recorded so far.
@@ -238,16 +231,36 @@ impl Area {
     /// As [`Area::push`].
     #[inline]
     pub(super) unsafe fn share_time_of(&self, ring: *mut Ring, last: Point) {
-        // SAFETY: the caller's.
-        let (ring, words) = unsafe {
-            let number = (*ring).written.load(Ordering::Relaxed).wrapping_sub(1);
-            (&*ring, self.words(ring, number))
-        };
-        // Of an empty ring these are zeros, and so is the time.
+        // SAFETY: backed for ever.
+        let ring_of = unsafe { &*ring };
+        let written = ring_of.written.load(Ordering::Relaxed);
+        // SAFETY: the caller's. Of an empty ring these are the words of its last place.
+        let words = unsafe { self.words(ring, written.wrapping_sub(1)) };
         if words[1].load(Ordering::Relaxed) as u8 == last as u8 {
-            let ticks = words[0].load(Ordering::Relaxed);
-            ring.shared.store(ticks, Ordering::Relaxed);
+            ring_of.shared.store(written, Ordering::Relaxed);
         }
+    }
+
+    /// The time of the next event, if it is to have that of the last one.
+    ///
+    /// # Safety
+    /// As [`Area::push`].
+    #[inline]
+    pub(super) unsafe fn shared_time(&self, ring: *mut Ring) -> Option<u64> {
+        // SAFETY: backed for ever.
+        let (written, shared) = unsafe {
+            let ring = &*ring;
+            (
+                ring.written.load(Ordering::Relaxed),
+                ring.shared.load(Ordering::Relaxed),
+            )
+        };
+        if shared != written || written == 0 {
+            return None;
+        }
+        // SAFETY: the caller's.
+        let words = unsafe { self.words(ring, written - 1) };
+        Some(words[0].load(Ordering::Relaxed))
     }
 
     /// # Safety

@@ -56,27 +56,30 @@ fn ring__keeps_the_last_events() {
 fn time__is_shared_with_the_named_point_once() {
     let (area, base) = area(8);
     let ring = area.add_ring().unwrap();
-    let shared = || {
-        // SAFETY: the ring is this thread's.
-        unsafe { (*ring).take_shared() }
-    };
-    let share = |last| {
-        // SAFETY: as above.
-        unsafe { area.share_time_of(ring, last) }
-    };
+    // SAFETY: the ring is this thread's.
+    let shared = || unsafe { area.shared_time(ring) };
+    // SAFETY: as above.
+    let share = |last| unsafe { area.share_time_of(ring, last) };
+    // SAFETY: as above.
+    let push = |n| unsafe { area.push(ring, 100 + n, Event::new(Point::Posted, 7, -2, n)) };
     // Nothing was recorded: the number of the first point is 0, as are the words of an empty ring.
     assert_eq!(Point::ALL[0] as u8, 0);
     share(Point::ALL[0]);
     assert_eq!(shared(), None);
-    for n in 0..10u64 {
-        // SAFETY: as above.
-        unsafe { area.push(ring, 100 + n, Event::new(Point::Posted, 7, -2, n)) };
+    for n in 0..10 {
+        push(2 * n);
         share(Point::Waited);
         assert_eq!(shared(), None);
         share(Point::Posted);
-        assert_eq!((shared(), shared()), (Some(100 + n), None));
+        assert_eq!(shared(), Some(100 + 2 * n));
+        // Whatever comes next has had it, wherever it took its time from.
+        push(2 * n + 1);
+        assert_eq!(shared(), None);
     }
-    assert_eq!(word(base, HEADER_BYTES), 10);
+    share(Point::Posted);
+    // SAFETY: as above.
+    unsafe { (*ring).share_no_time() };
+    assert_eq!((shared(), word(base, HEADER_BYTES)), (None, 20));
 }
 
 #[test]

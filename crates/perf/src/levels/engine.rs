@@ -225,9 +225,10 @@ impl<'a> Rank<'a> {
         if self.leads {
             return self.measure(figures, |operations| run(link, operations));
         }
+        let mut calls = 0;
         self.follow(|step| match step {
             Some(operations) => run(link, operations),
-            None => link.serve(),
+            None => link.serve_living(&mut calls),
         });
         self.done += 1;
     }

@@ -87,7 +87,18 @@ pub trait RemoteLink {
     fn serve(&mut self);
     /// Whether the other rank has left the job, or cannot be reached any more.
     fn has_lost_peer(&mut self) -> bool;
+    /// As [`RemoteLink::serve`], again and again, `calls` times so far; ends the process where the other rank has left.
+    fn serve_living(&mut self, calls: &mut u32) {
+        self.serve();
+        *calls = calls.wrapping_add(1);
+        if calls.is_multiple_of(CALLS_PER_QUESTION) && self.has_lost_peer() {
+            super::protocol::end_without_peer();
+        }
+    }
 }
+
+/// Calls between two questions whether the other rank is there.
+const CALLS_PER_QUESTION: u32 = 1024;
 
 /// As variants of tests are called where no way is known yet.
 pub fn name_memory(memory: Memory) -> &'static str {
@@ -179,7 +190,8 @@ fn run_memory(
 
 /// Whether both agree; the one that is reached carries out what the other waits for.
 fn serve_until(link: &mut impl RemoteLink, rank: &mut engine::Rank, own: bool) -> bool {
-    rank.agree_meanwhile(own, || link.serve())
+    let mut calls = 0;
+    rank.agree_meanwhile(own, || link.serve_living(&mut calls))
 }
 
 fn measure(

@@ -128,6 +128,8 @@ impl Core {
         self.idle.push(number);
     }
 
+    /// # Safety
+    /// `len` bytes have arrived at `at`.
     unsafe fn begin_assembly(
         &mut self,
         index: usize,
@@ -159,6 +161,8 @@ impl Core {
         true
     }
 
+    /// # Safety
+    /// As [`Core::begin_assembly`].
     unsafe fn add_to_assembly(&mut self, index: usize, at: *const u8, len: usize) -> bool {
         let connection = self.connection(index);
         let Some(assembly) = &mut connection.assembly else {

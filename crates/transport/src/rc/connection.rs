@@ -25,7 +25,7 @@ pub(super) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inbound {
     pub header: Header,
-    /// Its payload, in the receive buffer or in the first of [`Connection::wholes`].
+    /// Its payload, in the receive buffer or in its turn of [`Connection::wholes`].
     pub data: *const u8,
     pub len: u32,
     /// Number of the receive buffer, or [`ASSEMBLED`].
@@ -167,6 +167,7 @@ pub(super) struct Slot {
 
 /// Payload of a small send buffer: 1 KiB, and what the layer above puts before it.
 pub(super) const SMALL: usize = (1024 + 64 + HEADER).next_multiple_of(64) - HEADER;
+const _: () = assert!(SMALL >= 1024 + 64, "sends of 1 KiB are silent");
 
 /// The send buffers of an interface: small and large ones, of which the large are made at first use.
 pub(super) struct Pool {
