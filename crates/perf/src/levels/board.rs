@@ -6,12 +6,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::{self, NonNull};
+use std::time::Duration;
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 
 use crate::measure::floor::Lines;
 
 const BYTES: usize = 4096;
+
+/// Looks in vain, some milliseconds, after which a rank that waits for an order naps between them.
+const LOOKS_AWAKE: u32 = 8192;
+/// How long. The operations before those that count take longer, or wait for it.
+const NAP: Duration = Duration::from_millis(1);
 
 /// Words of an order or an answer.
 pub const WORDS: usize = 4;
@@ -108,17 +114,22 @@ impl SharedBoard {
 
     /// Waits for the next order.
     pub fn take_order(&self) -> [u64; WORDS] {
-        self.take_order_meanwhile(|| ())
+        self.take_order_meanwhile(|| false)
     }
 
-    /// As [`SharedBoard::take_order`], with something to do meanwhile.
-    pub fn take_order_meanwhile(&self, mut act: impl FnMut()) -> [u64; WORDS] {
+    /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank that has had
+    /// nothing to do for long sleeps between looks: it takes no processor from those that are measured.
+    pub fn take_order_meanwhile(&self, mut act: impl FnMut() -> bool) -> [u64; WORDS] {
         let page = self.page();
         let last = page.answered.load(Ordering::Relaxed);
+        let mut vain = 0;
         // ORDERING: pairs with the release store in `order`.
         while page.asked.load(Ordering::Acquire) == last {
-            act();
-            std::thread::yield_now();
+            vain = if act() { 0 } else { vain + 1 };
+            match vain < LOOKS_AWAKE {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(NAP),
+            }
         }
         std::array::from_fn(|i| page.order[i].load(Ordering::Relaxed))
     }

@@ -35,7 +35,7 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
             bytes,
             link,
             // Who only posts and only looks at what arrives takes in no completions, and can give no credits back.
-            |l| l.serve(),
+            |l| _ = l.serve(),
             |l| l.send(&send),
             |l| l.recv(&mut into),
         );
@@ -48,7 +48,7 @@ pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl L
         0,
         link,
         |_| (),
-        |l| l.serve(),
+        |l| _ = l.serve(),
         |_| (),
     );
     ask(board, END, 0, 0);
@@ -93,9 +93,7 @@ fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
 fn take_order(board: &SharedBoard, link: &mut impl LevelLink, rests: bool) -> [u64; 4] {
     let (since, mut calls) = (Instant::now(), 0);
     board.take_order_meanwhile(|| {
-        if !rests || since.elapsed() > REST {
-            link.serve_living(&mut calls);
-        }
+        (!rests || since.elapsed() > REST) && link.serve_living(&mut calls)
     })
 }
 

@@ -168,11 +168,11 @@ impl<'a> Rank<'a> {
 
     /// Whether both agree. Called by both.
     pub fn agree(&mut self, own: bool) -> bool {
-        self.agree_meanwhile(own, || ())
+        self.agree_meanwhile(own, || false)
     }
 
     /// As [`Rank::agree`]; the one that does not lead does this until it is asked.
-    pub fn agree_meanwhile(&mut self, own: bool, act: impl FnMut()) -> bool {
+    pub fn agree_meanwhile(&mut self, own: bool, act: impl FnMut() -> bool) -> bool {
         if self.leads {
             self.board.order([VOTE, u64::from(own), 0, 0]);
             return self.board.await_answer()[0] == 1 && own;
@@ -209,7 +209,10 @@ impl<'a> Rank<'a> {
             self.emit(progress);
             self.lead(figures, &mut run, counts);
         } else {
-            self.follow(|step| step.map_or((), &mut run));
+            self.follow(|step| {
+                step.map(&mut run);
+                false
+            });
         }
         self.done += 1;
     }
@@ -227,14 +230,18 @@ impl<'a> Rank<'a> {
         }
         let mut calls = 0;
         self.follow(|step| match step {
-            Some(operations) => run(link, operations),
+            Some(operations) => {
+                run(link, operations);
+                true
+            }
             None => link.serve_living(&mut calls),
         });
         self.done += 1;
     }
 
-    /// Does what the leader orders: `step` is given a number of operations, or nothing while there is no order.
-    fn follow(&mut self, mut step: impl FnMut(Option<u64>)) {
+    /// Does what the leader orders: `step` is given a number of operations, or nothing while there is no order, and says whether
+    /// there was something to do.
+    fn follow(&mut self, mut step: impl FnMut(Option<u64>) -> bool) {
         loop {
             let order = self.board.take_order_meanwhile(|| step(None));
             let [what, samples, operations, _] = order;
@@ -242,7 +249,7 @@ impl<'a> Rank<'a> {
             match what {
                 TURN => {
                     run(operations.min(16));
-                    (0..samples).for_each(|_| run(operations));
+                    (0..samples).for_each(|_| _ = run(operations));
                 }
                 LINES => {
                     self.board.answer([0; WORDS]);

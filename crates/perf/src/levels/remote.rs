@@ -83,17 +83,19 @@ pub trait RemoteLink {
     fn change(&mut self, _: Atomic, _operand: u64, _compare: u64) -> Option<u64> {
         None
     }
-    /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
-    fn serve(&mut self);
+    /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out. Whether
+    /// anything was.
+    fn serve(&mut self) -> bool;
     /// Whether the other rank has left the job, or cannot be reached any more.
     fn has_lost_peer(&mut self) -> bool;
     /// As [`RemoteLink::serve`], again and again, `calls` times so far; ends the process where the other rank has left.
-    fn serve_living(&mut self, calls: &mut u32) {
-        self.serve();
+    fn serve_living(&mut self, calls: &mut u32) -> bool {
+        let served = self.serve();
         *calls = calls.wrapping_add(1);
         if calls.is_multiple_of(CALLS_PER_QUESTION) && self.has_lost_peer() {
             super::protocol::end_without_peer();
         }
+        served
     }
 }
 

@@ -132,8 +132,8 @@ impl RemoteLink for ProtocolLink {
         complete.then(|| unsafe { found.read() })
     }
 
-    fn serve(&mut self) {
-        self.worker().progress();
+    fn serve(&mut self) -> bool {
+        self.worker().progress()
     }
 
     fn has_lost_peer(&mut self) -> bool {

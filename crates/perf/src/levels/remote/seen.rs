@@ -72,7 +72,7 @@ fn await_mark(link: &mut impl RemoteLink, last: *const u8, mark: u8) {
     if !await_written(
         link,
         has_come,
-        |link| link.serve(),
+        |link| _ = link.serve(),
         |link| link.has_lost_peer(),
     ) {
         end_without_peer();

@@ -188,11 +188,12 @@ impl RemoteLink for TransportLink {
         }
     }
 
-    fn serve(&mut self) {
+    fn serve(&mut self) -> bool {
+        let served = self.is_adapter() && self.interfaces.progress();
         if self.is_adapter() {
-            self.interfaces.progress();
             self.lane.return_credits();
         }
+        served
     }
 
     fn has_lost_peer(&mut self) -> bool {
