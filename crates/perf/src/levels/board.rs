@@ -8,7 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
+use fastpath_base::wait::{futex_wait, futex_wake};
 
 use crate::measure::floor::Lines;
 
@@ -16,7 +17,7 @@ const BYTES: usize = 4096;
 
 /// Looks in vain, some milliseconds, after which a rank that waits for an order naps between them.
 const LOOKS_AWAKE: u32 = 8192;
-/// How long. The operations before those that count take longer, or wait for it.
+/// How long at most: an order wakes it.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Words of an order or an answer.
@@ -25,8 +26,8 @@ pub const WORDS: usize = 4;
 #[repr(C)]
 struct Page {
     lines: Lines,
-    asked: AtomicU64,
-    answered: AtomicU64,
+    asked: AtomicU32,
+    answered: AtomicU32,
     order: [AtomicU64; WORDS],
     answer: [AtomicU64; WORDS],
 }
@@ -107,9 +108,10 @@ impl SharedBoard {
         for (slot, word) in page.order.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
         }
-        let next = page.asked.load(Ordering::Relaxed) + 1;
+        let next = page.asked.load(Ordering::Relaxed).wrapping_add(1);
         // ORDERING: pairs with the acquire load in `take_order`: the words are there.
         page.asked.store(next, Ordering::Release);
+        futex_wake(&page.asked, 1);
     }
 
     /// Waits for the next order.
@@ -128,7 +130,7 @@ impl SharedBoard {
             vain = if act() { 0 } else { vain + 1 };
             match vain < LOOKS_AWAKE {
                 true => std::thread::yield_now(),
-                false => std::thread::sleep(NAP),
+                false => _ = futex_wait(&page.asked, last, Some(NAP)),
             }
         }
         std::array::from_fn(|i| page.order[i].load(Ordering::Relaxed))
@@ -140,7 +142,7 @@ impl SharedBoard {
         for (slot, word) in page.answer.iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
         }
-        let last = page.answered.load(Ordering::Relaxed) + 1;
+        let last = page.answered.load(Ordering::Relaxed).wrapping_add(1);
         // ORDERING: pairs with the acquire load in `await_answer`.
         page.answered.store(last, Ordering::Release);
     }
