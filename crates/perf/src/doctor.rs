@@ -18,6 +18,8 @@ use clap::Args;
 use fastpath_base::config::{Config, Key};
 use serde::Serialize;
 
+use crate::info::transports;
+
 use devices::{Device, Undriven};
 use library::Libraries;
 use limits::Limits;
@@ -50,6 +52,8 @@ struct Facts {
     limits: Limits,
     /// The device that `FASTPATH_DEVICE` names, with its port if it says one.
     wanted: Option<String>,
+    /// Why jobs of two ranks that are started from here end before they begin, if they do.
+    refused: Option<String>,
 }
 
 impl Examination {
@@ -74,14 +78,20 @@ pub fn examine() -> Examination {
         libraries,
         limits: limits::read(root),
         wanted: read_wanted(),
+        refused: try_settings().err(),
     })
 }
 
-/// What jobs started from here are told. Where another variable is wrong they say so themselves.
+/// The device that jobs started from here are told.
 fn read_wanted() -> Option<String> {
     let config = Config::from_env().ok()?;
     let name = config.text(Key::Device);
     (!["", "auto"].contains(&name)).then(|| name.to_owned())
+}
+
+fn try_settings() -> Result<(), String> {
+    let config = Config::from_env().map_err(|error| error.to_string())?;
+    transports::try_all(&config).map(drop)
 }
 
 /// Examines and prints; whether all is well. Having no adapter is no trouble.

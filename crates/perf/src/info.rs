@@ -3,7 +3,7 @@
 
 mod cma;
 mod machine;
-mod transports;
+pub(crate) mod transports;
 
 use std::io::{self, Write};
 
@@ -72,7 +72,14 @@ pub fn collect() -> Info {
         })
         .collect();
     let transports = transports::list(&config);
-    let protocols = report_protocols(&config, &transports);
+    let inside = match transports::try_all(&config) {
+        Ok(allowed) => (allowed.loopback, allowed.shm),
+        Err(why) => {
+            warnings.push(format!("jobs end before they begin: {why}"));
+            (true, false)
+        }
+    };
+    let protocols = report_protocols(&config, inside, &transports);
     warnings.extend(protocols.1);
     Info {
         version: find_version(),
@@ -85,8 +92,12 @@ pub fn collect() -> Info {
     }
 }
 
-/// What a job would print with `FASTPATH_REPORT`, and what is wrong with the stored constants.
-fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Vec<String>) {
+/// What a job that may use `loopback` and `shm`, or not, would print with `FASTPATH_REPORT`, and what is wrong with the stored constants.
+fn report_protocols(
+    config: &Config,
+    (loopback, shm): (bool, bool),
+    transports: &[Transport],
+) -> (Report, Vec<String>) {
     let mut selection = Selection::of(config);
     selection.measure();
     // The transport was tried between two processes: that counts more than what this one may do alone.
@@ -94,8 +105,9 @@ fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Vec<S
         selection.kernel = Err(cma.reason.clone());
     }
     let peers = Peers {
-        loopback: transports.iter().any(|t| t.name == "loopback" && t.usable),
-        others: transports.iter().any(|t| t.name == "shm" && t.usable),
+        // As a job has it: without shared memory a rank reaches itself though nothing says so.
+        loopback,
+        others: shm && transports.iter().any(|t| t.name == "shm" && t.usable),
         outside: selection::foresee_outside(config, |by| {
             transports::find_adapter(config, by)
                 .ok()
@@ -108,10 +120,12 @@ fn report_protocols(config: &Config, transports: &[Transport]) -> (Report, Vec<S
 /// Prints which protocol serves which size alone, as a job does with `FASTPATH_REPORT`.
 ///
 /// # Errors
-/// A variable whose value cannot be used, or the output cannot be written.
+/// A variable whose value cannot be used, a job of two ranks would end before it begins, or the output cannot be written.
 pub fn print_protocols(as_json: bool) -> io::Result<()> {
     let config = Config::from_env().map_err(io::Error::other)?;
-    let (report, warnings) = report_protocols(&config, &transports::list(&config));
+    let allowed = transports::try_all(&config).map_err(io::Error::other)?;
+    let inside = (allowed.loopback, allowed.shm);
+    let (report, warnings) = report_protocols(&config, inside, &transports::list(&config));
     let mut out = io::stdout().lock();
     for warning in warnings {
         eprintln!("fastpath: FASTPATH_TUNING: {warning}");

@@ -123,6 +123,29 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
     })
 }
 
+/// Tries what a job of two ranks of one node would use: `find` tries an adapter.
+///
+/// # Errors
+/// Such a job ends before it begins: what it says.
+pub fn try_transports(
+    config: &Config,
+    find: impl FnOnce(By) -> Result<(), String>,
+) -> Result<Allowed, String> {
+    let allowed = choose_transports(config, 2, false)?;
+    if let Some(by) = allowed.adapter {
+        find(by).map_err(|why| refuse_adapter(by, allowed.shm, &why))?;
+    }
+    Ok(allowed)
+}
+
+fn refuse_adapter(by: By, shm: bool, why: &str) -> String {
+    let need = match shm {
+        true => format!("ranks of other hosts are reached by {by} alone"),
+        false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),
+    };
+    format!("{need}, which cannot be used: {why}")
+}
+
 /// The peers that an adapter would lead to in a job on several hosts. `find` says which adapter a transport has here, for
 /// people.
 pub fn foresee_outside(
@@ -285,15 +308,11 @@ impl Worker {
         let mut warnings = Vec::new();
         if let Some(by) = allowed.adapter {
             let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-            let need = match allowed.shm {
-                true => format!("ranks of other hosts are reached by {by} alone"),
-                false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),
-            };
             let stored = StoredInline::of(config);
             let opened = stored.with_wishes(config, |wishes| {
                 self.interfaces.open_adapter(by, device, wishes)
             });
-            opened.map_err(|why| format!("{need}, which cannot be used: {why}"))?;
+            opened.map_err(|why| refuse_adapter(by, allowed.shm, &why))?;
             warnings = stored.take_troubles();
             self.interfaces.set_rise_rule(choose_rule(config));
         }

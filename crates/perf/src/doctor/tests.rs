@@ -103,6 +103,7 @@ impl Tree {
             },
             devices,
             wanted: None,
+            refused: None,
         }
     }
 }

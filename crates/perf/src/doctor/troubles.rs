@@ -7,6 +7,7 @@ use super::Facts;
 use super::devices::{Device, Interface, Pcie, Port};
 use super::library::Libraries;
 use super::limits::Limits;
+use fastpath_transport::verbs::split_port;
 
 /// Something to know.
 #[derive(Debug, Serialize, PartialEq)]
@@ -69,6 +70,10 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
     }
     if let Some(wanted) = &facts.wanted {
         found.look_at_wish(wanted, &facts.devices);
+    }
+    if let Some(why) = &facts.refused {
+        let remedy = "correct the variable, or unset it; `fastpath info` lists what is set";
+        found.trouble("jobs that start from here end at once", why, remedy);
     }
     if !facts.devices.is_empty() {
         found.look_at_limits(&facts.limits);
@@ -134,16 +139,18 @@ impl Found {
 
     /// A name that is wrong: every job that is to use an adapter would fail.
     fn look_at_wish(&mut self, wanted: &str, devices: &[Device]) {
-        let (name, port) = wanted.split_once(':').unwrap_or((wanted, ""));
-        let what = match devices.iter().find(|d| d.name == name) {
-            None => format!("there is no RDMA device {name}"),
-            Some(device) => {
-                let there = device.ports.iter().any(|p| p.number.to_string() == port);
-                if port.is_empty() || there {
-                    return;
+        let what = match split_port(wanted) {
+            Err(error) => error.to_string(),
+            Ok((name, port)) => match (devices.iter().find(|d| d.name == name), port) {
+                (None, _) => format!("there is no RDMA device {name}"),
+                (Some(_), None) => return,
+                (Some(device), Some(port)) => {
+                    if device.ports.iter().any(|p| p.number == u32::from(port)) {
+                        return;
+                    }
+                    format!("{name} has no port {port}")
                 }
-                format!("{name} has no port {port}")
-            }
+            },
         };
         let ports = devices.iter().flat_map(|d| {
             let name = |p: &Port| format!("{}:{}", d.name, p.number);

@@ -8,8 +8,10 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait;
+use fastpath_protocol::selection;
 use fastpath_protocol::selection::inline::StoredInline;
 use fastpath_transport::adapter::{self, By};
+use fastpath_transport::interfaces::Allowed;
 use serde::Serialize;
 
 use super::cma;
@@ -71,6 +73,14 @@ fn try_adapter(config: &Config, by: By) -> Result<String, String> {
         text += &format!("; {trouble}");
     }
     Ok(text)
+}
+
+/// What a job of two ranks here may use.
+///
+/// # Errors
+/// It would end before it begins: what it says.
+pub fn try_all(config: &Config) -> Result<Allowed, String> {
+    selection::try_transports(config, |by| find_adapter(config, by).map(drop))
 }
 
 /// The adapter that a job would use, for people, and what is wrong with what is stored for it.

@@ -29,14 +29,18 @@ pub fn open_device<T>(
     Err(VerbsError::of_each(troubles))
 }
 
-fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
+/// A device's name, and the port behind the colon if there is one.
+///
+/// # Errors
+/// What stands behind the colon is no number of a port.
+pub fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
     let (name, port) = match wanted.split_once(':') {
         None => (wanted, None),
         Some((name, port)) => (name, Some(port.parse().ok())),
     };
     match port {
         Some(None) => {
-            let text = format!("{wanted}: expected a device as mlx5_0 or mlx5_0:1");
+            let text = format!("'{wanted}' is no device: expected one as mlx5_0 or mlx5_0:1");
             Err(VerbsError::Value(text))
         }
         port => Ok((name, port.flatten())),
@@ -56,7 +60,7 @@ mod tests {
             let Err(VerbsError::Value(text)) = split_port(wrong) else {
                 panic!("{wrong} was taken");
             };
-            assert!(text.starts_with(&format!("{wrong}: expected")), "{text}");
+            assert!(text.starts_with(&format!("'{wrong}' is no")), "{text}");
         }
     }
 }

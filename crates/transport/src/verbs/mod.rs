@@ -43,7 +43,7 @@ pub mod window;
 pub use abi::{Sge, Wc};
 #[cfg(test)]
 pub(crate) use call::fault;
-pub use choice::open_device;
+pub use choice::{open_device, split_port};
 pub use device::{DeviceContext, list_devices};
 pub use echo::{Echo, EchoError, Loop};
 pub use error::{Step, VerbsError};

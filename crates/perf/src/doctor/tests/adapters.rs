@@ -121,12 +121,19 @@ fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
     for (wrong, what) in [
         ("mlx5_1", "there is no RDMA device mlx5_1"),
         ("mlx5_0:2", "mlx5_0 has no port 2"),
-        ("mlx5_0:x", "mlx5_0 has no port x"),
+        ("mlx5_0:x", "'mlx5_0:x' is no device: expected one as"),
+        ("mlx5_0:", "'mlx5_0:' is no device: expected one as"),
     ] {
         let subject = format!("FASTPATH_DEVICE={wrong}");
         let words = [subject.as_str(), what, "mlx5_0:1"];
         assert_one(with(wrong), Severity::Trouble, &words);
     }
+    let refused = Facts {
+        refused: Some("FASTPATH_TRANSPORTS leaves rc alone".to_owned()),
+        ..tree.facts()
+    };
+    let words = ["end at once", "leaves rc alone", "unset it"];
+    assert_one(refused, Severity::Trouble, &words);
     let nowhere = Facts {
         wanted: Some("mlx5_0".to_owned()),
         ..Tree::new("nothing_wanted").facts()
