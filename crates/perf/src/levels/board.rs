@@ -15,10 +15,10 @@ use crate::measure::floor::Lines;
 
 const BYTES: usize = 4096;
 
-/// Looks in vain, some milliseconds, after which a rank that waits for an order naps between them.
-const LOOKS_AWAKE: u32 = 8192;
-/// How long at most: an order wakes it.
-const NAP: Duration = Duration::from_millis(1);
+/// Looks in vain after which a rank that waits for an order sleeps between them, and how long at most: an order wakes it, but
+/// nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
+const LOOKS: [u32; 2] = [64, 8192];
+const NAPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(1)];
 
 /// Words of an order or an answer.
 pub const WORDS: usize = 4;
@@ -116,21 +116,30 @@ impl SharedBoard {
 
     /// Waits for the next order.
     pub fn take_order(&self) -> [u64; WORDS] {
-        self.take_order_meanwhile(|| false)
+        self.await_order(LOOKS[0], NAPS[0], || false)
     }
 
     /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank that has had
     /// nothing to do for long sleeps between looks: it takes no processor from those that are measured.
-    pub fn take_order_meanwhile(&self, mut act: impl FnMut() -> bool) -> [u64; WORDS] {
+    pub fn take_order_meanwhile(&self, act: impl FnMut() -> bool) -> [u64; WORDS] {
+        self.await_order(LOOKS[1], NAPS[1], act)
+    }
+
+    fn await_order(
+        &self,
+        looks: u32,
+        nap: Duration,
+        mut act: impl FnMut() -> bool,
+    ) -> [u64; WORDS] {
         let page = self.page();
         let last = page.answered.load(Ordering::Relaxed);
         let mut vain = 0;
         // ORDERING: pairs with the release store in `order`.
         while page.asked.load(Ordering::Acquire) == last {
             vain = if act() { 0 } else { vain + 1 };
-            match vain < LOOKS_AWAKE {
+            match vain < looks {
                 true => std::thread::yield_now(),
-                false => _ = futex_wait(&page.asked, last, Some(NAP)),
+                false => _ = futex_wait(&page.asked, last, Some(nap)),
             }
         }
         std::array::from_fn(|i| page.order[i].load(Ordering::Relaxed))

@@ -209,7 +209,7 @@ impl<'a> Rank<'a> {
             self.emit(progress);
             self.lead(figures, &mut run, counts);
         } else {
-            self.follow(|step| {
+            self.follow(false, |step| {
                 step.map(&mut run);
                 false
             });
@@ -229,7 +229,7 @@ impl<'a> Rank<'a> {
             return self.measure(figures, |operations| run(link, operations));
         }
         let mut calls = 0;
-        self.follow(|step| match step {
+        self.follow(true, |step| match step {
             Some(operations) => {
                 run(link, operations);
                 true
@@ -239,11 +239,14 @@ impl<'a> Rank<'a> {
         self.done += 1;
     }
 
-    /// Does what the leader orders: `step` is given a number of operations, or nothing while there is no order, and says whether
-    /// there was something to do.
-    fn follow(&mut self, mut step: impl FnMut(Option<u64>) -> bool) {
+    /// Does what the leader orders: `step` is given a number of operations; and, where it `serves`, nothing while there is no
+    /// order, and says whether there was something to do.
+    fn follow(&mut self, serves: bool, mut step: impl FnMut(Option<u64>) -> bool) {
         loop {
-            let order = self.board.take_order_meanwhile(|| step(None));
+            let order = match serves {
+                true => self.board.take_order_meanwhile(|| step(None)),
+                false => self.board.take_order(),
+            };
             let [what, samples, operations, _] = order;
             let mut run = |operations| step(Some(operations));
             match what {
