@@ -38,6 +38,22 @@ fn region(world: &mut World, memory: &mut [u8]) -> (RemoteKey, Exposed) {
     (world.rank(0).unpack_key(1, &exposed.key).unwrap(), exposed)
 }
 
+/// What the adapters of this host have counted, for whoever looks for a message that does not arrive.
+fn count_events() -> String {
+    let mut found = String::new();
+    for device in ["rxe0", "rxe1"] {
+        let folder = format!("/sys/class/infiniband/{device}/ports/1/hw_counters");
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let count = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            if !["", "0"].contains(&count.trim()) {
+                let name = entry.file_name();
+                found += &format!("{device} {} {}; ", name.display(), count.trim());
+            }
+        }
+    }
+    found
+}
+
 fn flush(world: &mut World) -> Result<(), RmaError> {
     let start = Instant::now();
     loop {
@@ -45,7 +61,11 @@ fn flush(world: &mut World) -> Result<(), RmaError> {
             Ok(false) => world.progress(),
             ended => return ended.map(|_| ()),
         };
-        assert!(start.elapsed() < WATCHDOG, "a flush never ends");
+        assert!(
+            start.elapsed() < WATCHDOG,
+            "a flush never ends; adapters: {}",
+            count_events()
+        );
     }
 }
 
