@@ -215,6 +215,11 @@ impl Config {
         }
     }
 
+    /// The adapter that `FASTPATH_DEVICE` names, as it stands there; `None` where the library chooses.
+    pub fn device(&self) -> Option<&str> {
+        Some(self.text(Key::Device)).filter(|name| !["", "auto"].contains(name))
+    }
+
     /// Was this optimisation (one of [`FEATURES`]) switched off by `FASTPATH_DISABLE`?
     pub fn is_disabled(&self, feature: &str) -> bool {
         debug_assert!(FEATURES.contains(&feature), "{feature} is not in the table");
@@ -367,6 +372,14 @@ mod tests {
         assert_eq!(of("JSON"), (false, "json"));
         let e = read(&[("FASTPATH_REPORT", "xml")]).unwrap_err();
         assert!(e.to_string().contains("json"), "{e}");
+    }
+
+    #[test]
+    fn device__is_a_name_or_the_librarys_choice() {
+        let of = |text| read(&[("FASTPATH_DEVICE", text)]).unwrap();
+        assert_eq!(of("mlx5_0:1").device(), Some("mlx5_0:1"));
+        assert_eq!((of("").device(), of("auto").device()), (None, None));
+        assert_eq!(read(&[]).unwrap().device(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::Config;
 use serde::Serialize;
 
 use crate::info::transports;
@@ -84,9 +84,7 @@ pub fn examine() -> Examination {
 
 /// The device that jobs started from here are told.
 fn read_wanted() -> Option<String> {
-    let config = Config::from_env().ok()?;
-    let name = config.text(Key::Device);
-    (!["", "auto"].contains(&name)).then(|| name.to_owned())
+    Config::from_env().ok()?.device().map(str::to_owned)
 }
 
 fn try_settings() -> Result<(), String> {

@@ -92,7 +92,8 @@ pub fn collect() -> Info {
     }
 }
 
-/// What a job that may use `loopback` and `shm`, or not, would print with `FASTPATH_REPORT`, and what is wrong with the stored constants.
+/// What a job that may use `loopback` and `shm`, or not, would print with `FASTPATH_REPORT`, and what is wrong with the
+/// stored constants.
 fn report_protocols(
     config: &Config,
     (loopback, shm): (bool, bool),

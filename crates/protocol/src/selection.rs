@@ -307,10 +307,9 @@ impl Worker {
         self.interfaces.allowed = allowed;
         let mut warnings = Vec::new();
         if let Some(by) = allowed.adapter {
-            let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
             let stored = StoredInline::of(config);
             let opened = stored.with_wishes(config, |wishes| {
-                self.interfaces.open_adapter(by, device, wishes)
+                self.interfaces.open_adapter(by, config.device(), wishes)
             });
             opened.map_err(|why| refuse_adapter(by, allowed.shm, &why))?;
             warnings = stored.take_troubles();

@@ -84,10 +84,12 @@ pub fn try_all(config: &Config) -> Result<Allowed, String> {
 }
 
 /// The adapter that a job would use, for people, and what is wrong with what is stored for it.
+///
+/// # Errors
+/// There is none that could be used: what is wrong with it, for people.
 pub fn find_adapter(config: &Config, by: By) -> Result<(String, Vec<String>), String> {
-    let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
     let stored = StoredInline::of(config);
-    let found = stored.with_wishes(config, |wishes| adapter::probe(by, device, wishes))?;
+    let found = stored.with_wishes(config, |wishes| adapter::probe(by, config.device(), wishes))?;
     Ok((found, stored.take_troubles()))
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::Config;
 use fastpath_pcie::crossover::{Crossover, choose};
 use fastpath_pcie::profile::{adapter, host};
 use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
@@ -150,8 +150,7 @@ fn open(
     options: &InlineOptions,
     config: &Config,
 ) -> Result<(Arc<DeviceContext>, Option<u8>), TuneError> {
-    let of_user = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-    let wanted = options.device.as_deref().or(of_user);
+    let wanted = options.device.as_deref().or(config.device());
     let opened = open_device(wanted, |context, port| {
         Loop::new(context, port).map(|_| (context.clone(), port))
     });

@@ -112,22 +112,6 @@ impl Core {
         }
     }
 
-    /// Sends a message that lies in the caller's memory and does not fit inline.
-    ///
-    /// # Safety
-    /// `data` is readable for `len` bytes.
-    #[inline(never)]
-    pub unsafe fn send_short_copied(
-        &mut self,
-        index: usize,
-        header: Header,
-        data: *const u8,
-        len: usize,
-    ) -> Post {
-        // SAFETY: the caller's; `to` has room for `len` bytes.
-        self.send_copied(index, header, len, |to| unsafe { copy(to, data, len) })
-    }
-
     /// Sends a message that `pack` writes.
     #[inline]
     pub fn send_copied(

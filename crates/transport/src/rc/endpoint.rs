@@ -6,6 +6,7 @@ use super::iface::{Completion, Core};
 use super::wire::{HEADER, LARGEST, PairAddress};
 use crate::contract::*;
 use crate::verbs::{Access, Failure, Operation, Peer, Sge, Step, VerbsError};
+use fastpath_base::copy::copy;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -475,13 +476,15 @@ impl Endpoint for RcEndpoint {
 
     #[inline(never)] // see `Lane::am_short_other`
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        let core = &mut *self.core.borrow_mut();
-        if HEADER + len <= core.connection(self.index).inline {
-            // SAFETY: the caller's.
-            return unsafe { core.send_inline(self.index, header, data, len) };
+        {
+            let core = &mut *self.core.borrow_mut();
+            if HEADER + len <= core.connection(self.index).inline {
+                // SAFETY: the caller's.
+                return unsafe { core.send_inline(self.index, header, data, len) };
+            }
         }
-        // SAFETY: the caller's.
-        unsafe { core.send_short_copied(self.index, header, data, len) }
+        // SAFETY: the caller's; `to` has room for `len` bytes.
+        self.am_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
 
     #[inline(never)] // see `Lane::am_short_other`

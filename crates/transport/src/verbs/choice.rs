@@ -34,16 +34,15 @@ pub fn open_device<T>(
 /// # Errors
 /// What stands behind the colon is no number of a port.
 pub fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
-    let (name, port) = match wanted.split_once(':') {
-        None => (wanted, None),
-        Some((name, port)) => (name, Some(port.parse().ok())),
+    let Some((name, port)) = wanted.split_once(':') else {
+        return Ok((wanted, None));
     };
-    match port {
-        Some(None) => {
+    match port.parse() {
+        Ok(port) => Ok((name, Some(port))),
+        Err(_) => {
             let text = format!("'{wanted}' is no device: expected one as mlx5_0 or mlx5_0:1");
             Err(VerbsError::Value(text))
         }
-        port => Ok((name, port.flatten())),
     }
 }
 

@@ -129,8 +129,7 @@ impl Wire {
         board: &SharedBoard,
         leads: bool,
     ) -> Result<Wire, VerbsError> {
-        let device = Some(config.text(Key::Device)).filter(|name| !["", "auto"].contains(name));
-        let (context, port) = open_device(device, |context, port| {
+        let (context, port) = open_device(config.device(), |context, port| {
             let port = LocalPort::choose(context, port)?;
             Ok((context.clone(), port))
         })?;
