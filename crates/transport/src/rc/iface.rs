@@ -328,8 +328,12 @@ impl Core {
         // Beyond the first ones a connection brings fewer than its window: peers that all fill theirs at once
         // are made to wait by the adapter, and then try again.
         let spoken_for = open.saturating_mul(self.settings.window);
-        if spoken_for > buffers && buffers + self.settings.receives_each <= self.shared.depth() {
-            self.add_receives(self.settings.receives_each)?;
+        let more = match buffers < self.settings.receives_whole {
+            true => self.settings.window,
+            false => self.settings.receives_each,
+        };
+        if spoken_for > buffers && buffers + more <= self.shared.depth() {
+            self.add_receives(more)?;
         }
         let queue = self.send_queue()?;
         let pair = QueuePair::new(

@@ -41,7 +41,9 @@ pub struct Settings {
     pub window: u32,
     /// Receive buffers for all connections at first, each of 16 KiB; at least twice the window.
     pub receives: u32,
-    /// Receive buffers that each connection adds once the first ones are spoken for.
+    /// Receive buffers up to which connections add a window each, once the first ones are spoken for.
+    pub receives_whole: u32,
+    /// Receive buffers that each further connection adds.
     pub receives_each: u32,
     /// Sends of one connection under way, 16 or more.
     pub depth: u32,
@@ -61,7 +63,8 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             window: 32,
-            receives: 128,
+            receives: 64,
+            receives_whole: 128,
             receives_each: 8,
             depth: 128,
             buffers: [128, 16],

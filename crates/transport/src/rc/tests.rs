@@ -392,6 +392,7 @@ fn connections__many_share_buffers_and_give_them_back() {
     let settings = Settings {
         window: 16,
         receives: 32,
+        receives_whole: 0,
         receives_each: 4,
         ..Settings::default()
     };
@@ -434,7 +435,8 @@ fn receive_buffers__grow_slowly_with_connections() {
     let (context, _) = test_device();
     let settings = Settings {
         window: 16,
-        receives: 64,
+        receives: 32,
+        receives_whole: 64,
         receives_each: 2,
         ..Settings::default()
     };
@@ -445,8 +447,8 @@ fn receive_buffers__grow_slowly_with_connections() {
         posted
     };
     let mut ends = Vec::new();
-    // The first ones are for four windows; beyond that a connection adds an eighth of one.
-    for (connections, buffers) in [(0, 64), (4, 64), (5, 66), (20, 96)] {
+    // The first ones are for two windows; the next two connections add a window each, and all others an eighth of one.
+    for (connections, buffers) in [(0, 32), (2, 32), (3, 48), (4, 64), (5, 66), (20, 96)] {
         ends.resize_with(connections, || iface.endpoint(None).unwrap());
         assert_eq!(posted(&iface), buffers, "{connections} connections");
     }

@@ -78,6 +78,7 @@ fn peer_without_buffers__is_an_error_if_the_patience_ends() {
     let settings = Settings {
         window: 64,
         receives: 8,
+        receives_whole: 0,
         receives_each: 20_000,
         ..quick()
     };
