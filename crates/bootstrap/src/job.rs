@@ -7,7 +7,7 @@ use crate::segment::{
     WaitNoteRef,
 };
 use fastpath_base::sync::{AtomicU64, Ordering};
-use fastpath_base::{clock, topology, wait};
+use fastpath_base::{topology, wait};
 use std::ffi::OsString;
 use std::fmt;
 use std::ops::Range;
@@ -318,19 +318,10 @@ impl Job {
         self.segment.map_range(offset, bytes)
     }
 
-    /// Notes what this rank waits for, from now on. Call it before sleeping, never on the path
-    /// of a message that is there. `peer` and `tag` negative for any or none.
+    /// Notes what this rank waits for. Call it before sleeping, never on the path of a message that is there.
     #[cold]
-    pub fn note_waiting(&self, call: &str, peer: i32, tag: i32, comm: &str, bytes: u64) {
-        let since_ns = clock::now_ns();
-        self.own_page().note_waiting(WaitNoteRef {
-            call,
-            peer,
-            tag,
-            comm,
-            bytes,
-            since_ns,
-        });
+    pub fn note_waiting(&self, note: WaitNoteRef<'_>) {
+        self.own_page().note_waiting(note);
     }
 
     /// The wait is over.
@@ -476,7 +467,14 @@ mod tests {
         );
         assert_eq!(job.processors(), 2);
         assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
-        job.note_waiting("MPI_Recv", 1, 7, "halo", 8);
+        job.note_waiting(WaitNoteRef {
+            call: "MPI_Recv",
+            peer: 1,
+            tag: 7,
+            comm: "halo",
+            bytes: 8,
+            since_ns: 9,
+        });
         let note = segment.page(3).unwrap().wait_note().unwrap();
         assert_eq!((&*note.call, &*note.comm), ("MPI_Recv", "halo"));
         job.clear_waiting();

@@ -9,7 +9,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 use std::time::Duration;
 
 mod crowd;
@@ -132,6 +132,9 @@ fn ring_bell(job: &Job) {
 /// One wait from its first look to its end.
 struct Wait {
     looks: u32,
+    /// When the time was first taken in it; 0 before that. For whoever asks how long this rank has waited.
+    since_ns: u64,
+    /// The same since something has last happened.
     started_ns: u64,
     crowded: bool,
     focus: Option<u32>,
@@ -153,6 +156,7 @@ impl Wait {
     fn begin(crowded: bool, focus: Option<u32>) -> Self {
         Wait {
             looks: 0,
+            since_ns: 0,
             started_ns: 0,
             crowded,
             focus,
@@ -280,6 +284,9 @@ unsafe fn pause_slow(
     if wait.started_ns == 0 {
         wait.started_ns = now;
     }
+    if wait.since_ns == 0 {
+        wait.since_ns = now;
+    }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
     let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);
@@ -302,7 +309,7 @@ unsafe fn pause_slow(
             wait.slept_ns = wait.started_ns;
         }
         // SAFETY: the caller's.
-        let woken = unsafe { sleep(worker, note, done) };
+        let woken = unsafe { sleep(worker, note, wait.since_ns, done) };
         // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
         (wait.started_ns, wait.looks) = match woken {
             true => (0, 0),
@@ -330,6 +337,7 @@ unsafe fn pause_slow(
 unsafe fn sleep(
     worker: *mut Worker,
     note: &Note,
+    since_ns: u64,
     done: &mut impl FnMut(&mut Worker) -> bool,
 ) -> bool {
     // SAFETY: the caller's.
@@ -339,7 +347,14 @@ unsafe fn sleep(
     let job = this.job;
     let page = job.own_page();
     let comm = (this.name_comm)(note.comm);
-    job.note_waiting(note.call, note.peer, note.tag, &comm, note.bytes);
+    job.note_waiting(WaitNoteRef {
+        call: note.call,
+        peer: note.peer,
+        tag: note.tag,
+        comm: &comm,
+        bytes: note.bytes,
+        since_ns,
+    });
     this.wait.sleepers += 1;
     if this.wait.sleepers == 1 {
         job.header().awake.fetch_sub(1, Ordering::Relaxed);
