@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastpath_base::clock;
+use fastpath_transport::sim::Random;
 use fastpath_transport::verbs::echo::Verb;
 use fastpath_transport::verbs::{Echo, EchoError, InlineChoice, Loop, VerbsError};
 use serde::Serialize;
@@ -80,24 +81,64 @@ pub(super) fn run(port: &Loop, inline: u32, plan: &Plan) -> Result<Vec<Times>, E
         .map(|&bytes| calibrate(&mut echo, plan.verb, bytes))
         .collect::<Result<Vec<u64>, EchoError>>()?;
     let mut times = vec![Times::new(); plan.sizes.len()];
-    for round in 0..plan.rounds {
-        for ((&bytes, &count), times) in plan.sizes.iter().zip(&counts).zip(&mut times) {
+    let mut orders = Orders::new(plan.sizes.len());
+    for _ in 0..plan.rounds {
+        for (index, inline_first) in orders.next_round() {
+            let (bytes, count) = (plan.sizes[index], counts[index]);
             let mut time = |choice| time_batch(&mut echo, plan.verb, bytes, choice, count);
-            // Each begins as often as the other.
-            let pair = match round % 2 {
-                0 => {
+            let pair = match inline_first {
+                true => {
                     let inline = time(InlineChoice::Force)?;
                     (inline, time(InlineChoice::Forbid)?)
                 }
-                _ => {
+                false => {
                     let dma = time(InlineChoice::Forbid)?;
                     (time(InlineChoice::Force)?, dma)
                 }
             };
-            times.push(pair);
+            times[index].push(pair);
         }
     }
     Ok(times)
+}
+
+/// In which order the sizes of a round come, and which way of each begins. By lot: whatever a machine does every second or
+/// fourth batch then falls on both ways of all sizes, and on both halves of the rounds that are held against each other.
+pub(super) struct Orders {
+    random: Random,
+    sizes: Vec<usize>,
+    /// Which sizes began inline in the round before, where this is the second of two: the other way begins then.
+    before: Option<Vec<bool>>,
+}
+
+impl Orders {
+    pub fn new(sizes: usize) -> Self {
+        Orders {
+            random: Random::new(1),
+            sizes: (0..sizes).collect(),
+            before: None,
+        }
+    }
+
+    /// Index of each size, and whether inline begins.
+    pub fn next_round(&mut self) -> Vec<(usize, bool)> {
+        for at in (1..self.sizes.len()).rev() {
+            let other = self.random.below(at as u64 + 1) as usize;
+            self.sizes.swap(at, other);
+        }
+        let firsts: Vec<bool> = match self.before.take() {
+            Some(before) => before.iter().map(|first| !first).collect(),
+            None => {
+                let lots: Vec<bool> = self.sizes.iter().map(|_| self.random.chance(0.5)).collect();
+                self.before = Some(lots.clone());
+                lots
+            }
+        };
+        self.sizes
+            .iter()
+            .map(|&size| (size, firsts[size]))
+            .collect()
+    }
 }
 
 /// How many exchanges fill a batch. Those made to find out are the warm-up.

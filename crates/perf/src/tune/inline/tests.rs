@@ -89,6 +89,23 @@ fn powers__hold_the_largest_itself() {
 }
 
 #[test]
+fn orders__have_every_size_once_and_both_ways_in_two_rounds() {
+    let mut orders = sweep::Orders::new(11);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let mut two = [orders.next_round(), orders.next_round()];
+        seen.insert(two[0].clone());
+        two.iter_mut().for_each(|round| round.sort_unstable());
+        let both = two[0].iter().zip(&two[1]);
+        for (size, (one, other)) in both.enumerate() {
+            assert_eq!((one.0, other.0), (size, size));
+            assert_ne!(one.1, other.1, "the same way begins");
+        }
+    }
+    assert_eq!(seen.len(), 20, "the same orders again");
+}
+
+#[test]
 fn model__of_a_known_adapter_differs_by_host() {
     let models = predict(
         &identity("mlx5_core 6.1", "0x2c9:4119"),
