@@ -222,9 +222,15 @@ impl Counts {
             Some(why) => format!("none of the program's own memory is kept ({why})"),
         };
         let text = format!(
-            "{} queue pairs; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed; registrations: {} made, \
+            "{} {}, {} bytes of inline data granted; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed; registrations: {} made, \
              {} reused, {} dropped as their memory changed, {} for others, {kept}",
             c.connections,
+            if c.connections == 1 {
+                "queue pair"
+            } else {
+                "queue pairs"
+            },
+            c.granted,
             c.inline,
             c.copied,
             c.violations,
@@ -236,6 +242,7 @@ impl Counts {
         );
         let numbers = vec![
             ("connections", c.connections),
+            ("inline_granted", c.granted),
             ("inline", c.inline),
             ("copied", c.copied),
             ("receive_polls", c.recv_polls),
@@ -257,6 +264,8 @@ impl Counts {
     fn of_ud(c: &ud::Counters) -> Self {
         let numbers = vec![
             ("connections", c.connections),
+            ("inline_granted", c.granted),
+            ("inline", c.inline),
             ("sent", c.sent),
             ("resent", c.resent),
             ("acks", c.acks),

@@ -10,7 +10,7 @@ use crate::verbs::Failure;
 use crate::verbs::post::{failure, immediate};
 
 /// Posted receive buffers below which none waits for others to be posted with it.
-const LOW: u32 = 32;
+const LOW: u32 = 16;
 
 impl Core {
     /// Takes a batch of arrivals; says whether there were any.

@@ -261,6 +261,8 @@ impl RcEndpoint {
         unsafe { self.post_zcopy(to, len, Access::Write, &read, cookie) }
     }
 
+    /// # Safety
+    /// As [`RcEndpoint::put_zcopy`] or [`RcEndpoint::get_zcopy`], whichever `operation` is.
     unsafe fn post_zcopy(
         &mut self,
         at: *mut u8,

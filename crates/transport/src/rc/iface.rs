@@ -36,6 +36,8 @@ const SHORT_NAP: Duration = Duration::from_millis(1);
 pub struct Counters {
     /// Queue pairs made.
     pub connections: u64,
+    /// Bytes that may go inline, as the last of them was granted.
+    pub granted: u64,
     /// Polls of a send queue.
     pub send_polls: u64,
     /// Polls of the receive queue.
@@ -318,23 +320,29 @@ impl Core {
         Ok(self.send_queues.len() - 1)
     }
 
-    /// Makes a queue pair; says the connection's number.
-    fn add_connection(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
+    /// Makes and posts the receive buffers that one more connection brings. Beyond the first connections that are fewer than
+    /// its window: peers that all fill theirs at once are made to wait by the adapter, and then try again. So they are where
+    /// two or three do it and this process takes nothing: a batch of emptied buffers may be waiting to be posted.
+    fn add_receives_for_one(&mut self) -> Result<(), VerbsError> {
         let open = self.connections.iter().flatten().count() as u32 + 1;
         let buffers = self
             .receives
             .last()
             .map_or(0, |last| last.first + (last.buffer.len() / STRIDE) as u32);
-        // Beyond the first ones a connection brings fewer than its window: peers that all fill theirs at once
-        // are made to wait by the adapter, and then try again.
-        let spoken_for = open.saturating_mul(self.settings.window);
-        let more = match buffers < self.settings.receives_whole {
+        let more = match buffers < self.settings.receives_windows {
             true => self.settings.window,
             false => self.settings.receives_each,
         };
-        if spoken_for > buffers && buffers + more <= self.shared.depth() {
-            self.add_receives(more)?;
+        let more = more.min(self.shared.depth().saturating_sub(buffers));
+        match open.saturating_mul(self.settings.window) > buffers && more > 0 {
+            true => self.add_receives(more),
+            false => Ok(()),
         }
+    }
+
+    /// Makes a queue pair; says the connection's number.
+    fn add_connection(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
+        self.add_receives_for_one()?;
         let queue = self.send_queue()?;
         let pair = QueuePair::new(
             &self.domain.memory,
@@ -353,6 +361,7 @@ impl Core {
         )?;
         self.send_queues[queue].connections += 1;
         self.counters.connections += 1;
+        self.counters.granted = pair.granted_inline().into();
         let number = pair.number();
         let psn =
             (fastpath_base::clock::now_ns() as u32 ^ number.wrapping_mul(0x9e37_79b9)) & 0xff_ffff;

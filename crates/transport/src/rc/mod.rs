@@ -41,8 +41,8 @@ pub struct Settings {
     pub window: u32,
     /// Receive buffers for all connections at first, each of 16 KiB; at least twice the window.
     pub receives: u32,
-    /// Receive buffers up to which connections add a window each, once the first ones are spoken for.
-    pub receives_whole: u32,
+    /// Receive buffers up to which each connection adds a window, once the first ones are spoken for.
+    pub receives_windows: u32,
     /// Receive buffers that each further connection adds.
     pub receives_each: u32,
     /// Sends of one connection under way, 16 or more.
@@ -64,7 +64,7 @@ impl Default for Settings {
         Settings {
             window: 32,
             receives: 64,
-            receives_whole: 128,
+            receives_windows: 128,
             receives_each: 8,
             depth: 128,
             buffers: [128, 16],

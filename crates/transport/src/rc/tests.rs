@@ -54,8 +54,8 @@ impl Exposed {
 fn quick() -> Settings {
     Settings {
         persistence: crate::verbs::Persistence {
-            timeout: 8,
-            retries: 1,
+            timeout: 12,
+            retries: 3,
             rnr_retries: 1,
             rnr_timer: 1,
             ..Default::default()
@@ -392,7 +392,7 @@ fn connections__many_share_buffers_and_give_them_back() {
     let settings = Settings {
         window: 16,
         receives: 32,
-        receives_whole: 0,
+        receives_windows: 0,
         receives_each: 4,
         ..Settings::default()
     };
@@ -436,7 +436,7 @@ fn receive_buffers__grow_slowly_with_connections() {
     let settings = Settings {
         window: 16,
         receives: 32,
-        receives_whole: 64,
+        receives_windows: 64,
         receives_each: 2,
         ..Settings::default()
     };

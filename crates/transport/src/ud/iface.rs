@@ -39,6 +39,8 @@ const GROUP: u32 = 64;
 pub struct Counters {
     /// Connections made.
     pub connections: u64,
+    /// Bytes that may go inline, as the queue pair was granted.
+    pub granted: u64,
     /// Ways to ports made.
     pub handles: u64,
     /// Packets of messages sent, each once.
@@ -83,10 +85,11 @@ impl std::fmt::Display for Counters {
         let c = self;
         write!(
             f,
-            "{} {}; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
+            "{} {}; {} bytes of inline data granted; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
              dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers, {} times stopped",
             c.connections,
             if c.connections == 1 { "peer" } else { "peers" },
+            c.granted,
             c.sent,
             c.resent,
             c.acks,
@@ -206,6 +209,7 @@ impl UdIface {
                 qkey,
             },
         )?;
+        let granted = pair.granted_inline().into();
         let mut core = Core {
             links: Vec::new(),
             pair,
@@ -234,7 +238,10 @@ impl UdIface {
             heard: 0,
             outage: Outage::default(),
             trouble: None,
-            counters: Counters::default(),
+            counters: Counters {
+                granted,
+                ..Counters::default()
+            },
             settings,
             qkey,
             clock: fastpath_base::clock::now_ns,

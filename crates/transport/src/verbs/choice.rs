@@ -38,8 +38,8 @@ pub fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
         return Ok((wanted, None));
     };
     match port.parse() {
-        Ok(port) => Ok((name, Some(port))),
-        Err(_) => {
+        Ok(port) if !name.is_empty() => Ok((name, Some(port))),
+        _ => {
             let text = format!("'{wanted}' is no device: expected one as mlx5_0 or mlx5_0:1");
             Err(VerbsError::Value(text))
         }
@@ -55,7 +55,7 @@ mod tests {
     fn split_port__reads_a_number_or_refuses() {
         assert_eq!(split_port("mlx5_0"), Ok(("mlx5_0", None)));
         assert_eq!(split_port("mlx5_0:2"), Ok(("mlx5_0", Some(2))));
-        for wrong in ["mlx5_0:", "mlx5_0:a", "mlx5_0:256", "mlx5_0:1:2", ":"] {
+        for wrong in ["mlx5_0:", "mlx5_0:a", "mlx5_0:256", "mlx5_0:1:2", ":", ":1"] {
             let Err(VerbsError::Value(text)) = split_port(wrong) else {
                 panic!("{wrong} was taken");
             };

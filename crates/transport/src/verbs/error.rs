@@ -165,7 +165,9 @@ impl fmt::Display for VerbsError {
                 }
                 write!(f, "{}: {cause}", step.purpose())?;
                 match (*errno, step) {
-                    (libc::ENOMEM, Step::RegMr | Step::CreateCq | Step::CreateQp | Step::CreateSrq) => {
+                    // The kernel says EPERM where the limit is 0.
+                    (libc::ENOMEM, Step::RegMr | Step::CreateCq | Step::CreateQp | Step::CreateSrq)
+                    | (libc::EPERM, Step::RegMr) => {
                         f.write_str("; the limit on locked memory may be too low (`ulimit -l`)")
                     }
                     (libc::EACCES | libc::EPERM, _) => {
@@ -201,5 +203,17 @@ mod tests {
         let (first, second) = text.split_once("; b: ").unwrap();
         assert!(first.starts_with("a: no active port"), "{text}");
         assert!(second.starts_with("opening the device: "), "{text}");
+    }
+
+    #[test]
+    fn call__says_what_may_be_the_cause() {
+        let text = |step, errno| VerbsError::call(step, "a", errno).to_string();
+        assert!(
+            text(Step::OpenDevice, libc::EPERM)
+                .ends_with("may this user open /dev/infiniband/uverbs*?")
+        );
+        for errno in [libc::EPERM, libc::ENOMEM] {
+            assert!(text(Step::RegMr, errno).contains("`ulimit -l`"));
+        }
     }
 }

@@ -78,8 +78,8 @@ fn peer_without_buffers__is_an_error_if_the_patience_ends() {
     let settings = Settings {
         window: 64,
         receives: 8,
-        receives_whole: 0,
-        receives_each: 20_000,
+        receives_windows: 0,
+        receives_each: 0,
         ..quick()
     };
     let mut pair = RcPair::new(settings);

@@ -287,6 +287,15 @@ fn change__is_said_of_blocks_that_are_freed_and_resized() {
     }
 }
 
+/// A failure of one thread of a test ends the other, which waits for this word.
+struct End<'a>(&'a AtomicU64);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
 /// A thread unmaps memory, and before it goes on another one has other memory there: its first look must not find the old. By
 /// then that memory is not watched, which the kernel says.
 #[test]
@@ -299,13 +308,6 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
     assert!(watch.cover(&others, |_| {}));
     let turn = AtomicU64::new(0);
     let rounds = 300;
-    /// A failure of the test ends the other thread too.
-    struct End<'a>(&'a AtomicU64);
-    impl Drop for End<'_> {
-        fn drop(&mut self) {
-            self.0.store(u64::MAX, Ordering::Relaxed);
-        }
-    }
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..rounds {
@@ -378,6 +380,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
     let mut missed = [0; 2];
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _end = End(&discarded);
             for round in 1..=ROUNDS {
                 advise(range.start, PAGE, libc::MADV_DONTNEED);
                 // ORDERING: partner: the looking thread's load.
@@ -385,6 +388,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
                 wait_for(&looked, round);
             }
         });
+        let _end = End(&looked);
         let mut taken = 0;
         for round in 1..=ROUNDS {
             wait_for(&discarded, round);
