@@ -1,7 +1,8 @@
 /* Long messages from and to the same addresses, at which other memory lies from time to time: unmapped and mapped again,
  * whole or in part, moved away, discarded, by this thread or another one. Every byte is compared. An adapter may keep what it knows
  * of memory from message to message, and must not use it for other memory. With the argument `same` the
- * memory stays as it is; with `watched` it is changed all the same, and memory must be watched.
+ * memory stays as it is; with `watched` it is changed all the same, and the test fails unless the library has its thread that
+ * watches memory. A second argument is the length of a message in KiB.
  * test: ranks=2 */
 #define _GNU_SOURCE
 #include "check.h"

@@ -39,7 +39,7 @@ fn region(world: &mut World, memory: &mut [u8]) -> (RemoteKey, Exposed) {
 }
 
 /// What both ranks and the adapters of this host have counted, for whoever looks for a message that does not arrive.
-fn count_events(world: &mut World) -> String {
+fn count_events(world: &World) -> String {
     let mut found = String::new();
     for worker in &world.workers {
         let counts = worker.interfaces().adapter_counts();
@@ -68,7 +68,7 @@ fn flush(world: &mut World) -> Result<(), RmaError> {
         };
         assert!(
             start.elapsed() < WATCHDOG,
-            "a flush never ends; adapters: {}",
+            "a flush never ends; counted: {}",
             count_events(world)
         );
     }
@@ -329,11 +329,12 @@ struct Traffic {
     found: Vec<u64>,
 }
 
-/// Turns that are worth a connection; turns that are posted at once, however late it comes; and rounds of progress between
-/// two that are posted beyond those. A wire that loses and reorders takes some hundred messages a second: with thousands
-/// waiting, a flush would take longer than the watchdog.
+/// Turns that are worth a connection.
 const WORTH: usize = 30;
+/// Turns that are posted without waiting, however late the connection comes. A wire that loses and reorders takes some
+/// hundred messages a second: with thousands waiting, a flush would take longer than the watchdog.
 const BACKLOG: usize = 200;
+/// Rounds of progress between two turns that are posted beyond those.
 const ROUNDS: usize = 4096;
 
 /// Words of the region: the first is counted up, the second is read, the others are written, each once.

@@ -339,6 +339,8 @@ impl Lane {
 /// The transports that share no memory, out of the way of the one that does; the adapters' are called with nothing saved
 /// for the rest.
 impl Lane {
+    /// # Safety
+    /// As [`Endpoint::am_short`].
     #[cold]
     #[inline(never)]
     unsafe fn am_short_other(&mut self, header: Header, data: *const u8, len: usize) -> Post {

@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn wait__ends_with_what_is_written_or_with_the_peer() {
-        // Served `link.0` times so far; the peer is lost from so many on.
+        // What is waited for comes at so many services, and the peer is lost from so many on.
         let wait = |comes_at: u32, lost_at: u32| {
             let served = std::cell::Cell::new(0);
             let has_come = || served.get() >= comes_at;
