@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastpath_transport::verbs::{Operation, Sge};
 
 use super::Bare;
-use super::queues::{LOOKS, end};
+use super::queues::{LOOKS, WORD_LOOKS, end};
 use crate::bench::verbs::Connection;
 
 /// After so long without an arrival a datagram counts as lost.
@@ -184,7 +184,7 @@ impl Bare<'_> {
         let mut looks = 0;
         // SAFETY: as above; the adapter writes it, so it is read anew each time.
         while unsafe { last.read_volatile() } != self.seen {
-            self.pause(&mut looks);
+            self.pause_after(WORD_LOOKS, &mut looks);
         }
     }
 
