@@ -13,7 +13,7 @@ use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
 use fastpath_base::wait::{futex_wait, yield_now};
 use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{Phase, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
+use fastpath_bootstrap::segment::{Phase, STATE_AWAKE, STATE_SLEEPING};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -123,20 +123,9 @@ fn flood(mib: usize) {
     }
 }
 
-fn note_waiting(job: &Job, call: &str, (peer, tag): (i32, i32), comm: &str, bytes: u64) {
-    job.note_waiting(WaitNoteRef {
-        call,
-        peer,
-        tag,
-        comm,
-        bytes,
-        since_ns: now_ns(),
-    });
-}
-
 /// Sleeps as a rank does that waits for a message which never comes.
 fn sleep_in(job: &Job, call: &str) {
-    note_waiting(job, call, (1, 7), "halo", 8);
+    job.note_waiting(call, 1, 7, "halo", 8, now_ns());
     println!("waiting");
     let word = &job.own_page().state;
     loop {
@@ -147,7 +136,7 @@ fn sleep_in(job: &Job, call: &str) {
 
 fn wait_for_death(job: &Job, rank: usize) {
     let word = &job.own_page().state;
-    note_waiting(job, "MPI_Recv", (rank as i32, 0), "", 0);
+    job.note_waiting("MPI_Recv", rank as i32, 0, "", 0, now_ns());
     loop {
         // ORDERING: before the look at the peer's state; partner is the launcher, which marks the
         // peer dead and then wakes who sleeps.

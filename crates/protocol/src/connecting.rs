@@ -117,9 +117,10 @@ impl Worker {
         left_rising
             .into_iter()
             .for_each(|peer| self.rise.give_up(peer, &mut rising));
+        // What is asked again is nothing that has happened: who waits need not look on for it.
+        let moved = !actions.is_empty() || !rising.is_empty();
         self.wireup.tick(now_ns, &mut actions);
         self.rise.tick(now_ns, &mut rising);
-        let moved = !actions.is_empty() || !rising.is_empty();
         self.apply_wireup(actions);
         self.apply_rise(rising);
         moved

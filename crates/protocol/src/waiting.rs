@@ -9,7 +9,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 use std::time::Duration;
 
 mod crowd;
@@ -148,7 +148,7 @@ struct Wait {
     waited_ns: u64,
     /// Whether the status page says that this rank waits there.
     noted: bool,
-    /// When it began, where it has come to a sleep; 0 otherwise.
+    /// When it began, where it has come to a sleep and nothing since; 0 otherwise.
     slept_ns: u64,
 }
 
@@ -169,9 +169,13 @@ impl Wait {
         }
     }
 
-    /// What was waited for, or something else, has come after a sleep.
+    /// What was waited for, or something else, has come after a sleep. Only now the status page says no more that this rank
+    /// waits: it is awake every now and then before.
     #[cold]
     fn end_sleep(&mut self, worker: &mut Worker) {
+        if worker.wait.sleepers == 0 {
+            worker.job.clear_waiting();
+        }
         let waited = clock::now_ns() - std::mem::take(&mut self.slept_ns);
         worker.wait.patience.note_slept(waited);
     }
@@ -305,11 +309,8 @@ unsafe fn pause_slow(
         WaitMode::Auto => (waited > spin_ns, this.looks_on_for().max(spin_ns)),
     };
     if waited >= limit {
-        if wait.slept_ns == 0 {
-            wait.slept_ns = wait.started_ns;
-        }
         // SAFETY: the caller's.
-        let woken = unsafe { sleep(worker, note, wait.since_ns, done) };
+        let woken = unsafe { sleep(worker, wait, note, done) };
         // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
         (wait.started_ns, wait.looks) = match woken {
             true => (0, 0),
@@ -329,15 +330,15 @@ unsafe fn pause_slow(
 }
 
 /// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
-/// only the time was up.
+/// only the time was up. The note on the status page stays until something has come.
 ///
 /// Of several threads one sleeps on the state word. It makes progress for all when a peer wakes it, and
 /// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
 /// well, that would hide a wake-up from a thread that was on its way to sleep there.
 unsafe fn sleep(
     worker: *mut Worker,
+    wait: &mut Wait,
     note: &Note,
-    since_ns: u64,
     done: &mut impl FnMut(&mut Worker) -> bool,
 ) -> bool {
     // SAFETY: the caller's.
@@ -346,15 +347,14 @@ unsafe fn sleep(
     this.return_all_credits();
     let job = this.job;
     let page = job.own_page();
-    let comm = (this.name_comm)(note.comm);
-    job.note_waiting(WaitNoteRef {
-        call: note.call,
-        peer: note.peer,
-        tag: note.tag,
-        comm: &comm,
-        bytes: note.bytes,
-        since_ns,
-    });
+    if wait.slept_ns == 0 || this.wait.breathe.is_some() {
+        let comm = (this.name_comm)(note.comm);
+        let since_ns = wait.since_ns;
+        job.note_waiting(note.call, note.peer, note.tag, &comm, note.bytes, since_ns);
+    }
+    if wait.slept_ns == 0 {
+        wait.slept_ns = wait.started_ns;
+    }
     this.wait.sleepers += 1;
     if this.wait.sleepers == 1 {
         job.header().awake.fetch_sub(1, Ordering::Relaxed);
@@ -406,7 +406,6 @@ unsafe fn sleep(
     }
     if this.wait.sleepers == 0 {
         job.header().awake.fetch_add(1, Ordering::Relaxed);
-        job.clear_waiting();
     }
     woken
 }

@@ -126,6 +126,25 @@ fn wireup__a_peer_that_never_answers_fails_what_waits_for_it() {
 }
 
 #[test]
+fn wireup__asking_again_is_nothing_that_has_happened() {
+    let mut world = World::new(
+        2,
+        Conditions {
+            drop: 1.0,
+            ..conditions()
+        },
+    );
+    let _asks = world.send(0, 1, 1, b"one");
+    while world.progress() {}
+    let asked = world.network.counts().dropped;
+    for _ in 0..10 {
+        world.network.advance(1_000_000_000);
+        assert!(!world.progress(), "whoever waits would look on for it");
+    }
+    assert_eq!(world.network.counts().dropped, asked + 10);
+}
+
+#[test]
 fn wireup__a_peer_that_leaves_before_it_answers_fails_what_waits_for_it() {
     let mut world = World::new(
         2,
