@@ -31,6 +31,13 @@ def case_transports(session):
     return _judge(job.finish(), 16, ["MPI_Init", " of 2, host", "add shm"])
 
 
+def case_adapter(session):
+    """An adapter that is not there: what examines it is named."""
+    env = {"FASTPATH_TRANSPORTS": "rc", "FASTPATH_DEVICE": "no_such_9"}
+    job = session.mpirun(2, [session.binary("fatal")], env=env)
+    return _judge(job.finish(), 16, ["MPI_Init", "rc alone, which cannot be used", "to do:", "fastpath doctor"])
+
+
 def case_hang(session):
     """What each rank waits for, when the time is up, with the communicator as a person calls it."""
     job = session.mpirun(3, [session.binary("fatal"), "hang"], timeout=2)

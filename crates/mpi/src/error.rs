@@ -18,6 +18,7 @@ struct Info {
     peer: Option<i32>,
     tag: Option<i32>,
     bytes: Option<u64>,
+    advice: Option<&'static str>,
 }
 
 impl Error {
@@ -34,6 +35,7 @@ impl Error {
             peer: None,
             tag: None,
             bytes: None,
+            advice: None,
         }))
     }
 
@@ -60,6 +62,18 @@ impl Error {
     pub fn about_message(mut self, peer: i32, tag: i32, bytes: u64) -> Self {
         (self.0.peer, self.0.tag, self.0.bytes) = (Some(peer), Some(tag), Some(bytes));
         self
+    }
+
+    /// Says what to do, where the message does not and its class knows nothing.
+    #[must_use]
+    pub fn with_advice(mut self, advice: Option<&'static str>) -> Self {
+        self.0.advice = advice;
+        self
+    }
+
+    /// What [`Error::with_advice`] said.
+    pub fn advice(&self) -> Option<&'static str> {
+        self.0.advice
     }
 
     /// The MPI error class or code.

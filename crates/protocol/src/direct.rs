@@ -160,7 +160,11 @@ impl Worker {
                 return true;
             }
         }
-        trace::record(Point::Copy, peer, 0, wanted);
+        let (begins, ends) = match lane.wants_exposure() {
+            true => (Point::Read, Point::ReadDone),
+            false => (Point::Copy, Point::Copied),
+        };
+        trace::record(begins, peer, 0, wanted);
         let fetched = if shared {
             let mut at = 0;
             lane.visit_shared(from, wanted as usize, |from, part| {
@@ -173,7 +177,7 @@ impl Worker {
             // SAFETY: the contiguous buffer has room for `wanted` bytes.
             contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok()
         };
-        trace::record(Point::Copied, 0, 0, 0);
+        trace::record(ends, 0, 0, 0);
         if fetched {
             self.end_fetch(id, peer, rts.request, wanted, shared);
         }

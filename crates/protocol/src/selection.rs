@@ -48,6 +48,24 @@ pub struct Wishes {
     pub whole: bool,
 }
 
+/// What to do where an adapter cannot be used.
+const EXAMINE: &str = "run `fastpath doctor` on this host: it examines adapters, libraries and limits, and names the remedies";
+
+/// Why a worker cannot do what the user has set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// For people.
+    pub why: String,
+    /// What to do, where `why` does not say it.
+    pub advice: Option<&'static str>,
+}
+
+impl Refusal {
+    fn of(why: String) -> Self {
+        Refusal { why, advice: None }
+    }
+}
+
 /// Whether `FASTPATH_TRANSPORTS` lists a transport.
 pub fn is_listed(config: &Config, name: &str) -> bool {
     let listed = config.list(Key::Transports);
@@ -158,7 +176,7 @@ pub fn foresee_outside(
         by,
         adapter: find(by)?,
         all: !shm,
-        rises: (by == By::Rising).then(|| choose_rule(config).to_string()),
+        rises: (by == By::Rising).then(|| choose_rule(config)),
     })
 }
 
@@ -299,11 +317,12 @@ impl Worker {
     ///
     /// # Errors
     /// As [`choose_transports`]; or there is no adapter that could be used.
-    pub fn configure(&mut self, config: &Config) -> Result<(), String> {
+    pub fn configure(&mut self, config: &Config) -> Result<(), Refusal> {
         let job = self.job;
         let several = (0..job.size()).any(|rank| job.is_remote(rank));
-        let allowed = choose_transports(config, self.size(), several)?;
-        self.agree_on_transports(config, allowed)?;
+        let allowed = choose_transports(config, self.size(), several).map_err(Refusal::of)?;
+        self.agree_on_transports(config, allowed)
+            .map_err(Refusal::of)?;
         self.interfaces.allowed = allowed;
         let mut warnings = Vec::new();
         if let Some(by) = allowed.adapter {
@@ -311,7 +330,10 @@ impl Worker {
             let opened = stored.with_wishes(config, |wishes| {
                 self.interfaces.open_adapter(by, config.device(), wishes)
             });
-            opened.map_err(|why| refuse_adapter(by, allowed.shm, &why))?;
+            opened.map_err(|why| Refusal {
+                why: refuse_adapter(by, allowed.shm, &why),
+                advice: Some(EXAMINE),
+            })?;
             warnings = stored.take_troubles();
             self.interfaces.set_rise_rule(choose_rule(config));
         }
@@ -364,7 +386,7 @@ impl Worker {
             by: adapter?,
             adapter: self.interfaces.adapter()?,
             all: !shm,
-            rises: self.interfaces.rise_rule().map(|rule| rule.to_string()),
+            rises: self.interfaces.rise_rule(),
         })
     }
 

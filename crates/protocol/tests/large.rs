@@ -364,8 +364,8 @@ fn transports__that_leave_no_way_are_refused() {
         let pair = ("FASTPATH_TRANSPORTS".into(), value.into());
         worker.configure(&Config::from_pairs([pair]).unwrap())
     };
-    assert!(set("loopback").unwrap_err().contains("add shm"));
-    assert!(set("cma").unwrap_err().contains("add shm"));
+    assert!(set("loopback").unwrap_err().why.contains("add shm"));
+    assert!(set("cma").unwrap_err().why.contains("add shm"));
     assert_eq!(
         (set("shm"), set("shm,loopback"), set("all"), set("")),
         (Ok(()), Ok(()), Ok(()), Ok(()))
@@ -383,7 +383,7 @@ fn transports__of_two_ranks_that_cannot_meet_are_refused() {
     assert_eq!(set(1, "shm"), Ok(()));
     // What makes no difference to who reaches whom may differ.
     assert_eq!(set(2, "all"), Ok(()));
-    let why = set(0, "rc").unwrap_err();
+    let why = set(0, "rc").unwrap_err().why;
     for part in [
         "rank 0 has FASTPATH_TRANSPORTS=rc ",
         "rank 1 FASTPATH_TRANSPORTS=shm:",

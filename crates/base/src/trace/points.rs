@@ -94,4 +94,8 @@ points! {
     Sleep Begin "sleep" NOTHING;
     /// It was woken.
     Woken End "woken" NOTHING;
+    /// A read by an adapter begins, from the peer's memory into this process's.
+    Read Begin "RDMA read" PIECE;
+    /// It ends.
+    ReadDone End "read" NOTHING;
 }

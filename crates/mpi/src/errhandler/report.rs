@@ -46,7 +46,8 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     }
     // What to do about a class is said for messages of the program's own.
     let collective = matches!(error.about(), Some((_, ..=channel::FIRST_TAG, _)));
-    let advice = known.map_or("", |known| known.advice);
+    let of_class = known.map_or("", |known| known.advice);
+    let advice = error.advice().unwrap_or(of_class);
     if !advice.is_empty() && !collective {
         line("to do:", advice);
     }

@@ -9,6 +9,7 @@ use crate::fetch::EXCHANGE_ALONE_MAX;
 use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::adapter::By;
+use fastpath_transport::rising::Rule;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -135,8 +136,8 @@ pub struct Outside {
     pub adapter: String,
     /// Whether all others are reached so, those of the node too.
     pub all: bool,
-    /// When pairs get connections, for people, where they begin without.
-    pub rises: Option<String>,
+    /// When pairs get connections, where they begin without.
+    pub rises: Option<Rule>,
 }
 
 const NEAR_COUNTS_AS_DEFAULT: &str = "; what is near its default counts as that";
@@ -297,6 +298,10 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         all,
         rises,
     } = outside;
+    let by = match rises {
+        Some(rule) if rule.most == 0 => By::Ud,
+        _ => by,
+    };
     let fetched = match by {
         By::Rc | By::Rising => t.fetch,
         By::Ud => u64::MAX,
@@ -342,7 +347,7 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         }),
         rejected,
         adapter: Some(adapter),
-        rises,
+        rises: rises.map(|rule| rule.to_string()),
     }
 }
 

@@ -2,6 +2,7 @@ use super::candidates::Copying;
 use super::constants::FIELDS;
 use super::decide::*;
 use super::envelope::Curve;
+use super::report::{Class, Peers, Report};
 use super::*;
 use crate::habit::MIDDLE_MIN;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
@@ -282,6 +283,30 @@ fn outside__is_foreseen_where_an_adapter_is_found() {
     assert_eq!(foresee("shm,ud", found), Some((on("ud"), false, false)));
     assert_eq!(foresee("shm", found), None);
     assert_eq!(foresee("all", None), None);
+}
+
+#[test]
+fn report__of_pairs_that_may_not_connect_tells_of_datagrams_alone() {
+    let class = |connections: &str| {
+        let pair = ("FASTPATH_CONNECTIONS".into(), connections.into());
+        let config = Config::from_pairs([pair]).unwrap();
+        let peers = Peers {
+            loopback: true,
+            others: false,
+            outside: foresee_outside(&config, |by| Some(by.to_string())),
+        };
+        Report::of(&Selection::of(&config), peers)
+            .classes
+            .pop()
+            .unwrap()
+    };
+    let last = |class: &Class| class.ranges.last().unwrap().protocol;
+    let (one, none) = (class("1"), class("0"));
+    assert_eq!(one.transports, By::Rising.names());
+    assert_eq!(last(&one), "rendezvous, fetched");
+    assert_eq!(none.transports, By::Ud.names());
+    assert_eq!(last(&none), "rendezvous, pipelined");
+    assert!(none.rises.unwrap().starts_with("never"));
 }
 
 #[test]
