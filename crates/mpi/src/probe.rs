@@ -68,13 +68,16 @@ pub fn probe(
     let want = slow::want(&checked.comm, source, tag);
     let worker = p.worker()?;
     let mut found = None;
+    // A message that is taken is not there to be found again: asked twice, it answers the same.
     let mut look = |w: &mut Worker| {
-        found = match take {
-            true => w
-                .probe_matched(&want)
-                .map(|(token, found)| (Some(token), found)),
-            false => w.probe(&want).map(|found| (None, found)),
-        };
+        if found.is_none() {
+            found = match take {
+                true => w
+                    .probe_matched(&want)
+                    .map(|(token, found)| (Some(token), found)),
+                false => w.probe(&want).map(|found| (None, found)),
+            };
+        }
         found.is_some()
     };
     let senders = Senders::of_source(p, &checked.comm, source, want.peer);
