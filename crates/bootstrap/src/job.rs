@@ -340,7 +340,7 @@ impl Job {
         });
     }
 
-    /// The wait is over.
+    /// Nothing is waited for any more, or something has come.
     #[cold]
     pub fn clear_waiting(&self) {
         self.own_page().clear_waiting();
@@ -486,7 +486,8 @@ mod tests {
         job.note_waiting("MPI_Recv", 1, 7, "halo", 8, 9);
         let note = segment.page(3).unwrap().wait_note().unwrap();
         assert_eq!((&*note.call, &*note.comm), ("MPI_Recv", "halo"));
-        assert_eq!(note.since_ns, 9);
+        assert_eq!((note.peer, note.tag), (1, 7));
+        assert_eq!((note.bytes, note.since_ns), (8, 9));
         job.clear_waiting();
         assert_eq!(segment.page(3).unwrap().wait_note(), None);
         job.set_phase(Phase::Finalized);

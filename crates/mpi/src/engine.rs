@@ -124,7 +124,7 @@ pub fn init(required: i32) -> Result<i32> {
     })?;
     worker
         .configure(config)
-        .map_err(|refusal| Error::new(MPI_ERR_OTHER, refusal.why).with_advice(refusal.advice))?;
+        .map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
     if job.rank() == 0 {
         print_selection(&mut worker, config);
     }

@@ -64,7 +64,7 @@ impl Error {
         self
     }
 
-    /// Says what to do, where the message does not and its class knows nothing.
+    /// Says what to do, in place of what is known of its class.
     #[must_use]
     pub fn with_advice(mut self, advice: Option<&'static str>) -> Self {
         self.0.advice = advice;

@@ -117,7 +117,8 @@ impl Worker {
         left_rising
             .into_iter()
             .for_each(|peer| self.rise.give_up(peer, &mut rising));
-        // What is asked again is nothing that has happened: who waits need not look on for it.
+        // What is asked again is nothing that has happened: who waits need not look on for it. A peer that is given up then is
+        // seen by whoever asks for its requests.
         let moved = !actions.is_empty() || !rising.is_empty();
         self.wireup.tick(now_ns, &mut actions);
         self.rise.tick(now_ns, &mut rising);

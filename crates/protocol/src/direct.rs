@@ -164,7 +164,9 @@ impl Worker {
             true => (Point::Read, Point::ReadDone),
             false => (Point::Copy, Point::Copied),
         };
-        trace::record(begins, peer, 0, wanted);
+        if shared || contiguous {
+            trace::record(begins, peer, 0, wanted);
+        }
         let fetched = if shared {
             let mut at = 0;
             lane.visit_shared(from, wanted as usize, |from, part| {
@@ -177,7 +179,9 @@ impl Worker {
             // SAFETY: the contiguous buffer has room for `wanted` bytes.
             contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok()
         };
-        trace::record(ends, 0, 0, 0);
+        if shared || contiguous {
+            trace::record(ends, 0, 0, 0);
+        }
         if fetched {
             self.end_fetch(id, peer, rts.request, wanted, shared);
         }

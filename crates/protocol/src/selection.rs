@@ -26,6 +26,7 @@ use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
 use inline::StoredInline;
 use report::{Outside, Peers, Report};
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use tuning::{Machine, Place};
 
@@ -53,18 +54,30 @@ const EXAMINE: &str = "run `fastpath doctor` on this host: it examines adapters,
 
 /// Why a worker cannot do what the user has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ConfigureError {
     /// For people.
     pub why: String,
-    /// What to do, where `why` does not say it.
+    /// What to do besides what `why` may say.
     pub advice: Option<&'static str>,
 }
 
-impl Refusal {
+impl ConfigureError {
     fn of(why: String) -> Self {
-        Refusal { why, advice: None }
+        ConfigureError { why, advice: None }
     }
 }
+
+impl Display for ConfigureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConfigureError { why, advice } = self;
+        match advice {
+            Some(advice) => write!(f, "{why}; {advice}"),
+            None => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ConfigureError {}
 
 /// Whether `FASTPATH_TRANSPORTS` lists a transport.
 pub fn is_listed(config: &Config, name: &str) -> bool {
@@ -317,12 +330,13 @@ impl Worker {
     ///
     /// # Errors
     /// As [`choose_transports`]; or there is no adapter that could be used.
-    pub fn configure(&mut self, config: &Config) -> Result<(), Refusal> {
+    pub fn configure(&mut self, config: &Config) -> Result<(), ConfigureError> {
         let job = self.job;
         let several = (0..job.size()).any(|rank| job.is_remote(rank));
-        let allowed = choose_transports(config, self.size(), several).map_err(Refusal::of)?;
+        let allowed =
+            choose_transports(config, self.size(), several).map_err(ConfigureError::of)?;
         self.agree_on_transports(config, allowed)
-            .map_err(Refusal::of)?;
+            .map_err(ConfigureError::of)?;
         self.interfaces.allowed = allowed;
         let mut warnings = Vec::new();
         if let Some(by) = allowed.adapter {
@@ -330,7 +344,7 @@ impl Worker {
             let opened = stored.with_wishes(config, |wishes| {
                 self.interfaces.open_adapter(by, config.device(), wishes)
             });
-            opened.map_err(|why| Refusal {
+            opened.map_err(|why| ConfigureError {
                 why: refuse_adapter(by, allowed.shm, &why),
                 advice: Some(EXAMINE),
             })?;

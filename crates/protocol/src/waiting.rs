@@ -79,6 +79,8 @@ pub struct WaitPolicy {
     pub drain_at: u32,
     /// Whether one of them sleeps on the state word, where peers wake it.
     pub led: bool,
+    /// Whether the status page says what this rank waits for.
+    pub noted: bool,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
     /// How a crowded node is waited on.
@@ -102,6 +104,7 @@ impl WaitPolicy {
                 false => 0,
             },
             led: false,
+            noted: false,
             moved_ns: 0,
             crowd: Crowd::of(!config.is_disabled("crowd")),
             patience: Patience::of(!config.is_disabled("patience")),
@@ -148,7 +151,7 @@ struct Wait {
     waited_ns: u64,
     /// Whether the status page says that this rank waits there.
     noted: bool,
-    /// When it began, where it has come to a sleep and nothing since; 0 otherwise.
+    /// When it began, where it has slept and nothing has come since; 0 otherwise.
     slept_ns: u64,
 }
 
@@ -169,13 +172,10 @@ impl Wait {
         }
     }
 
-    /// What was waited for, or something else, has come after a sleep. Only now the status page says no more that this rank
-    /// waits: it is awake every now and then before.
+    /// What was waited for, or something else, has come after a sleep.
     #[cold]
     fn end_sleep(&mut self, worker: &mut Worker) {
-        if worker.wait.sleepers == 0 {
-            worker.job.clear_waiting();
-        }
+        worker.take_back_note();
         let waited = clock::now_ns() - std::mem::take(&mut self.slept_ns);
         worker.wait.patience.note_slept(waited);
     }
@@ -330,7 +330,7 @@ unsafe fn pause_slow(
 }
 
 /// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
-/// only the time was up. The note on the status page stays until something has come.
+/// only the time was up. Then the note on the status page stays: this rank is awake for a moment.
 ///
 /// Of several threads one sleeps on the state word. It makes progress for all when a peer wakes it, and
 /// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
@@ -347,10 +347,12 @@ unsafe fn sleep(
     this.return_all_credits();
     let job = this.job;
     let page = job.own_page();
-    if wait.slept_ns == 0 || this.wait.breathe.is_some() {
+    // Other threads write theirs over it.
+    if !this.wait.noted || this.wait.breathe.is_some() {
         let comm = (this.name_comm)(note.comm);
         let since_ns = wait.since_ns;
         job.note_waiting(note.call, note.peer, note.tag, &comm, note.bytes, since_ns);
+        this.wait.noted = true;
     }
     if wait.slept_ns == 0 {
         wait.slept_ns = wait.started_ns;
@@ -407,10 +409,21 @@ unsafe fn sleep(
     if this.wait.sleepers == 0 {
         job.header().awake.fetch_add(1, Ordering::Relaxed);
     }
+    if woken {
+        this.take_back_note();
+    }
     woken
 }
 
 impl Worker {
+    /// Says on the status page that nothing is waited for, if no other thread sleeps: that one's note may be there.
+    fn take_back_note(&mut self) {
+        if self.wait.noted && self.wait.sleepers == 0 {
+            self.wait.noted = false;
+            self.job.clear_waiting();
+        }
+    }
+
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn looks_on_for(&self) -> u64 {
         match self.interfaces.allowed.adapter {

@@ -44,16 +44,7 @@ use Place::{Private, Shared};
 fn policy() -> WaitPolicy {
     WaitPolicy {
         mode: WaitMode::Spin,
-        processors: 2,
-        spin_ns: None,
-        directed: true,
-        breathe: None,
-        sleepers: 0,
-        drain_at: 0,
-        led: false,
-        moved_ns: 0,
-        crowd: fastpath_protocol::waiting::Crowd::default(),
-        patience: fastpath_protocol::waiting::Patience::of(true),
+        ..WaitPolicy::of(&Config::defaults(), 2, None)
     }
 }
 

@@ -1,28 +1,35 @@
 //! What others see of a rank that waits.
-#![cfg(not(loom))]
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
 
 use common::policy;
 use fastpath_base::config::WaitMode;
-use fastpath_base::sync::Ordering;
+use fastpath_base::sync::{AtomicBool, Ordering};
 use fastpath_base::wait::{futex_wake, yield_now};
 use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, WaitNote};
 use fastpath_protocol::Worker;
 use fastpath_protocol::waiting::{Note, WaitPolicy};
 use fastpath_transport::Interfaces;
-use std::sync::atomic::AtomicBool;
+use fastpath_transport::sim::{Conditions, Network};
+use std::time::Duration;
 
-#[test]
-fn note__stays_while_a_waiting_rank_is_awake_for_nothing() {
-    let job: &'static Job = &Job::in_process(1).unwrap().leak()[0];
+/// Sleeps of the wait that is looked at.
+const SLEEPS: u64 = 4;
+
+/// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer waits.
+fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote>>, bool) {
+    let conditions = Conditions {
+        nap,
+        ..Conditions::default()
+    };
+    let interfaces = Interfaces::simulate(job, &Network::new(1, conditions));
     let sleeps = WaitPolicy {
         mode: WaitMode::Sleep,
         ..policy()
     };
-    let mut worker = Worker::with_interfaces(job, sleeps, Interfaces::open(job)).unwrap();
+    let mut worker = Worker::with_interfaces(job, sleeps, interfaces).unwrap();
     let note = Note {
         call: "MPI_Recv",
         peer: 1,
@@ -31,36 +38,56 @@ fn note__stays_while_a_waiting_rank_is_awake_for_nothing() {
         bytes: 8,
     };
     let page = job.own_page();
-    let over = AtomicBool::new(false);
     let mut notes = Vec::new();
-    std::thread::scope(|scope| {
+    let done = |worker: &mut Worker| {
+        let over = worker.counters.sleeps > SLEEPS;
+        if worker.counters.sleeps > 0 && !over {
+            notes.push(page.wait_note());
+        }
+        over
+    };
+    // SAFETY: the worker is valid, and nothing else refers to it.
+    unsafe { Worker::wait_until(&raw mut worker, None, &note, done) };
+    (notes, page.wait_note().is_some())
+}
+
+fn job() -> &'static Job {
+    &Job::in_process(1).unwrap().leak()[0]
+}
+
+#[test]
+fn note__stays_while_a_rank_is_awake_because_its_time_was_up() {
+    let (notes, after) = watch_notes(job(), Some(Duration::from_millis(1)));
+    let first = notes[0].clone().expect("a rank that sleeps says so");
+    assert_eq!((&*first.call, first.peer, first.tag), ("MPI_Recv", 1, 7));
+    for later in notes {
+        assert_eq!(later.as_ref(), Some(&first));
+    }
+    assert!(!after, "the wait is over");
+}
+
+/// What has woken it may be a message that takes long to copy: nobody may take that for a deadlock.
+#[test]
+fn note__goes_when_a_rank_is_woken() {
+    let job = job();
+    let over = AtomicBool::new(false);
+    let (notes, after) = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let state = &job.own_page().state;
             while !over.load(Ordering::Relaxed) {
-                if page.state.load(Ordering::Relaxed) == STATE_SLEEPING {
-                    page.state.store(STATE_AWAKE, Ordering::Relaxed);
-                    futex_wake(&page.state, 1);
+                if state.load(Ordering::Relaxed) == STATE_SLEEPING {
+                    state.store(STATE_AWAKE, Ordering::Relaxed);
+                    futex_wake(state, 1);
                 }
                 yield_now();
             }
         });
-        let done = |worker: &mut Worker| {
-            if worker.counters.sleeps > 0 {
-                notes.push(page.wait_note());
-            }
-            notes.len() == 20
-        };
-        // SAFETY: the worker is valid, and nothing else refers to it.
-        unsafe { Worker::wait_until(&raw mut worker, None, &note, done) };
+        let watched = watch_notes(job, None);
         over.store(true, Ordering::Relaxed);
+        watched
     });
-    let first = notes[0].clone().expect("a rank that has slept says so");
-    assert_eq!((&*first.call, first.peer, first.tag), ("MPI_Recv", 1, 7));
-    for later in notes {
-        assert_eq!(
-            later.as_ref(),
-            Some(&first),
-            "of one wait there is one note"
-        );
-    }
-    assert_eq!(page.wait_note(), None, "the wait is over");
+    let shown = notes.iter().filter(|note| note.is_some()).count();
+    assert!(shown > 0, "a rank that sleeps says so");
+    assert!(notes.len() - shown >= SLEEPS as usize - 1, "{notes:?}");
+    assert!(!after, "the wait is over");
 }

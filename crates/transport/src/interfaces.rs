@@ -176,6 +176,9 @@ impl Interfaces {
     /// To be called when this rank has announced its sleep, before its last look: from now on it is woken by what comes
     /// through an adapter too. Says how long it may sleep at most; `None` where there is no limit.
     pub fn arm(&mut self) -> Option<Duration> {
+        if let Some(sim) = &self.sim {
+            return sim.nap();
+        }
         let state = self.domain.state_word(self.domain.me);
         let (adapter, _) = self.adapter.as_mut()?;
         Some(adapter.arm(|| crate::shm::iface::rouse(state)))

@@ -247,7 +247,7 @@ impl RankPage {
         self.end_note();
     }
 
-    /// The wait is over.
+    /// Nothing is waited for any more, or something has come.
     pub fn clear_waiting(&self) {
         self.begin_note();
         self.wait.waiting.store(0, Ordering::Relaxed);

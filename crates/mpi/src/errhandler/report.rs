@@ -46,9 +46,12 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
     }
     // What to do about a class is said for messages of the program's own.
     let collective = matches!(error.about(), Some((_, ..=channel::FIRST_TAG, _)));
-    let of_class = known.map_or("", |known| known.advice);
+    let of_class = match known {
+        Some(known) if !collective => known.advice,
+        _ => "",
+    };
     let advice = error.advice().unwrap_or(of_class);
-    if !advice.is_empty() && !collective {
+    if !advice.is_empty() {
         line("to do:", advice);
     }
     text

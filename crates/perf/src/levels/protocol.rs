@@ -49,8 +49,7 @@ pub fn open_worker(job: &'static Job, config: &Config) -> io::Result<Worker> {
     wait::register_membarrier();
     let policy = WaitPolicy::of(config, job.processors() as u32, None);
     let mut worker = Worker::new(job, policy)?;
-    let configured = worker.configure(config);
-    configured.map_err(|refusal| io::Error::other(refusal.why))?;
+    worker.configure(config).map_err(io::Error::other)?;
     Ok(worker)
 }
 

@@ -298,10 +298,9 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         all,
         rises,
     } = outside;
-    let by = match rises {
-        Some(rule) if rule.most == 0 => By::Ud,
-        _ => by,
-    };
+    // Where no pair may ever have a connection, datagrams are all that there is.
+    let stays = rises.is_some_and(|rule| rule.most == 0);
+    let by = if stays { By::Ud } else { by };
     let fetched = match by {
         By::Rc | By::Rising => t.fetch,
         By::Ud => u64::MAX,
@@ -328,7 +327,13 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         By::Rc | By::Rising => Vec::new(),
         By::Ud => vec![Rejected {
             option: "rendezvous, fetched",
-            reason: "datagrams reach no memory; rc does".to_owned(),
+            reason: match stays {
+                true => {
+                    "datagrams reach no memory, and FASTPATH_CONNECTIONS=0 allows no connection"
+                }
+                false => "datagrams reach no memory; rc does",
+            }
+            .to_owned(),
         }],
     };
     Class {
@@ -347,7 +352,7 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         }),
         rejected,
         adapter: Some(adapter),
-        rises: rises.map(|rule| rule.to_string()),
+        rises: rises.filter(|_| !stays).map(|rule| rule.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Several workers in one process, joined by a simulated network whose clock the test moves.
 #![allow(unsafe_code, dead_code)]
 
-use fastpath_base::config::WaitMode;
+use fastpath_base::config::{Config, WaitMode};
 use fastpath_bootstrap::job::Job;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::endpoint::Endpoint;
@@ -41,16 +41,7 @@ fn jobs(ranks: u32) -> &'static [Job] {
 pub fn policy() -> WaitPolicy {
     WaitPolicy {
         mode: WaitMode::Spin,
-        processors: 2,
-        spin_ns: None,
-        directed: true,
-        breathe: None,
-        sleepers: 0,
-        drain_at: 0,
-        led: false,
-        moved_ns: 0,
-        crowd: fastpath_protocol::waiting::Crowd::default(),
-        patience: fastpath_protocol::waiting::Patience::of(true),
+        ..WaitPolicy::of(&Config::defaults(), 2, None)
     }
 }
 

@@ -322,7 +322,7 @@ impl Core {
 
     /// Makes and posts the receive buffers that one more connection brings. Beyond the first connections those are fewer than
     /// its window: peers that all fill theirs at once are made to wait by the adapter, and then try again. Two or three peers
-    /// may be made to wait too, while a batch of emptied buffers is not posted yet.
+    /// may be made to wait too, while a batch of emptied buffers waits to be posted.
     fn add_receives_for_one(&mut self) -> Result<(), VerbsError> {
         let open = self.connections.iter().flatten().count() as u32 + 1;
         let buffers = self

@@ -51,9 +51,6 @@ impl Rule {
 /// For people.
 impl Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.most == 0 {
-            return write!(f, "never: FASTPATH_CONNECTIONS allows no connection");
-        }
         write!(
             f,
             "a pair begins with ud and gets a connection at its first message that the receiver's adapter fetches, or once \

@@ -4,6 +4,7 @@ use super::domain::Network;
 use super::endpoint::SimEndpoint;
 use super::wire::Datagram;
 use crate::contract::Address;
+use std::time::Duration;
 
 /// The interface of one rank.
 pub struct SimIface {
@@ -51,6 +52,11 @@ impl SimIface {
             .0
             .borrow_mut()
             .send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
+    }
+
+    /// How long a rank may sleep at a time.
+    pub fn nap(&self) -> Option<Duration> {
+        self.network.0.borrow().conditions.nap
     }
 
     /// Whether the wire-up interface signals an arrival. Costs less than a poll.

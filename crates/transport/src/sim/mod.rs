@@ -24,6 +24,7 @@ pub use random::Random;
 
 use crate::reliable;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// What the network does to messages. Probabilities are from 0 to 1, times in virtual nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +57,8 @@ pub struct Conditions {
     pub hardware: Option<Hardware>,
     /// Patience of the reliability sublayer; its window is `slots`.
     pub patience: reliable::Settings,
+    /// How long a rank may sleep at a time, of real time; `None` for no limit.
+    pub nap: Option<Duration>,
 }
 
 impl Default for Conditions {
@@ -75,6 +78,7 @@ impl Default for Conditions {
             wireup: false,
             hardware: None,
             patience: reliable::Settings::default(),
+            nap: None,
         }
     }
 }
