@@ -208,6 +208,18 @@ pub struct Counts {
     pub numbers: Vec<(&'static str, u64)>,
 }
 
+/// What is said of a limit on locked memory that was met; nothing where it was not.
+pub(crate) fn describe_refused(times: u64) -> String {
+    match times {
+        0 => String::new(),
+        1 => "; memory for more buffers was refused once: it went on with fewer (`ulimit -l`)"
+            .to_owned(),
+        _ => format!(
+            "; memory for more buffers was refused {times} times: it went on with fewer (`ulimit -l`)"
+        ),
+    }
+}
+
 impl Counts {
     fn of_rc(iface: &RcIface) -> Self {
         let c = iface.counters();
@@ -223,7 +235,7 @@ impl Counts {
         };
         let text = format!(
             "{} {}, {} bytes of inline data granted; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed; registrations: {} made, \
-             {} reused, {} dropped as their memory changed, {} for others, {kept}",
+             {} reused, {} dropped as their memory changed, {} for others, {kept}{}",
             c.connections,
             if c.connections == 1 {
                 "queue pair"
@@ -238,7 +250,8 @@ impl Counts {
             r.made,
             r.reused,
             r.unmapped,
-            r.evicted
+            r.evicted,
+            describe_refused(c.refused)
         );
         let numbers = vec![
             ("connections", c.connections),
@@ -248,6 +261,7 @@ impl Counts {
             ("receive_polls", c.recv_polls),
             ("violations", c.violations),
             ("failures", c.failures),
+            ("buffers_refused", c.refused),
             ("registrations_made", r.made),
             ("registrations_reused", r.reused),
             ("registrations_changed", r.unmapped),
@@ -277,6 +291,7 @@ impl Counts {
             ("receive_errors", c.receive_errors),
             ("out_of_buffer", c.out_of_buffer),
             ("outages", c.outages),
+            ("buffers_refused", c.refused),
             ("receive_polls", c.recv_polls),
             ("failures", c.failures),
         ];

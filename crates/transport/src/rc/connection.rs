@@ -2,7 +2,9 @@
 
 use super::wire::{HEADER, Kind, Tag};
 use crate::contract::{Header, Post};
-use crate::verbs::{Access, Buffer, Failure, MemoryRegion, Operation, QueuePair, VerbsError};
+use crate::verbs::{
+    Access, Buffer, Failure, MemoryRegion, Operation, QueuePair, VerbsError, fewer,
+};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::segment::has_left;
 use std::collections::VecDeque;
@@ -169,7 +171,10 @@ pub(super) struct Slot {
 pub(super) const SMALL: usize = (1024 + 64 + HEADER).next_multiple_of(64) - HEADER;
 const _: () = assert!(SMALL >= 1024 + 64, "sends of 1 KiB are silent");
 
-/// The send buffers of an interface: small and large ones, of which the large are made at first use.
+/// Small and large send buffers that are there from the start, so that messages leave however little may be locked later.
+const FEW: [u32; 2] = [8, 2];
+
+/// The send buffers of an interface: small and large ones, a few of each from the start, the others at first need.
 pub(super) struct Pool {
     classes: [Class; 2],
 }
@@ -178,7 +183,11 @@ struct Class {
     /// Bytes of one, header included.
     stride: usize,
     count: u32,
-    buffer: Option<Buffer>,
+    /// Of those that are there from the start, and of the others.
+    buffers: Vec<Buffer>,
+    few: u32,
+    /// Whether no more are made: all are there, or the memory for more was refused.
+    complete: bool,
     free: Vec<u32>,
     /// Bits of the number of free ones that are zero where one is marked: about four of all are.
     marks: usize,
@@ -187,55 +196,66 @@ struct Class {
 impl Pool {
     /// So many small and large ones, the latter for `largest` bytes of payload.
     pub fn new(counts: [u32; 2], largest: usize) -> Self {
-        let class = |stride: usize, count: u32| Class {
+        let class = |stride: usize, count: u32, few: u32| Class {
             stride,
             count,
-            buffer: None,
+            buffers: Vec::new(),
+            few: few.min(count),
+            complete: false,
             free: Vec::new(),
             marks: (count / 4).max(1).next_power_of_two() as usize - 1,
         };
         Pool {
             classes: [
-                class(HEADER + SMALL, counts[0]),
-                class((HEADER + largest).next_multiple_of(64), counts[1]),
+                class(HEADER + SMALL, counts[0], FEW[0]),
+                class((HEADER + largest).next_multiple_of(64), counts[1], FEW[1]),
             ],
         }
+    }
+
+    /// Makes the few buffers of each class.
+    ///
+    /// # Errors
+    /// No memory, or the limit on locked memory is too low.
+    pub fn make_few(
+        &mut self,
+        mut make: impl FnMut(usize, Access) -> Result<Buffer, VerbsError>,
+    ) -> Result<(), VerbsError> {
+        for class in &mut self.classes {
+            class.make(class.few, &mut make)?;
+        }
+        Ok(())
     }
 
     fn class_of(payload: usize) -> usize {
         (payload > SMALL) as usize
     }
 
-    /// Makes the buffers of the first class for such payloads that has none yet; false where all are there.
+    /// Makes the other buffers of the first class for such payloads that has but a few, or as many of them as there is
+    /// memory for; false where all are there. It is asked once: a class that has got fewer goes on with those.
     ///
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
     pub fn prepare(
         &mut self,
         payload: usize,
-        make: impl FnOnce(usize, Access) -> Result<Buffer, VerbsError>,
+        mut make: impl FnMut(usize, Access) -> Result<Buffer, VerbsError>,
     ) -> Result<bool, VerbsError> {
         let mut classes = self.classes[Self::class_of(payload)..].iter_mut();
-        let Some(class) = classes.find(|class| class.buffer.is_none()) else {
+        let Some(class) = classes.find(|class| !class.complete) else {
             return Ok(false);
         };
-        // Atomics answer into them.
-        class.buffer = Some(make(class.stride * class.count as usize, Access::Write)?);
-        class.free = (0..class.count).rev().collect();
-        Ok(true)
+        class.complete = true;
+        fewer(class.count - class.few, |count| {
+            class.make(count, &mut make)
+        })
     }
 
-    /// Free buffers for such payloads.
+    /// Free buffers for such payloads, of those that are made.
     #[inline]
     pub fn available(&self, payload: usize) -> u32 {
-        let free = |class: &Class| match class.buffer {
-            Some(_) => class.free.len() as u32,
-            None => class.count,
-        };
-        self.classes[Self::class_of(payload)..]
-            .iter()
-            .map(free)
-            .sum()
+        let classes = self.classes[Self::class_of(payload)..].iter();
+        classes.map(|class| class.free.len() as u32).sum()
     }
 
     /// A free buffer: a large one where the small ones are in use, so that a message finds room where a longer
@@ -267,14 +287,27 @@ impl Pool {
     #[inline]
     pub fn locate(&self, slot: Slot) -> (*mut u8, u32) {
         let class = &self.classes[slot.class as usize];
-        match &class.buffer {
-            Some(buffer) => {
-                let at = buffer
-                    .address()
-                    .wrapping_add(slot.index as usize * class.stride);
-                (at, buffer.region().lkey())
-            }
-            None => unreachable!("a slot without its buffer"),
-        }
+        let (buffer, index) = match slot.index.checked_sub(class.few) {
+            None => (&class.buffers[0], slot.index),
+            Some(index) => (&class.buffers[1], index),
+        };
+        let at = buffer.address().wrapping_add(index as usize * class.stride);
+        (at, buffer.region().lkey())
+    }
+}
+
+impl Class {
+    /// Makes so many more.
+    fn make(
+        &mut self,
+        count: u32,
+        make: &mut impl FnMut(usize, Access) -> Result<Buffer, VerbsError>,
+    ) -> Result<(), VerbsError> {
+        // Atomics answer into them.
+        let buffer = make(self.stride * count as usize, Access::Write)?;
+        let first = if self.buffers.is_empty() { 0 } else { self.few };
+        self.buffers.push(buffer);
+        self.free.extend((first..first + count).rev());
+        Ok(())
     }
 }

@@ -226,14 +226,8 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn take_slot_slow(&mut self, index: usize, len: usize) -> Option<Slot> {
-        let domain = &self.domain;
-        match self
-            .pool
-            .prepare(len, |bytes, access| domain.buffer(bytes, access))
-        {
-            Ok(true) => return self.pool.take(len),
-            Ok(false) => {}
-            Err(error) => self.trouble = Some(error.to_string()),
+        if self.make_slots(len) {
+            return self.pool.take(len);
         }
         // All are under way, or done and nobody has looked.
         for queue in 0..self.send_queues.len() {
@@ -250,6 +244,30 @@ impl Core {
             self.recall();
         }
         slot
+    }
+
+    /// Whether so many messages of so many bytes would find send buffers: those are there then.
+    #[inline]
+    pub fn has_slots(&mut self, messages: u32, bytes: usize) -> bool {
+        while self.pool.available(bytes) < messages {
+            if !self.make_slots(bytes) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes more send buffers for such payloads; false where there are no more to come.
+    #[cold]
+    pub fn make_slots(&mut self, len: usize) -> bool {
+        let (domain, refused) = (&self.domain, &mut self.counters.refused);
+        let made = self.pool.prepare(len, |bytes, access| {
+            domain.buffer(bytes, access).inspect_err(|_| *refused += 1)
+        });
+        made.unwrap_or_else(|error| {
+            self.trouble = Some(error.to_string());
+            false
+        })
     }
 
     /// Makes sure that the success of everything under way will be reported.

@@ -136,7 +136,7 @@ impl RcEndpoint {
         connection.stage == Stage::Ready
             && connection.credits >= packets
             && connection.room() >= packets
-            && core.pool.available(bytes) >= messages
+            && core.has_slots(messages, bytes)
     }
 
     /// Whether there is nothing to do for this peer, as far as the last progress of the interface has found.

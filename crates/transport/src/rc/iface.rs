@@ -56,6 +56,8 @@ pub struct Counters {
     pub violations: u64,
     /// Connections that failed.
     pub failures: u64,
+    /// Times that memory for more buffers was refused: it goes on with those that there are.
+    pub refused: u64,
 }
 
 /// An operation that somebody waited for.
@@ -173,6 +175,8 @@ impl RcIface {
             repeats: true,
         };
         core.add_receives(settings.receives)?;
+        let Core { pool, domain, .. } = &mut core;
+        pool.make_few(|bytes, access| domain.buffer(bytes, access))?;
         Ok(RcIface {
             core: Rc::new(RefCell::new(core)),
             watcher: None,
@@ -322,8 +326,9 @@ impl Core {
 
     /// Makes and posts the receive buffers that one more connection brings. Beyond the first connections those are fewer than
     /// its window: peers that all fill theirs at once are made to wait by the adapter, and then try again. Two or three peers
-    /// may be made to wait too, while a batch of emptied buffers waits to be posted.
-    fn add_receives_for_one(&mut self) -> Result<(), VerbsError> {
+    /// may be made to wait too, while a batch of emptied buffers waits to be posted. Where there is no memory for more, the
+    /// connection shares those that there are.
+    fn add_receives_for_one(&mut self) {
         let open = self.connections.iter().flatten().count() as u32 + 1;
         let buffers = self
             .receives
@@ -334,15 +339,18 @@ impl Core {
             false => self.settings.receives_each,
         };
         let more = more.min(self.shared.depth().saturating_sub(buffers));
-        match open.saturating_mul(self.settings.window) > buffers && more > 0 {
-            true => self.add_receives(more),
-            false => Ok(()),
+        if open.saturating_mul(self.settings.window) > buffers
+            && more > 0
+            && let Err(error) = self.add_receives(more)
+        {
+            self.counters.refused += 1;
+            self.trouble = Some(error.to_string());
         }
     }
 
     /// Makes a queue pair; says the connection's number.
     fn add_connection(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
-        self.add_receives_for_one()?;
+        self.add_receives_for_one();
         let queue = self.send_queue()?;
         let pair = QueuePair::new(
             &self.domain.memory,

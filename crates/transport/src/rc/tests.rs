@@ -79,15 +79,15 @@ fn take(end: &mut RcEndpoint) -> Option<(u32, usize)> {
     Some(seen)
 }
 
-#[test]
-fn messages__go_both_ways_in_order() {
-    let mut pair = RcPair::new(Settings::default());
+/// Sends `count` messages each way, and takes them.
+fn exchange(pair: &mut RcPair, count: u32) {
     let mut sent = [0_u32; 2];
     let mut seen = [0_u32; 2];
     let size = |number: u32| [0, 8, 100, 3000, PACKET, PACKET + 1, LARGEST][number as usize % 7];
-    pair.until("500 messages each way", |pair| {
+    pair.until("all messages", |pair| {
         for me in 0..2 {
-            if sent[me] < 500 && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done {
+            if sent[me] < count && send(&mut pair.ends[me], sent[me], size(sent[me])) == Post::Done
+            {
                 sent[me] += 1;
             }
             if let Some((number, len)) = take(&mut pair.ends[me]) {
@@ -96,8 +96,14 @@ fn messages__go_both_ways_in_order() {
             }
             pair.ends[me].return_credits();
         }
-        seen == [500; 2]
+        seen == [count; 2]
     });
+}
+
+#[test]
+fn messages__go_both_ways_in_order() {
+    let mut pair = RcPair::new(Settings::default());
+    exchange(&mut pair, 500);
     let counters = pair.ifaces[0].counters();
     assert_eq!((counters.violations, counters.failures), (0, 0));
     assert!(counters.inline > 0 && counters.copied > 0, "{counters:?}");
@@ -428,6 +434,55 @@ fn connections__many_share_buffers_and_give_them_back() {
     links.truncate(1);
     assert_eq!(base - fault::alive(), 78);
     assert_eq!(far.counters().violations + near.counters().failures, 0);
+}
+
+#[test]
+fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
+    for more in [0, 50_000, 200_000] {
+        fake::set_conditions(fake::Conditions::default());
+        let mut pair = RcPair::on(&fake::open(), Settings::default()).unwrap();
+        fake::lock_no_more_than(more);
+        exchange(&mut pair, 100);
+        // What is said to find room does.
+        let mut rooms = 0;
+        for messages in [1, 2, 3, 16] {
+            if !pair.ends[0].has_room(messages, 3000) {
+                continue;
+            }
+            rooms += 1;
+            for number in 0..messages {
+                assert_eq!(send(&mut pair.ends[0], number, 3000), Post::Done);
+            }
+            for number in 0..messages {
+                pair.until("a message", |pair| {
+                    take(&mut pair.ends[1]) == Some((number, 3000))
+                });
+            }
+            pair.ends[1].return_all_credits();
+            pair.until("all drained", |pair| {
+                pair.ends[0].is_drained() && pair.ends[1].is_drained() && pair.has_all_arrived()
+            });
+        }
+        assert!(rooms > 0, "{more}");
+        // Peers beyond the first two share the receive buffers.
+        let before = pair.ifaces[1].counters().refused;
+        let mut others = [(); 3].map(|()| {
+            let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
+            let addresses = [ends[0].local_address(), ends[1].local_address()];
+            assert!(ends[0].open(&addresses[1]) && ends[1].open(&addresses[0]));
+            ends.iter_mut().for_each(RcEndpoint::set_ready);
+            ends
+        });
+        assert!(pair.ifaces[1].counters().refused > before, "{more}");
+        for [tx, rx] in &mut others {
+            let mut sent = false;
+            pair.until("a message", |_| {
+                sent = sent || send(tx, 5, 5000) == Post::Done;
+                take(rx) == Some((5, 5000))
+            });
+        }
+        assert_eq!(pair.ifaces[0].counters().failures, 0);
+    }
 }
 
 #[test]

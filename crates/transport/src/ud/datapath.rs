@@ -295,14 +295,32 @@ impl Core {
         if let Some(slot) = self.pool.take(large, packets) {
             return Some(slot);
         }
-        let domain = &self.domain;
-        let grown = self
-            .pool
-            .grow(large, |bytes, access| domain.buffer(bytes, access));
-        if let Err(error) = grown {
-            self.trouble = Some(error.to_string());
-        }
+        self.make_slots(large);
         self.pool.take(large, packets)
+    }
+
+    /// Whether so many messages would find send buffers: those are there then.
+    #[inline]
+    pub fn has_slots(&mut self, large: bool, messages: u32) -> bool {
+        while self.pool.available(large) < messages {
+            if !self.make_slots(large) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes more send buffers; false where there are no more to come.
+    #[cold]
+    fn make_slots(&mut self, large: bool) -> bool {
+        let (domain, refused) = (&self.domain, &mut self.counters.refused);
+        let made = self.pool.grow(large, |bytes, access| {
+            domain.buffer(bytes, access).inspect_err(|_| *refused += 1)
+        });
+        made.unwrap_or_else(|error| {
+            self.trouble = Some(error.to_string());
+            false
+        })
     }
 
     /// Takes a batch of completions of sends; says whether there were any.

@@ -123,9 +123,7 @@ impl UdEndpoint {
         }
         let count = packets(bytes, link.chunk).saturating_mul(messages);
         let large = HEADER + bytes > link.chunk;
-        link.sender.room() >= count
-            && core.has_queue_room(count)
-            && core.pool.has_room(large, messages)
+        link.sender.room() >= count && core.has_queue_room(count) && core.has_slots(large, messages)
     }
 
     /// Tells the peer what has been taken, if that is worth a packet.

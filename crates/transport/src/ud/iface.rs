@@ -77,6 +77,8 @@ pub struct Counters {
     pub recv_polls: u64,
     /// Times that the queue pair had stopped, to be started anew.
     pub outages: u64,
+    /// Times that memory for more buffers was refused: it goes on with those that there are.
+    pub refused: u64,
 }
 
 /// One line for people: what was lost, and what that cost.
@@ -86,7 +88,7 @@ impl std::fmt::Display for Counters {
         write!(
             f,
             "{} {}; {} bytes of inline data granted; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
-             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers, {} times stopped",
+             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers, {} times stopped{}",
             c.connections,
             if c.connections == 1 { "peer" } else { "peers" },
             c.granted,
@@ -100,7 +102,8 @@ impl std::fmt::Display for Counters {
             c.violations,
             c.receive_errors,
             c.out_of_buffer,
-            c.outages
+            c.outages,
+            crate::adapter::describe_refused(c.refused)
         )
     }
 }
@@ -251,6 +254,8 @@ impl UdIface {
             domain,
         };
         core.add_receives(settings.receives)?;
+        let Core { pool, domain, .. } = &mut core;
+        pool.make_few(|bytes, access| domain.buffer(bytes, access))?;
         core.pair.start_datagrams(0)?;
         Ok(UdIface {
             core: Rc::new(RefCell::new(core)),
@@ -420,8 +425,13 @@ impl Core {
     fn add_link(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
         let open = self.links.iter().flatten().count() as u32 + 1;
         let wanted = open.saturating_mul(self.settings.receives_each);
-        if wanted > self.buffers && self.buffers + GROUP <= self.recv_depth {
-            self.add_receives(GROUP)?;
+        if wanted > self.buffers
+            && self.buffers + GROUP <= self.recv_depth
+            && let Err(error) = self.add_receives(GROUP)
+        {
+            // What finds no buffer is lost, and sent again.
+            self.counters.refused += 1;
+            self.trouble = Some(error.to_string());
         }
         self.counters.connections += 1;
         let token = random_job_id() as u32;

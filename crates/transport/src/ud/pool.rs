@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::wire::{HEAD, PACKETS_MOST, STREAM};
-use crate::verbs::{Access, Buffer, Sge, VerbsError};
+use crate::verbs::{Access, Buffer, Sge, VerbsError, fewer};
 
 /// Bytes of heads before the stream of a large buffer.
 const HEADS: usize = (PACKETS_MOST * HEAD).next_multiple_of(64);
@@ -40,12 +40,18 @@ pub(super) struct Pool {
     lingering: Vec<Slot>,
 }
 
+/// Small and large buffers that are there from the start, so that packets leave however little may be locked later.
+const FEW: [u32; 2] = [16, 2];
+
 struct Class {
     /// Bytes of one.
     stride: usize,
-    /// Buffers of a group.
+    /// Buffers of a group; but for the first, which has a few.
     count: u32,
-    groups: Vec<Buffer>,
+    /// With the number of their first buffer each.
+    groups: Vec<(u32, Buffer)>,
+    /// Whether the memory for more was refused.
+    complete: bool,
     slots: Vec<State>,
     free: Vec<u32>,
 }
@@ -59,16 +65,17 @@ struct State {
 }
 
 impl Class {
-    /// Makes one more group.
+    /// Makes a group of so many more.
     fn grow(
         &mut self,
-        make: impl FnOnce(usize, Access) -> Result<Buffer, VerbsError>,
+        count: u32,
+        make: &mut impl FnMut(usize, Access) -> Result<Buffer, VerbsError>,
     ) -> Result<(), VerbsError> {
         let first = self.slots.len() as u32;
-        self.groups
-            .push(make(self.stride * self.count as usize, Access::Read)?);
-        self.slots.extend((0..self.count).map(|_| State::default()));
-        self.free.extend((first..first + self.count).rev());
+        let buffer = make(self.stride * count as usize, Access::Read)?;
+        self.groups.push((first, buffer));
+        self.slots.extend((0..count).map(|_| State::default()));
+        self.free.extend((first..first + count).rev());
         Ok(())
     }
 }
@@ -80,6 +87,7 @@ impl Pool {
             stride: stride.next_multiple_of(64),
             count,
             groups: Vec::new(),
+            complete: false,
             slots: Vec::new(),
             free: Vec::new(),
         };
@@ -90,31 +98,47 @@ impl Pool {
         }
     }
 
-    /// Makes another group for such messages; false where there may be no more.
+    /// Makes the few buffers of each class.
+    ///
+    /// # Errors
+    /// No memory, or the limit on locked memory is too low.
+    pub fn make_few(
+        &mut self,
+        mut make: impl FnMut(usize, Access) -> Result<Buffer, VerbsError>,
+    ) -> Result<(), VerbsError> {
+        for (class, few) in self.classes.iter_mut().zip(FEW) {
+            class.grow(few.min(class.count), &mut make)?;
+        }
+        Ok(())
+    }
+
+    /// Makes another group for such messages, or a smaller one where there is no memory for that; false where there may be
+    /// no more. A class for which memory was refused is not asked for again.
     ///
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
     pub fn grow(
         &mut self,
         large: bool,
-        make: impl FnOnce(usize, Access) -> Result<Buffer, VerbsError>,
+        mut make: impl FnMut(usize, Access) -> Result<Buffer, VerbsError>,
     ) -> Result<bool, VerbsError> {
         let groups = self.groups as usize;
         let mut classes = self.classes[large as usize..].iter_mut();
-        match classes.find(|class| class.groups.len() < groups) {
-            Some(class) => class.grow(make).map(|()| true),
-            None => Ok(false),
-        }
+        let Some(class) = classes.find(|class| !class.complete && class.groups.len() <= groups)
+        else {
+            return Ok(false);
+        };
+        let before = class.slots.len();
+        let made = fewer(class.count, |count| class.grow(count, &mut make));
+        class.complete = class.slots.len() - before < class.count as usize;
+        made
     }
 
-    /// Whether so many messages of such a length would find room, made or yet to be made.
-    pub fn has_room(&self, large: bool, messages: u32) -> bool {
-        let of = |class: &Class| {
-            let more = (self.groups as usize - class.groups.len()) * class.count as usize;
-            class.free.len() + more
-        };
-        let room: usize = self.classes[large as usize..].iter().map(of).sum();
-        room >= messages as usize
+    /// Buffers for such messages that are free.
+    #[inline]
+    pub fn available(&self, large: bool) -> u32 {
+        let classes = self.classes[large as usize..].iter();
+        classes.map(|class| class.free.len() as u32).sum()
     }
 
     /// A free buffer for a message of `packets` packets: a large one where the small ones are in use, so that a
@@ -143,9 +167,11 @@ impl Pool {
     /// Whether few buffers are left: that sends are done must be heard of soon, so that theirs come back.
     #[inline]
     pub fn is_low(&self) -> bool {
-        let low = |class: &Class| class.free.len() * 4 <= class.slots.len();
-        let mut made = self.classes.iter().filter(|class| !class.groups.is_empty());
-        made.any(low)
+        // The first few are soon joined by others, where those can be had.
+        let low = |class: &Class| {
+            (class.complete || class.groups.len() > 1) && class.free.len() * 4 <= class.slots.len()
+        };
+        self.classes.iter().any(low)
     }
 
     /// The send with this number has been posted from a buffer.
@@ -185,8 +211,12 @@ impl Pool {
     #[inline]
     fn locate(&self, slot: Slot) -> (*mut u8, u32) {
         let class = &self.classes[slot.large as usize];
-        let buffer = &class.groups[(slot.index / class.count) as usize];
-        let offset = (slot.index % class.count) as usize * class.stride;
+        let group = class
+            .groups
+            .partition_point(|(first, _)| *first <= slot.index)
+            - 1;
+        let (first, buffer) = &class.groups[group];
+        let offset = (slot.index - first) as usize * class.stride;
         (
             buffer.address().wrapping_add(offset),
             buffer.region().lkey(),

@@ -161,6 +161,25 @@ impl Drop for MemoryRegion {
     }
 }
 
+/// As many as there is memory for: `make` is asked for `count`, then for half as many, and so on down to one. False where
+/// none are wanted.
+///
+/// # Errors
+/// There is not even memory for one.
+pub fn fewer(
+    mut count: u32,
+    mut make: impl FnMut(u32) -> Result<(), VerbsError>,
+) -> Result<bool, VerbsError> {
+    while count > 0 {
+        match make(count) {
+            Ok(()) => return Ok(true),
+            Err(error) if count == 1 => return Err(error),
+            Err(_) => count /= 2,
+        }
+    }
+    Ok(false)
+}
+
 /// Whole pages of zeros that belong to the process alone, registered.
 pub struct Buffer {
     /// First, so that it goes before the pages.

@@ -51,7 +51,7 @@ pub use identity::Identity;
 pub use inline::InlineChoice;
 pub use library::Library;
 pub use list::SendList;
-pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain};
+pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain, fewer};
 pub use pair::{AddressHandle, PairSettings, Peer, Persistence, QueuePair, Service};
 pub use path::{LocalPort, Path, PortAddress};
 pub use port_counter::PortCounter;

@@ -36,6 +36,47 @@ fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
 }
 
 #[test]
+fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
+    for more in [0, 20_000, 100_000] {
+        let mut pair = UdPair::fake(Settings {
+            receives: 64,
+            receives_each: 64,
+            ..Settings::default()
+        });
+        fake::lock_no_more_than(more);
+        exchange(&mut pair, 100);
+        let mut rooms = 0;
+        for messages in [1, 2, 3, 40] {
+            if !pair.ends[0].has_room(messages, 8193) {
+                continue;
+            }
+            rooms += 1;
+            for number in 0..messages {
+                assert_eq!(send(&mut pair.ends[0], number, 8193), Post::Done);
+            }
+            for number in 0..messages {
+                pair.until("a message", |pair| {
+                    take(&mut pair.ends[1]) == Some((number, 8193))
+                });
+            }
+            pair.until("the last news", |pair| {
+                pair.ends[0].is_drained() && pair.ends[1].is_drained()
+            });
+        }
+        assert!(rooms > 0, "{more}");
+        // Further peers share the receive buffers.
+        let before = pair.ifaces[1].counters().refused;
+        let mut others = many(&pair);
+        assert!(pair.ifaces[1].counters().refused > before, "{more}");
+        for [tx, rx] in &mut others {
+            assert_eq!(send(tx, 5, 900), Post::Done);
+            pair.until("a message", |_| take(rx) == Some((5, 900)));
+        }
+        assert_eq!(pair.ifaces[0].counters().failures, 0);
+    }
+}
+
+#[test]
 fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
     let mut pair = UdPair::fake(Settings {
         receives: 64,

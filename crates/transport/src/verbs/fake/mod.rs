@@ -138,6 +138,15 @@ impl Default for Fabric {
 }
 
 impl Fabric {
+    /// Bytes of memory that are registered.
+    fn registered(&self) -> usize {
+        // SAFETY: what is registered is alive.
+        self.regions
+            .values()
+            .map(|&mr| unsafe { (*mr).length })
+            .sum()
+    }
+
     /// Counts a call that posts receive buffers; whether it is refused, or finds no device.
     fn count_receive_post(&mut self) -> bool {
         self.receive_posts += 1;
@@ -175,6 +184,11 @@ pub(crate) fn set_conditions(conditions: Conditions) {
         }
         fabric.conditions = conditions;
     });
+}
+
+/// From now on so many bytes more may be registered than are.
+pub(crate) fn lock_no_more_than(more: usize) {
+    with(|fabric| fabric.conditions.lockable = fabric.registered() + more);
 }
 
 /// A tenth of all datagrams is lost, a tenth arrives twice, and a fifth late.

@@ -157,15 +157,8 @@ pub(super) unsafe extern "C" fn reg_mr(
     length: size_t,
     access: c_int,
 ) -> *mut Mr {
-    let room = with(|fabric| {
-        // SAFETY: what is registered is alive.
-        let used: usize = fabric
-            .regions
-            .values()
-            .map(|&mr| unsafe { (*mr).length })
-            .sum();
-        used.saturating_add(length) <= fabric.conditions.lockable
-    });
+    let room =
+        with(|fabric| fabric.registered().saturating_add(length) <= fabric.conditions.lockable);
     if !room {
         return fail(libc::ENOMEM);
     }
