@@ -186,6 +186,8 @@ struct Class {
     /// Of those that are there from the start, and of the others.
     buffers: Vec<Buffer>,
     few: u32,
+    /// Where each lies in those, and the key of its memory.
+    places: Vec<(*mut u8, u32)>,
     /// Whether no more are made: all are there, or the memory for more was refused.
     complete: bool,
     free: Vec<u32>,
@@ -201,6 +203,7 @@ impl Pool {
             count,
             buffers: Vec::new(),
             few: few.min(count),
+            places: Vec::new(),
             complete: false,
             free: Vec::new(),
             marks: (count / 4).max(1).next_power_of_two() as usize - 1,
@@ -286,13 +289,7 @@ impl Pool {
     /// Where a buffer lies, and the key of its memory.
     #[inline]
     pub fn locate(&self, slot: Slot) -> (*mut u8, u32) {
-        let class = &self.classes[slot.class as usize];
-        let (buffer, index) = match slot.index.checked_sub(class.few) {
-            None => (&class.buffers[0], slot.index),
-            Some(index) => (&class.buffers[1], index),
-        };
-        let at = buffer.address().wrapping_add(index as usize * class.stride);
-        (at, buffer.region().lkey())
+        self.classes[slot.class as usize].places[slot.index as usize]
     }
 }
 
@@ -305,9 +302,12 @@ impl Class {
     ) -> Result<(), VerbsError> {
         // Atomics answer into them.
         let buffer = make(self.stride * count as usize, Access::Write)?;
-        let first = if self.buffers.is_empty() { 0 } else { self.few };
-        self.buffers.push(buffer);
+        let (at, lkey) = (buffer.address(), buffer.region().lkey());
+        let place = |index: u32| (at.wrapping_add(index as usize * self.stride), lkey);
+        let first = self.places.len() as u32;
+        self.places.extend((0..count).map(place));
         self.free.extend((first..first + count).rev());
+        self.buffers.push(buffer);
         Ok(())
     }
 }

@@ -48,16 +48,17 @@ struct Class {
     stride: usize,
     /// Buffers of a group; but for the first, which has a few.
     count: u32,
-    /// With the number of their first buffer each.
-    groups: Vec<(u32, Buffer)>,
+    groups: Vec<Buffer>,
     /// Whether the memory for more was refused.
     complete: bool,
     slots: Vec<State>,
     free: Vec<u32>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct State {
+    /// First byte, and the key of its memory.
+    place: (*mut u8, u32),
     /// Packets in it that have not been taken.
     left: u32,
     /// Number of the send that was posted from it last.
@@ -73,9 +74,15 @@ impl Class {
     ) -> Result<(), VerbsError> {
         let first = self.slots.len() as u32;
         let buffer = make(self.stride * count as usize, Access::Read)?;
-        self.groups.push((first, buffer));
-        self.slots.extend((0..count).map(|_| State::default()));
+        let (at, lkey) = (buffer.address(), buffer.region().lkey());
+        let state = |index: u32| State {
+            place: (at.wrapping_add(index as usize * self.stride), lkey),
+            left: 0,
+            last: 0,
+        };
+        self.slots.extend((0..count).map(state));
         self.free.extend((first..first + count).rev());
+        self.groups.push(buffer);
         Ok(())
     }
 }
@@ -210,17 +217,7 @@ impl Pool {
     /// First byte of a buffer, and the key of its memory.
     #[inline]
     fn locate(&self, slot: Slot) -> (*mut u8, u32) {
-        let class = &self.classes[slot.large as usize];
-        let group = class
-            .groups
-            .partition_point(|(first, _)| *first <= slot.index)
-            - 1;
-        let (first, buffer) = &class.groups[group];
-        let offset = (slot.index - first) as usize * class.stride;
-        (
-            buffer.address().wrapping_add(offset),
-            buffer.region().lkey(),
-        )
+        self.classes[slot.large as usize].slots[slot.index as usize].place
     }
 
     /// Where the stream of a message is to be written.
