@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Facts;
 use super::devices::{Device, Interface, Pcie, Port};
-use super::library::Libraries;
+use super::library::{Driver, Libraries};
 use super::limits::Limits;
 use fastpath_transport::verbs::split_port;
 
@@ -66,7 +66,7 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
         found.trouble(&adapter.address, what, remedy);
     }
     for device in &facts.devices {
-        found.look_at_device(device);
+        found.look_at_device(device, &facts.libraries);
     }
     if let Some(wanted) = &facts.wanted {
         found.look_at_wish(wanted, &facts.devices);
@@ -122,7 +122,9 @@ impl Found {
                 "keep one: name it by one file of /etc/libibverbs.d, and build programs against that one",
             );
         }
-        for driver in library.drivers.iter().filter(|d| d.file.is_none()) {
+        // Where the library is not found, nobody knows the folder of its providers.
+        let known = |d: &&Driver| d.file.is_none() && (d.by_path || library.path.is_some());
+        for driver in library.drivers.iter().filter(known) {
             let subject = driver.named_in.display().to_string();
             let what = format!("names the provider {}, which is not there", driver.provider);
             // A distribution's file may name what another package brings.
@@ -163,7 +165,7 @@ impl Found {
         self.trouble(&format!("FASTPATH_DEVICE={wanted}"), what, remedy);
     }
 
-    fn look_at_device(&mut self, device: &Device) {
+    fn look_at_device(&mut self, device: &Device, library: &Libraries) {
         let name = &device.name;
         match &device.uverbs {
             None => self.trouble(
@@ -179,7 +181,7 @@ impl Found {
                         "let this user read and write it (a udev rule, a group); in a container: --device=/dev/infiniband",
                     );
                 } else {
-                    self.look_at_provider(device);
+                    self.look_at_provider(device, library);
                 }
             }
         }
@@ -200,8 +202,10 @@ impl Found {
         }
     }
 
-    fn look_at_provider(&mut self, device: &Device) {
+    fn look_at_provider(&mut self, device: &Device, library: &Libraries) {
         match &device.opened {
+            // There is no library that could offer it: that is said once.
+            None if library.path.is_none() => {}
             Some(Ok(())) => {}
             Some(Err(why)) => {
                 self.trouble(&device.name, format!("it does not open: {why}"), "see `dmesg`");

@@ -3,6 +3,7 @@
 use super::device::{DeviceContext, list_devices};
 use super::error::VerbsError;
 use super::library::Library;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Opens, by `make`, the device of a name, with a port after a colon if wanted (`mlx5_0:1`), or else the first that `make` can
@@ -26,7 +27,23 @@ pub fn open_device<T>(
             Err(error) => troubles.push(error),
         }
     }
-    Err(VerbsError::of_each(troubles))
+    match troubles.is_empty() {
+        true => Err(explain_none(Path::new("/sys/class/infiniband"))),
+        false => Err(VerbsError::of_each(troubles)),
+    }
+}
+
+/// Why the verbs library lists nothing. `kernel`: where the kernel lists its devices.
+fn explain_none(kernel: &Path) -> VerbsError {
+    let names = std::fs::read_dir(kernel).into_iter().flatten().flatten();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    match names.is_empty() {
+        true => VerbsError::NoDevice,
+        false => VerbsError::NotOffered(names),
+    }
 }
 
 /// A device's name, and the port behind the colon if there is one.
@@ -50,6 +67,22 @@ pub fn split_port(wanted: &str) -> Result<(&str, Option<u8>), VerbsError> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn none__listed_is_told_from_none_there() {
+        let folder = std::env::temp_dir().join(format!("fastpath-none-{}", std::process::id()));
+        assert_eq!(explain_none(&folder), VerbsError::NoDevice);
+        for name in ["rxe1", "rxe0"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        let why = explain_none(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(
+            why,
+            VerbsError::NotOffered(vec!["rxe0".into(), "rxe1".into()])
+        );
+        assert!(why.to_string().contains("has rxe0, rxe1"), "{why}");
+    }
 
     #[test]
     fn split_port__reads_a_number_or_refuses() {

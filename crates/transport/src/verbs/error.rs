@@ -69,6 +69,8 @@ pub enum VerbsError {
     NoLibrary(String),
     /// There is no device at all.
     NoDevice,
+    /// The kernel has devices of these names, and the verbs library offers none of them.
+    NotOffered(Vec<String>),
     /// No device of the wanted name; the names there are.
     UnknownDevice {
         /// What was asked for.
@@ -139,6 +141,11 @@ impl fmt::Display for VerbsError {
             VerbsError::NoLibrary(why) => write!(f, "no verbs library: {why}"),
             VerbsError::NoDevice => f.write_str(
                 "no RDMA device: no adapter, or its driver is not loaded (`ls /sys/class/infiniband` is empty)",
+            ),
+            VerbsError::NotOffered(names) => write!(
+                f,
+                "no RDMA device: the kernel has {}, but the verbs library offers none: it found no provider; install it (Debian: ibverbs-providers)",
+                names.join(", ")
             ),
             VerbsError::UnknownDevice { wanted, present } if present.is_empty() => {
                 write!(f, "no RDMA device {wanted}: there is none at all")

@@ -27,8 +27,14 @@ fn library__that_is_missing_is_trouble_where_a_device_is() {
     let mut facts = tree.facts();
     facts.libraries = missing();
     assert_one(facts, Severity::Note, &["remedy: install libibverbs1"]);
+    // Of a library that is not there nobody knows its providers, nor what it would offer.
+    tree.write("etc/libibverbs.d/mlx5.driver", "driver mlx5");
     let mut facts = tree.with_adapter().facts();
-    facts.libraries = missing();
+    facts.devices[0].opened = None;
+    facts.libraries = Libraries {
+        drivers: library::list_drivers(&tree.root, None),
+        ..missing()
+    };
     assert_one(facts, Severity::Trouble, &["remedy: install libibverbs1"]);
 }
 
