@@ -17,6 +17,7 @@ pub use thresholds::Thresholds;
 use crate::worker::Worker;
 use calibrate::Calibration;
 use fastpath_base::config::{Config, Key};
+use fastpath_base::sync::Ordering;
 use fastpath_base::{clock, wait};
 use fastpath_transport::adapter::{By, Counts};
 use fastpath_transport::interfaces::Allowed;
@@ -348,6 +349,7 @@ impl Worker {
                 why: refuse_adapter(by, allowed.shm, &why),
                 advice: Some(EXAMINE),
             })?;
+            job.own_page().by_adapter.store(1, Ordering::Relaxed);
             warnings = stored.take_troubles();
             self.interfaces.set_rise_rule(choose_rule(config));
         }

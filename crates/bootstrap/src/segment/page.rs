@@ -79,6 +79,8 @@ pub struct RankPage {
     /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read it
     /// now and then: who looks would answer.
     pub looks: AtomicU32,
+    /// 1 where the rank reaches peers by an adapter: what it waits for may be on its way though all ranks sleep.
+    pub by_adapter: AtomicU32,
 }
 
 /// Words of a card.
@@ -212,6 +214,7 @@ impl RankPage {
             transports: SharedText::new(),
             card: Card::fresh(),
             looks: word(),
+            by_adapter: word(),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Results as a table for people. The unit, and what a time is of, stand above each test's rows.
+//! Results as a table for people. The unit, and what a time is of, stand above each test's rows, and behind those of which
+//! something else is true.
 
 use crate::catalogue::{describe_of, find};
 use crate::program::Start;
@@ -10,6 +11,8 @@ use fastpath_base::topology;
 pub struct Table {
     /// What the rows so far are of.
     group: Option<(String, u32, Level)>,
+    /// What their head says of a time.
+    headed: String,
 }
 
 /// Who is measured, by which clock.
@@ -89,10 +92,15 @@ impl Table {
         let group = (case.test.clone(), case.ranks, case.level);
         if self.group.as_ref() != Some(&group) {
             self.group = Some(group);
+            self.headed = describe_time(case);
             lines.push(String::new());
             lines.extend(head(case));
         }
-        lines.push(row(case));
+        let time = describe_time(case);
+        lines.push(match time == self.headed {
+            true => row(case),
+            false => format!("{}  ({time})", row(case)),
+        });
         for (name, value) in &case.defined {
             lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
         }
@@ -118,12 +126,17 @@ fn variant_width(test: &str) -> usize {
     }
 }
 
+/// What a time of a case is of, with its unit.
+fn describe_time(case: &Case) -> String {
+    let window = case
+        .window
+        .map_or(String::new(), |w| format!("windows of {w}; "));
+    format!("{window}{} of {}", case.unit, describe_of(case.of))
+}
+
 fn head(case: &Case) -> Vec<String> {
     let width = variant_width(&case.test);
     let text = find(&case.test).map_or("", |t| t.text);
-    let window = case
-        .window
-        .map_or(String::new(), |w| format!(", windows of {w}"));
     let touched = match case.is_touched() {
         true => ", each message written before it is sent and read after it has come (in the time)",
         false => "",
@@ -135,12 +148,11 @@ fn head(case: &Case) -> Vec<String> {
         Level::Verbs => " at the level of verbs",
     };
     let what = format!(
-        "{}{level}: {text}; {}; {}{window}{touched}; {} of {}",
+        "{}{level}: {text}; {}; {}{touched}; {}",
         case.test,
         count_ranks(case.ranks),
         case.operation,
-        case.unit,
-        describe_of(case.of)
+        describe_time(case)
     );
     let columns = format!(
         "{:>9} {:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7}",
@@ -259,6 +271,20 @@ mod tests {
         let first = table.add(&make_case("64", 100)).join("\n");
         assert!(first.contains("ns of one message"), "{first}");
         assert!(first.contains("p99.9"));
-        assert_eq!(table.add(&make_case("64", 100)).len(), 1);
+        let second = table.add(&make_case("64", 100));
+        assert!(
+            second.len() == 1 && !second[0].contains("ns of"),
+            "{second:?}"
+        );
+        // A row of another kind says so itself.
+        let other = Case {
+            of: Of::HalfRoundTrip,
+            ..make_case("null", 100)
+        };
+        let third = table.add(&other);
+        assert!(
+            third.len() == 1 && third[0].ends_with("  (ns of half a round trip)"),
+            "{third:?}"
+        );
     }
 }
