@@ -204,7 +204,7 @@ impl Pool {
             buffers: Vec::new(),
             few: few.min(count),
             places: Vec::new(),
-            complete: false,
+            complete: few >= count,
             free: Vec::new(),
             marks: (count / 4).max(1).next_power_of_two() as usize - 1,
         };

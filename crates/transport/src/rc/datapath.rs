@@ -226,7 +226,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn take_slot_slow(&mut self, index: usize, len: usize) -> Option<Slot> {
-        if self.make_slots(len) {
+        if self.make_slots_slow(len) {
             return self.pool.take(len);
         }
         // All are under way, or done and nobody has looked.
@@ -250,7 +250,7 @@ impl Core {
     #[inline]
     pub fn has_slots(&mut self, messages: u32, bytes: usize) -> bool {
         while self.pool.available(bytes) < messages {
-            if !self.make_slots(bytes) {
+            if !self.make_slots_slow(bytes) {
                 return false;
             }
         }
@@ -259,7 +259,8 @@ impl Core {
 
     /// Makes more send buffers for such payloads; false where there are no more to come.
     #[cold]
-    pub fn make_slots(&mut self, len: usize) -> bool {
+    #[inline(never)]
+    fn make_slots_slow(&mut self, len: usize) -> bool {
         let (domain, refused) = (&self.domain, &mut self.counters.refused);
         let made = self.pool.prepare(len, |bytes, access| {
             domain.buffer(bytes, access).inspect_err(|_| *refused += 1)

@@ -269,6 +269,10 @@ impl Core {
     /// Makes and posts receive buffers.
     fn add_receives(&mut self, count: u32) -> Result<(), VerbsError> {
         let buffer = self.domain.buffer(count as usize * STRIDE, Access::Write)?;
+        self.add_receives_in(buffer, count)
+    }
+
+    fn add_receives_in(&mut self, buffer: Buffer, count: u32) -> Result<(), VerbsError> {
         let first = self
             .receives
             .last()
@@ -328,7 +332,7 @@ impl Core {
     /// its window: peers that all fill theirs at once are made to wait by the adapter, and then try again. Two or three peers
     /// may be made to wait too, while a batch of emptied buffers waits to be posted. Where there is no memory for more, the
     /// connection shares those that there are.
-    fn add_receives_for_one(&mut self) {
+    fn add_receives_for_one(&mut self) -> Result<(), VerbsError> {
         let open = self.connections.iter().flatten().count() as u32 + 1;
         let buffers = self
             .receives
@@ -339,18 +343,22 @@ impl Core {
             false => self.settings.receives_each,
         };
         let more = more.min(self.shared.depth().saturating_sub(buffers));
-        if open.saturating_mul(self.settings.window) > buffers
-            && more > 0
-            && let Err(error) = self.add_receives(more)
-        {
-            self.counters.refused += 1;
-            self.trouble = Some(error.to_string());
+        if more == 0 || open.saturating_mul(self.settings.window) <= buffers {
+            return Ok(());
+        }
+        match self.domain.buffer(more as usize * STRIDE, Access::Write) {
+            Ok(buffer) => self.add_receives_in(buffer, more),
+            Err(error) => {
+                self.counters.refused += 1;
+                self.trouble = Some(error.to_string());
+                Ok(())
+            }
         }
     }
 
     /// Makes a queue pair; says the connection's number.
     fn add_connection(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
-        self.add_receives_for_one();
+        self.add_receives_for_one()?;
         let queue = self.send_queue()?;
         let pair = QueuePair::new(
             &self.domain.memory,

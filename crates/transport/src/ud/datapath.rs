@@ -295,7 +295,7 @@ impl Core {
         if let Some(slot) = self.pool.take(large, packets) {
             return Some(slot);
         }
-        self.make_slots(large);
+        self.make_slots_slow(large);
         self.pool.take(large, packets)
     }
 
@@ -303,7 +303,7 @@ impl Core {
     #[inline]
     pub fn has_slots(&mut self, large: bool, messages: u32) -> bool {
         while self.pool.available(large) < messages {
-            if !self.make_slots(large) {
+            if !self.make_slots_slow(large) {
                 return false;
             }
         }
@@ -312,7 +312,8 @@ impl Core {
 
     /// Makes more send buffers; false where there are no more to come.
     #[cold]
-    fn make_slots(&mut self, large: bool) -> bool {
+    #[inline(never)]
+    fn make_slots_slow(&mut self, large: bool) -> bool {
         let (domain, refused) = (&self.domain, &mut self.counters.refused);
         let made = self.pool.grow(large, |bytes, access| {
             domain.buffer(bytes, access).inspect_err(|_| *refused += 1)

@@ -376,9 +376,16 @@ impl UdIface {
 impl Core {
     /// Makes and posts receive buffers.
     fn add_receives(&mut self, count: u32) -> Result<(), VerbsError> {
-        let buffer = self
-            .domain
-            .buffer(count as usize * self.stride, Access::Write)?;
+        let buffer = self.make_receives(count)?;
+        self.add_receives_in(buffer, count)
+    }
+
+    fn make_receives(&self, count: u32) -> Result<Buffer, VerbsError> {
+        let bytes = count as usize * self.stride;
+        self.domain.buffer(bytes, Access::Write)
+    }
+
+    fn add_receives_in(&mut self, buffer: Buffer, count: u32) -> Result<(), VerbsError> {
         let first = self.buffers;
         self.receives.push(Receives { buffer, first });
         self.buffers += count;
@@ -425,13 +432,15 @@ impl Core {
     fn add_link(&mut self, state: Option<&'static AtomicU32>) -> Result<usize, VerbsError> {
         let open = self.links.iter().flatten().count() as u32 + 1;
         let wanted = open.saturating_mul(self.settings.receives_each);
-        if wanted > self.buffers
-            && self.buffers + GROUP <= self.recv_depth
-            && let Err(error) = self.add_receives(GROUP)
-        {
-            // What finds no buffer is lost, and sent again.
-            self.counters.refused += 1;
-            self.trouble = Some(error.to_string());
+        if wanted > self.buffers && self.buffers + GROUP <= self.recv_depth {
+            match self.make_receives(GROUP) {
+                Ok(buffer) => self.add_receives_in(buffer, GROUP)?,
+                // What finds no buffer is lost, and sent again.
+                Err(error) => {
+                    self.counters.refused += 1;
+                    self.trouble = Some(error.to_string());
+                }
+            }
         }
         self.counters.connections += 1;
         let token = random_job_id() as u32;

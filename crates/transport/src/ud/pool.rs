@@ -51,6 +51,9 @@ struct Class {
     groups: Vec<Buffer>,
     /// Whether the memory for more was refused.
     complete: bool,
+    /// Free buffers that are not given away: one, until it was tried to make more. So it is known by the last send whether
+    /// there will be more, or its success must be reported.
+    keep: usize,
     slots: Vec<State>,
     free: Vec<u32>,
 }
@@ -95,6 +98,7 @@ impl Pool {
             count,
             groups: Vec::new(),
             complete: false,
+            keep: 0,
             slots: Vec::new(),
             free: Vec::new(),
         };
@@ -115,6 +119,7 @@ impl Pool {
     ) -> Result<(), VerbsError> {
         for (class, few) in self.classes.iter_mut().zip(FEW) {
             class.grow(few.min(class.count), &mut make)?;
+            class.keep = (self.groups > 0) as usize;
         }
         Ok(())
     }
@@ -138,6 +143,7 @@ impl Pool {
         let before = class.slots.len();
         let made = fewer(class.count, |count| class.grow(count, &mut make));
         class.complete = class.slots.len() - before < class.count as usize;
+        class.keep = 0;
         made
     }
 
@@ -158,7 +164,9 @@ impl Pool {
             .zip([false, true])
             .skip(large as usize)
         {
-            if let Some(index) = class.free.pop() {
+            if class.free.len() > class.keep
+                && let Some(index) = class.free.pop()
+            {
                 class.slots[index as usize].left = packets;
                 return Some(Slot { large, index });
             }

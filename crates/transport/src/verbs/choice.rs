@@ -18,7 +18,19 @@ pub fn open_device<T>(
     let library = Library::load()?;
     if let Some(wanted) = wanted {
         let (name, port) = split_port(wanted)?;
-        return make(&DeviceContext::open(library, name)?, port);
+        let opened = DeviceContext::open(library, name).map_err(|error| match error {
+            VerbsError::UnknownDevice { present, .. } if present.is_empty() => {
+                match explain_none(Path::new(SYSFS)) {
+                    VerbsError::NoDevice => VerbsError::UnknownDevice {
+                        wanted: name.to_owned(),
+                        present,
+                    },
+                    why => why,
+                }
+            }
+            error => error,
+        });
+        return make(&opened?, port);
     }
     let mut troubles = Vec::new();
     for name in list_devices(library)? {
@@ -28,21 +40,32 @@ pub fn open_device<T>(
         }
     }
     match troubles.is_empty() {
-        true => Err(explain_none(Path::new("/sys/class/infiniband"))),
+        true => Err(explain_none(Path::new(SYSFS))),
         false => Err(VerbsError::of_each(troubles)),
     }
 }
 
-/// Why the verbs library lists nothing. `kernel`: where the kernel lists its devices.
-fn explain_none(kernel: &Path) -> VerbsError {
-    let names = std::fs::read_dir(kernel).into_iter().flatten().flatten();
-    let mut names: Vec<String> = names
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
+/// Where the kernel lists its classes of devices.
+const SYSFS: &str = "/sys/class";
+
+/// Why the verbs library lists nothing. `classes`: where the kernel lists what it has.
+fn explain_none(classes: &Path) -> VerbsError {
+    let list = |class: &str| {
+        let entries = std::fs::read_dir(classes.join(class));
+        let entries = entries.into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    let names = list("infiniband");
+    let ways = list("infiniband_verbs");
     match names.is_empty() {
         true => VerbsError::NoDevice,
-        false => VerbsError::NotOffered(names),
+        false => VerbsError::NotOffered {
+            names,
+            open: ways.iter().any(|way| way.starts_with("uverbs")),
+        },
     }
 }
 
@@ -72,16 +95,19 @@ mod tests {
     fn none__listed_is_told_from_none_there() {
         let folder = std::env::temp_dir().join(format!("fastpath-none-{}", std::process::id()));
         assert_eq!(explain_none(&folder), VerbsError::NoDevice);
-        for name in ["rxe1", "rxe0"] {
-            std::fs::create_dir_all(folder.join(name)).unwrap();
-        }
-        let why = explain_none(&folder);
+        let make = |name: &str| std::fs::create_dir_all(folder.join(name)).unwrap();
+        make("infiniband/rxe1");
+        make("infiniband/rxe0");
+        let closed = explain_none(&folder).to_string();
+        make("infiniband_verbs/uverbs0");
+        let open = explain_none(&folder).to_string();
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(
-            why,
-            VerbsError::NotOffered(vec!["rxe0".into(), "rxe1".into()])
-        );
-        assert!(why.to_string().contains("has rxe0, rxe1"), "{why}");
+        for (why, remedy) in [(closed, "ib_uverbs"), (open, "ibverbs-providers")] {
+            assert!(
+                why.contains("has rxe0, rxe1") && why.contains(remedy),
+                "{why}"
+            );
+        }
     }
 
     #[test]

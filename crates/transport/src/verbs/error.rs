@@ -70,7 +70,12 @@ pub enum VerbsError {
     /// There is no device at all.
     NoDevice,
     /// The kernel has devices of these names, and the verbs library offers none of them.
-    NotOffered(Vec<String>),
+    NotOffered {
+        /// Their names.
+        names: Vec<String>,
+        /// Whether programs have a way into them.
+        open: bool,
+    },
     /// No device of the wanted name; the names there are.
     UnknownDevice {
         /// What was asked for.
@@ -142,7 +147,12 @@ impl fmt::Display for VerbsError {
             VerbsError::NoDevice => f.write_str(
                 "no RDMA device: no adapter, or its driver is not loaded (`ls /sys/class/infiniband` is empty)",
             ),
-            VerbsError::NotOffered(names) => write!(
+            VerbsError::NotOffered { names, open: false } => write!(
+                f,
+                "no RDMA device: the kernel has {}, but programs have no way into it; `modprobe ib_uverbs`",
+                names.join(", ")
+            ),
+            VerbsError::NotOffered { names, open: true } => write!(
                 f,
                 "no RDMA device: the kernel has {}, but the verbs library offers none: it found no provider; install it (Debian: ibverbs-providers)",
                 names.join(", ")

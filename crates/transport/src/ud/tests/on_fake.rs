@@ -77,6 +77,26 @@ fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
 }
 
 #[test]
+fn memory__that_cannot_be_locked_stops_no_stream_one_way() {
+    for (len, count) in [(8193, 20), (8, 100)] {
+        let mut pair = UdPair::fake(Settings::default());
+        fake::lock_no_more_than(0);
+        let (mut sent, mut seen) = (0, 0);
+        pair.until("all messages", |pair| {
+            if sent < count && send(&mut pair.ends[0], sent, len) == Post::Done {
+                sent += 1;
+            }
+            if let Some((number, _)) = take(&mut pair.ends[1]) {
+                assert_eq!(number, seen);
+                seen += 1;
+            }
+            pair.ends[1].return_credits();
+            seen == count
+        });
+    }
+}
+
+#[test]
 fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
     let mut pair = UdPair::fake(Settings {
         receives: 64,
