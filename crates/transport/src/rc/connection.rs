@@ -302,10 +302,8 @@ impl Class {
     ) -> Result<(), VerbsError> {
         // Atomics answer into them.
         let buffer = make(self.stride * count as usize, Access::Write)?;
-        let (at, lkey) = (buffer.address(), buffer.region().lkey());
-        let place = |index: u32| (at.wrapping_add(index as usize * self.stride), lkey);
         let first = self.places.len() as u32;
-        self.places.extend((0..count).map(place));
+        self.places.extend(buffer.places(self.stride, count));
         self.free.extend((first..first + count).rev());
         self.buffers.push(buffer);
         Ok(())

@@ -77,13 +77,13 @@ impl Class {
     ) -> Result<(), VerbsError> {
         let first = self.slots.len() as u32;
         let buffer = make(self.stride * count as usize, Access::Read)?;
-        let (at, lkey) = (buffer.address(), buffer.region().lkey());
-        let state = |index: u32| State {
-            place: (at.wrapping_add(index as usize * self.stride), lkey),
+        let state = |place| State {
+            place,
             left: 0,
             last: 0,
         };
-        self.slots.extend((0..count).map(state));
+        let places = buffer.places(self.stride, count);
+        self.slots.extend(places.map(state));
         self.free.extend((first..first + count).rev());
         self.groups.push(buffer);
         Ok(())

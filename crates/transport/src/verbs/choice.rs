@@ -18,17 +18,11 @@ pub fn open_device<T>(
     let library = Library::load()?;
     if let Some(wanted) = wanted {
         let (name, port) = split_port(wanted)?;
-        let opened = DeviceContext::open(library, name).map_err(|error| match error {
+        let opened = DeviceContext::open(library, name).map_err(|error| match &error {
             VerbsError::UnknownDevice { present, .. } if present.is_empty() => {
-                match explain_none(Path::new(SYSFS)) {
-                    VerbsError::NoDevice => VerbsError::UnknownDevice {
-                        wanted: name.to_owned(),
-                        present,
-                    },
-                    why => why,
-                }
+                explain_none(Path::new(SYSFS)).unwrap_or(error)
             }
-            error => error,
+            _ => error,
         });
         return make(&opened?, port);
     }
@@ -39,17 +33,18 @@ pub fn open_device<T>(
             Err(error) => troubles.push(error),
         }
     }
-    match troubles.is_empty() {
-        true => Err(explain_none(Path::new(SYSFS))),
-        false => Err(VerbsError::of_each(troubles)),
+    match explain_none(Path::new(SYSFS)) {
+        Some(why) if troubles.is_empty() => Err(why),
+        _ => Err(VerbsError::of_each(troubles)),
     }
 }
 
 /// Where the kernel lists its classes of devices.
 const SYSFS: &str = "/sys/class";
 
-/// Why the verbs library lists nothing. `classes`: where the kernel lists what it has.
-fn explain_none(classes: &Path) -> VerbsError {
+/// Why the verbs library lists nothing where the kernel has devices; `None` where that has none. `classes`: where it lists
+/// what it has.
+fn explain_none(classes: &Path) -> Option<VerbsError> {
     let list = |class: &str| {
         let entries = std::fs::read_dir(classes.join(class));
         let entries = entries.into_iter().flatten().flatten();
@@ -60,13 +55,10 @@ fn explain_none(classes: &Path) -> VerbsError {
     };
     let names = list("infiniband");
     let ways = list("infiniband_verbs");
-    match names.is_empty() {
-        true => VerbsError::NoDevice,
-        false => VerbsError::NotOffered {
-            names,
-            open: ways.iter().any(|way| way.starts_with("uverbs")),
-        },
-    }
+    (!names.is_empty()).then(|| VerbsError::NotOffered {
+        names,
+        open: ways.iter().any(|way| way.starts_with("uverbs")),
+    })
 }
 
 /// A device's name, and the port behind the colon if there is one.
@@ -94,13 +86,13 @@ mod tests {
     #[test]
     fn none__listed_is_told_from_none_there() {
         let folder = std::env::temp_dir().join(format!("fastpath-none-{}", std::process::id()));
-        assert_eq!(explain_none(&folder), VerbsError::NoDevice);
+        assert_eq!(explain_none(&folder), None);
         let make = |name: &str| std::fs::create_dir_all(folder.join(name)).unwrap();
         make("infiniband/rxe1");
         make("infiniband/rxe0");
-        let closed = explain_none(&folder).to_string();
+        let closed = explain_none(&folder).unwrap().to_string();
         make("infiniband_verbs/uverbs0");
-        let open = explain_none(&folder).to_string();
+        let open = explain_none(&folder).unwrap().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         for (why, remedy) in [(closed, "ib_uverbs"), (open, "ibverbs-providers")] {
             assert!(

@@ -217,6 +217,16 @@ impl Buffer {
         Ok(Buffer { region, pages })
     }
 
+    /// Where so many pieces of `stride` bytes lie in it one after the other, each with the key of its memory.
+    pub fn places(
+        &self,
+        stride: usize,
+        count: u32,
+    ) -> impl Iterator<Item = (*mut u8, u32)> + use<> {
+        let (at, lkey) = (self.address(), self.region.lkey());
+        (0..count as usize).map(move |index| (at.wrapping_add(index * stride), lkey))
+    }
+
     /// First byte.
     #[inline]
     pub fn address(&self) -> *mut u8 {
