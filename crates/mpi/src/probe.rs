@@ -102,7 +102,10 @@ pub fn probe(
     let Some((token, found)) = found else {
         return match wait {
             true => Err(slow::explain(Fault::SourceGone, &args, 0, 0)),
-            false => Ok(None),
+            false => {
+                crate::request::note_miss(p)?;
+                Ok(None)
+            }
         };
     };
     let message = match token {

@@ -440,7 +440,18 @@ fn check_with_progress(p: &Process, named: &Named) -> Result<bool> {
         return Ok(true);
     }
     progress(p)?;
-    check_complete(p, named)
+    let complete = check_complete(p, named)?;
+    if !complete {
+        note_miss(p)?;
+    }
+    Ok(complete)
+}
+
+/// A call is about to answer "not yet": on a crowded node it yields. Every nonblocking query ends here.
+pub(crate) fn note_miss(p: &Process) -> Result {
+    // SAFETY: the worker lives while MPI runs; no reference to it is held.
+    unsafe { Worker::note_miss(p.worker()?) };
+    Ok(())
 }
 
 fn progress(p: &Process) -> Result {

@@ -121,6 +121,18 @@ static void make_call(const char *which) {
         MPI_Isend(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(RECEIVE, 1);
         COUNTED(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    } else if (!strcmp(which, "MPI_Test_irecv")) {
+        int flag;
+        MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
+        ask(SEND, 1);
+        pull_arrivals();
+        COUNTED(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+    } else if (!strcmp(which, "MPI_Test_not_yet")) {
+        int flag;
+        MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
+        COUNTED(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+        ask(SEND, 1);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (!strcmp(which, "MPI_Put")) {
         COUNTED(MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window));
         MPI_Win_flush(peer, window);
@@ -137,6 +149,7 @@ static void make_call(const char *which) {
 static const char *const cases[] = {
     "MPI_Send",        "MPI_Recv",            "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
+    "MPI_Test_irecv",  "MPI_Test_not_yet",
     "MPI_Put",         "MPI_Win_flush",
 };
 enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 2 };

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 mod crowd;
 mod patience;
+mod polling;
 pub use crowd::Crowd;
 pub use patience::Patience;
 
@@ -81,6 +82,8 @@ pub struct WaitPolicy {
     pub led: bool,
     /// Whether the status page says what this rank waits for.
     pub noted: bool,
+    /// Calls that have answered "not yet".
+    pub misses: u32,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
     /// How a crowded node is waited on.
@@ -105,6 +108,7 @@ impl WaitPolicy {
             },
             led: false,
             noted: false,
+            misses: 0,
             moved_ns: 0,
             crowd: Crowd::of(!config.is_disabled("crowd")),
             patience: Patience::of(!config.is_disabled("patience")),
@@ -305,7 +309,9 @@ unsafe fn pause_slow(
         WaitMode::Yield => (true, u64::MAX),
         WaitMode::Sleep => (false, 0),
         WaitMode::Auto if wait.crowded => (true, this.wait.crowd.yields_for(now)),
-        // A rank that shares its processor after all (the kernel placed it so) lets the other one run.
+        // A rank that shares its processor after all (with a rank that the kernel has put there, with a thread of
+        // its own program) lets the other one run, and sleeps soon where that one does not yield in its turn.
+        WaitMode::Auto if this.wait.crowd.is_slow(now) => (waited > spin_ns, spin_ns),
         WaitMode::Auto => (waited > spin_ns, this.looks_on_for().max(spin_ns)),
     };
     if waited >= limit {
@@ -319,14 +325,29 @@ unsafe fn pause_slow(
         return;
     }
     match (breathe, yields) {
-        (Some(breathe), _) => breathe(&mut || wait::yield_now()),
-        (None, true) if wait.crowded => {
-            wait::yield_now();
-            this.wait.crowd.note_yield(now, clock::now_ns());
+        (_, true) => {
+            let (began, ended) = yield_timed(breathe);
+            // SAFETY: the caller's; other threads may have used the worker meanwhile.
+            unsafe { (*worker).wait.crowd.note_yield(began, ended) };
         }
-        (None, true) => wait::yield_now(),
+        (Some(breathe), false) => breathe(&mut wait::yield_now),
         (None, false) => spin_loop(),
     }
+}
+
+/// Yields the processor, and the lock if there is one; when it began and ended, without the wait for the lock.
+fn yield_timed(breathe: Option<Breathe>) -> (u64, u64) {
+    let (mut began, mut ended) = (0, 0);
+    let mut yields = || {
+        began = clock::now_ns();
+        wait::yield_now();
+        ended = clock::now_ns();
+    };
+    match breathe {
+        Some(breathe) => breathe(&mut yields),
+        None => yields(),
+    }
+    (began, ended)
 }
 
 /// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where

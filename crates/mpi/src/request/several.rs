@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Named, check_complete, collect, progress, resolve, wait_any_of, wait_named, write_empty_status,
-    write_status,
+    Named, check_complete, collect, note_miss, progress, resolve, wait_any_of, wait_named,
+    write_empty_status, write_status,
 };
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -112,6 +112,7 @@ pub unsafe fn test_all(
             }
         }
     }
+    note_miss(p)?;
     Ok((false, Ok(())))
 }
 
@@ -232,6 +233,7 @@ pub unsafe fn test_any(
             found = find_complete(p, count, requests)?;
         }
         if found == (None, true) {
+            note_miss(p)?;
             return Ok(((false, None), Ok(())));
         }
         let (index, outcome) = finish_any(p, found.0, requests, status)?;
@@ -280,6 +282,9 @@ pub unsafe fn complete_some(
             )?);
             *indices.add(done) = index as i32;
             done += 1;
+        }
+        if done == 0 {
+            note_miss(p)?;
         }
         Ok((Some(done), join_errors(first, !statuses.is_null())))
     }

@@ -91,9 +91,14 @@ impl Crowd {
         self.worth = self.worth.saturating_sub(1);
     }
 
+    /// Whether the last yields have let somebody run who does not yield.
+    pub(super) fn is_slow(&self, now_ns: u64) -> bool {
+        now_ns < self.sleeps_until_ns
+    }
+
     /// Nanoseconds of yielding before a sleep.
     pub(super) fn yields_for(&self, now_ns: u64) -> u64 {
-        match now_ns < self.sleeps_until_ns {
+        match self.is_slow(now_ns) {
             true => 0,
             false => YIELD_NS,
         }
@@ -235,6 +240,8 @@ mod tests {
         crowd.note_yield(0, lost);
         assert_eq!(crowd.yields_for(3 * lost - 1), 0);
         assert_eq!(crowd.yields_for(3 * lost), YIELD_NS);
+        // The same holds where each rank has a processor and a thread of the program takes it.
+        assert!(crowd.is_slow(3 * lost - 1) && !crowd.is_slow(3 * lost));
         crowd.note_yield(0, lost);
         assert_eq!(crowd.yields_for(9 * lost - 1), 0);
         for _ in 0..SLOW_MOST {

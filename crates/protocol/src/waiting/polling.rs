@@ -1,0 +1,52 @@
+//! Polling: calls that may answer "not yet" (tests, probes) take part in waiting. They never sleep, since the program
+//! may have other work, but each miss on a crowded node yields the processor to a rank that may answer.
+#![allow(unsafe_code)]
+
+use super::yield_timed;
+use crate::worker::Worker;
+use fastpath_base::clock;
+use fastpath_base::config::WaitMode;
+
+/// Misses between two yields of a program that polls, where each rank has a processor. A yield takes as long as ten
+/// polls; without any, a rank or thread that the kernel has put on the same processor waits for a time slice.
+const MISSES_PER_YIELD: u32 = 256;
+
+impl Worker {
+    /// A call is about to answer "not yet", after a round of progress. About ten instructions where each rank has a
+    /// processor.
+    ///
+    /// # Safety
+    /// `worker` is valid, and no reference to it lives in the caller across this call.
+    #[inline]
+    pub unsafe fn note_miss(worker: *mut Worker) {
+        // SAFETY: valid by the contract; the reference ends before other threads are let in.
+        let this = unsafe { &mut *worker };
+        this.wait.misses = this.wait.misses.wrapping_add(1);
+        if this.wait.misses.is_multiple_of(MISSES_PER_YIELD)
+            || this.is_crowded()
+            || this.wait.breathe.is_some()
+        {
+            // SAFETY: the caller's.
+            unsafe { yield_slow(worker) };
+        }
+    }
+}
+
+/// Lets another rank run, and other threads of this process into MPI.
+#[cold]
+#[inline(never)]
+unsafe fn yield_slow(worker: *mut Worker) {
+    // SAFETY: the caller's.
+    let this = unsafe { &mut *worker };
+    let keeps = match this.wait.mode {
+        WaitMode::Spin => true,
+        // A thread that never yields takes a whole slice each time: the kernel's own turns have to do then.
+        _ => !this.is_crowded() && this.wait.crowd.is_slow(clock::now_ns()),
+    };
+    if keeps && this.wait.breathe.is_none() {
+        return;
+    }
+    let (began, ended) = yield_timed(this.wait.breathe);
+    // SAFETY: the caller's; other threads may have used the worker meanwhile.
+    unsafe { (*worker).wait.crowd.note_yield(began, ended) };
+}
