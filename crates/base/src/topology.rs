@@ -3,9 +3,11 @@
 
 mod cgroup;
 mod cores;
+mod places;
 
 pub use cgroup::{available_memory, cpu_quota};
-pub use cores::{Core, Distance, find_distance, list_cores};
+pub use cores::{Core, Distance, find_distance, list_cores, list_cores_in};
+pub use places::{Level, Reader, list_places, read_system};
 
 use std::io;
 

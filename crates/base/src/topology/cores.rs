@@ -1,6 +1,6 @@
 //! Cores, their hardware threads, and the NUMA nodes they belong to.
 
-use super::CpuSet;
+use super::{CpuSet, places::read_system};
 use std::collections::BTreeMap;
 
 /// One core: the hardware threads of it that this process may use.
@@ -20,12 +20,11 @@ pub struct Core {
 /// node, package, last-level cache and number. What the kernel does not tell is taken to be
 /// flat: each processor a core, all on one node.
 pub fn list_cores(allowed: &CpuSet) -> Vec<Core> {
-    arrange(allowed, &|path| {
-        std::fs::read_to_string(format!("/sys/devices/system/{path}")).ok()
-    })
+    list_cores_in(allowed, &read_system)
 }
 
-fn arrange(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) -> Vec<Core> {
+/// [`list_cores`] from a tree of files that is read by `read`.
+pub fn list_cores_in(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) -> Vec<Core> {
     let nodes = list_nodes(read);
     let mut cores: BTreeMap<(usize, usize, usize, usize), Core> = BTreeMap::new();
     for cpu in allowed.iter() {
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn cores__gather_their_threads() {
-        let cores = arrange(&CpuSet::parse("0-7").unwrap(), &two_by_two);
+        let cores = list_cores_in(&CpuSet::parse("0-7").unwrap(), &two_by_two);
         let threads: Vec<_> = cores.iter().map(|c| c.threads.clone()).collect();
         assert_eq!(threads, [[0, 4], [1, 5], [2, 6], [3, 7]]);
         assert_eq!(
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn distance__grows_from_the_core_to_the_package() {
-        let cores = arrange(&CpuSet::parse("0-7").unwrap(), &two_by_two);
+        let cores = list_cores_in(&CpuSet::parse("0-7").unwrap(), &two_by_two);
         let distances = [0, 4, 1, 5, 2].map(|to| find_among(&cores, 0, to).unwrap());
         let (cache, apart) = (Distance::Cache, Distance::Apart);
         assert_eq!(
@@ -170,20 +169,20 @@ mod tests {
                 .map(str::to_owned),
             false => two_by_two(path),
         };
-        let cores = arrange(&CpuSet::parse("0-7").unwrap(), &split);
+        let cores = list_cores_in(&CpuSet::parse("0-7").unwrap(), &split);
         assert_eq!(find_among(&cores, 0, 1), Some(Distance::Package));
     }
 
     #[test]
     fn cores__keep_to_what_is_allowed() {
-        let cores = arrange(&CpuSet::parse("1,6-7").unwrap(), &two_by_two);
+        let cores = list_cores_in(&CpuSet::parse("1,6-7").unwrap(), &two_by_two);
         let threads: Vec<_> = cores.iter().map(|c| c.threads.clone()).collect();
         assert_eq!(threads, [[1], [6], [7]]);
     }
 
     #[test]
     fn cores__are_flat_where_nothing_is_told() {
-        let cores = arrange(&CpuSet::parse("0-2").unwrap(), &|_| None);
+        let cores = list_cores_in(&CpuSet::parse("0-2").unwrap(), &|_| None);
         assert_eq!(cores.len(), 3);
         assert!(cores.iter().all(|c| c.threads.len() == 1 && c.node == 0));
     }
@@ -210,7 +209,7 @@ mod tests {
                     return; // as good as the others, and takes long
                 }
             }
-            let cores = arrange(&allowed, &|_| Some(text.clone()));
+            let cores = list_cores_in(&allowed, &|_| Some(text.clone()));
             let threads: usize = cores.iter().map(|core| core.threads.len()).sum();
             assert_eq!(threads, allowed.len());
         });
