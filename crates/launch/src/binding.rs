@@ -5,8 +5,9 @@
 //! (`flock`) on the kernel's own folder of each processor. Nothing is created for it, and it
 //! vanishes with the launcher however that ends.
 
-use crate::args::Bind;
-use fastpath_base::topology::{Core, CpuSet};
+use crate::args::{Bind, Placement};
+use crate::placing::{Placed, group_units, number, place_on};
+use fastpath_base::topology::{Core, CpuSet, Level};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -34,6 +35,8 @@ pub struct Machine {
     pub cores: Vec<Core>,
     /// Processors worth of time that it may use at once.
     pub processors: usize,
+    /// Reads what the kernel tells of them, below /sys/devices/system.
+    pub read: fn(&str) -> Option<String>,
 }
 
 /// Why processors could not be claimed.
@@ -48,26 +51,38 @@ pub enum Refused {
 /// Claims processors for this job, all of them or none.
 pub type Claim<'a> = &'a mut dyn FnMut(&[usize]) -> Result<Vec<File>, Refused>;
 
-/// Decides for `ranks` ranks that want `per_rank` cores each.
+/// Decides for `ranks` ranks that run `threads` threads each.
 pub fn plan_binding(
-    bind: Bind,
+    placement: &Placement,
     ranks: usize,
-    per_rank: usize,
+    threads: usize,
     machine: &Machine,
     claim: Claim<'_>,
 ) -> Plan {
-    match bind {
-        Bind::None => float("asked for"),
-        Bind::Numa => bind_to_nodes(ranks, machine),
-        Bind::Auto if ranks == 1 => float("a single rank may use all processors"),
-        Bind::Auto => {
-            bind_to_cores(ranks, per_rank, machine, claim).unwrap_or_else(|why| float(&why))
+    let asked = placement.per_rank;
+    let done = match &placement.bind {
+        Bind::None => return float("asked for"),
+        Bind::Auto if ranks == 1 && asked.is_none() => {
+            return float("a single rank may use all processors");
         }
-        Bind::Core => bind_to_cores(ranks, per_rank, machine, claim).unwrap_or_else(|why| Plan {
-            warning: Some(format!("--bind-to core: not possible, ranks float: {why}")),
+        Bind::Cpus(list) => bind_to_list(list, ranks, machine),
+        Bind::To(level) if placement.overload || !matches!(level, Level::Core | Level::Thread) => {
+            place_on(*level, placement, ranks, machine).map(|sets| share(*level, sets))
+        }
+        _ => bind_to_cores(placement, ranks, asked.unwrap_or(threads), machine, claim),
+    };
+    done.unwrap_or_else(|why| {
+        let option = match &placement.bind {
+            Bind::To(level) => format!("--bind-to {level}"),
+            Bind::Cpus(_) => "--bind-to user".to_owned(),
+            _ => "--map-by".to_owned(),
+        };
+        let is_wish = placement.if_supported || placement.bind == Bind::Auto && asked.is_none();
+        Plan {
+            warning: (!is_wish).then(|| format!("{option}: not possible, ranks float: {why}")),
             ..float(&why)
-        }),
-    }
+        }
+    })
 }
 
 fn float(reason: &str) -> Plan {
@@ -80,8 +95,34 @@ fn float(reason: &str) -> Plan {
     }
 }
 
+/// Ranks on places that they may share with others.
+fn share(level: Level, sets: Vec<CpuSet>) -> Plan {
+    Plan {
+        sets,
+        ..float(&format!("a {level} for each rank"))
+    }
+}
+
+fn bind_to_list(list: &[CpuSet], ranks: usize, machine: &Machine) -> Result<Plan, String> {
+    let allowed = machine.cores.iter().flat_map(|c| &c.threads);
+    let allowed: CpuSet = allowed.copied().collect();
+    if let Some(set) = list
+        .iter()
+        .find(|s| !s.iter().any(|cpu| allowed.contains(cpu)))
+    {
+        return Err(format!(
+            "processors {set} may not be used here, {allowed} may"
+        ));
+    }
+    Ok(Plan {
+        sets: list.iter().cycle().take(ranks).cloned().collect(),
+        ..float("a list of processors")
+    })
+}
+
 /// A core each where there are enough that nobody has claimed, else a hardware thread each.
 fn bind_to_cores(
+    placement: &Placement,
     ranks: usize,
     per_rank: usize,
     machine: &Machine,
@@ -94,21 +135,23 @@ fn bind_to_cores(
             machine.processors
         ));
     }
+    let threads_alone = placement.threads
+        || placement.bind == Bind::To(Level::Thread)
+        || placement.bind == Bind::Auto && placement.map == Some((Level::Thread, 1));
     let cores: Vec<Vec<usize>> = machine.cores.iter().map(|c| c.threads.clone()).collect();
     let threads: Vec<Vec<usize>> = cores.iter().flatten().map(|&cpu| vec![cpu]).collect();
     for (units, name) in [(cores, "core"), (threads, "hardware thread")] {
-        if units.len() < want {
+        if units.len() < want || name == "core" && threads_alone {
             continue;
         }
-        let (taken, claims) = claim_units(&units, want, claim)?;
-        let sets = taken
-            .chunks(per_rank)
-            .map(|c| c.iter().flatten().copied().collect());
+        let groups = group_units(units, placement.map, machine)?;
+        let (placed, claims) = claim_units(&groups, placement, ranks, per_rank, claim)?;
         return Ok(Plan {
-            sets: sets.collect(),
-            reason: match per_rank {
-                1 => format!("one {name} for each rank"),
-                n => format!("{n} {name}s for each rank (OMP_NUM_THREADS)"),
+            sets: number(placed, placement.rank, machine),
+            reason: match (per_rank, placement.per_rank) {
+                (1, _) => format!("one {name} for each rank"),
+                (n, Some(_)) => format!("{n} {name}s for each rank"),
+                (n, None) => format!("{n} {name}s for each rank (OMP_NUM_THREADS)"),
             },
             exclusive: true,
             warning: None,
@@ -120,21 +163,56 @@ fn bind_to_cores(
     ))
 }
 
-type Claimed = (Vec<Vec<usize>>, Vec<File>);
+type Claimed = (Vec<Placed>, Vec<File>);
 
-fn claim_units(units: &[Vec<usize>], want: usize, claim: Claim<'_>) -> Result<Claimed, String> {
-    let mut taken = Vec::new();
-    let mut claims = Vec::new();
-    for unit in units {
-        if taken.len() == want {
-            break;
-        }
-        match claim(unit) {
-            Ok(files) => {
-                taken.push(unit.clone());
-                claims.extend(files);
+/// Goes round the groups and claims units for one rank after the other, passing over those of other jobs.
+fn claim_units(
+    groups: &[Vec<Vec<usize>>],
+    placement: &Placement,
+    ranks: usize,
+    per_rank: usize,
+    claim: Claim<'_>,
+) -> Result<Claimed, String> {
+    let mut left: Vec<_> = groups.iter().map(|units| units.iter()).collect();
+    let (mut placed, mut claims, mut others) = (Vec::new(), Vec::new(), false);
+    while placed.len() < ranks {
+        let before = placed.len();
+        for (at, units) in left.iter_mut().enumerate() {
+            for _ in 0..placement.in_a_row.max(1).min(ranks - placed.len()) {
+                if let Some((set, files)) = claim_next(units, per_rank, claim, &mut others)? {
+                    placed.push((at, set));
+                    claims.extend(files);
+                }
             }
-            Err(Refused::Taken) => {}
+        }
+        if placed.len() == before {
+            return Err(match (others, placement.map) {
+                (false, Some((level, _))) => format!("no {level} has {per_rank} cores left"),
+                _ => "other jobs have bound to the cores".to_owned(),
+            });
+        }
+    }
+    Ok((placed, claims))
+}
+
+/// Claims units for one rank; none where there are too few left.
+fn claim_next(
+    units: &mut std::slice::Iter<'_, Vec<usize>>,
+    per_rank: usize,
+    claim: Claim<'_>,
+    others: &mut bool,
+) -> Result<Option<(CpuSet, Vec<File>)>, String> {
+    let (mut taken, mut files) = (Vec::new(), Vec::new());
+    while taken.len() < per_rank {
+        let Some(unit) = units.next() else {
+            return Ok(None);
+        };
+        match claim(unit) {
+            Ok(claimed) => {
+                taken.push(unit);
+                files.extend(claimed);
+            }
+            Err(Refused::Taken) => *others = true,
             Err(Refused::Unavailable) => {
                 return Err(
                     "processors cannot be claimed here, so other jobs might get the \
@@ -144,40 +222,10 @@ fn claim_units(units: &[Vec<usize>], want: usize, claim: Claim<'_>) -> Result<Cl
             }
         }
     }
-    if taken.len() < want {
-        return Err("other jobs have bound to the cores".to_owned());
-    }
-    Ok((taken, claims))
-}
-
-/// Neighbouring ranks on the same node, the same number on each.
-fn bind_to_nodes(ranks: usize, machine: &Machine) -> Plan {
-    let mut nodes: Vec<(usize, CpuSet)> = Vec::new();
-    for core in &machine.cores {
-        if nodes.last().is_none_or(|(n, _)| *n != core.node) {
-            nodes.push((core.node, CpuSet::new()));
-        }
-        if let Some((_, set)) = nodes.last_mut() {
-            core.threads.iter().for_each(|&cpu| set.insert(cpu));
-        }
-    }
-    if nodes.is_empty() {
-        return float("no processors known");
-    }
-    let sets = (0..ranks)
-        .map(|r| nodes[r * nodes.len() / ranks].1.clone())
-        .collect();
-    Plan {
-        sets,
-        reason: format!(
-            "{} NUMA node{}",
-            nodes.len(),
-            if nodes.len() == 1 { "" } else { "s" }
-        ),
-        exclusive: false,
-        warning: None,
-        _claims: Vec::new(),
-    }
+    Ok(Some((
+        taken.into_iter().flatten().copied().collect(),
+        files,
+    )))
 }
 
 /// Locks the folder of each of these processors, all or none; the kernel's are in
@@ -265,6 +313,7 @@ mod tests {
         Machine {
             cores: (0..all).map(core).collect(),
             processors: all * threads,
+            read: |_| None,
         }
     }
 
@@ -276,8 +325,15 @@ mod tests {
         Ok(Vec::new())
     }
 
+    fn to(bind: Bind) -> Placement {
+        Placement {
+            bind,
+            ..Placement::default()
+        }
+    }
+
     fn plan(bind: Bind, ranks: usize, machine: &Machine) -> Plan {
-        plan_binding(bind, ranks, 1, machine, &mut free)
+        plan_binding(&to(bind), ranks, 1, machine, &mut free)
     }
 
     #[test]
@@ -297,7 +353,11 @@ mod tests {
     fn ranks__float_when_they_do_not_fit() {
         let p = plan(Bind::Auto, 9, &machine(1, 4, 2));
         assert!(p.sets.is_empty() && p.warning.is_none());
-        assert!(plan(Bind::Core, 9, &machine(1, 4, 2)).warning.is_some());
+        assert!(
+            plan(Bind::To(Level::Core), 9, &machine(1, 4, 2))
+                .warning
+                .is_some()
+        );
     }
 
     #[test]
@@ -313,7 +373,10 @@ mod tests {
     #[test]
     fn single_rank__floats_unless_asked() {
         assert!(plan(Bind::Auto, 1, &machine(1, 4, 1)).sets.is_empty());
-        assert_eq!(sets(&plan(Bind::Core, 1, &machine(1, 4, 1))), ["0"]);
+        assert_eq!(
+            sets(&plan(Bind::To(Level::Core), 1, &machine(1, 4, 1))),
+            ["0"]
+        );
         assert!(plan(Bind::None, 2, &machine(1, 4, 1)).sets.is_empty());
     }
 
@@ -326,16 +389,16 @@ mod tests {
                 Ok(Vec::new())
             }
         };
-        let p = plan_binding(Bind::Auto, 2, 1, &machine(1, 4, 1), &mut claim);
+        let p = plan_binding(&to(Bind::Auto), 2, 1, &machine(1, 4, 1), &mut claim);
         assert_eq!(sets(&p), ["1", "2"]);
-        let p = plan_binding(Bind::Auto, 4, 1, &machine(1, 4, 1), &mut claim);
+        let p = plan_binding(&to(Bind::Auto), 4, 1, &machine(1, 4, 1), &mut claim);
         assert!(p.sets.is_empty() && p.reason.contains("other jobs"));
     }
 
     #[test]
     fn ranks__float_where_nothing_can_be_claimed() {
         let mut claim = |_: &[usize]| Err(Refused::Unavailable);
-        let p = plan_binding(Bind::Auto, 2, 1, &machine(1, 4, 1), &mut claim);
+        let p = plan_binding(&to(Bind::Auto), 2, 1, &machine(1, 4, 1), &mut claim);
         assert!(p.sets.is_empty() && p.reason.contains("cannot be claimed"));
         let nowhere = Path::new("/no/such/folder");
         assert_eq!(
@@ -346,17 +409,10 @@ mod tests {
 
     #[test]
     fn threads__get_cores_of_their_own() {
-        let p = plan_binding(Bind::Auto, 2, 2, &machine(1, 4, 1), &mut free);
+        let p = plan_binding(&to(Bind::Auto), 2, 2, &machine(1, 4, 1), &mut free);
         assert_eq!(sets(&p), ["0-1", "2-3"]);
-        let p = plan_binding(Bind::Auto, 2, usize::MAX, &machine(1, 4, 1), &mut free);
+        let p = plan_binding(&to(Bind::Auto), 2, usize::MAX, &machine(1, 4, 1), &mut free);
         assert!(p.sets.is_empty());
-    }
-
-    #[test]
-    fn nodes__share_the_ranks() {
-        let p = plan(Bind::Numa, 4, &machine(2, 2, 1));
-        assert_eq!(sets(&p), ["0-1", "0-1", "2-3", "2-3"]);
-        assert!(!p.exclusive);
     }
 
     #[test]

@@ -1,49 +1,110 @@
 #![allow(unsafe_code)]
-//! Standard input for rank 0.
+//! Standard input for the ranks that read it: rank 0, unless the command line says otherwise.
 //!
-//! A file or a pipe is simply handed over: rank 0 then reads exactly what it wants, and the
-//! rest is left for others. A terminal cannot be handed over, because a rank is not in the
-//! terminal's foreground group: what is typed is passed on through a pipe.
+//! A file or a pipe for one rank is simply handed over: the rank then reads exactly what it wants, and
+//! the rest is left for others. A terminal cannot be handed over, because a rank is not in the
+//! terminal's foreground group; and several ranks cannot share a file, because each gets all of it. In
+//! these cases the launcher reads and passes on a copy through a pipe for each rank.
 
+use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-/// The terminal's end of the way to rank 0.
+/// With this much waiting for the slowest reader, nothing more is read.
+const MOST_WAITING: usize = 16 << 20;
+
+/// What the ranks get as standard input.
 #[derive(Debug)]
-pub struct TerminalInput {
-    writer: Option<OwnedFd>,
+pub struct Inputs {
+    null: OwnedFd,
+    readers: Vec<(usize, OwnedFd)>,
+}
+
+impl Inputs {
+    /// That of one rank.
+    pub fn of(&self, rank: usize) -> RawFd {
+        let own = self.readers.binary_search_by_key(&rank, |(r, _)| *r);
+        own.map_or(self.null.as_raw_fd(), |at| self.readers[at].1.as_raw_fd())
+    }
+}
+
+/// The launcher's end of the pipes to the ranks.
+#[derive(Debug)]
+pub struct Forward {
+    writers: Vec<Writer>,
     token: u64,
+    terminal: bool,
+    /// A terminal that some other job has in the foreground.
+    background: bool,
+    /// The input cannot be watched, because it is always ready: a file.
+    always_ready: bool,
+    watched: bool,
+    ended: bool,
+    /// What some writer has not written yet.
     waiting: Vec<u8>,
 }
 
-/// What rank 0 gets as standard input, and the forwarding if there is any.
-///
-/// # Errors
-/// The kernel's.
-pub fn open_input(poller: &Poller, token: u64) -> io::Result<(OwnedFd, Option<TerminalInput>)> {
-    if !io::stdin().is_terminal() {
-        return Ok((above_standard(poll::standard(0).as_raw_fd())?, None));
-    }
-    let (reader, writer) = std::io::pipe()?;
-    let writer = OwnedFd::from(writer);
-    poll::set_nonblocking(writer.as_fd());
-    poller.add(poll::standard(0), token, Interest::Read)?;
-    let input = TerminalInput {
-        writer: Some(writer),
-        token,
-        waiting: Vec::new(),
-    };
-    Ok((OwnedFd::from(reader), Some(input)))
+#[derive(Debug)]
+struct Writer {
+    fd: OwnedFd,
+    /// Bytes of `waiting` that are written.
+    written: usize,
+    watched: bool,
 }
 
-/// What all other ranks get.
+/// Opens what the ranks read; forwarding, where there is any, has events with this token.
 ///
 /// # Errors
 /// The kernel's.
-pub fn open_null() -> io::Result<OwnedFd> {
-    Ok(File::open("/dev/null")?.into())
+pub fn open_inputs(
+    poller: &Poller,
+    token: u64,
+    who: &Stdin,
+    ranks: usize,
+) -> io::Result<(Inputs, Option<Forward>)> {
+    let list: Vec<usize> = match who {
+        Stdin::All => (0..ranks).collect(),
+        Stdin::Ranks(list) => list.clone(),
+    };
+    let mut inputs = Inputs {
+        null: File::open("/dev/null")?.into(),
+        readers: Vec::new(),
+    };
+    let terminal = io::stdin().is_terminal();
+    if let ([rank], false) = (&list[..], terminal) {
+        let own = above_standard(poll::standard(0).as_raw_fd())?;
+        inputs.readers.push((*rank, own));
+        return Ok((inputs, None));
+    }
+    if list.is_empty() {
+        return Ok((inputs, None));
+    }
+    let watched = poller.add(poll::standard(0), token, Interest::Read).is_ok();
+    let mut forward = Forward {
+        writers: Vec::new(),
+        token,
+        terminal,
+        background: false,
+        always_ready: !watched,
+        watched,
+        ended: false,
+        waiting: Vec::new(),
+    };
+    for rank in list {
+        let (reader, writer) = std::io::pipe()?;
+        let fd = OwnedFd::from(writer);
+        poll::set_nonblocking(fd.as_fd());
+        inputs.readers.push((rank, reader.into()));
+        forward.writers.push(Writer {
+            fd,
+            written: 0,
+            watched: false,
+        });
+    }
+    forward.settle(poller);
+    Ok((inputs, Some(forward)))
 }
 
 /// A copy of a descriptor that is none of 0, 1, 2 and closes on exec.
@@ -59,60 +120,104 @@ fn above_standard(fd: i32) -> io::Result<OwnedFd> {
     }
 }
 
-impl TerminalInput {
-    /// The terminal has something, or it is time to try again.
+impl Forward {
+    /// Input is there, or a rank has room again.
     pub fn forward(&mut self, poller: &Poller) {
-        if self.writer.is_none() {
-            return;
+        if !self.writers.is_empty() {
+            self.read_some();
+            self.pass_on(poller);
+            self.settle(poller);
         }
-        if self.waiting.is_empty() {
-            if !is_foreground() {
-                // Reading now would stop the launcher; somebody continues it in the
-                // foreground, and then `resume` is called.
-                poller.change(poll::standard(0), self.token, Interest::Nothing);
-                return;
-            }
-            let mut buffer = [0u8; 4096];
-            match poll::read(poll::standard(0), &mut buffer) {
-                Ok(0) => return self.close(poller),
-                Ok(n) => self.waiting.extend_from_slice(&buffer[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
-                Err(_) => return self.close(poller),
-            }
-        }
-        self.pass_on(poller);
     }
 
     /// Looks at the terminal again after the launcher was continued.
     pub fn resume(&mut self, poller: &Poller) {
-        if self.writer.is_some() && self.waiting.is_empty() {
-            poller.change(poll::standard(0), self.token, Interest::Read);
+        self.background = false;
+        self.settle(poller);
+    }
+
+    /// Is more input wanted?
+    fn is_hungry(&self) -> bool {
+        !self.ended
+            && !self.background
+            && !self.writers.is_empty()
+            && self.waiting.len() < MOST_WAITING
+    }
+
+    fn read_some(&mut self) {
+        let input = poll::standard(0);
+        // Reading in the background would stop the launcher; somebody continues it in the
+        // foreground, and then `resume` is called.
+        self.background |= self.terminal && !is_foreground();
+        if !self.is_hungry() || !(self.always_ready || poll::is_readable(input)) {
+            return;
+        }
+        let mut buffer = [0u8; 64 * 1024];
+        match poll::read(input, &mut buffer) {
+            Ok(0) => self.ended = true,
+            Ok(n) => self.waiting.extend_from_slice(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.ended = true,
         }
     }
 
     fn pass_on(&mut self, poller: &Poller) {
-        let Some(writer) = &self.writer else { return };
-        match poll::write(writer.as_fd(), &self.waiting) {
-            Ok(n) => {
-                self.waiting.drain(..n);
+        let waiting = &self.waiting;
+        self.writers.retain_mut(|writer| {
+            while writer.written < waiting.len() {
+                match poll::write(writer.fd.as_fd(), &waiting[writer.written..]) {
+                    Ok(n) => writer.written += n,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    // The rank reads no more.
+                    Err(_) => {
+                        poller.change(writer.fd.as_fd(), 0, Interest::Nothing);
+                        return false;
+                    }
+                }
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return self.close(poller),
-        }
-        let writer = writer.as_fd();
-        if self.waiting.is_empty() {
-            poller.change(writer, self.token, Interest::Nothing);
-            poller.change(poll::standard(0), self.token, Interest::Read);
-        } else {
-            poller.change(poll::standard(0), self.token, Interest::Nothing);
-            poller.change(writer, self.token, Interest::Write);
+            true
+        });
+        let done = self.writers.iter().map(|w| w.written).min();
+        let done = done.unwrap_or(self.waiting.len());
+        self.waiting.drain(..done);
+        self.writers.iter_mut().for_each(|w| w.written -= done);
+        if self.ended {
+            // Closing is how a rank learns of the end.
+            let left = self.waiting.len();
+            self.writers.retain(|w| w.written < left);
         }
     }
 
-    fn close(&mut self, poller: &Poller) {
-        poller.change(poll::standard(0), self.token, Interest::Nothing);
-        self.writer = None;
-        self.waiting.clear();
+    /// Watches whatever the next step needs.
+    fn settle(&mut self, poller: &Poller) {
+        let hungry = self.is_hungry();
+        let want = hungry && !self.always_ready;
+        if want != self.watched {
+            let interest = if want {
+                Interest::Read
+            } else {
+                Interest::Nothing
+            };
+            poller.change(poll::standard(0), self.token, interest);
+            self.watched = want;
+        }
+        // With a file, room in a pipe is what makes us read on.
+        let more = hungry && self.always_ready;
+        let (token, left) = (self.token, self.waiting.len());
+        for writer in &mut self.writers {
+            let want = more || writer.written < left;
+            if want != writer.watched {
+                let interest = if want {
+                    Interest::Write
+                } else {
+                    Interest::Nothing
+                };
+                poller.change(writer.fd.as_fd(), token, interest);
+                writer.watched = want;
+            }
+        }
     }
 }
 

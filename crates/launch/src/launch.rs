@@ -1,16 +1,18 @@
 #![allow(unsafe_code)]
 //! From a command line to running ranks.
 
-use crate::args::{App, JobSpec};
+use crate::args::{App, JobSpec, Stdin};
 use crate::binding::{Machine, Plan, claim_processors, describe_plan, plan_binding};
+use crate::environment::{find_missing, select_variables};
 use crate::guard::Guard;
-use crate::input::{TerminalInput, open_input, open_null};
+use crate::input::open_inputs;
 use crate::output::Outputs;
 use crate::poll::{Poller, make_pipe};
 use crate::program::{
     ProgramError, c_pair, c_string, check_wdir, describe_exec_error, find_program,
 };
 use crate::ranks::{Ranks, list_children};
+use crate::show::describe_map;
 use crate::signals::{Inherited, Signals, raise_file_limit};
 use crate::spawn::{RankStart, SpawnError, Spawner, Step};
 use crate::watch::{INPUT, SINKS, STREAMS, Watch};
@@ -21,7 +23,8 @@ use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, random_job_id};
 use fastpath_bootstrap::segment::Segment;
 use fastpath_bootstrap::trace::prepare_file;
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -46,17 +49,29 @@ struct Prepared {
 /// Runs the job to its end; returns the launcher's exit code.
 pub fn run_job(spec: &JobSpec) -> i32 {
     let started = Instant::now();
-    for name in spec
-        .exported
-        .iter()
-        .filter(|n| std::env::var_os(n).is_none())
-    {
+    for notice in &spec.notices {
+        eprintln!("mpiexec: {notice}");
+    }
+    for name in find_missing(std::env::vars_os, spec) {
         eprintln!(
             "mpiexec: -x {}: not set in the environment, not passed on",
             name.display()
         );
     }
+    if let Some(place) = &spec.report_pid
+        && let Err(e) = report_pid(place)
+    {
+        eprintln!("mpiexec: --report-pid {}: {e}", place.display());
+        return 2;
+    }
+    if let Some(set) = &spec.cpus
+        && let Err(e) = topology::set_affinity(set)
+    {
+        eprintln!("mpiexec: --cpu-set {set}: {e}");
+        return 2;
+    }
     match start_job(spec) {
+        Ok(Started::Shown) => 0,
         Ok(Started::Running(watch)) => watch.run(started),
         Ok(Started::Broken(watch, (code, text))) => {
             watch.abandon(code, &format!("mpiexec: {text}\n"))
@@ -68,8 +83,20 @@ pub fn run_job(spec: &JobSpec) -> i32 {
     }
 }
 
+/// Writes our process number to standard output (`-`), standard error (`+`) or a file.
+fn report_pid(place: &OsStr) -> std::io::Result<()> {
+    let line = format!("{}\n", std::process::id());
+    match place.to_str() {
+        Some("-") => std::io::stdout().write_all(line.as_bytes()),
+        Some("+") => std::io::stderr().write_all(line.as_bytes()),
+        _ => std::fs::write(place, line),
+    }
+}
+
 enum Started<'a> {
     Running(Box<Watch<'a>>),
+    /// Nothing was to be started.
+    Shown,
     /// Some ranks run, and another could not be started.
     Broken(Box<Watch<'a>>, Refusal),
 }
@@ -93,10 +120,18 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     }
     let (signals, inherited) =
         Signals::take_over().map_err(|e| (1, format!("cannot take over signals: {e}")))?;
-    limit_files(app_of.len(), &inherited)?;
+    limit_files(count_files(spec, app_of.len()), app_of.len(), &inherited)?;
 
     let machine = read_machine();
     let plan = plan_for(spec, app_of.len(), &machine);
+    let host: &str = Box::leak(topology::host_name().into_boxed_str());
+    let shown = describe_start(spec, &apps, &plan, host, &machine);
+    if spec.only_show {
+        eprint!("{shown}");
+        return Ok(Started::Shown);
+    }
+    let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
+    outputs.open_files().map_err(|text| (2, text))?;
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan)?;
     let poller = Poller::new().map_err(|e| (1, format!("cannot make an event queue: {e}")))?;
     let mut spared = list_children();
@@ -110,10 +145,10 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     spared.push(guard.pid());
     let mut watch = Box::new(Watch {
         spec,
-        host: Box::leak(topology::host_name().into_boxed_str()),
+        host,
         segment,
         ranks: Ranks::new(&app_of),
-        outputs: Outputs::new(spec.tag_output, SINKS),
+        outputs,
         input: None,
         poller,
         signals,
@@ -121,14 +156,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         spared,
         trace,
     });
-    if let Some(warning) = &plan.warning {
-        watch.outputs.say(&format!("mpiexec: {warning}\n"));
-    }
-    if spec.report_bindings {
-        watch
-            .outputs
-            .say(&describe_plan(&plan, app_of.len(), &machine));
-    }
+    watch.outputs.say(&shown);
     let done = start_ranks(
         &mut watch,
         &apps,
@@ -145,6 +173,29 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     })
 }
 
+/// What is said before the ranks start: that they are not bound as wanted, what runs where, how it is bound.
+fn describe_start(
+    spec: &JobSpec,
+    apps: &[Prepared],
+    plan: &Plan,
+    host: &str,
+    machine: &Machine,
+) -> String {
+    let mut text = String::new();
+    if let Some(warning) = &plan.warning {
+        text = format!("mpiexec: {warning}\n");
+    }
+    if spec.show_map {
+        let paths: Vec<&Path> = apps.iter().map(|a| a.path.as_path()).collect();
+        text += &describe_map(spec, &paths, host, machine.processors);
+    }
+    if spec.show_map || spec.report_bindings {
+        let ranks = spec.apps.iter().map(|a| a.ranks).sum();
+        text += &describe_plan(plan, ranks, machine);
+    }
+    text
+}
+
 /// Starts all ranks, in order.
 fn start_ranks(
     watch: &mut Watch<'_>,
@@ -157,10 +208,9 @@ fn start_ranks(
     let system = |what: &str, e: std::io::Error| (1, format!("{what}: {e}"));
     let mut spawner = Spawner::new(inherited.mask, inherited.files)
         .map_err(|e| system("no memory to start ranks", e))?;
-    let null = open_null().map_err(|e| system("/dev/null", e))?;
-    let (input, terminal): (OwnedFd, Option<TerminalInput>) =
-        open_input(&watch.poller, INPUT).map_err(|e| system("standard input", e))?;
-    watch.input = terminal;
+    let (inputs, forward) = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, app_of.len())
+        .map_err(|e| system("standard input", e))?;
+    watch.input = forward;
     let mut identity = Identity {
         fd: keep,
         rank: 0,
@@ -180,7 +230,6 @@ fn start_ranks(
             make_pipe().map_err(|e| system("pipes for the ranks' output", e))?;
         let (err_reader, err) =
             make_pipe().map_err(|e| system("pipes for the ranks' output", e))?;
-        let stdin = if rank == 0 { &input } else { &null };
         let Some(page) = watch.segment.page(rank) else {
             continue;
         };
@@ -190,7 +239,7 @@ fn start_ranks(
                 argv: &prepared.argv,
                 env: [&prepared.env, &own],
                 wdir: prepared.wdir.as_ref(),
-                stdio: [stdin.as_raw_fd(), out.as_raw_fd(), err.as_raw_fd()],
+                stdio: [inputs.of(rank), out.as_raw_fd(), err.as_raw_fd()],
                 keep,
                 cpus: plan.sets.get(rank),
                 pid_cell: &page.launched_pid,
@@ -228,9 +277,9 @@ fn describe_spawn_error(error: &SpawnError, rank: usize, app: &Prepared) -> Refu
 
 fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
     check_wdir(app)?;
-    let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    let mut env: BTreeMap<OsString, OsString> = select_variables(std::env::vars_os(), spec, app);
     for own in [JOB_VARIABLE, "FASTPATH_RANK", "FASTPATH_SIZE"] {
-        env.remove(std::ffi::OsStr::new(own));
+        env.remove(OsStr::new(own));
     }
     if let Some(dir) = app.wdir.as_ref().and_then(|d| std::path::absolute(d).ok()) {
         env.insert("PWD".into(), dir.into());
@@ -244,10 +293,7 @@ fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
     })?;
     let trace = config.text(Key::Trace);
     let trace = (!trace.is_empty()).then(|| PathBuf::from(trace));
-    let found = find_program(
-        app,
-        env.get(std::ffi::OsStr::new("PATH")).map(|p| p.as_os_str()),
-    )?;
+    let found = find_program(app, search_path(app, &env).as_deref())?;
     let path = std::path::absolute(&found).unwrap_or(found);
     Ok(Prepared {
         program: c_string(path.as_os_str()),
@@ -259,9 +305,30 @@ fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
     })
 }
 
-/// Two pipes a rank, of which both ends are open while it starts, and some more.
-fn limit_files(ranks: usize, inherited: &Inherited) -> Result<(), Refusal> {
-    let need = 2 * ranks as u64 + 128;
+/// Where programs are looked for: folders of `-path`, then PATH, the launcher's own where the ranks get none.
+fn search_path(app: &App, env: &BTreeMap<OsString, OsString>) -> Option<OsString> {
+    let path = env.get(OsStr::new("PATH")).cloned();
+    let path = path.or_else(|| std::env::var_os("PATH"));
+    match (&app.path, path) {
+        (Some(first), Some(path)) => Some([first, OsStr::new(":"), &path].into_iter().collect()),
+        (first, path) => path.or_else(|| first.clone()),
+    }
+}
+
+/// Pipes and files of all ranks that the launcher holds: two for output; two where each gets its own copy of the input;
+/// two for files.
+fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
+    let copies = match &spec.stdin {
+        Stdin::All => ranks,
+        Stdin::Ranks(list) => list.len(),
+    };
+    let files = spec.output.files.iter().flatten().count() * ranks;
+    (2 * ranks + 2 * copies + files) as u64
+}
+
+/// Both ends of a rank's pipes are open while it starts; and some more.
+fn limit_files(files: u64, ranks: usize, inherited: &Inherited) -> Result<(), Refusal> {
+    let need = files + 128;
     if raise_file_limit(inherited, need) {
         return Ok(());
     }
@@ -280,6 +347,7 @@ fn read_machine() -> Machine {
     Machine {
         cores: topology::list_cores(&allowed),
         processors,
+        read: topology::read_system,
     }
 }
 
@@ -304,7 +372,7 @@ fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
     let folder = Path::new(config.text(Key::InternalClaims));
     let mut claim = |cpus: &[usize]| claim_processors(folder, cpus);
-    plan_binding(spec.bind, ranks, per_rank, machine, &mut claim)
+    plan_binding(&spec.placement, ranks, per_rank, machine, &mut claim)
 }
 
 /// Makes the job's memory and fills in what the ranks find there. The segment lives as long

@@ -2,8 +2,8 @@
 
 mod args;
 mod binding;
+mod environment;
 mod guard;
-mod help;
 mod input;
 mod launch;
 #[cfg(test)]
@@ -11,10 +11,13 @@ mod launch;
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 mod output;
+mod pattern;
+mod placing;
 mod poll;
 mod program;
 mod ranks;
 mod report;
+mod show;
 mod signals;
 mod spawn;
 mod watch;
@@ -25,9 +28,9 @@ use args::Request;
 const USAGE_CODE: i32 = 2;
 
 fn main() {
-    let host = fastpath_base::topology::host_name();
-    let code = match args::parse_args(std::env::args_os().skip(1), &host) {
-        Ok(Request::Help) => print_text(help::HELP),
+    let here = args::ThisNode::new(fastpath_base::topology::host_name());
+    let code = match args::parse_args(std::env::args_os().skip(1), &here) {
+        Ok(Request::Help) => print_text(&args::write_help()),
         Ok(Request::Version) => print_text(concat!(
             "mpiexec (Fastpath) ",
             env!("CARGO_PKG_VERSION"),

@@ -1,9 +1,16 @@
 //! What the ranks print: gathered by lines, tagged, and written without ever blocking the
 //! watch over the ranks.
 
+use crate::args::Output;
+use crate::pattern::{Pattern, Who};
 use crate::poll::{self, Interest, Poller};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A line longer than this is passed on in pieces.
@@ -15,10 +22,13 @@ const QUEUE_LOW: usize = 1 << 20;
 /// A pipe that is ready takes this much without blocking (PIPE_BUF).
 const WRITE_PIECE: usize = 4096;
 
+/// Token of all files that output goes to: room in one is met by `settle`.
+const FILES: u64 = 4;
+
 /// Turns the bytes of one stream into whole lines with tags.
 #[derive(Debug)]
 pub struct LineBuffer {
-    tag: String,
+    tag: Pattern,
     partial: Vec<u8>,
     /// The last thing passed on was a piece of a line.
     inside_line: bool,
@@ -26,7 +36,7 @@ pub struct LineBuffer {
 
 impl LineBuffer {
     /// `tag` is put before each line; empty for none.
-    pub fn new(tag: String) -> LineBuffer {
+    pub fn new(tag: Pattern) -> LineBuffer {
         LineBuffer {
             tag,
             partial: Vec::new(),
@@ -85,15 +95,16 @@ impl LineBuffer {
 
     fn begin_line(&self, out: &mut Vec<u8>) {
         if !self.inside_line {
-            out.extend_from_slice(self.tag.as_bytes());
+            self.tag.write(out);
         }
     }
 }
 
-/// One of the launcher's own outputs.
+/// One of the launcher's own outputs, or a file.
 #[derive(Debug)]
 struct Sink {
-    fd: BorrowedFd<'static>,
+    fd: SinkFd,
+    name: String,
     token: u64,
     queue: Vec<u8>,
     written: usize,
@@ -106,15 +117,30 @@ struct Sink {
     watched: bool,
 }
 
+#[derive(Debug)]
+enum SinkFd {
+    Standard(BorrowedFd<'static>),
+    File(OwnedFd),
+}
+
+impl AsFd for SinkFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            SinkFd::Standard(fd) => *fd,
+            SinkFd::File(fd) => fd.as_fd(),
+        }
+    }
+}
+
 impl Sink {
-    fn new(fd: i32, token: u64) -> Sink {
-        let fd = poll::standard(fd);
+    fn new(fd: SinkFd, name: &str, token: u64) -> Sink {
         Sink {
+            regular: poll::is_regular(fd.as_fd()),
             fd,
+            name: name.to_owned(),
             token,
             queue: Vec::new(),
             written: 0,
-            regular: poll::is_regular(fd),
             broken: false,
             failure: None,
             watched: false,
@@ -134,10 +160,10 @@ impl Sink {
             } else {
                 &rest[..rest.len().min(WRITE_PIECE)]
             };
-            if !self.regular && !poll::is_writable(self.fd) {
+            if !self.regular && !poll::is_writable(self.fd.as_fd()) {
                 break;
             }
-            match poll::write(self.fd, piece) {
+            match poll::write(self.fd.as_fd(), piece) {
                 Ok(n) => self.written += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
@@ -168,7 +194,7 @@ impl Sink {
             } else {
                 Interest::Nothing
             };
-            poller.change(self.fd, self.token, interest);
+            poller.change(self.fd.as_fd(), self.token, interest);
             self.watched = want;
         }
     }
@@ -179,6 +205,8 @@ impl Sink {
 struct Stream {
     fd: Option<OwnedFd>,
     sink: usize,
+    /// A file that gets the same.
+    copy: Option<usize>,
     lines: LineBuffer,
     /// Not read from while its sink is full.
     paused: bool,
@@ -186,15 +214,21 @@ struct Stream {
     touched: Option<Instant>,
 }
 
+/// Where a stream goes, and who gets a copy; numbers of sinks.
+type Destination = (usize, Option<usize>);
+
 /// All streams of all ranks and the launcher's own outputs.
 #[derive(Debug)]
-pub struct Outputs {
+pub struct Outputs<'a> {
     streams: Vec<Stream>,
     sinks: Vec<Sink>,
     /// Which sink serves standard output and which standard error: the same one where both
     /// are the same file, or lines would tear each other.
     sink_of: [usize; 2],
-    tag: bool,
+    what: &'a Output,
+    who: Who<'a>,
+    /// Where the streams of each rank go; empty where they go to the launcher's own outputs.
+    files: Vec<[Destination; 2]>,
     /// A person looks at it: show a prompt that has no line end.
     terminal: bool,
     buffer: Vec<u8>,
@@ -203,23 +237,68 @@ pub struct Outputs {
 /// After this long a line without its end is shown on a terminal.
 const PROMPT_MS: u64 = 50;
 
-impl Outputs {
-    /// `tokens` are those of the two sinks.
-    pub fn new(tag: bool, tokens: [u64; 2]) -> Outputs {
+impl<'a> Outputs<'a> {
+    /// `tokens` are those of the two sinks; `what` says what becomes of the output of `ranks` ranks on `host`.
+    pub fn new(what: &'a Output, host: &'a str, ranks: usize, tokens: [u64; 2]) -> Outputs<'a> {
         use std::io::IsTerminal;
-        let shared = poll::is_same_file(poll::standard(1), poll::standard(2));
-        let mut sinks = vec![Sink::new(1, tokens[0])];
-        if !shared {
-            sinks.push(Sink::new(2, tokens[1]));
-        }
+        let own = |fd, name, token| Sink::new(SinkFd::Standard(poll::standard(fd)), name, token);
+        let sinks = match poll::is_same_file(poll::standard(1), poll::standard(2)) {
+            true => vec![own(1, "standard output and error", tokens[0])],
+            false => vec![
+                own(1, "standard output", tokens[0]),
+                own(2, "standard error", tokens[1]),
+            ],
+        };
         Outputs {
             streams: Vec::new(),
             sink_of: [0, sinks.len() - 1],
             sinks,
-            tag,
+            what,
+            who: Who {
+                rank: 0,
+                ranks,
+                host,
+            },
+            files: Vec::new(),
             terminal: io::stdout().is_terminal(),
             buffer: vec![0; 64 * 1024],
         }
+    }
+
+    /// Opens the files that the output goes to, if there are any.
+    ///
+    /// # Errors
+    /// Which file cannot be made, and why.
+    pub fn open_files(&mut self) -> Result<(), String> {
+        let mut opened: HashMap<PathBuf, usize> = HashMap::new();
+        for rank in 0..self.who.ranks {
+            let who = Who { rank, ..self.who };
+            let mut both = self.sink_of.map(|sink| (sink, None));
+            for (which, place) in both.iter_mut().enumerate() {
+                let which = if self.what.merge { 0 } else { which };
+                place.0 = self.sink_of[which];
+                let Some(name) = &self.what.files[which] else {
+                    continue;
+                };
+                let mut path = Vec::new();
+                Pattern::new(name, who).write(&mut path);
+                let path = PathBuf::from(OsStr::from_bytes(&path));
+                let sink = match opened.get(&path) {
+                    Some(&sink) => sink,
+                    None => {
+                        self.sinks.push(open_file(&path)?);
+                        self.sinks.len() - 1
+                    }
+                };
+                opened.insert(path, sink);
+                *place = match self.what.copy {
+                    true => (place.0, Some(sink)),
+                    false => (sink, None),
+                };
+            }
+            self.files.push(both);
+        }
+        Ok(())
     }
 
     /// Watches a rank's output (`which` 0) or error (1). Streams are numbered in the order
@@ -240,15 +319,13 @@ impl Outputs {
             first_token + self.streams.len() as u64,
             Interest::Read,
         )?;
-        let tag = if self.tag {
-            format!("[{rank}] ")
-        } else {
-            String::new()
-        };
+        let (sink, copy) = self.files[rank][which];
+        let who = Who { rank, ..self.who };
         self.streams.push(Stream {
             fd: Some(fd),
-            sink: self.sink_of[which],
-            lines: LineBuffer::new(tag),
+            sink,
+            copy,
+            lines: LineBuffer::new(Pattern::new(&self.what.prefix, who)),
             paused: false,
             touched: None,
         });
@@ -262,6 +339,7 @@ impl Outputs {
         };
         let Some(fd) = &stream.fd else { return };
         let sink = &mut self.sinks[stream.sink];
+        let before = sink.queue.len();
         let ended = match poll::read(fd.as_fd(), &mut self.buffer) {
             Ok(0) => true,
             Ok(n) => {
@@ -279,6 +357,18 @@ impl Outputs {
             stream.touched = None;
             stream.fd = None;
         }
+        self.pass_on(index, before);
+    }
+
+    /// Writes what a stream has added to its sink, which held `before` bytes, and copies it.
+    fn pass_on(&mut self, index: usize, before: usize) {
+        let stream = &mut self.streams[index];
+        if let Some(copy) = stream.copy {
+            let new = self.sinks[stream.sink].queue[before..].to_vec();
+            self.sinks[copy].queue.extend_from_slice(&new);
+            self.sinks[copy].write_ready();
+        }
+        let sink = &mut self.sinks[stream.sink];
         sink.write_ready();
         if sink.broken {
             // As if the rank wrote to the broken pipe itself: it gets SIGPIPE.
@@ -316,20 +406,22 @@ impl Outputs {
     /// Shows prompts that have waited long enough; returns in how many milliseconds the next
     /// one is due.
     pub fn show_prompts(&mut self) -> Option<u64> {
-        if !self.terminal || self.tag {
+        if !self.terminal || !self.what.prefix.is_empty() {
             return None;
         }
         let mut next = None;
-        for stream in &mut self.streams {
+        for index in 0..self.streams.len() {
+            let stream = &mut self.streams[index];
             let Some(touched) = stream.touched else {
                 continue;
             };
             let age = touched.elapsed().as_millis() as u64;
             if age >= PROMPT_MS {
-                let sink = &mut self.sinks[stream.sink];
-                stream.lines.flush_partial(&mut sink.queue);
-                sink.write_ready();
+                let queue = &mut self.sinks[stream.sink].queue;
+                let before = queue.len();
+                stream.lines.flush_partial(queue);
                 stream.touched = None;
+                self.pass_on(index, before);
             } else {
                 let left = PROMPT_MS - age;
                 next = Some(next.map_or(left, |n: u64| n.min(left)));
@@ -360,7 +452,10 @@ impl Outputs {
         }
         let stream = &mut self.streams[index];
         stream.fd = None;
-        stream.lines.finish(&mut self.sinks[stream.sink].queue);
+        let queue = &mut self.sinks[stream.sink].queue;
+        let before = queue.len();
+        stream.lines.finish(queue);
+        self.pass_on(index, before);
     }
 
     /// Writes all that waits, as long as somebody reads it and `go_on` agrees.
@@ -368,7 +463,7 @@ impl Outputs {
         for sink in &mut self.sinks {
             sink.write_ready();
             while sink.pending() > 0 && go_on() {
-                poll::wait_writable(sink.fd, 100);
+                poll::wait_writable(sink.fd.as_fd(), 100);
                 sink.write_ready();
             }
         }
@@ -376,16 +471,11 @@ impl Outputs {
 
     /// Says which output of the ranks is lost, in part or whole, because it could not be written.
     pub fn describe_loss(&self) -> Option<String> {
-        let name = |at: usize| match (at, self.sinks.len()) {
-            (_, 1) => "standard output and error",
-            (0, _) => "standard output",
-            _ => "standard error",
-        };
-        self.sinks.iter().enumerate().find_map(|(at, sink)| {
+        self.sinks.iter().find_map(|sink| {
             let e = sink.failure.as_ref()?;
             Some(format!(
                 "mpiexec: {} cannot be written, output is lost: {e}\n",
-                name(at)
+                sink.name
             ))
         })
     }
@@ -398,13 +488,33 @@ impl Outputs {
     }
 }
 
+/// A file for output, and the folders above it.
+fn open_file(path: &Path) -> Result<Sink, String> {
+    let name = path.display().to_string();
+    let folder = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    folder
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| File::create(path))
+        .map(|file| Sink::new(SinkFd::File(file.into()), &name, FILES))
+        .map_err(|e| format!("output file {name}: {e}"))
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
 
+    fn tagged(tag: &str) -> LineBuffer {
+        let who = Who {
+            rank: 0,
+            ranks: 1,
+            host: "",
+        };
+        LineBuffer::new(Pattern::new(tag.as_bytes(), who))
+    }
+
     fn run(tag: &str, pieces: &[&str]) -> String {
-        let mut buffer = LineBuffer::new(tag.to_owned());
+        let mut buffer = tagged(tag);
         let mut out = Vec::new();
         pieces
             .iter()
@@ -431,7 +541,7 @@ mod tests {
 
     #[test]
     fn lines__wait_for_their_end() {
-        let mut buffer = LineBuffer::new(String::new());
+        let mut buffer = tagged("");
         let mut out = Vec::new();
         buffer.push(b"half", &mut out);
         assert!(out.is_empty() && buffer.has_partial());
@@ -441,7 +551,7 @@ mod tests {
 
     #[test]
     fn lines__longer_than_the_bound_come_in_pieces_with_one_tag() {
-        let mut buffer = LineBuffer::new("[0] ".to_owned());
+        let mut buffer = tagged("[0] ");
         let mut out = Vec::new();
         let long = vec![b'x'; LONGEST_LINE + 1];
         buffer.push(&long, &mut out);
@@ -452,7 +562,7 @@ mod tests {
 
     #[test]
     fn prompt__is_passed_on_and_the_line_goes_on_untagged() {
-        let mut buffer = LineBuffer::new("[0] ".to_owned());
+        let mut buffer = tagged("[0] ");
         let mut out = Vec::new();
         buffer.push(b"name? ", &mut out);
         buffer.flush_partial(&mut out);

@@ -2,11 +2,12 @@
 
 use crate::args::JobSpec;
 use crate::guard::Guard;
-use crate::input::TerminalInput;
+use crate::input::Forward;
 use crate::output::Outputs;
 use crate::poll::{Interest, Poller};
 use crate::ranks::{Failure, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
+use crate::show::describe_ends;
 use crate::signals::{Signals, describe_signal, stop_self};
 use fastpath_base::clock::now_ns;
 use fastpath_bootstrap::job::exit_code;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Token of the queue of signals.
 pub const SIGNALS: u64 = 0;
-/// Token of the terminal's input.
+/// Token of the input that is passed on.
 pub const INPUT: u64 = 1;
 /// Tokens of the launcher's outputs.
 pub const SINKS: [u64; 2] = [2, 3];
@@ -54,9 +55,9 @@ pub struct Watch<'a> {
     /// The processes.
     pub ranks: Ranks,
     /// Their output.
-    pub outputs: Outputs,
-    /// Their input, if it comes from a terminal.
-    pub input: Option<TerminalInput>,
+    pub outputs: Outputs<'a>,
+    /// Their input, if the launcher passes it on.
+    pub input: Option<Forward>,
     /// Events.
     pub poller: Poller,
     /// Signals.
@@ -259,6 +260,9 @@ impl Watch<'_> {
             self.outputs.say(&ending.text);
             ending.code
         });
+        if self.spec.exit_codes {
+            self.outputs.say(&describe_ends(self.ranks.list()));
+        }
         let signals = &self.signals;
         self.outputs.flush(|| !wants_end(signals));
         if let Some(text) = self.outputs.describe_loss() {

@@ -55,6 +55,33 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
         .expect_code(0)
         .expect_stderr("floats");
 
+    // Wider places are shared, and processors can be named.
+    for place in ["socket", "numa", "node", "l9cache"] {
+        let o = mpiexec(&["-n", "2", "--bind-to", place, "--report-bindings", "true"]).run();
+        match place {
+            "l9cache" => o
+                .expect_code(2)
+                .expect_stderr("l3cache, numa, socket or node is possible"),
+            _ => o
+                .expect_code(0)
+                .expect_stderr("rank 1 is bound to processor"),
+        };
+    }
+    let first = all.iter().next().unwrap().to_string();
+    assert_eq!(
+        masks(&["-n", "1", "--bind-to", &format!("user:{first}")]),
+        [first.as_str()]
+    );
+    assert_eq!(
+        masks(&["-n", "1", "--bind-to", "hwthread"]),
+        [first.as_str()]
+    );
+    assert_eq!(masks(&["-n", "1", "--cpu-set", &first]), [first.as_str()]);
+    mpiexec(&["--cpu-set", "65535", "true"])
+        .run()
+        .expect_code(2)
+        .expect_stderr("--cpu-set 65535: ");
+
     // One job holds a core until its input ends; another then gets a different one.
     let mut job = mpiexec(&[
         "-n",

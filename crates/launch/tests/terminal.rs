@@ -110,6 +110,17 @@ fn typing__reaches_rank_0_and_prompts_are_shown() {
 }
 
 #[test]
+fn typing__reaches_all_ranks_where_asked() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let script = r#"read x; echo "hi $x from $FASTPATH_RANK""#;
+    let (mut terminal, job) = Terminal::start(&["-n", "2", "--stdin", "all", "sh", "-c", script]);
+    terminal.type_keys("bob\n");
+    terminal.expect("hi bob from 0");
+    terminal.expect("hi bob from 1");
+    assert_eq!(job.finish(), Some(0));
+}
+
+#[test]
 fn end_of_input__is_passed_on() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut terminal, job) = Terminal::start(&["-n", "2", "-l", "cat"]);

@@ -1,0 +1,298 @@
+//! Names of hosts, on the command line and in files. All of them must be this node.
+
+use super::parse::{Given, Parser};
+use super::values::parse_ranks;
+use super::{Surroundings, UsageError, wrong};
+use fastpath_base::topology::{self, Level};
+use fastpath_bootstrap::segment::MAX_RANKS;
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+
+/// One host of a list.
+#[derive(Debug, PartialEq, Eq)]
+struct Host {
+    name: String,
+    slots: Option<usize>,
+    most: Option<usize>,
+}
+
+/// `--host NAME[:SLOTS],...`
+pub fn take_hosts(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+    for item in given.text().split(',').filter(|i| !i.is_empty()) {
+        let place = format!("{} {item}", given.name);
+        let host = read_host(item, &place)?;
+        check_host(&host, &place, parser.here)?;
+        parser.count.host_slots += host.slots.unwrap_or(1);
+    }
+    Ok(())
+}
+
+/// `--hostfile FILE`: a host on each line, with `slots=` and `max_slots=` (Open MPI) or `:SLOTS` (MPICH, Intel MPI).
+pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+    let path = Path::new(given.value());
+    let text = parser
+        .here
+        .read(path)
+        .or_else(|e| wrong(format!("{}: {e}", given.typed())))?;
+    let hosts = read_hostfile(&String::from_utf8_lossy(&text), &given.text())?;
+    if hosts.is_empty() {
+        return wrong(format!("{}: it names no host", given.typed()));
+    }
+    let mut most = None;
+    for (number, host) in hosts {
+        check_host(
+            &host,
+            &format!("{} line {number}", given.text()),
+            parser.here,
+        )?;
+        parser.count.file_slots += host.slots.or(host.most).unwrap_or(1);
+        if let Some(n) = host.most {
+            most = Some(most.unwrap_or(0) + n);
+        }
+    }
+    if let Some(most) = most {
+        parser.count.limit = Some((most, given.text().into_owned()));
+    }
+    Ok(())
+}
+
+fn read_hostfile(text: &str, file: &str) -> Result<Vec<(usize, Host)>, UsageError> {
+    let mut hosts = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or("");
+        // `slots = 4` is one word to Open MPI.
+        let line = line.replace(" =", "=").replace("= ", "=");
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let place = format!("{file} line {}", at + 1);
+        let mut host = read_host(name, &place)?;
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let field = match key.replace('-', "_").as_str() {
+                "slots" | "cpus" | "count" => &mut host.slots,
+                "max_slots" | "slots_max" => &mut host.most,
+                // Users, interfaces, bindings and the like, which are for other hosts.
+                _ if word.contains('=') => continue,
+                _ => {
+                    return wrong(format!(
+                        "{place}: {word:?} is not understood; a line is NAME [slots=N] [max_slots=N] \
+                         or NAME:N"
+                    ));
+                }
+            };
+            *field = Some(parse_ranks(value).map_or_else(|| bad_slots(&place, value), Ok)?);
+        }
+        hosts.push((at + 1, host));
+    }
+    Ok(hosts)
+}
+
+/// `NAME`, `NAME:SLOTS`, `USER@NAME`, `[ADDRESS]:SLOTS`; an address of IP version 6 alone may stand without brackets.
+fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
+    let (name, slots) = match item.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, rest)) => (name, rest.strip_prefix(':')),
+        None if item.parse::<IpAddr>().is_ok() => (item, None),
+        None => item
+            .split_once(':')
+            .map_or((item, None), |(name, slots)| (name, Some(slots))),
+    };
+    let slots = match slots {
+        // Intel MPI and MVAPICH write more after another colon.
+        Some(text) => {
+            let number = text.split(':').next().unwrap_or(text);
+            Some(parse_ranks(number).map_or_else(|| bad_slots(place, number), Ok)?)
+        }
+        None => None,
+    };
+    let name = name.rsplit('@').next().unwrap_or(name).to_owned();
+    Ok(Host {
+        name,
+        slots,
+        most: None,
+    })
+}
+
+fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
+    wrong(format!(
+        "{place}: {text:?} is no number of ranks from 1 to {MAX_RANKS}"
+    ))
+}
+
+fn check_host(host: &Host, place: &str, here: &dyn Surroundings) -> Result<(), UsageError> {
+    if here.is_here(&host.name) {
+        return Ok(());
+    }
+    wrong(format!(
+        "{place}: {:?} is not this node ({}), and this version runs a job on one node: name localhost \
+         alone, or start mpiexec there",
+        host.name,
+        here.name()
+    ))
+}
+
+/// The machine that the launcher runs on.
+#[derive(Debug)]
+pub struct ThisNode {
+    host: String,
+}
+
+impl ThisNode {
+    /// `host` is the name that the kernel has.
+    pub fn new(host: String) -> ThisNode {
+        ThisNode { host }
+    }
+}
+
+impl Surroundings for ThisNode {
+    fn name(&self) -> &str {
+        &self.host
+    }
+
+    fn is_here(&self, name: &str) -> bool {
+        let aliases = || std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+        is_own_name(name, &self.host, &aliases, &is_own_address)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    fn count(&self, level: Level) -> usize {
+        let allowed = topology::affinity();
+        let places = || topology::list_places(level, &allowed, &topology::read_system);
+        match level {
+            Level::Thread => topology::usable_processors(),
+            _ => places().map_or(1, |p| p.len()).max(1),
+        }
+    }
+}
+
+/// Is it a name of the node called `host`? Asks nobody on the network: `aliases` is the text of /etc/hosts.
+fn is_own_name(
+    name: &str,
+    host: &str,
+    aliases: &dyn Fn() -> String,
+    is_own: &dyn Fn(IpAddr) -> bool,
+) -> bool {
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return is_own(address);
+    }
+    let first = |name: &str| name.split('.').next().unwrap_or("").to_ascii_lowercase();
+    let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+    if same(name, "localhost") || same(name, host) {
+        return true;
+    }
+    // One of them has no domain.
+    if first(name) == first(host) && !(name.contains('.') && host.contains('.')) {
+        return !name.is_empty();
+    }
+    aliases().lines().any(|line| {
+        let line = line.split('#').next().unwrap_or("");
+        let mut words = line.split_whitespace();
+        let address = words.next().and_then(|a| a.parse::<IpAddr>().ok());
+        address.is_some_and(|a| words.any(|w| same(w, name)) && is_own(a))
+    })
+}
+
+/// A socket can be bound to the addresses of this node alone. Nothing is sent.
+fn is_own_address(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
+    !address.is_unspecified()
+        && !address.is_multicast()
+        && !broadcast
+        && UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const ALIASES: &str =
+        "127.0.0.1 localhost\n127.0.1.1 box.lab box # me\n10.0.0.9 far db\nbad line\n";
+
+    fn own(name: &str, host: &str) -> bool {
+        let is_own = |a: IpAddr| a.is_loopback() || a.to_string() == "10.0.0.5";
+        is_own_name(name, host, &|| ALIASES.to_owned(), &is_own)
+    }
+
+    #[test]
+    fn names__of_this_node() {
+        for name in [
+            "localhost",
+            "LOCALHOST",
+            "127.0.0.1",
+            "::1",
+            "10.0.0.5",
+            "node7",
+            "box.lab",
+        ] {
+            assert!(own(name, "node7"), "{name}");
+        }
+        assert!(own("node7.lab", "node7") && own("Node7", "node7.lab"));
+        for name in ["node8", "", "far", "10.0.0.6", "0.0.0.0", "node7-ib", "+n0"] {
+            assert!(!own(name, "node7"), "{name:?}");
+        }
+        assert!(!own("node7.lab", "node7.other"));
+    }
+
+    #[test]
+    fn addresses__are_own_where_a_socket_can_have_them() {
+        assert!(is_own_address("127.0.0.1".parse().unwrap()));
+        // Documentation, everybody, a group.
+        for other in [
+            "198.51.100.77",
+            "0.0.0.0",
+            "255.255.255.255",
+            "224.0.0.1",
+            "::",
+        ] {
+            assert!(!is_own_address(other.parse().unwrap()), "{other}");
+        }
+    }
+
+    fn host(name: &str, slots: Option<usize>, most: Option<usize>) -> Host {
+        Host {
+            name: name.into(),
+            slots,
+            most,
+        }
+    }
+
+    #[test]
+    fn hostfile__of_each_dialect() {
+        let text = "# a comment\n\na slots=4 max_slots=8\nb:3 # cores\nc\n  d  slots = 2\n\
+                    e max-slots=5\nme@f:2 binding=user:0,1 ifname=eth0\n[::1]:6\n::1\ng:4:mlx5_0\nh cpu=2\n";
+        let hosts = read_hostfile(text, "f").unwrap();
+        let hosts: Vec<Host> = hosts.into_iter().map(|(_, h)| h).collect();
+        assert_eq!(
+            hosts,
+            [
+                host("a", Some(4), Some(8)),
+                host("b", Some(3), None),
+                host("c", None, None),
+                host("d", Some(2), None),
+                host("e", None, Some(5)),
+                host("f", Some(2), None),
+                host("::1", Some(6), None),
+                host("::1", None, None),
+                host("g", Some(4), None),
+                host("h", None, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn hostfile__mistakes_name_the_line() {
+        for (text, part) in [
+            ("a\nb slots=0", "f line 2: \"0\" is no number of ranks"),
+            ("a four", "f line 1: \"four\" is not understood"),
+            ("a:x", "f line 1: \"x\" is no number"),
+            ("a slots", "f line 1: \"\" is no number"),
+        ] {
+            let error = read_hostfile(text, "f").unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What becomes of the ranks' output: `--output-filename`, `--output`.
+
+use super::parse::{Given, Parser};
+use super::values::escape;
+use super::{UsageError, wrong};
+
+/// Puts a pattern before each line.
+pub fn prefix(parser: &mut Parser<'_>, pattern: &[u8]) {
+    parser.spec.output.prefix.extend_from_slice(pattern);
+}
+
+/// `DIR[:nocopy,nojobid]`
+pub fn take_directory(parser: &mut Parser<'_>, text: &str) -> Result<(), UsageError> {
+    let (dir, words) = text.split_once(':').unwrap_or((text, ""));
+    let (mut copy, mut job) = (true, "/1");
+    for word in words.split(',').filter(|w| !w.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            "nocopy" => copy = false,
+            "nojobid" => job = "",
+            "raw" => {}
+            _ => {
+                return wrong(format!(
+                    "{text}: nocopy and nojobid are possible after the colon"
+                ));
+            }
+        }
+    }
+    let file = |name: &str| {
+        let mut pattern = escape(dir.as_ref());
+        pattern.extend_from_slice(format!("{job}/rank.%R/{name}").as_bytes());
+        Some(pattern)
+    };
+    parser.spec.output.files = [file("stdout"), file("stderr")];
+    parser.spec.output.copy = copy;
+    Ok(())
+}
+
+/// `--output LIST`: words may be shortened, as in Open MPI.
+pub fn take_list(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+    let text = given.text();
+    // Qualifiers follow all words, but belong to the file.
+    let (list, qualifiers) = text.split_once(':').unwrap_or((&text, ""));
+    for word in list.split(',').filter(|w| !w.is_empty()) {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let key = key.to_ascii_lowercase();
+        match key.as_str() {
+            "dir" if !value.is_empty() => take_directory(parser, &format!("{value}:{qualifiers}"))?,
+            "file" if !value.is_empty() => {
+                let file = |end: &str| Some([&escape(value.as_ref()), end.as_bytes()].concat());
+                parser.spec.output.files = [file(".%R.out"), file(".%R.err")];
+                parser.spec.output.copy = !qualifiers.eq_ignore_ascii_case("nocopy");
+            }
+            "tag" | "tag-detailed" | "tag-fullname" => prefix(parser, b"[%r] "),
+            _ if key.len() > 1 && "timestamp".starts_with(&key) => prefix(parser, b"%T "),
+            _ if key.len() > 1 && "merge-stderr-to-stdout".starts_with(&key) => {
+                parser.spec.output.merge = true;
+            }
+            "xml" => parser.note("output is plain text", given.typed()),
+            _ => {
+                return wrong(format!(
+                    "{}: tag, timestamp, merge, dir=DIR and file=NAME are possible",
+                    given.typed()
+                ));
+            }
+        }
+    }
+    Ok(())
+}

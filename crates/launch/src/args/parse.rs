@@ -1,0 +1,443 @@
+//! From words to a job.
+
+use super::spec::{App, JobSpec};
+use super::table::{Does, Opt, SECTIONS, Takes};
+use super::values::{Triplet, largest};
+use super::{Request, Surroundings, UsageError, wrong};
+use clap_lex::{OsStrExt, ParsedArg, RawArgs};
+use fastpath_base::topology::Level;
+use fastpath_bootstrap::segment::MAX_RANKS;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// An option as it was typed.
+#[derive(Debug)]
+pub struct Given {
+    /// Its name, with dashes.
+    pub name: String,
+    /// The words that belong to it.
+    pub values: Vec<OsString>,
+}
+
+impl Given {
+    /// Its first word; empty if it takes none.
+    pub fn value(&self) -> &OsStr {
+        self.values.first().map_or(OsStr::new(""), |v| v)
+    }
+
+    /// Its first word as text.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        self.value().to_string_lossy()
+    }
+
+    /// The option whole.
+    pub fn typed(&self) -> String {
+        let mut text = self.name.clone();
+        for value in &self.values {
+            text.push(' ');
+            text.push_str(&value.to_string_lossy());
+        }
+        text
+    }
+}
+
+/// How many ranks run on a node, by `-ppn` and its like.
+#[derive(Debug)]
+pub struct PerNode {
+    /// So many.
+    pub ranks: usize,
+    /// The option that says so.
+    pub typed: String,
+    /// More are refused.
+    pub strict: bool,
+}
+
+/// What says how many ranks a program has, besides `-n`.
+#[derive(Debug, Default)]
+pub struct Count {
+    /// `-ppn` and its like.
+    pub per_node: Option<PerNode>,
+    /// `-soft`.
+    pub soft: Option<Vec<Triplet>>,
+    /// Slots of `--host`.
+    pub host_slots: usize,
+    /// Slots of `--hostfile`.
+    pub file_slots: usize,
+    /// Most ranks that the hosts allow, and who says so.
+    pub limit: Option<(usize, String)>,
+}
+
+/// Options without effect that have one reason in common.
+#[derive(Debug)]
+struct Idle {
+    reason: &'static str,
+    typed: Vec<String>,
+}
+
+/// Reads the words of a command line.
+pub struct Parser<'a> {
+    /// The machine.
+    pub here: &'a dyn Surroundings,
+    /// The job so far.
+    pub spec: JobSpec,
+    /// The program that is being read.
+    pub app: App,
+    /// What says how many ranks it has.
+    pub count: Count,
+    /// Folder and search path for programs that name none.
+    pub global: App,
+    /// `-configfile` of this program.
+    pub config: Option<PathBuf>,
+    /// Help or version was asked for.
+    pub request: Option<Request>,
+    /// No notices.
+    pub quiet: bool,
+    /// More ranks than slots or processors are refused; the option that says so.
+    pub no_oversubscribe: Option<String>,
+    /// The words are those of a `-configfile`.
+    in_config: bool,
+    idle: Vec<Idle>,
+    slots: usize,
+}
+
+/// Reads the words after the launcher's own name.
+///
+/// # Errors
+/// What cannot be understood; nothing was started.
+pub fn parse_args<I>(words: I, here: &dyn Surroundings) -> Result<Request, UsageError>
+where
+    I: IntoIterator<Item = OsString>,
+{
+    let words: Vec<OsString> = words.into_iter().collect();
+    if words.is_empty() {
+        return wrong(
+            "no program given; mpiexec -n N PROGRAM [ARGUMENTS] runs it on N ranks".into(),
+        );
+    }
+    let mut parser = Parser::new(here);
+    parser.read_programs(&words)?;
+    match parser.request.take() {
+        Some(request) => Ok(request),
+        None => Ok(Request::Run(Box::new(parser.finish()?))),
+    }
+}
+
+impl<'a> Parser<'a> {
+    fn new(here: &'a dyn Surroundings) -> Parser<'a> {
+        Parser {
+            here,
+            spec: JobSpec::default(),
+            app: App::default(),
+            count: Count::default(),
+            global: App::default(),
+            config: None,
+            request: None,
+            quiet: false,
+            no_oversubscribe: None,
+            in_config: false,
+            idle: Vec::new(),
+            slots: 0,
+        }
+    }
+
+    /// Reads programs with `:` between them.
+    fn read_programs(&mut self, words: &[OsString]) -> Result<(), UsageError> {
+        for part in words.split(|w| w == ":") {
+            self.app = App::default();
+            self.count = Count::default();
+            self.read_options(part)?;
+            if self.request.is_some() {
+                return Ok(());
+            }
+            match self.config.take() {
+                Some(path) => self.read_config(path)?,
+                None => self.finish_app()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads options up to the first word that is none: from there on all is the program's.
+    fn read_options(&mut self, words: &[OsString]) -> Result<(), UsageError> {
+        let raw = RawArgs::new(words);
+        let mut cursor = raw.cursor();
+        while let Some(word) = raw.peek(&cursor) {
+            if word.is_escape() {
+                raw.next_os(&mut cursor);
+                break;
+            }
+            let Some((name, attached)) = split_option(&word) else {
+                break;
+            };
+            raw.next_os(&mut cursor);
+            let option = find_option(&name)?;
+            let mut values: Vec<OsString> = attached.into_iter().collect();
+            if !values.is_empty() && option.takes == Takes::Nothing {
+                return wrong(format!("{name} takes no value"));
+            }
+            while values.len() < words_wanted(option, &values) {
+                match raw.peek_os(&cursor) {
+                    Some(value) => values.push(value.to_owned()),
+                    None => return wrong(format!("{name} needs {}", describe_words(option.takes))),
+                }
+                raw.next_os(&mut cursor);
+            }
+            self.apply(option, Given { name, values })?;
+            if self.request.is_some() {
+                return Ok(());
+            }
+        }
+        self.app.argv = raw.remaining(&mut cursor).map(OsStr::to_owned).collect();
+        Ok(())
+    }
+
+    fn apply(&mut self, option: &'static Opt, given: Given) -> Result<(), UsageError> {
+        match option.does {
+            Does::Apply(apply) => apply(self, &given),
+            Does::Set(set) => {
+                set(self, &given);
+                Ok(())
+            }
+            Does::Always => Ok(()),
+            Does::Idle => {
+                self.note(option.help, given.typed());
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes an option that has no effect.
+    pub fn note(&mut self, reason: &'static str, typed: String) {
+        match self.idle.iter_mut().find(|idle| idle.reason == reason) {
+            Some(idle) if idle.typed.contains(&typed) => {}
+            Some(idle) => idle.typed.push(typed),
+            None => self.idle.push(Idle {
+                reason,
+                typed: vec![typed],
+            }),
+        }
+    }
+
+    /// Reads the lines of a `-configfile`, each a program.
+    fn read_config(&mut self, path: PathBuf) -> Result<(), UsageError> {
+        if std::mem::replace(&mut self.in_config, true) {
+            return wrong("a file of programs names no further one".into());
+        }
+        if self.app != App::default() {
+            return wrong(format!(
+                "-configfile {}: programs and their options, such as -n, stand in the file",
+                path.display()
+            ));
+        }
+        let text = self.here.read(&path).or_else(|e| {
+            let path = path.display();
+            wrong(format!("-configfile {path}: {e}"))
+        })?;
+        let place = path.display().to_string();
+        let lines = super::config::split_lines(&text, &place)?;
+        if lines.is_empty() {
+            return wrong(format!("-configfile {place}: it names no program"));
+        }
+        for (number, words) in lines {
+            self.read_programs(&words)
+                .or_else(|e| wrong(format!("{place} line {number}: {e}")))?;
+        }
+        self.in_config = false;
+        Ok(())
+    }
+
+    fn finish_app(&mut self) -> Result<(), UsageError> {
+        if self.app.argv.is_empty() {
+            return wrong("no program given (after the options, or beside a `:`)".into());
+        }
+        let count = std::mem::take(&mut self.count);
+        let slots = match count.host_slots {
+            0 => count.file_slots,
+            slots => slots,
+        };
+        self.slots += slots;
+        let mut app = std::mem::take(&mut self.app);
+        app.ranks = self.count_ranks(app.ranks, slots, &count)?;
+        self.spec.apps.push(app);
+        Ok(())
+    }
+
+    /// The number of ranks of a program: `asked` by -n, 0 where it is missing.
+    fn count_ranks(
+        &mut self,
+        asked: usize,
+        slots: usize,
+        count: &Count,
+    ) -> Result<usize, UsageError> {
+        let mut ranks = match (asked, &count.per_node) {
+            (0, Some(per_node)) => per_node.ranks,
+            (0, None) if count.soft.is_some() => MAX_RANKS,
+            // Like others, a list of hosts with slots says how many ranks there are.
+            (0, None) => slots.max(1),
+            (n, Some(p)) if n > p.ranks && p.strict => {
+                return wrong(format!(
+                    "{n} ranks, but {} allows {} on a node, and this version runs one node: leave it \
+                     out, or ask for fewer ranks",
+                    p.typed, p.ranks
+                ));
+            }
+            (n, Some(p)) if n > p.ranks => {
+                self.note("all ranks run on this node", p.typed.clone());
+                n
+            }
+            (n, _) => n,
+        };
+        if let Some(soft) = &count.soft {
+            ranks = largest(soft, ranks).map_or_else(
+                || wrong(format!("-soft allows no number of ranks up to {ranks}")),
+                Ok,
+            )?;
+        }
+        if let Some((limit, who)) = &count.limit
+            && ranks > *limit
+        {
+            return wrong(format!("{ranks} ranks: {who} allows {limit} (max_slots)"));
+        }
+        Ok(ranks)
+    }
+
+    fn finish(mut self) -> Result<JobSpec, UsageError> {
+        let total = self
+            .spec
+            .apps
+            .iter()
+            .map(|a| a.ranks)
+            .fold(0usize, usize::saturating_add);
+        if total > MAX_RANKS {
+            return wrong(format!(
+                "{total} ranks: at most {MAX_RANKS} are possible on one node"
+            ));
+        }
+        self.check_room(total)?;
+        for app in &mut self.spec.apps {
+            app.wdir = app.wdir.take().or_else(|| self.global.wdir.clone());
+            app.path = app.path.take().or_else(|| self.global.path.clone());
+        }
+        if let super::Stdin::Ranks(list) = &self.spec.stdin
+            && let Some(rank) = list.iter().find(|&&rank| rank >= total)
+        {
+            return wrong(format!(
+                "standard input for rank {rank}: the job has {total} rank{}",
+                if total == 1 { "" } else { "s" }
+            ));
+        }
+        if !self.quiet {
+            self.spec.notices = self.idle.iter().map(describe_idle).collect();
+        }
+        Ok(self.spec)
+    }
+
+    fn check_room(&self, total: usize) -> Result<(), UsageError> {
+        let Some(option) = &self.no_oversubscribe else {
+            return Ok(());
+        };
+        let (room, what) = match self.slots {
+            0 => (self.here.count(Level::Thread), "processors"),
+            slots => (slots, "slots"),
+        };
+        if total > room {
+            return wrong(format!(
+                "{total} ranks, {room} {what}: refused because of {option}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn describe_idle(idle: &Idle) -> String {
+    const SHOWN: usize = 4;
+    let mut list = idle
+        .typed
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if idle.typed.len() > SHOWN {
+        list.push_str(&format!(" and {} more", idle.typed.len() - SHOWN));
+    }
+    format!("{list}: no effect here: {}", idle.reason)
+}
+
+/// Splits an option from the value that is written with `=`. None: the word is no option.
+fn split_option(word: &ParsedArg<'_>) -> Option<(String, Option<OsString>)> {
+    let text = |name: &OsStr| name.to_string_lossy().into_owned();
+    if let Some((name, value)) = word.to_long() {
+        let name = name.map_or_else(text, str::to_owned);
+        return Some((format!("--{name}"), value.map(OsStr::to_owned)));
+    }
+    let rest = word.to_short()?.next_value_os()?;
+    // `-np=4` is no usual form with one dash, but means one thing only.
+    if let Some((name, value)) = rest.split_once("=")
+        && let Some(option) = lookup(&text(name))
+        && option.takes != Takes::Nothing
+    {
+        return Some((format!("-{}", text(name)), Some(value.to_owned())));
+    }
+    Some((format!("-{}", text(rest)), None))
+}
+
+/// How many words the option has in all, of which `values` are there.
+fn words_wanted(option: &Opt, values: &[OsString]) -> usize {
+    match option.takes {
+        Takes::Nothing => 0,
+        Takes::One(_) => 1,
+        Takes::Two(..) => 2,
+        Takes::Pair => match values.first() {
+            // NAME=VALUE; without a name it is no pair, which `apply` says.
+            Some(first) if OsStrExt::contains(first.as_os_str(), "=") || first.is_empty() => 1,
+            _ => 2,
+        },
+    }
+}
+
+fn describe_words(takes: Takes) -> &'static str {
+    match takes {
+        Takes::Pair => "a name and a value",
+        Takes::Two(..) => "two values after it",
+        Takes::Nothing | Takes::One(_) => "a value after it",
+    }
+}
+
+fn options() -> impl Iterator<Item = &'static Opt> {
+    SECTIONS.iter().flat_map(|section| section.options)
+}
+
+fn lookup(bare: &str) -> Option<&'static Opt> {
+    options().find(|option| {
+        let mut names = option.names.split(' ');
+        names.any(|name| name.trim_start_matches('-') == bare)
+    })
+}
+
+fn find_option(name: &str) -> Result<&'static Opt, UsageError> {
+    let bare = name.trim_start_matches('-');
+    if let Some(option) = lookup(bare) {
+        return Ok(option);
+    }
+    let unknown = format!("unknown option {name}");
+    let letters = bare.trim_end_matches(|c: char| c.is_ascii_digit());
+    if letters != bare && lookup(letters).is_some_and(|o| matches!(o.takes, Takes::One(_))) {
+        let number = &bare[letters.len()..];
+        return wrong(format!("{unknown}; is -{letters} {number} meant?"));
+    }
+    let near = options()
+        .flat_map(|option| option.names.split(' '))
+        .map(|shown| (shown.trim_start_matches('-'), shown))
+        // The distance is at least that of the lengths.
+        .filter(|(n, _)| n.len() > 2 && n.len().abs_diff(bare.len()) <= n.len() / 2)
+        .map(|(n, shown)| (strsim::damerau_levenshtein(n, bare), n.len() / 2, shown))
+        .filter(|(distance, most, _)| distance <= most)
+        .min();
+    match near {
+        Some((.., near)) => wrong(format!(
+            "{unknown}; is {near} meant? (mpiexec --help lists all)"
+        )),
+        None => wrong(format!("{unknown} (mpiexec --help lists all)")),
+    }
+}

@@ -1,0 +1,870 @@
+#![allow(non_snake_case)]
+//! Command lines: each option, each mistake, and lines as people type them.
+
+use super::*;
+use fastpath_base::topology::CpuSet;
+use fastpath_bootstrap::segment::MAX_RANKS;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A node called node7.example with 8 cores of two threads on two sockets, and some files.
+struct Here;
+
+impl Surroundings for Here {
+    fn name(&self) -> &str {
+        "node7.example"
+    }
+
+    fn is_here(&self, name: &str) -> bool {
+        ["localhost", "127.0.0.1", "::1", "node7", "node7.example"].contains(&name)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let text = match path.to_str() {
+            Some("hosts") => "localhost\n",
+            Some("hosts4") => "# ours\nlocalhost slots=4 max_slots=8\n",
+            Some("machines") => "node7:2\nnode7:3\n",
+            Some("cluster") => "node7 slots=2\nnode8 slots=2\n",
+            Some("empty") => "# nothing\n",
+            Some("programs") => "# two\n-n 1 -env A 1 first 'a b'\n\n-n 3 \\\n  second -n 2\n",
+            Some("again") => "--configfile again\n",
+            Some("quote") => "-n 1 a\n-n 1 'a\n",
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(text.as_bytes().to_vec())
+    }
+
+    fn count(&self, level: Level) -> usize {
+        match level {
+            Level::Thread => 16,
+            Level::Core => 8,
+            Level::Package => 2,
+            _ => 1,
+        }
+    }
+}
+
+fn parse(line: &str) -> Result<Request, UsageError> {
+    parse_args(line.split_whitespace().map(OsString::from), &Here)
+}
+
+fn spec(line: &str) -> JobSpec {
+    match parse(line) {
+        Ok(Request::Run(spec)) => *spec,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn error(line: &str) -> String {
+    parse(line).expect_err(line).to_string()
+}
+
+fn pair(name: &str, value: &str) -> (OsString, OsString) {
+    (name.into(), value.into())
+}
+
+#[test]
+fn ranks__by_every_name() {
+    for line in ["-n 4 a", "-np 4 a", "--np 4 a", "-c 4 a", "--n=4 a"] {
+        assert_eq!(spec(line).apps[0].ranks, 4, "{line}");
+    }
+    assert_eq!(spec("a").apps[0].ranks, 1);
+}
+
+#[test]
+fn ranks__bad_numbers_are_refused() {
+    for line in [
+        "-n 0 a",
+        "-n -1 a",
+        "-n x a",
+        "-n 1.5 a",
+        "-n 99999999999999999999 a",
+        "-n 16385 a",
+    ] {
+        assert!(error(line).contains("number of ranks"), "{line}");
+    }
+    assert!(error("-n 16384 a : -n 1 b").contains("16385 ranks"));
+    assert!(error("-n").contains("needs a value"));
+}
+
+#[test]
+fn program__keeps_its_own_options() {
+    let s = spec("-n 2 prog -n 3 -l --help");
+    assert_eq!(s.apps[0].argv, ["prog", "-n", "3", "-l", "--help"]);
+    assert!(s.output.prefix.is_empty());
+    assert_eq!(spec("-n 2 -- -odd").apps[0].argv, ["-odd"]);
+}
+
+#[test]
+fn program__must_be_there() {
+    for line in ["", "-n 2", "-n 2 a :", ": a", "-n 1 a : : b"] {
+        assert!(error(line).contains("no program"), "{line}");
+    }
+}
+
+#[test]
+fn apps__are_separated_by_a_colon() {
+    let s = spec("-n 1 -wdir /x a b:c : -n 2 -env K v d");
+    assert_eq!(s.apps.len(), 2);
+    assert_eq!(s.apps[0].argv, ["a", "b:c"]);
+    assert_eq!(s.apps[0].wdir, Some(PathBuf::from("/x")));
+    assert_eq!((s.apps[1].ranks, &s.apps[1].wdir), (2, &None));
+    assert_eq!(s.apps[1].env, [pair("K", "v")]);
+}
+
+#[test]
+fn environment__in_every_form() {
+    let s = spec("-x A=1 -x B -genv C 2 -genv D=3 -env E 4 a");
+    assert_eq!(s.env, [pair("A", "1"), pair("C", "2"), pair("D", "3")]);
+    assert_eq!(s.exported, ["B"]);
+    assert_eq!(s.apps[0].env, [pair("E", "4")]);
+    assert!(error("-genv A").contains("a name and a value"));
+}
+
+#[test]
+fn options__of_the_job() {
+    let s = spec(
+        "-l --timeout 1.5 --bind-to numa --report-bindings --oversubscribe --allow-run-as-root a",
+    );
+    assert!(s.report_bindings);
+    assert_eq!(s.output.prefix, b"[%r] ");
+    assert_eq!(s.timeout, Some(Duration::from_millis(1500)));
+    assert_eq!(s.placement.bind, Bind::To(Level::Numa));
+    assert_eq!(spec("--timeout=2s a").timeout, Some(Duration::from_secs(2)));
+    for line in [
+        "--timeout 0 a",
+        "--timeout -1 a",
+        "--timeout nan a",
+        "--timeout 1e300 a",
+    ] {
+        assert!(error(line).contains("seconds"), "{line}");
+    }
+    assert!(error("--bind-to moon a").contains("none, hwthread, core"));
+    assert!(error("-l=1 a").contains("unknown"));
+    assert!(error("--tag-output=1 a").contains("no value"));
+}
+
+#[test]
+fn hosts__only_this_node() {
+    assert_eq!(spec("--host localhost:3 a").apps[0].ranks, 3);
+    assert_eq!(spec("-host localhost,node7:2 a").apps[0].ranks, 3);
+    assert_eq!(spec("-n 5 --host localhost:2 a").apps[0].ranks, 5);
+    assert!(error("--host far:2 a").contains("\"far\" is not this node (node7.example)"));
+    assert!(error("--host far a").contains("runs a job on one node"));
+    assert!(error("--host localhost:x a").contains("number of ranks"));
+    assert!(error("--host localhost:0 a").contains("number of ranks"));
+}
+
+#[test]
+fn hostfile__gives_ranks_and_limits() {
+    for option in [
+        "--hostfile",
+        "-f",
+        "-machinefile",
+        "--machinefile",
+        "--default-hostfile",
+    ] {
+        assert_eq!(
+            spec(&format!("{option} machines a")).apps[0].ranks,
+            5,
+            "{option}"
+        );
+    }
+    assert_eq!(spec("-f hosts4 a").apps[0].ranks, 4);
+    assert_eq!(spec("-f hosts a").apps[0].ranks, 1);
+    assert_eq!(spec("-f hosts4 -n 8 a").apps[0].ranks, 8);
+    assert_eq!(spec("-f hosts4 -H localhost:2 a").apps[0].ranks, 2);
+    assert!(error("-f hosts4 -n 9 a").contains("9 ranks: hosts4 allows 8"));
+    assert!(error("-f cluster a").contains("cluster line 2: \"node8\" is not this node"));
+    assert!(error("-f empty a").contains("-f empty: it names no host"));
+    assert!(error("-f none a").contains("-f none: "));
+}
+
+#[test]
+fn ranks__of_a_node() {
+    for line in [
+        "-ppn 4 a",
+        "-perhost 4 a",
+        "-N 4 a",
+        "--npernode 4 a",
+        "--map-by ppr:4:node a",
+    ] {
+        assert_eq!(spec(line).apps[0].ranks, 4, "{line}");
+    }
+    assert_eq!(spec("--pernode a").apps[0].ranks, 1);
+    assert_eq!(spec("--npersocket 3 a").apps[0].ranks, 6);
+    assert_eq!(spec("--ppr 1:core a").apps[0].ranks, 8);
+    assert_eq!(spec("--map-by ppr:2:package:pe=2 a").apps[0].ranks, 4);
+    // Hydra puts all ranks on the one node, Open MPI refuses.
+    let s = spec("-n 8 -ppn 4 a");
+    assert_eq!(s.apps[0].ranks, 8);
+    assert_eq!(
+        s.notices,
+        ["-ppn 4: no effect here: all ranks run on this node"]
+    );
+    for line in [
+        "-n 8 -N 4 a",
+        "-n 8 --map-by ppr:4:node a",
+        "-n 5 --npersocket 2 a",
+    ] {
+        assert!(error(line).contains("this version runs one node"), "{line}");
+    }
+    assert_eq!(spec("-n 4 -ppn 4 a").notices, Vec::<String>::new());
+    assert!(error("-ppn x a").contains("-ppn x: a number of ranks"));
+}
+
+#[test]
+fn soft__takes_the_largest_number() {
+    for (line, ranks) in [
+        ("-soft 2:8:2 a", 8),
+        ("-n 7 -soft 2:8:2 a", 6),
+        ("-n 7 -soft 1,3,9 a", 3),
+        ("-n 9 -soft 8:2:-3 a", 8),
+        ("-n 7 -soft 8:2:-3 a", 5),
+        ("-soft -4:4 a", 4),
+        ("-soft 5 a", 5),
+    ] {
+        assert_eq!(spec(line).apps[0].ranks, ranks, "{line}");
+    }
+    assert!(error("-n 1 -soft 2:8:2 a").contains("no number of ranks up to 1"));
+    for bad in [
+        "",
+        "x",
+        "1:2:0",
+        "1:2:3:4",
+        "1:",
+        "9223372036854775807:1:-9223372036854775808",
+    ] {
+        let words = ["-soft", bad, "a"].map(OsString::from);
+        assert!(parse_args(words, &Here).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn oversubscription__is_refused_where_asked() {
+    for option in ["--nooversubscribe", "--map-by core:NOOVERSUBSCRIBE"] {
+        assert!(error(&format!("{option} -n 17 a")).contains("17 ranks, 16 processors: refused"));
+        assert!(error(&format!("{option} -n 3 -H localhost:2 a")).contains("3 ranks, 2 slots"));
+        assert_eq!(spec(&format!("{option} -n 16 a")).apps[0].ranks, 16);
+    }
+    assert_eq!(spec("-n 99 --map-by :OVERSUBSCRIBE a").apps[0].ranks, 99);
+}
+
+#[test]
+fn placement__in_the_words_of_others() {
+    let place = |line: &str| spec(&format!("{line} a")).placement;
+    let bound = |level| Bind::To(level);
+    for (word, level) in [
+        ("hwthread", Level::Thread),
+        ("HWT", Level::Thread),
+        ("core", Level::Core),
+        ("l1cache", Level::Cache(1)),
+        ("L2", Level::Cache(2)),
+        ("l3cache", Level::Cache(3)),
+        ("l3ucache", Level::Cache(3)),
+        ("numa", Level::Numa),
+        ("socket", Level::Package),
+        ("package", Level::Package),
+        ("board", Level::Node),
+        ("machine", Level::Node),
+    ] {
+        assert_eq!(
+            place(&format!("--bind-to {word}")).bind,
+            bound(level),
+            "{word}"
+        );
+        assert_eq!(
+            place(&format!("--map-by {word}")).map,
+            Some((level, 1)),
+            "{word}"
+        );
+    }
+    assert_eq!(place("-bind-to none").bind, Bind::None);
+    let p = place("-bind-to core:2");
+    assert_eq!((p.bind, p.per_rank), (bound(Level::Core), Some(2)));
+    let p = place("--bind-to core:overload-allowed:if-supported");
+    assert!(p.overload && p.if_supported);
+    let cpus = ["0,2", "1", "4-7"].map(|l| CpuSet::parse(l).unwrap());
+    assert_eq!(
+        place("-bind-to user:0+2,1,4-7").bind,
+        Bind::Cpus(cpus.to_vec())
+    );
+    assert_eq!(place("--use-hwthread-cpus"), place("--map-by :HWTCPUS"));
+    assert_eq!(place("--cpus-per-proc 4").per_rank, Some(4));
+    let p = place("--map-by ppr:2:socket:PE=3:SPAN");
+    assert_eq!(
+        (p.map, p.in_a_row, p.per_rank),
+        (Some((Level::Package, 1)), 2, Some(3))
+    );
+    assert_eq!(place("--map-by core:2").map, Some((Level::Core, 2)));
+    assert_eq!(place("--map-by slot:pe=4").map, None);
+    for (word, rank) in [
+        ("slot", Rank::Fill),
+        ("fill", Rank::Fill),
+        ("core", Rank::Fill),
+        ("node", Rank::Mapped),
+        ("span", Rank::Round(None)),
+        ("socket:span", Rank::Round(Some(Level::Package))),
+        ("numa", Rank::Round(Some(Level::Numa))),
+    ] {
+        assert_eq!(place(&format!("--rank-by {word}")).rank, rank, "{word}");
+    }
+    assert_eq!(spec("--cpu-set 0-3,8 a").cpus, CpuSet::parse("0-3,8"));
+    let s = spec("--map-by pe-list=1,3:ordered a");
+    let cpus = [1, 3].map(|cpu| CpuSet::from_iter([cpu]));
+    assert_eq!(s.placement.bind, Bind::Cpus(cpus.to_vec()));
+    for (line, part) in [
+        ("--bind-to core:many", "a number of places"),
+        ("--bind-to user:", "user:0+2"),
+        ("--bind-to l9cache", "none, hwthread"),
+        ("--map-by ppr:2", "ppr:N:PLACE"),
+        ("--map-by core:pe=x", "pe=N"),
+        ("--map-by slot:2", "behind a place"),
+        ("--map-by moon", "slot, ppr:N:PLACE"),
+        ("--rank-by moon", "slot, fill, span"),
+        ("--cpu-set 3-1", "processors such as"),
+        ("--ppr 2", "N:PLACE"),
+    ] {
+        assert!(error(&format!("{line} a")).contains(part), "{line}");
+    }
+}
+
+#[test]
+fn variables__that_are_passed_on() {
+    let only = |names: &[&str]| Inherit::Only(names.iter().map(OsString::from).collect());
+    assert_eq!(
+        spec("-genvlist A,B -genvlist C a").inherit,
+        only(&["A", "B", "C"])
+    );
+    assert_eq!(spec("-genvnone a").inherit, only(&[]));
+    assert_eq!(spec("-genvnone -genvall a").inherit, Inherit::All);
+    assert_eq!(
+        spec("-genvexcl A a").inherit,
+        Inherit::Except(vec!["A".into()])
+    );
+    let s = spec("-genvnone -envall a : -envlist X b : c");
+    let inherit: Vec<Option<Inherit>> = s.apps.into_iter().map(|a| a.inherit).collect();
+    assert_eq!(inherit, [Some(Inherit::All), Some(only(&["X"])), None]);
+}
+
+#[test]
+fn output__to_files_by_every_name() {
+    let files = |line: &str| {
+        let output = spec(&format!("{line} a")).output;
+        let text = output
+            .files
+            .map(|f| String::from_utf8(f.unwrap_or_default()).unwrap());
+        (text[0].clone(), text[1].clone(), output.copy)
+    };
+    let of = |out: &str, err: &str, copy| (out.to_owned(), err.to_owned(), copy);
+    assert_eq!(files("-outfile-pattern o.%r"), of("o.%r", "", false));
+    assert_eq!(files("-outfile o -errfile-pattern e"), of("o", "e", false));
+    let dir = of("d/1/rank.%R/stdout", "d/1/rank.%R/stderr", true);
+    assert_eq!(files("--output-filename d"), dir);
+    assert_eq!(files("--output dir=d"), dir);
+    let alone = of("d/rank.%R/stdout", "d/rank.%R/stderr", false);
+    assert_eq!(files("--output-directory d:nojobid,nocopy"), alone);
+    assert_eq!(
+        files("--output file=5%:NOCOPY"),
+        of("5%%.%R.out", "5%%.%R.err", false)
+    );
+    let output = spec("--output tag,timestamp,merge a").output;
+    assert_eq!(output.prefix, b"[%r] %T ");
+    assert!(output.merge && output.files == [None, None]);
+    assert_eq!(spec("-prepend-pattern %r: a").output.prefix, b"%r:");
+    for line in [
+        "--output moon a",
+        "--output dir= a",
+        "--output-filename d:moon a",
+    ] {
+        assert!(error(line).contains("possible"), "{line}");
+    }
+}
+
+#[test]
+fn stdin__of_whom() {
+    assert_eq!(spec("-n 4 a").stdin, Stdin::Ranks(vec![0]));
+    assert_eq!(spec("-n 4 --stdin all a").stdin, Stdin::All);
+    assert_eq!(spec("-n 4 -s none a").stdin, Stdin::Ranks(vec![]));
+    assert_eq!(spec("-n 4 -s 1,2-3 a").stdin, Stdin::Ranks(vec![1, 2, 3]));
+    assert!(error("-n 4 --stdin 4 a").contains("rank 4: the job has 4 ranks"));
+    assert!(error("-s moon a").contains("all, none or ranks"));
+}
+
+#[test]
+fn config_file__holds_programs() {
+    let s = spec("-genv G 1 -l -configfile programs");
+    assert_eq!(s.apps.len(), 2);
+    assert_eq!(s.apps[0].argv, ["first", "a b"]);
+    assert_eq!(s.apps[0].env, [pair("A", "1")]);
+    assert_eq!(
+        (s.apps[1].ranks, &s.apps[1].argv[..]),
+        (3, &["second", "-n", "2"].map(OsString::from)[..])
+    );
+    assert_eq!(s.env, [pair("G", "1")]);
+    assert_eq!(
+        spec("-configfile programs : -configfile programs")
+            .apps
+            .len(),
+        4
+    );
+    for (line, part) in [
+        ("-configfile none", "-configfile none: "),
+        ("-configfile empty", "names no program"),
+        ("-configfile programs -n 2", "stand in the file"),
+        ("-configfile programs a", "stand in the file"),
+        (
+            "-configfile again",
+            "again line 1: a file of programs names no further one",
+        ),
+        ("-configfile quote", "quote line 2: a quote is not closed"),
+    ] {
+        assert!(error(line).contains(part), "{line}: {}", error(line));
+    }
+}
+
+#[test]
+fn folders__of_all_programs_and_of_one() {
+    let s = spec("-gwdir /g -gpath /p a : -wdir /w -path /q b");
+    let folders = s
+        .apps
+        .iter()
+        .map(|a| (a.wdir.clone().unwrap(), a.path.clone().unwrap()));
+    let wanted = [("/g", "/p"), ("/w", "/q")].map(|(w, p)| (PathBuf::from(w), OsString::from(p)));
+    assert_eq!(folders.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn idle_options__are_one_line_for_each_reason() {
+    let s =
+        spec("--mca btl self --mca btl self --mca pml ob1 -iface ib0 -rmk user -bootstrap ssh a");
+    assert_eq!(s.notices.len(), 3, "{:?}", s.notices);
+    assert!(s.notices[0].starts_with("--mca btl self, --mca pml ob1: no effect here: "));
+    assert!(s.notices[2].starts_with("-rmk user, -bootstrap ssh: no effect here: "));
+    let many: String = (0..9).map(|n| format!("--mca p{n} 1 ")).collect();
+    assert!(spec(&format!("{many} a")).notices[0].contains("--mca p3 1 and 5 more: no effect"));
+    for quiet in ["-q", "-quiet", "--quiet"] {
+        let s = spec(&format!("--mca a b {quiet} a"));
+        assert_eq!(
+            (s.notices.len(), &s.apps[0].argv[..]),
+            (0, &["a".into()][..]),
+            "{quiet}"
+        );
+    }
+    assert!(error("--mca btl").contains("--mca needs two values"));
+}
+
+#[test]
+fn every_option__is_accepted_with_one_dash_and_with_two() {
+    for option in super::table::SECTIONS.iter().flat_map(|s| s.options) {
+        for name in option.names.split(' ') {
+            let bare = name.trim_start_matches('-');
+            for dashes in ["-", "--"] {
+                let name = format!("{dashes}{bare}");
+                let values: &[&str] = match option.takes {
+                    super::table::Takes::Nothing => &[],
+                    super::table::Takes::One(_) => &["1"],
+                    _ => &["A", "1"],
+                };
+                let words = [&[name.as_str()], values, &["prog"]].concat();
+                let outcome = parse_args(words.iter().map(OsString::from), &Here);
+                let text = outcome.map_or_else(|e| e.to_string(), |_| String::new());
+                assert!(
+                    !text.contains("unknown option") && !text.contains("needs"),
+                    "{name}: {text}"
+                );
+                assert!(
+                    !text.contains("no program"),
+                    "{name} takes other words: {text}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn virtual_host__is_of_one_program() {
+    let s = spec("--virtual-host x -n 2 a : b : --virtual-host=y c");
+    let hosts: Vec<Option<&OsStr>> = s.apps.iter().map(|a| a.virtual_host.as_deref()).collect();
+    assert_eq!(hosts, [Some(OsStr::new("x")), None, Some(OsStr::new("y"))]);
+    assert!(error("--virtual-host= a").contains("needs a name"));
+}
+
+#[test]
+fn unknown_option__names_the_nearest() {
+    assert!(error("--bindto core a").contains("option --bindto; is --bind-to meant"));
+    assert!(error("-zzzzzzz a").contains("unknown option -zzzzzzz "));
+    assert!(error("--hostfil x a").contains("is --hostfile meant"));
+    assert!(error("-genvlst A a").contains("is -genvlist meant"));
+    assert!(error("-np4 a").contains("is -np 4 meant"));
+    assert!(error(&format!("-{} a", "n".repeat(100_000))).contains("unknown option"));
+    assert!(error("--host").contains("--host needs a value"));
+}
+
+#[test]
+fn help_and_version__win() {
+    assert_eq!(parse("--help"), Ok(Request::Help));
+    assert_eq!(parse("-n 2 --version"), Ok(Request::Version));
+}
+
+#[test]
+fn words_that_are_no_text__pass_through() {
+    let odd = OsString::from_vec(vec![b'-', 0xff]);
+    assert!(parse_args([odd.clone()], &Here).is_err());
+    let Ok(Request::Run(s)) = parse_args(["a".into(), odd.clone()], &Here) else {
+        panic!()
+    };
+    assert_eq!(s.apps[0].argv[1], odd);
+}
+
+#[test]
+fn any_words__are_understood_or_refused() {
+    let pool = [
+        "-n",
+        "2",
+        "-",
+        "--",
+        ":",
+        "-x",
+        "A=",
+        "=",
+        "-env",
+        "-genv",
+        "--timeout",
+        "inf",
+        "-wdir",
+        "--host",
+        "localhost:",
+        ":::",
+        "a",
+        "--n=",
+        "-l",
+        "--bind-to=core",
+        "",
+        "\u{e9}",
+    ];
+    // Every sequence of four words.
+    for n in 0..pool.len().pow(4) {
+        let word = |k: u32| OsString::from(pool[n / pool.len().pow(k) % pool.len()]);
+        let _ = parse_args((0..4).map(word), &Here);
+    }
+}
+
+#[test]
+fn fuzz__command_lines_are_understood_or_refused() {
+    let corpus: &[&[u8]] = &[
+        b"-n 4 prog a b",
+        b"-np 2 --timeout 1.5 prog : -n 3 other -x",
+        b"--bind-to core -l -n 2 prog",
+        b"-H node7,node7:4 prog",
+        b"-env A B -genv C=D -n 1 prog",
+        b"-x A=B -wdir /tmp -n 1 prog",
+        b"--report-bindings --oversubscribe prog",
+        b"-f hosts4 -ppn 2 -genvlist A,B -soft 1:9:2 prog",
+        b"--map-by ppr:2:socket:pe=2 --bind-to user:0+1,2-3 --rank-by numa:span prog",
+        b"-outfile-pattern %r%h --stdin 0,2-3 -n 4 --mca a b prog",
+        b"-genv A 1 -configfile programs",
+    ];
+    crate::mutate::run(corpus, |input| {
+        let words = input.split(|&b| b == b' ');
+        let words = words.map(|word| OsString::from_vec(word.to_vec()));
+        match parse_args(words, &Here) {
+            Ok(Request::Run(spec)) => {
+                assert!(!spec.apps.is_empty() && spec.apps.iter().all(|a| !a.argv.is_empty()));
+                let ranks: usize = spec.apps.iter().map(|a| a.ranks).sum();
+                assert!((1..=MAX_RANKS).contains(&ranks));
+            }
+            Ok(_) => {}
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    });
+}
+
+/// Lines as the manuals of Open MPI, MPICH and Intel MPI have them, and job scripts of LAMMPS, OSU's and Intel's benchmarks,
+/// HPL, HPCC, GROMACS, OpenFOAM, Quantum ESPRESSO, NAMD and others; with the ranks of each program, the first program's
+/// words, and the number of lines that say that something has no effect.
+const TYPED: &[(&str, &[usize], &str, usize)] = &[
+    // Open MPI.
+    ("-np 4 ./a.out", &[4], "./a.out", 0),
+    ("--np 4 --oversubscribe ./a.out", &[4], "./a.out", 0),
+    ("-np 2 --hostfile hosts4 ./hello", &[2], "./hello", 0),
+    ("--hostfile hosts4 ./hello", &[4], "./hello", 0),
+    ("-H localhost,localhost -np 2 ./ring", &[2], "./ring", 0),
+    (
+        "--host localhost:8 --map-by ppr:4:package ./prog",
+        &[8],
+        "./prog",
+        0,
+    ),
+    (
+        "-np 8 --map-by socket --bind-to core --report-bindings ./prog",
+        &[8],
+        "./prog",
+        0,
+    ),
+    (
+        "-np 4 --map-by socket:PE=2 --bind-to core --rank-by core ./hybrid",
+        &[4],
+        "./hybrid",
+        0,
+    ),
+    (
+        "-np 2 --map-by ppr:1:socket:pe=4 -x OMP_NUM_THREADS=4 ./hybrid",
+        &[2],
+        "./hybrid",
+        0,
+    ),
+    (
+        "--map-by ppr:2:node --mca pml ucx -x UCX_NET_DEVICES=mlx5_0:1 ./osu_bw",
+        &[2],
+        "./osu_bw",
+        1,
+    ),
+    (
+        "-np 2 --mca btl self,vader,tcp --mca btl_tcp_if_include eth0 ./a.out",
+        &[2],
+        "./a.out",
+        1,
+    ),
+    (
+        "--mca btl ^openib -np 4 --allow-run-as-root ./a.out",
+        &[4],
+        "./a.out",
+        1,
+    ),
+    (
+        "-np 4 --mca rmaps_base_oversubscribe 1 --mca orte_base_help_aggregate 0 ./t",
+        &[4],
+        "./t",
+        1,
+    ),
+    (
+        "-np 4 --use-hwthread-cpus --bind-to hwthread ./a.out",
+        &[4],
+        "./a.out",
+        0,
+    ),
+    (
+        "-np 2 --display-map --display-allocation --tag-output hostname",
+        &[2],
+        "hostname",
+        0,
+    ),
+    (
+        "-np 2 --output-filename log --merge-stderr-to-stdout ./a.out",
+        &[2],
+        "./a.out",
+        0,
+    ),
+    (
+        "-np 2 --output tag,timestamp --display bindings ./a.out",
+        &[2],
+        "./a.out",
+        0,
+    ),
+    ("-np 1 ./master : -np 3 ./worker", &[1, 3], "./master", 0),
+    (
+        "--np 4 --timeout 60 --get-stack-traces --report-state-on-timeout ./t",
+        &[4],
+        "./t",
+        1,
+    ),
+    (
+        "-np 4 --stdin all --personality ompi --prefix /opt/openmpi ./a.out",
+        &[4],
+        "./a.out",
+        2,
+    ),
+    (
+        "-np 4 --nooversubscribe --bynode -nolocal ./a.out",
+        &[4],
+        "./a.out",
+        1,
+    ),
+    (
+        "-np 4 --bind-to none -x LD_LIBRARY_PATH -x PATH python -m mpi4py script.py",
+        &[4],
+        "python -m mpi4py script.py",
+        0,
+    ),
+    (
+        "-np 4 --mca btl_vader_single_copy_mechanism none python3 train.py -n 5",
+        &[4],
+        "python3 train.py -n 5",
+        1,
+    ),
+    ("-N 2 --bind-to l3cache ./a.out", &[2], "./a.out", 0),
+    (
+        "-np 2 --bind-to numa:overload-allowed --cpus-per-rank 2 ./a.out",
+        &[2],
+        "./a.out",
+        0,
+    ),
+    (
+        "-np 4 -am ft-enable-mpi --enable-recovery ./ft",
+        &[4],
+        "./ft",
+        2,
+    ),
+    ("--do-not-launch --display map -np 4 true", &[4], "true", 0),
+    ("--report-pid - -np 2 ./a.out", &[2], "./a.out", 0),
+    ("-np 2 --xterm 0,1 gdb ./a.out", &[2], "gdb ./a.out", 1),
+    ("-np 4 -rf ranks ./a.out", &[4], "./a.out", 1),
+    // MPICH, Hydra.
+    ("-n 4 ./cpi", &[4], "./cpi", 0),
+    ("-f hosts4 -n 4 ./cpi", &[4], "./cpi", 0),
+    ("-f machines ./cpi", &[5], "./cpi", 0),
+    (
+        "-hosts localhost,127.0.0.1 -ppn 2 -n 4 ./app",
+        &[4],
+        "./app",
+        1,
+    ),
+    (
+        "-n 2 -genv FOO bar -genvlist PATH,HOME ./app",
+        &[2],
+        "./app",
+        0,
+    ),
+    (
+        "-genvall -n 2 ./app : -env A 1 -n 2 ./app2",
+        &[2, 2],
+        "./app",
+        0,
+    ),
+    ("-genvnone -env PATH /bin -n 1 env", &[1], "env", 0),
+    ("-n 4 -bind-to core -map-by socket ./app", &[4], "./app", 0),
+    ("-n 4 -bind-to numa:2 ./app", &[4], "./app", 0),
+    ("-n 3 -bind-to user:0+2,1+4,3 ./app", &[3], "./app", 0),
+    (
+        "-n 2 -prepend-rank -print-all-exitcodes ./app",
+        &[2],
+        "./app",
+        0,
+    ),
+    (
+        "-l -outfile-pattern out.%r -errfile-pattern err.%r -n 2 ./app",
+        &[2],
+        "./app",
+        0,
+    ),
+    (
+        "-launcher ssh -iface eth0 -disable-auto-cleanup -n 2 ./app",
+        &[2],
+        "./app",
+        3,
+    ),
+    (
+        "-bootstrap fork -rmk slurm -verbose -n 2 ./app",
+        &[2],
+        "./app",
+        1,
+    ),
+    ("-configfile programs", &[1, 3], "first a b", 0),
+    ("-usize INFINITE -n 1 ./spawner", &[1], "./spawner", 1),
+    (
+        "-n 2 -host localhost -wdir /tmp -path /opt/bin:/bin prog : -n 1 other",
+        &[2, 1],
+        "prog",
+        0,
+    ),
+    (
+        "-soft 1:8:2 -arch x86_64 -file info ./app",
+        &[7],
+        "./app",
+        1,
+    ),
+    // Intel MPI.
+    (
+        "-n 2 -ppn 1 -genv I_MPI_DEBUG=5 -genv I_MPI_FABRICS shm IMB-MPI1 pingpong",
+        &[2],
+        "IMB-MPI1 pingpong",
+        1,
+    ),
+    ("-perhost 4 -n 8 -hostfile hosts4 ./xhpl", &[8], "./xhpl", 1),
+    ("-machinefile machines -n 5 ./app", &[5], "./app", 0),
+    ("-print-rank-map -l -s all -n 2 ./app", &[2], "./app", 0),
+    (
+        "-rr -n 4 -binding pin=yes;cell=unit ./app",
+        &[4],
+        "./app",
+        1,
+    ),
+    ("-check_mpi -n 2 ./app", &[2], "./app", 1),
+    ("-gtool gdb:0 -n 2 ./app", &[2], "./app", 1),
+    (
+        "-genvexcl LD_PRELOAD -prepend-timestamp -n 2 ./app",
+        &[2],
+        "./app",
+        0,
+    ),
+    // Job scripts.
+    (
+        "-np 4 lmp -sf omp -pk omp 2 -in in.lj",
+        &[4],
+        "lmp -sf omp -pk omp 2 -in in.lj",
+        0,
+    ),
+    (
+        "-n 4 --bind-to core --map-by slot lmp_mpi -in in.eam -log none",
+        &[4],
+        "lmp_mpi -in in.eam -log none",
+        0,
+    ),
+    (
+        "-np 2 -hostfile hosts4 -ppn 1 ./osu_latency -m 1:4194304 -x 100",
+        &[2],
+        "./osu_latency -m 1:4194304 -x 100",
+        1,
+    ),
+    (
+        "-n 2 --map-by ppr:1:socket ./osu_bibw D D",
+        &[2],
+        "./osu_bibw D D",
+        0,
+    ),
+    (
+        "-np 4 --mca mpi_yield_when_idle 1 ./hpcc",
+        &[4],
+        "./hpcc",
+        1,
+    ),
+    (
+        "-np 16 --bind-to core gmx_mpi mdrun -ntomp 1 -s topol.tpr",
+        &[16],
+        "gmx_mpi mdrun -ntomp 1 -s topol.tpr",
+        0,
+    ),
+    (
+        "-np 4 simpleFoam -parallel",
+        &[4],
+        "simpleFoam -parallel",
+        0,
+    ),
+    (
+        "-np 8 -q pw.x -nk 2 -in scf.in",
+        &[8],
+        "pw.x -nk 2 -in scf.in",
+        0,
+    ),
+    (
+        "--oversubscribe -n 8 -- namd2 --stdin conf",
+        &[8],
+        "namd2 --stdin conf",
+        0,
+    ),
+];
+
+#[test]
+fn lines_as_people_type_them__are_understood() {
+    for (line, ranks, program, notices) in TYPED {
+        let s = spec(line);
+        let counts: Vec<usize> = s.apps.iter().map(|a| a.ranks).collect();
+        assert_eq!(&counts, ranks, "{line}");
+        let words: Vec<&str> = s.apps[0].argv.iter().map(|w| w.to_str().unwrap()).collect();
+        assert_eq!(words.join(" "), *program, "{line}");
+        assert_eq!(s.notices.len(), *notices, "{line}: {:?}", s.notices);
+    }
+}

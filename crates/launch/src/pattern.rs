@@ -1,0 +1,137 @@
+#![allow(unsafe_code)]
+//! Patterns for the names of output files and for what stands before lines: `%r` is the rank, `%R` the rank with
+//! leading zeros, `%h` the node, `%t` the time in seconds since 1970, `%T` date and time of day, `%g` (group) and
+//! `%p` (proxy) are 0 as on the first node of Hydra, `%%` is a `%`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A pattern for one rank: all is filled in but the time.
+#[derive(Clone, Debug, Default)]
+pub struct Pattern {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Seconds,
+    Date,
+}
+
+/// Whom a pattern is filled in for.
+#[derive(Clone, Copy, Debug)]
+pub struct Who<'a> {
+    /// The rank.
+    pub rank: usize,
+    /// Ranks of the job.
+    pub ranks: usize,
+    /// The node.
+    pub host: &'a str,
+}
+
+impl Pattern {
+    /// Fills in all but the time. What follows an unknown letter stays as it is.
+    pub fn new(text: &[u8], who: Who<'_>) -> Pattern {
+        let mut pattern = Pattern::default();
+        let mut rest = text.iter().copied();
+        while let Some(byte) = rest.next() {
+            if byte != b'%' {
+                pattern.push(&[byte]);
+                continue;
+            }
+            let digits = who.ranks.to_string().len();
+            match rest.next() {
+                Some(b'r') => pattern.push(who.rank.to_string().as_bytes()),
+                Some(b'R') => pattern.push(format!("{:0digits$}", who.rank).as_bytes()),
+                Some(b'h') => pattern.push(who.host.as_bytes()),
+                Some(b'g' | b'p') => pattern.push(b"0"),
+                Some(b't') => pattern.pieces.push(Piece::Seconds),
+                Some(b'T') => pattern.pieces.push(Piece::Date),
+                Some(b'%') | None => pattern.push(b"%"),
+                Some(other) => pattern.push(&[b'%', other]),
+            }
+        }
+        pattern
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(text)) => text.extend_from_slice(bytes),
+            _ => self.pieces.push(Piece::Text(bytes.to_vec())),
+        }
+    }
+
+    /// Is there nothing?
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Writes it with the time of now.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let seconds = || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            now.map_or(0, |d| d.as_secs() as libc::time_t)
+        };
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Seconds => out.extend_from_slice(seconds().to_string().as_bytes()),
+                Piece::Date => out.extend_from_slice(format_date(seconds()).as_bytes()),
+            }
+        }
+    }
+}
+
+/// Such as `2026-11-23 12:33:22`, in the zone of the user.
+fn format_date(seconds: libc::time_t) -> String {
+    // SAFETY: all zeros is valid for the structure, and the call fills it or fails.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&seconds, &mut tm).is_null() {
+            return seconds.to_string();
+        }
+        tm
+    };
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec
+    )
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn write(text: &str) -> String {
+        let who = Who {
+            rank: 7,
+            ranks: 12,
+            host: "box",
+        };
+        let mut out = Vec::new();
+        Pattern::new(text.as_bytes(), who).write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn pattern__fills_in_the_rank() {
+        assert_eq!(write("o.%r.%R.%h.%g.%p"), "o.7.07.box.0.0");
+        assert_eq!(write("100%% %x 5%"), "100% %x 5%");
+        assert_eq!(write("%%r%r"), "%r7");
+        assert_eq!(write(""), "");
+    }
+
+    #[test]
+    fn pattern__writes_the_time() {
+        assert!(write("%t").parse::<u64>().unwrap() > 1 << 30);
+        let date = write("%T");
+        assert_eq!(date.len(), 19);
+        assert_eq!(date.matches(['-', ':', ' ']).count(), 5);
+    }
+}

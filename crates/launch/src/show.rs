@@ -1,0 +1,50 @@
+//! What is said of a job because the command line asks for it: what runs where, and how it ended.
+
+use crate::args::JobSpec;
+use crate::ranks::{End, Rank};
+use crate::signals::describe_signal;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The lines of `-v` and `--display-map`: node and processors, then each program with its ranks.
+pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usize) -> String {
+    let mut text = format!(
+        "mpiexec: node {host}, {processors} processor{}\n",
+        plural(processors)
+    );
+    let mut first = 0;
+    for (app, path) in spec.apps.iter().zip(paths) {
+        let which = match app.ranks {
+            1 => format!("rank {first}"),
+            n => format!("ranks {first}-{}", first + n - 1),
+        };
+        first += app.ranks;
+        let _ = write!(text, "mpiexec: {which}: {}", path.display());
+        for word in app.argv.iter().skip(1) {
+            let _ = write!(text, " {}", word.display());
+        }
+        if let Some(dir) = &app.wdir {
+            let _ = write!(text, ", in {}", dir.display());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The lines of `-print-all-exitcodes`.
+pub fn describe_ends(ranks: &[Rank]) -> String {
+    let mut text = String::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        let how = match rank.end {
+            Some(End::Exit(code)) => format!("left with exit code {code}"),
+            Some(End::Signal(signal, _)) => format!("was ended by {}", describe_signal(signal)),
+            None => "was not waited for".to_owned(),
+        };
+        let _ = writeln!(text, "mpiexec: rank {number} {how}");
+    }
+    text
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
