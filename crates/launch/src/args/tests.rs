@@ -868,3 +868,45 @@ fn lines_as_people_type_them__are_understood() {
         assert_eq!(s.notices.len(), *notices, "{line}: {:?}", s.notices);
     }
 }
+
+/// A node where every file has this text and every name is its own.
+struct Text<'a>(&'a [u8]);
+
+impl Surroundings for Text<'_> {
+    fn name(&self) -> &str {
+        "here"
+    }
+
+    fn is_here(&self, _: &str) -> bool {
+        true
+    }
+
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.0.to_vec())
+    }
+
+    fn count(&self, _: Level) -> usize {
+        4
+    }
+}
+
+#[test]
+fn fuzz__files_of_hosts_and_programs_are_understood_or_refused() {
+    let corpus: &[&[u8]] = &[
+        b"# c\nnode7 slots=4 max_slots=8\nnode8:3\n[::1]:2 user=me\n",
+        b"::1\na slots = 2 # x\nb:4:mlx5_0 binding=user:0,1\n",
+        b"# c\n-n 1 -env A 1 a 'b c'\n\n-n 3 \\\n d \"e f\" : -soft 1:3 g\n",
+        b"-configfile x\n-genvlist A,B -n 2 a\n",
+    ];
+    crate::mutate::run(corpus, |input| {
+        for option in ["-f", "-configfile"] {
+            let words = [option, "x", "a"].map(OsString::from);
+            let words = &words[..if option == "-f" { 3 } else { 2 }];
+            match parse_args(words.to_vec(), &Text(input)) {
+                Ok(Request::Run(spec)) => assert!(spec.apps.iter().all(|a| a.ranks >= 1)),
+                Ok(_) => {}
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+    });
+}
