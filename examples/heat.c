@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { UP, DOWN, LEFT, RIGHT, SIDES };
@@ -117,8 +118,19 @@ static void show_progress(const char *what, int done, int all, double change)
     fflush(stderr);
 }
 
-/* All ranks together. Returns the seconds it took; the plate is in the ranks' blocks. */
-static double run_together(Block *b, int steps, MPI_Comm grid)
+static double processor_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* What a computation took. */
+typedef struct {
+    double seconds;
+    double processors; /* that it had on average: other programs may have used them too */
+} Spent;
+
+/* All ranks together; the plate is in the ranks' blocks. */
+static Spent run_together(Block *b, int steps, MPI_Comm grid)
 {
     int rank, neighbour[SIDES], report = steps < 100 ? 1 : steps / 100;
     MPI_Datatype column;
@@ -130,7 +142,7 @@ static double run_together(Block *b, int steps, MPI_Comm grid)
     MPI_Type_commit(&column);
 
     MPI_Barrier(grid);
-    double start = MPI_Wtime();
+    double start = MPI_Wtime(), used = processor_seconds();
     for (int s = 1; s <= steps; s++) {
         int reporting = s % report == 0 || s == steps;
         exchange(b, neighbour, column, grid);
@@ -142,22 +154,26 @@ static double run_together(Block *b, int steps, MPI_Comm grid)
         }
     }
     MPI_Barrier(grid);
+    Spent spent = {MPI_Wtime() - start, 0};
+    used = (processor_seconds() - used) / spent.seconds;
+    MPI_Allreduce(&used, &spent.processors, 1, MPI_DOUBLE, MPI_SUM, grid);
     MPI_Type_free(&column);
-    return MPI_Wtime() - start;
+    return spent;
 }
 
 /* Rank 0 alone, while the others wait. */
-static double run_alone(Block *whole, int steps)
+static Spent run_alone(Block *whole, int steps)
 {
     int report = steps < 100 ? 1 : steps / 100;
-    double start = MPI_Wtime();
+    double start = MPI_Wtime(), used = processor_seconds();
 
     for (int s = 1; s <= steps; s++) {
         double change = step(whole, s % report == 0 || s == steps);
         if (s % report == 0 || s == steps)
             show_progress("one rank", s, steps, change);
     }
-    return MPI_Wtime() - start;
+    double seconds = MPI_Wtime() - start;
+    return (Spent){seconds, (processor_seconds() - used) / seconds};
 }
 
 /* Brings all blocks to rank 0, into a grid with the layout of `whole`. */
@@ -219,18 +235,32 @@ static int share_start(int size, int parts, int part)
     return (int)((long long)size * part / parts);
 }
 
-static int check_alone(int size, int steps, int ranks, double together, const Block *b, MPI_Comm grid)
+/* Says how much faster the ranks are together, if they had the processors for it. */
+static void compare_times(int ranks, Spent together, Spent alone)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    double wanted = fmin(ranks, processors);
+
+    printf("%d ranks %.2f s, one rank %.2f s: ", ranks, together.seconds, alone.seconds);
+    if (together.processors < 0.8 * wanted || alone.processors < 0.8)
+        printf("no comparison, the machine is busy (together they had %.1f of %.0f processors, one rank had %.1f of 1)\n",
+               together.processors, wanted, alone.processors);
+    else
+        printf("%.2f times as fast\n", alone.seconds / together.seconds);
+}
+
+static int check_alone(int size, int steps, int ranks, Spent together, const Block *b, MPI_Comm grid)
 {
     Block whole = make_block(size, 0, 0, size, size);
     double *plate = calloc((size_t)(size + 2) * whole.pitch, sizeof(double));
     if (!plate)
         die("not enough memory for the plate");
     collect(b, &whole, plate, ranks, grid);
-    double alone = run_alone(&whole, steps);
+    Spent alone = run_alone(&whole, steps);
     long different = count_differences(&whole, plate);
 
     draw(&whole, plate);
-    printf("%d ranks %.2f s, one rank %.2f s: %.2f times as fast\n", ranks, together, alone, alone / together);
+    compare_times(ranks, together, alone);
     if (different)
         printf("WRONG: %ld points differ from what one rank computes\n", different);
     else
@@ -261,7 +291,7 @@ int main(int argc, char **argv)
     if (rank == 0)
         printf("heat in a plate of %d x %d points, %d steps, %d x %d ranks\n", size, size, steps, dims[0], dims[1]);
     fflush(stdout);
-    double together = run_together(&b, steps, grid);
+    Spent together = run_together(&b, steps, grid);
     if (rank == 0)
         wrong = check_alone(size, steps, ranks, together, &b, grid);
     else

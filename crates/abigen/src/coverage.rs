@@ -6,7 +6,7 @@ use crate::scan::Bodies;
 use std::fmt::Write;
 
 /// Line before the table in a document.
-pub const BEGIN: &str = "<!-- coverage: cargo run -p fastpath-abigen coverage README.md -->";
+pub const BEGIN: &str = "<!-- coverage: cargo run -p fastpath-abigen coverage docs/coverage.md -->";
 /// Line after it.
 pub const END: &str = "<!-- end of coverage -->";
 

@@ -77,13 +77,7 @@ const SHOWN: usize = 80;
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: String = self.text.chars().take(SHOWN).collect();
-        let dots = if shown.len() < self.text.len() {
-            "..."
-        } else {
-            ""
-        };
-        write!(f, "{}={shown}{dots}: {}", self.name, self.reason)
+        write!(f, "{}={}: {}", self.name, shorten(&self.text), self.reason)
     }
 }
 
@@ -146,6 +140,16 @@ impl Config {
                             reason,
                         }
                     })?;
+                    if let Kind::SizeWithin(least, most) = variable.kind
+                        && let Value::Number(Some(bytes)) = value
+                        && !(least..=most).contains(&bytes)
+                    {
+                        let taken = bytes.clamp(least, most);
+                        let shown = shorten(&text);
+                        config.warnings.push(format!(
+                            "{name}={shown}: {least} to {most} bytes are possible, so it counts as {taken}"
+                        ));
+                    }
                     config.settings[index] = Setting {
                         variable,
                         text: text.into_owned(),
@@ -263,19 +267,28 @@ fn default_setting(variable: &'static Variable) -> Setting {
     }
 }
 
+/// The text of a variable for a message: whole, or its first 80 characters and its length.
+pub fn shorten(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}... ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
 fn unknown_warning(name: &str) -> String {
+    let shown = shorten(name);
     let nearest = VARIABLES
         .iter()
-        .filter(|v| !v.internal)
+        .filter(|v| !v.internal && name.len() <= SHOWN)
         .map(|v| (strsim::damerau_levenshtein(v.name, name), v.name))
         .min()
         .filter(|(distance, near)| *distance <= (near.len() - PREFIX.len()) / 2);
     match nearest {
         Some((_, near)) => {
-            format!("{name} is not a variable of this library; the nearest is {near} (ignored)")
+            format!("{shown} is not a variable of this library; the nearest is {near} (ignored)")
         }
         None => format!(
-            "{name} is not a variable of this library; `fastpath info` lists those that are (ignored)"
+            "{shown} is not a variable of this library; `fastpath info` lists those that are (ignored)"
         ),
     }
 }
@@ -316,6 +329,52 @@ mod tests {
         assert_eq!(c.setting(Key::Wait).origin, Origin::Environment);
         assert_eq!(c.setting(Key::Report).origin, Origin::Default);
         assert!(c.warnings().is_empty());
+    }
+
+    #[test]
+    fn size__outside_its_bounds_is_told_with_what_counts() {
+        for (text, taken) in [("1", "48"), ("1T", "32768"), ("0", "48")] {
+            let c = read(&[("FASTPATH_EAGER_MAX", text)]).unwrap();
+            let [warning] = c.warnings() else {
+                panic!("{text}: {:?}", c.warnings())
+            };
+            assert!(
+                warning.starts_with(&format!("FASTPATH_EAGER_MAX={text}: ")),
+                "{warning}"
+            );
+            assert!(
+                warning.ends_with(&format!("counts as {taken}")),
+                "{warning}"
+            );
+        }
+        for text in ["48", "32K", "auto"] {
+            assert!(
+                read(&[("FASTPATH_EAGER_MAX", text)])
+                    .unwrap()
+                    .warnings()
+                    .is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn long_text__is_never_repeated_whole() {
+        let long = "x".repeat(120_000);
+        for variable in VARIABLES {
+            if let Err(error) = read(&[(variable.name, &long)]) {
+                let said = error.to_string();
+                assert!(
+                    said.len() < 600,
+                    "{}: {} characters",
+                    variable.name,
+                    said.len()
+                );
+            }
+        }
+        let name = format!("FASTPATH_{long}");
+        assert!(read(&[(&name, "1")]).unwrap().warnings()[0].len() < 300);
+        assert!(shorten(&"\u{e9}".repeat(200)).ends_with("... (400 bytes)"));
+        assert_eq!(shorten("short"), "short");
     }
 
     #[test]

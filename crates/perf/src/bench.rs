@@ -510,7 +510,11 @@ fn print_list() {
         if tests.is_empty() {
             continue;
         }
-        print_line(&format!("{}:", group.name()));
+        let note = match group {
+            Group::OneSided => " (no windows yet: --level protocol,transport, and other MPIs)",
+            _ => "",
+        };
+        print_line(&format!("{}:{note}", group.name()));
         for test in tests {
             print_line(&format!("  {:<22} {}", test.name, test.text));
         }

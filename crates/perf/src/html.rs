@@ -249,9 +249,9 @@ fn write_runs(reports: &[Report], out: &mut String) {
             (
                 "clock",
                 format!(
-                    "{}, {:.0} Hz within {:.1} ppm, resolution {} ns, {} ns a reading",
+                    "{}, {:.4} GHz within {:.1} ppm, resolution {} ns, {} ns a reading",
                     clock.source,
-                    clock.frequency_hz,
+                    clock.frequency_hz / 1e9,
                     clock.frequency_error_ppm,
                     svg::three_digits(clock.resolution_ns),
                     svg::three_digits(clock.read_ns)

@@ -14,7 +14,7 @@ pub(super) fn parse_value(kind: &Kind, text: &str) -> Result<Value, String> {
                 .map_err(|e| format!("{e}, or {}", words.join(", "))),
         },
         Kind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
-        Kind::SizeOrAuto => or_auto(text, parse_size),
+        Kind::SizeOrAuto | Kind::SizeWithin(..) => or_auto(text, parse_size),
         Kind::BytesOrAuto => or_auto(text, parse_bytes),
         Kind::DurationOrAuto => or_auto(text, parse_duration_ns),
         Kind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
@@ -167,7 +167,7 @@ fn find_word(text: &str, words: &[&str]) -> Result<usize, String> {
     words
         .iter()
         .position(|w| w.eq_ignore_ascii_case(text))
-        .ok_or_else(|| format!("{text:?} is none of {}", words.join(", ")))
+        .ok_or_else(|| format!("{:?} is none of {}", super::shorten(text), words.join(", ")))
 }
 
 fn parse_words(text: &str, words: &[&str]) -> Result<Vec<String>, String> {

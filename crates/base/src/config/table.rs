@@ -13,6 +13,8 @@ pub enum Kind {
     Size,
     /// Bytes, or `auto`.
     SizeOrAuto,
+    /// The same from the first to the second; what lies outside counts as the nearer one, with a warning.
+    SizeWithin(u64, u64),
     /// Bytes as `220`, `1K` or `1M` and nothing else, or `auto`. Empty is refused.
     BytesOrAuto,
     /// Time: `10us`, `1.5ms`, `2s`; a bare number is refused.
@@ -108,10 +110,10 @@ variables! {
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
         "transports that may be used: shm between ranks of one host; ud, and rc for pairs that talk much, between hosts, and within one where shm is not listed";
-    EagerMax "FASTPATH_EAGER_MAX" Kind::SizeOrAuto, "auto", false,
-        "largest message sent without asking the receiver first; auto: by measured cost";
-    PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeOrAuto, "auto", false,
-        "piece in which a large message is copied through shared memory; auto: by measured cost";
+    EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 32 << 10), "auto", false,
+        "largest message sent without asking the receiver first, 48 to 32K; auto: by measured cost";
+    PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeWithin(256, 32704), "auto", false,
+        "piece in which a large message is copied through shared memory, 256 to 32704; auto: by measured cost";
     Tuning "FASTPATH_TUNING" Kind::Text, "auto", false,
         "file of measured constants; auto: in the cache directory, else measured at the first large message; none: neither";
     Device "FASTPATH_DEVICE" Kind::Text, "auto", false,

@@ -182,6 +182,25 @@ impl Words {
     }
 }
 
+/// What to do about a peer that cannot run, in one line, where its words tell. `error`: what was said.
+pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
+    if error.contains("as root") {
+        return Some(format!(
+            "its launcher refuses to run as root; add --peer-arg {peer}:--allow-run-as-root, or be another user"
+        ));
+    }
+    let path = error
+        .strip_prefix("cannot run ")?
+        .split_once(": No such file")?
+        .0;
+    path.ends_with("cc").then(|| {
+        format!(
+            "there is no compiler wrapper {path}; for a peer with the standard ABI (MPICH 5, Intel MPI) name \
+             Fastpath's: --peer {peer}=FASTPATH_MPICC,ITS_MPIEXEC --peer-env {peer}:LD_LIBRARY_PATH=ITS_LIB"
+        )
+    })
+}
+
 fn parse_peer(word: &str) -> Result<Peer, String> {
     let wrong = || format!("--peer {word}: expected NAME=MPICC[,MPIEXEC]");
     let (name, rest) = word.split_once('=').ok_or_else(wrong)?;
@@ -215,6 +234,19 @@ mod tests {
 
     fn strings(words: &[&str]) -> Vec<String> {
         words.iter().map(|w| (*w).to_owned()).collect()
+    }
+
+    #[test]
+    fn remedy__is_one_line_and_only_where_it_is_known() {
+        let root = "the job failed: exit code 1\n  prterun has detected an attempt to run as root.\n  more";
+        let remedy = find_remedy("ompi", root).unwrap();
+        assert!(remedy.contains("--peer-arg ompi:--allow-run-as-root") && !remedy.contains('\n'));
+        let none = "cannot run /opt/intel/bin/mpicc: No such file or directory (os error 2)";
+        let remedy = find_remedy("impi", none).unwrap();
+        assert!(remedy.contains("/opt/intel/bin/mpicc") && remedy.contains("--peer impi="));
+        let launcher = "cannot run /opt/intel/bin/mpiexec: No such file or directory (os error 2)";
+        assert_eq!(find_remedy("impi", launcher), None);
+        assert_eq!(find_remedy("x", "the job failed: exit code 1"), None);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::comparison::{self, Comparison};
 use super::kept::{Identity, Kept};
 use super::options::CompareOptions;
-use super::peers::Peer;
-use super::rounds::{Plan, Rounds};
+use super::peers::{Peer, find_remedy};
+use super::rounds::{Measured, Plan, Rounds};
 use super::stored::{self, Rule};
 use super::turns::{Stop, Turns};
 use super::{markdown, show};
@@ -153,7 +153,11 @@ fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Failures) {
     for peer in peers {
         match Program::compile(&peer.mpicc) {
             Ok(program) => ready.push(Contestant { peer, program }),
-            Err(e) => failed.push((peer.name, e.to_string())),
+            Err(e) => {
+                let error = e.to_string();
+                let reason = find_remedy(&peer.name, &error).unwrap_or(error);
+                failed.push((peer.name, reason));
+            }
         }
     }
     (ready, failed)
@@ -251,7 +255,11 @@ fn run_rounds(
     };
     let name = |mpi: usize| contestants[mpi].peer.name.clone();
     turns.make(rounds, name, |mpi, plan| {
-        measure(&contestants[mpi], plan).into()
+        let mut measured = Measured::from(measure(&contestants[mpi], plan));
+        let failure = measured.failure.as_deref();
+        let remedy = failure.and_then(|error| find_remedy(&contestants[mpi].peer.name, error));
+        measured.failure = remedy.or(measured.failure);
+        measured
     })
 }
 

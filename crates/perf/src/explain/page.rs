@@ -30,7 +30,12 @@ pub fn write_page(explanations: &[Explanation]) -> String {
         if explanations.len() > 1 {
             let _ = write!(out, "<h2>{}</h2>", escape(&explanation.title));
         }
-        write_findings(&explanation.findings, &mut out);
+        // The answers, then the pictures; what else was found stands below them.
+        let (answers, others): (Vec<_>, Vec<_>) = explanation
+            .findings
+            .iter()
+            .partition(|finding| finding.kind == FindingKind::Answer);
+        write_findings(&answers, &mut out);
         if !explanation.waterfalls.is_empty() {
             out.push_str("<div class=\"charts\">\n");
             for waterfall in &explanation.waterfalls {
@@ -39,6 +44,7 @@ pub fn write_page(explanations: &[Explanation]) -> String {
             }
             out.push_str("</div>\n");
         }
+        write_findings(&others, &mut out);
         write_experiments(explanation, &mut out);
         write_inputs(explanation, &mut out);
     }
@@ -48,7 +54,7 @@ pub fn write_page(explanations: &[Explanation]) -> String {
     out
 }
 
-fn write_findings(findings: &[Finding], out: &mut String) {
+fn write_findings(findings: &[&Finding], out: &mut String) {
     if findings.is_empty() {
         return;
     }
@@ -249,6 +255,16 @@ mod tests {
         assert_eq!(count("script"), 0);
         check_ids(&document);
         check_loads_nothing(&page);
+        // Answers stand above the pictures, everything else below.
+        let picture = page.find("<svg").unwrap();
+        assert!(page.find("f-answer").unwrap() < picture);
+        for word in ["f-cause", "f-excluded", "f-note", "f-caution"] {
+            assert!(
+                page.find(&format!("<li class=\"{word}"))
+                    .is_none_or(|at| at > picture),
+                "{word}"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::charts::{say_level, say_of};
 use super::svg::{escape, shorten, size, three_digits, time};
 use crate::compare::interval::{Ratio, Verdict};
-use crate::record::{Breakdown, Case, Level, Report};
+use crate::record::{Breakdown, Case, Level, Of, Report};
 
 /// Cases of a test that were measured at one size and one number of ranks: no curve.
 pub fn write_singles(reports: &[Report], out: &mut String) {
@@ -53,14 +53,18 @@ fn write_single(report: &Report, case: &Case, out: &mut String) {
         "mpi" => String::new(),
         level => format!(", {level}"),
     };
+    // A case without a payload (memory, start-up, a barrier) has no size.
+    let payload = match case.bytes {
+        0 if !matches!(case.of, Of::HalfRoundTrip | Of::Message | Of::Hop) => String::new(),
+        bytes => format!(", {}", size(bytes)),
+    };
     let _ = write!(
         out,
-        "<tr><th scope=\"row\" class=\"text\">{} {}</th><td class=\"text\">{}{level}</td><td class=\"text\">{}, {}, {} ranks</td>",
+        "<tr><th scope=\"row\" class=\"text\">{} {}</th><td class=\"text\">{}{level}</td><td class=\"text\">{}{payload}, {} ranks</td>",
         escape(&case.test),
         escape(&case.variant),
         escape(&report.run.mpi.name),
         say_of(case.of),
-        size(case.bytes),
         case.ranks
     );
     for v in [s.min, s.median, s.mean, s.p99, s.max] {

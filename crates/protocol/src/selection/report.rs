@@ -94,10 +94,16 @@ impl OneSided {
             operations,
             way: way.name(),
             how: match way {
-                Way::LoadStore => "this processor reads and writes the memory where it lies",
-                Way::Kernel => "the kernel copies between the processes",
-                Way::Adapter => "the adapter reads and writes the owner's memory",
-                Way::Messages => "the owner carries them out when it makes progress",
+                Way::LoadStore => {
+                    "no MPI windows yet; this processor reads and writes the memory where it lies"
+                }
+                Way::Kernel => "no MPI windows yet; the kernel copies between the processes",
+                Way::Adapter => {
+                    "no MPI windows yet; the adapter reads and writes the owner's memory"
+                }
+                Way::Messages => {
+                    "no MPI windows yet; the owner carries them out when it makes progress"
+                }
             },
         };
         match reach.way() {

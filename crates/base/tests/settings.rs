@@ -1,14 +1,14 @@
-//! The table of settings in README.md against the table of variables.
+//! The table of docs/settings.md against the table of variables.
 #![allow(non_snake_case)]
 
 use fastpath_base::config::{Kind, VARIABLES};
 
 #[test]
-fn readme__lists_every_variable_and_no_other() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let readme = std::fs::read_to_string(path).unwrap();
-    let settings = readme
-        .split("\n## Settings\n")
+fn settings__list_every_variable_and_no_other() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let settings = page
+        .split("\n## Variables\n")
         .nth(1)
         .unwrap()
         .split("\n## ")
@@ -19,14 +19,14 @@ fn readme__lists_every_variable_and_no_other() {
         assert_eq!(
             listed(variable.name),
             !variable.internal,
-            "{} in README.md",
+            "{} in docs/settings.md",
             variable.name
         );
         if let Kind::Words(words) | Kind::Choice(words) = variable.kind {
             for word in words {
                 assert!(
                     listed(word),
-                    "the word `{word}` of {} in README.md",
+                    "the word `{word}` of {} in docs/settings.md",
                     variable.name
                 );
             }
@@ -38,7 +38,7 @@ fn readme__lists_every_variable_and_no_other() {
     {
         assert!(
             VARIABLES.iter().any(|v| v.name == name),
-            "README.md has {name}, the table has not"
+            "docs/settings.md has {name}, the table has not"
         );
     }
 }
