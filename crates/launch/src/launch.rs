@@ -16,7 +16,7 @@ use crate::show::describe_map;
 use crate::signals::{Inherited, Signals, raise_file_limit};
 use crate::spawn::{RankStart, SpawnError, Spawner, Step};
 use crate::watch::{INPUT, SINKS, STREAMS, Watch};
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
 use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, random_job_id};
@@ -116,7 +116,12 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         .collect();
     let trace = apps.iter().find_map(|app| app.trace.clone());
     if let Some(path) = &trace {
-        prepare_file(path).map_err(|e| (2, format!("FASTPATH_TRACE={}: {e}", path.display())))?;
+        prepare_file(path).map_err(|e| {
+            (
+                2,
+                format!("FASTPATH_TRACE={}: {e}", shorten(&path.to_string_lossy())),
+            )
+        })?;
     }
     let (signals, inherited) =
         Signals::take_over().map_err(|e| (1, format!("cannot take over signals: {e}")))?;

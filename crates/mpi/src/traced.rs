@@ -9,7 +9,7 @@ use crate::hot;
 use crate::p2p::{Args, Immediate, fill_status, find_source, try_send};
 use crate::p2p_slow;
 use crate::status::Status;
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::trace::{describe, prepare_file, write_file};
@@ -28,6 +28,7 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
     }
     if job.launcher().is_none() {
         if let Err(e) = prepare_file(Path::new(path)) {
+            let path = shorten(path);
             eprintln!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");
             return false;
         }

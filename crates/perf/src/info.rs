@@ -7,7 +7,7 @@ pub(crate) mod transports;
 
 use std::io::{self, Write};
 
-use fastpath_base::config::Config;
+use fastpath_base::config::{Config, shorten};
 use fastpath_protocol::selection::report::{Peers, Report};
 use fastpath_protocol::selection::{self, Selection};
 use serde::Serialize;
@@ -171,10 +171,9 @@ pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
     print_version(&mut out, &info.version)?;
     writeln!(out, "\nconfiguration")?;
     for entry in &info.configuration {
-        let value = if entry.value.is_empty() {
-            "(none)"
-        } else {
-            &entry.value
+        let value = match entry.value.as_str() {
+            "" => "(none)".to_owned(),
+            value => shorten(value),
         };
         let Entry {
             name,

@@ -1,5 +1,6 @@
 //! What is wrong with what was found, and the remedy of each. Pure: facts in, troubles out.
 
+use fastpath_base::config::shorten;
 use fastpath_pcie::link::{Generation, Lanes, Link};
 use serde::Serialize;
 
@@ -144,7 +145,7 @@ impl Found {
         let what = match split_port(wanted) {
             Err(error) => error.to_string(),
             Ok((name, port)) => match (devices.iter().find(|d| d.name == name), port) {
-                (None, _) => format!("there is no RDMA device {name}"),
+                (None, _) => format!("there is no RDMA device {}", shorten(name)),
                 (Some(_), None) => return,
                 (Some(device), Some(port)) => {
                     if device.ports.iter().any(|p| p.number == u32::from(port)) {
@@ -162,7 +163,11 @@ impl Found {
             there if there.is_empty() => "unset it: there is none".to_owned(),
             there => format!("unset it, or name one that is there: {there}"),
         };
-        self.trouble(&format!("FASTPATH_DEVICE={wanted}"), what, remedy);
+        self.trouble(
+            &format!("FASTPATH_DEVICE={}", shorten(wanted)),
+            what,
+            remedy,
+        );
     }
 
     fn look_at_device(&mut self, device: &Device, library: &Libraries) {

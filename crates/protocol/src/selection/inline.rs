@@ -15,7 +15,7 @@
 //! Whatever the file holds, what comes of it is a size that can be asked for, or a reason why not.
 
 use super::tuning::{Machine, Place, read_file, safe_name, write_file};
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::{Config, Key, shorten};
 use fastpath_transport::verbs::Identity;
 use fastpath_transport::verbs::inline::Wishes;
 use std::cell::RefCell;
@@ -155,7 +155,7 @@ impl StoredInline {
                 .and_then(|text| parse(&text, identity, &processor)),
         };
         let keep = |why| {
-            let trouble = format!("{} is not used: {why}", path.display());
+            let trouble = format!("{} is not used: {why}", shorten(&path.to_string_lossy()));
             self.troubles.borrow_mut().push(trouble);
         };
         found.map_err(keep).ok()

@@ -12,7 +12,7 @@
 //! Whatever the file holds, what comes of it are constants that can be believed, or a reason why not.
 
 use super::constants::{Constants, FIELDS};
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::{Config, Key, shorten};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -159,7 +159,10 @@ impl Place {
         };
         match text.and_then(|text| parse(&text, &machine)) {
             Ok(constants) => Ok(Some((path, constants))),
-            Err(why) => Err(format!("{} is not used: {why}", path.display())),
+            Err(why) => Err(format!(
+                "{} is not used: {why}",
+                shorten(&path.to_string_lossy())
+            )),
         }
     }
 }
