@@ -318,26 +318,10 @@ impl Job {
         self.segment.map_range(offset, bytes)
     }
 
-    /// Notes what this rank waits for, and since when on the monotonic clock. Call it before sleeping, never on the path
-    /// of a message that is there. `peer` and `tag` negative for any or none.
+    /// Notes what this rank waits for. Call it before sleeping, never on the path of a message that is there.
     #[cold]
-    pub fn note_waiting(
-        &self,
-        call: &str,
-        peer: i32,
-        tag: i32,
-        comm: &str,
-        bytes: u64,
-        since_ns: u64,
-    ) {
-        self.own_page().note_waiting(WaitNoteRef {
-            call,
-            peer,
-            tag,
-            comm,
-            bytes,
-            since_ns,
-        });
+    pub fn note_waiting(&self, note: WaitNoteRef<'_>) {
+        self.own_page().note_waiting(note);
     }
 
     /// Nothing is waited for any more, or something has come.
@@ -408,6 +392,7 @@ pub fn exit_code(abort_code: i32) -> i32 {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::segment::Awaited;
     use std::os::fd::AsRawFd;
 
     fn variable(segment: &Segment, rank: usize, job_id: u64) -> OsString {
@@ -483,11 +468,21 @@ mod tests {
         );
         assert_eq!(job.processors(), 2);
         assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
-        job.note_waiting("MPI_Recv", 1, 7, "halo", 8, 9);
+        job.note_waiting(WaitNoteRef {
+            call: "MPI_Recv",
+            peer: 1,
+            tag: 7,
+            comm: "halo",
+            bytes: 8,
+            since_ns: 9,
+            awaited: Awaited::of(&[2]),
+            multiple: true,
+        });
         let note = segment.page(3).unwrap().wait_note().unwrap();
         assert_eq!((&*note.call, &*note.comm), ("MPI_Recv", "halo"));
         assert_eq!((note.peer, note.tag), (1, 7));
         assert_eq!((note.bytes, note.since_ns), (8, 9));
+        assert_eq!((note.awaited.named(), note.multiple), (&[2][..], true));
         job.clear_waiting();
         assert_eq!(segment.page(3).unwrap().wait_note(), None);
         job.set_phase(Phase::Finalized);

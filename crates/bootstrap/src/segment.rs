@@ -23,7 +23,7 @@ pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, 
 pub use layout::{ARENA_BYTES, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use memory::{Mapping, Segment, SegmentError};
 pub use page::{
-    Card, Phase, RankPage, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED, STATE_SLEEPING, WaitNote,
-    WaitNoteRef, has_left,
+    Awaited, Card, Phase, RankPage, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED, STATE_SLEEPING,
+    WaitNote, WaitNoteRef, has_left,
 };
 pub use text::SharedText;

@@ -4,7 +4,8 @@
 //!
 //! `probe WORD...` carries out the words in order:
 //! `attach`, `init`, `finalize`, `say TEXT`, `print N` (lines of growing length, in torn
-//! writes), `flood MIB`, `wait CALL` (sleeps for ever), `until-dead RANK`, `abort CODE TEXT`,
+//! writes), `flood MIB`, `wait CALL` (sleeps for ever), `wait-since SECONDS CALL` (has done so
+//! for that long), `until-dead RANK`, `abort CODE TEXT`,
 //! `exit CODE`, `signal N` (to itself), `where`, `close FD`, `exec WORD...`, `orphan SECONDS`
 //! (leaves a process in a session of its own), `limit` (open files), `arena MIB` (memory for
 //! the rank's arena).
@@ -13,7 +14,7 @@ use fastpath_base::clock::now_ns;
 use fastpath_base::sync::Ordering;
 use fastpath_base::wait::{futex_wait, yield_now};
 use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{Phase, STATE_AWAKE, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{Awaited, Phase, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -36,7 +37,11 @@ fn main() {
             "say" => println!("{}", next()),
             "print" => print_torn(next().parse().unwrap()),
             "flood" => flood(next().parse().unwrap()),
-            "wait" => sleep_in(of(&job), &next()),
+            "wait" => sleep_in(of(&job), &next(), 0),
+            "wait-since" => {
+                let seconds = next().parse().unwrap();
+                sleep_in(of(&job), &next(), seconds);
+            }
             "until-dead" => wait_for_death(of(&job), next().parse().unwrap()),
             "abort" => {
                 let code = next().parse().unwrap();
@@ -123,11 +128,22 @@ fn flood(mib: usize) {
     }
 }
 
-/// Sleeps as a rank does that waits for a message which never comes.
-fn sleep_in(job: &Job, call: &str) {
-    job.note_waiting(call, 1, 7, "halo", 8, now_ns());
-    println!("waiting");
+/// Sleeps as a rank does that waits for a message which never comes, since so many seconds.
+fn sleep_in(job: &Job, call: &str, seconds: u64) {
+    job.note_waiting(WaitNoteRef {
+        call,
+        peer: 1,
+        tag: 7,
+        comm: "halo",
+        bytes: 8,
+        since_ns: now_ns().saturating_sub(seconds * 1_000_000_000),
+        awaited: Awaited::of(&[1]),
+        multiple: false,
+    });
     let word = &job.own_page().state;
+    word.store(STATE_SLEEPING, Ordering::Relaxed);
+    job.own_page().set_asleep(1);
+    println!("waiting");
     loop {
         word.store(STATE_SLEEPING, Ordering::Relaxed);
         futex_wait(word, STATE_SLEEPING, None);
@@ -136,7 +152,16 @@ fn sleep_in(job: &Job, call: &str) {
 
 fn wait_for_death(job: &Job, rank: usize) {
     let word = &job.own_page().state;
-    job.note_waiting("MPI_Recv", rank as i32, 0, "", 0, now_ns());
+    job.note_waiting(WaitNoteRef {
+        call: "MPI_Recv",
+        peer: rank as i32,
+        tag: 0,
+        comm: "",
+        bytes: 0,
+        since_ns: now_ns(),
+        awaited: Awaited::of(&[rank as u32]),
+        multiple: false,
+    });
     loop {
         // ORDERING: before the look at the peer's state; partner is the launcher, which marks the
         // peer dead and then wakes who sleeps.

@@ -140,7 +140,7 @@ fn describe_note(note: &WaitNote, now_ns: u64) -> String {
 mod tests {
     use super::*;
     use crate::args::App;
-    use fastpath_bootstrap::segment::WaitNoteRef;
+    use fastpath_bootstrap::segment::{Awaited, WaitNoteRef};
 
     fn job() -> (Ranks, JobSpec, Segment) {
         let app = App {
@@ -163,6 +163,8 @@ mod tests {
             comm: "halo",
             bytes: 8,
             since_ns: 1_000_000_000,
+            awaited: Awaited::of(&[1]),
+            multiple: false,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow::{self as slow, Checked};
 use crate::process::Process;
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, Started, Worker};
@@ -165,6 +166,7 @@ pub fn drain(p: &Process) -> Result {
         tag: -1,
         comm: 0,
         bytes: p.attached.used.get() as u64,
+        awaited: Awaited::UNKNOWN,
     };
     // SAFETY: the worker lives while MPI runs.
     unsafe {

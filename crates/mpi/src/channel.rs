@@ -12,6 +12,7 @@ use crate::p2p::Args;
 use crate::p2p_slow as slow;
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
@@ -200,6 +201,7 @@ impl<'a> Channel<'a> {
                     tag: -1,
                     comm: self.comm.handle.get(),
                     bytes: request.bytes,
+                    awaited: Awaited::UNKNOWN,
                 };
                 slow::wait_complete(worker, ticket.0, &note);
             }

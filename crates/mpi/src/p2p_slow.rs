@@ -20,6 +20,7 @@ use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
 use fastpath_base::trace::{self, Point};
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
@@ -177,6 +178,7 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
         tag: args.tag,
         comm: comm.handle.get(),
         bytes,
+        awaited: Awaited::UNKNOWN,
     }
 }
 
@@ -240,7 +242,9 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
         }
         if request.peer == ANY_PEER {
             let senders = Senders::of_any(process::get_unlocked(), request.user);
-            return Worker::wait_until(worker, None, note, |w| {
+            let awaited = senders.awaited();
+            let note = Note { awaited, ..*note };
+            return Worker::wait_until(worker, None, &note, |w| {
                 w.requests.get(id).state == State::Complete || senders.give_up(w, id)
             });
         }

@@ -8,6 +8,7 @@ use crate::p2p_slow::{self as slow, Senders};
 use crate::process::{Process, out_of_handles};
 use crate::status::Status;
 use fastpath_protocol::recv::Found;
+use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Fault, Worker};
 use std::cell::Cell;
 
@@ -85,7 +86,10 @@ pub fn probe(
     unsafe {
         (*worker).progress();
         if !look(&mut *worker) && wait {
-            let note = slow::note(call, &checked.comm, &args, 0);
+            let note = Note {
+                awaited: senders.awaited(),
+                ..slow::note(call, &checked.comm, &args, 0)
+            };
             Worker::wait_until(worker, None, &note, |w| {
                 if look(w) {
                     return true;

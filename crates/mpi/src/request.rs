@@ -22,9 +22,10 @@ pub use several::{Outcome, complete_some, join_errors, test_all, test_any, wait_
 use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::p2p_slow as slow;
+use crate::p2p_slow::{self as slow, Senders};
 use crate::process::Process;
 use crate::status::Status;
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
@@ -341,16 +342,36 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 tag: request.tag,
                 comm: request.user,
                 bytes: request.bytes,
+                awaited: Awaited::UNKNOWN,
             };
             slow::wait_complete(p.worker()?, id, &note);
             Ok(())
         }
-        Named::Operation(..) => wait_any_of(p, call, || check_complete(p, named)),
+        Named::Operation(..) => {
+            wait_any_of(p, call, || Awaited::UNKNOWN, || check_complete(p, named))
+        }
     }
 }
 
-/// Makes progress until `done` says so or fails.
-fn wait_any_of(p: &Process, call: &'static str, mut done: impl FnMut() -> Result<bool>) -> Result {
+/// Who could complete a request; unknown for an operation of this layer.
+fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
+    let Named::Plain(id) = *named else {
+        return Ok(Awaited::UNKNOWN);
+    };
+    let request = pool(p)?.get(id);
+    Ok(match request.peer {
+        ANY_PEER => Senders::of_any(p, request.user).awaited(),
+        peer => Awaited::of(&[peer]),
+    })
+}
+
+/// Makes progress until `done` says so or fails; `awaited` says who could bring that about.
+fn wait_any_of(
+    p: &Process,
+    call: &'static str,
+    awaited: impl FnOnce() -> Awaited,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result {
     let mut result = done();
     if matches!(result, Ok(false)) {
         let note = Note {
@@ -359,6 +380,7 @@ fn wait_any_of(p: &Process, call: &'static str, mut done: impl FnMut() -> Result
             tag: -1,
             comm: 0,
             bytes: 0,
+            awaited: awaited(),
         };
         // SAFETY: the worker lives while MPI runs; `done` makes its own short references.
         unsafe {

@@ -9,7 +9,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 use std::time::Duration;
 
 mod crowd;
@@ -42,6 +42,8 @@ const PARTING_NS: u64 = 1_000_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
 /// rank run once, so this must cover a round of many ranks.
 const YIELD_NS: u64 = 200_000;
+/// Nanoseconds without an arrival after which a rank that waits awake says on its status page what it waits for.
+const NOTED_NS: u64 = 1_000_000_000;
 
 /// What a waiting rank writes on its status page before it sleeps.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +58,8 @@ pub struct Note {
     pub comm: usize,
     /// Bytes of the message or buffer.
     pub bytes: u64,
+    /// Who could end the wait, where [`Worker::wait_until`] is told no peer.
+    pub awaited: Awaited,
 }
 
 /// Lets other threads of the process into MPI while the argument runs.
@@ -155,7 +159,7 @@ struct Wait {
     waited_ns: u64,
     /// Whether the status page says that this rank waits there.
     noted: bool,
-    /// When it began, where it has slept and nothing has come since; 0 otherwise.
+    /// When it began, where it has written its note and nothing has come since; 0 otherwise.
     slept_ns: u64,
 }
 
@@ -297,6 +301,9 @@ unsafe fn pause_slow(
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
+    if waited >= NOTED_NS && !this.wait.noted {
+        this.write_note(wait, note);
+    }
     let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);
     if waited > spin_ns && !wait.crowded {
         this.part_from(wait.focus, now);
@@ -370,13 +377,7 @@ unsafe fn sleep(
     let page = job.own_page();
     // Other threads write theirs over it.
     if !this.wait.noted || this.wait.breathe.is_some() {
-        let comm = (this.name_comm)(note.comm);
-        let since_ns = wait.since_ns;
-        job.note_waiting(note.call, note.peer, note.tag, &comm, note.bytes, since_ns);
-        this.wait.noted = true;
-    }
-    if wait.slept_ns == 0 {
-        wait.slept_ns = wait.started_ns;
+        this.write_note(wait, note);
     }
     this.wait.sleepers += 1;
     if this.wait.sleepers == 1 {
@@ -390,7 +391,8 @@ unsafe fn sleep(
     let (mut fenced, mut limit) = (true, None);
     if leads {
         this.wait.led = true;
-        word.store(STATE_SLEEPING, Ordering::Relaxed);
+        // ORDERING: after the note; partner is the acquire load in `RankPage::sleeps_alone`.
+        word.store(STATE_SLEEPING, Ordering::Release);
         // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
         // their messages (partner: the load of the state word in the transport's publish).
         fenced = wait::fence_others();
@@ -404,12 +406,16 @@ unsafe fn sleep(
     let mut woken = true;
     if !moved && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
+        // Without the fence a wake-up can be missed: then it is looked for again and again.
+        let limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP));
+        let limit = limit.min();
+        page.set_asleep(if limit.is_none() {
+            this.wait.sleepers
+        } else {
+            0
+        });
         let breathe = this.wait.breathe;
-        let mut nap = || {
-            // Without the fence a wake-up can be missed: then it is looked for again and again.
-            let limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP));
-            woken = wait::futex_wait(word, expected, limit.min()) != Wake::TimedOut;
-        };
+        let mut nap = || woken = wait::futex_wait(word, expected, limit) != Wake::TimedOut;
         match breathe {
             Some(breathe) => breathe(&mut nap),
             None => nap(),
@@ -419,6 +425,7 @@ unsafe fn sleep(
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
     this.wait.sleepers -= 1;
+    page.set_asleep(this.wait.sleepers);
     if leads {
         page.state.store(STATE_AWAKE, Ordering::Relaxed);
         this.wait.led = false;
@@ -437,6 +444,29 @@ unsafe fn sleep(
 }
 
 impl Worker {
+    /// Says on the status page what this rank, or one thread of it, waits for.
+    #[cold]
+    fn write_note(&mut self, wait: &mut Wait, note: &Note) {
+        let awaited = match wait.focus {
+            Some(peer) => Awaited::of(&[peer]),
+            None => note.awaited,
+        };
+        self.job.note_waiting(WaitNoteRef {
+            call: note.call,
+            peer: note.peer,
+            tag: note.tag,
+            comm: &(self.name_comm)(note.comm),
+            bytes: note.bytes,
+            since_ns: wait.since_ns,
+            awaited,
+            multiple: self.wait.breathe.is_some(),
+        });
+        self.wait.noted = true;
+        if wait.slept_ns == 0 {
+            wait.slept_ns = wait.started_ns;
+        }
+    }
+
     /// Says on the status page that nothing is waited for, if no other thread sleeps: that one's note may be there.
     fn take_back_note(&mut self) {
         if self.wait.noted && self.wait.sleepers == 0 {

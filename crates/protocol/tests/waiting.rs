@@ -6,13 +6,14 @@ mod common;
 use common::policy;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{AtomicBool, Ordering};
-use fastpath_base::wait::{futex_wake, yield_now};
+use fastpath_base::wait::{futex_wake, register_membarrier, yield_now};
 use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, WaitNote};
+use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNote};
 use fastpath_protocol::Worker;
 use fastpath_protocol::waiting::{Note, WaitPolicy};
 use fastpath_transport::Interfaces;
 use fastpath_transport::sim::{Conditions, Network};
+use std::sync::Barrier;
 use std::time::Duration;
 
 /// Sleeps of the wait that is looked at.
@@ -36,6 +37,7 @@ fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote
         tag: 7,
         comm: 0,
         bytes: 8,
+        awaited: Awaited::of(&[0]),
     };
     let page = job.own_page();
     let mut notes = Vec::new();
@@ -59,11 +61,37 @@ fn job() -> &'static Job {
 fn note__stays_while_a_rank_is_awake_because_its_time_was_up() {
     let (notes, after) = watch_notes(job(), Some(Duration::from_millis(1)));
     let first = notes[0].clone().expect("a rank that sleeps says so");
+    assert_eq!(first.awaited.named(), [0]);
     assert_eq!((&*first.call, first.peer, first.tag), ("MPI_Recv", 1, 7));
     for later in notes {
         assert_eq!(later.as_ref(), Some(&first));
     }
     assert!(!after, "the wait is over");
+}
+
+/// It may have something to do by itself when its time is up: nobody may take it for one that only a peer can wake.
+#[test]
+fn sleep__with_a_limit_is_told_from_one_without() {
+    let job = job();
+    let (begun, over) = (Barrier::new(2), AtomicBool::new(false));
+    let (slept, settled) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let page = job.own_page();
+            let (mut slept, mut settled) = (0, 0);
+            begun.wait();
+            while !over.load(Ordering::Relaxed) {
+                slept += u32::from(page.state.load(Ordering::Relaxed) == STATE_SLEEPING);
+                settled += u32::from(page.sleeps_alone());
+                yield_now();
+            }
+            (slept, settled)
+        });
+        begun.wait();
+        watch_notes(job, Some(Duration::from_millis(20)));
+        over.store(true, Ordering::Relaxed);
+        watcher.join().unwrap()
+    });
+    assert!(slept > 0 && settled == 0, "{settled} of {slept}");
 }
 
 /// What has woken it may be a message that takes long to copy: nobody may take that for a deadlock.
@@ -73,9 +101,16 @@ fn note__goes_when_a_rank_is_woken() {
     let over = AtomicBool::new(false);
     let (notes, after) = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let state = &job.own_page().state;
+            let page = job.own_page();
+            let state = &page.state;
+            // Without the kernel's help a rank sleeps a moment at a time.
+            let fenced = register_membarrier();
             while !over.load(Ordering::Relaxed) {
-                if state.load(Ordering::Relaxed) == STATE_SLEEPING {
+                let asleep = match fenced {
+                    true => page.sleeps_alone(),
+                    false => state.load(Ordering::Relaxed) == STATE_SLEEPING,
+                };
+                if asleep {
                     state.store(STATE_AWAKE, Ordering::Relaxed);
                     futex_wake(state, 1);
                 }

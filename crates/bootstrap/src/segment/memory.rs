@@ -504,7 +504,7 @@ fn set_length(file: &OwnedFd, bytes: u64) -> Result<(), SegmentError> {
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::page::{Phase, WaitNoteRef};
+    use super::super::page::{Awaited, Phase, WaitNoteRef};
     use super::*;
 
     fn again(segment: &Segment) -> OwnedFd {
@@ -654,6 +654,8 @@ mod tests {
             comm: if n % 2 == 0 { "MPI_COMM_WORLD" } else { "halo" },
             bytes: n as u64,
             since_ns: n as u64,
+            awaited: Awaited::of(&[n as u32, 3]),
+            multiple: n % 2 == 0,
         };
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|s| {
@@ -667,6 +669,10 @@ mod tests {
                     assert_eq!(seen.bytes, seen.since_ns);
                     let whole = note(seen.peer);
                     assert_eq!((&*seen.call, &*seen.comm), (whole.call, whole.comm));
+                    assert_eq!(
+                        (seen.awaited, seen.multiple),
+                        (whole.awaited, whole.multiple)
+                    );
                 }
             }
         });
@@ -688,6 +694,8 @@ mod tests {
             comm: "halo",
             bytes: 8,
             since_ns: 9,
+            awaited: Awaited::of(&[1]),
+            multiple: false,
         });
         segment.header().abort.record(1, 7, "a text");
         let good = bytes.to_vec();
@@ -712,6 +720,7 @@ mod tests {
                 assert!(!said.contains(|c: char| c.is_control() && c != '\n'));
                 if let Some(note) = page.wait_note() {
                     assert!(!note.call.contains(|c: char| c.is_control() && c != '\n'));
+                    assert!(note.awaited.named().len() <= 14);
                 }
                 page.phase();
             }

@@ -81,6 +81,9 @@ pub struct RankPage {
     pub looks: AtomicU32,
     /// 1 where the rank reaches peers by an adapter: what it waits for may be on its way though all ranks sleep.
     pub by_adapter: AtomicU32,
+    /// Threads of the rank that sleep without a limit, each after a look that came after its announcement on `state`
+    /// and found nothing to do. The rank alone writes it; [`RankPage::sleeps_alone`] reads it.
+    pub asleep: AtomicU32,
 }
 
 /// Words of a card.
@@ -140,7 +143,7 @@ const _: () = {
     assert!(offset_of!(RankPage, doorbell) == 128);
     assert!(offset_of!(RankPage, phase) == 192);
     assert!(offset_of!(RankPage, wait) == 256);
-    assert!(size_of::<Status>() == 192);
+    assert!(size_of::<Status>() == 256);
 };
 
 /// What a rank waits for. Written before it sleeps, so never on the path of a message that is
@@ -158,6 +161,88 @@ struct Status {
     since_ns: AtomicU64,
     call: SharedText<5>,
     comm: SharedText<8>,
+    /// 1 where other threads of the process may call MPI meanwhile.
+    multiple: AtomicU32,
+    /// See [`Awaited`].
+    awaited: AtomicU32,
+    awaited_ranks: [AtomicU32; AWAITED_MOST],
+}
+
+/// Ranks that an [`Awaited`] can name.
+const AWAITED_MOST: usize = 14;
+
+/// Ranks of the job of which each alone could end a wait: the one that a receive names, or any of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// How many are named; 0: nothing is known; above [`AWAITED_MOST`]: it may be any rank of the job.
+    count: u32,
+    ranks: [u32; AWAITED_MOST],
+}
+
+impl Awaited {
+    /// Nothing is known.
+    pub const UNKNOWN: Awaited = Awaited {
+        count: 0,
+        ranks: [0; AWAITED_MOST],
+    };
+
+    /// Any rank of the job.
+    pub const ANY: Awaited = Awaited {
+        count: u32::MAX,
+        ranks: [0; AWAITED_MOST],
+    };
+
+    /// Any of these; where they are too many to be named, any rank of the job. No rank: nothing is known.
+    pub fn of(ranks: &[u32]) -> Awaited {
+        let mut awaited = Awaited::UNKNOWN;
+        match awaited.ranks.get_mut(..ranks.len()) {
+            Some(room) => room.copy_from_slice(ranks),
+            None => return Awaited::ANY,
+        }
+        awaited.count = ranks.len() as u32;
+        awaited
+    }
+
+    /// Adds what another part of the same wait waits for.
+    pub fn add(&mut self, other: Awaited) {
+        for &rank in other.named() {
+            if self.named().contains(&rank) {
+                continue;
+            }
+            match self.ranks.get_mut(self.count as usize) {
+                Some(room) => *room = rank,
+                None => return *self = Awaited::ANY,
+            }
+            self.count += 1;
+        }
+        if other.is_any() {
+            *self = Awaited::ANY;
+        }
+    }
+
+    /// The ranks by name; none where it may be any rank or nothing is known.
+    pub fn named(&self) -> &[u32] {
+        self.ranks.get(..self.count as usize).unwrap_or(&[])
+    }
+
+    /// Whether it may be any rank of the job.
+    pub fn is_any(&self) -> bool {
+        self.count as usize > AWAITED_MOST
+    }
+
+    /// Whether it is known.
+    pub fn is_known(&self) -> bool {
+        self.count != 0
+    }
+}
+
+impl Status {
+    fn load_awaited(&self) -> Awaited {
+        let ranks = self.awaited_ranks.each_ref();
+        let ranks = ranks.map(|rank| rank.load(Ordering::Relaxed));
+        let count = self.awaited.load(Ordering::Relaxed) as usize;
+        ranks.get(..count).map_or(Awaited::ANY, Awaited::of)
+    }
 }
 
 /// What a rank was waiting for when it was asked.
@@ -175,6 +260,12 @@ pub struct WaitNote {
     pub bytes: u64,
     /// When it began, in nanoseconds of the monotonic clock.
     pub since_ns: u64,
+    /// Who could end it.
+    pub awaited: Awaited,
+    /// Whether other threads of the process may call MPI meanwhile.
+    pub multiple: bool,
+    /// Another number, another note: while it stays the same, the rank has been woken by nobody.
+    pub sequence: u32,
 }
 
 impl RankPage {
@@ -209,12 +300,16 @@ impl RankPage {
                 since_ns: long(),
                 call: SharedText::new(),
                 comm: SharedText::new(),
+                multiple: word(),
+                awaited: word(),
+                awaited_ranks: std::array::from_fn(|_| word()),
             },
             message: SharedText::new(),
             transports: SharedText::new(),
             card: Card::fresh(),
             looks: word(),
             by_adapter: word(),
+            asleep: word(),
         }
     }
 
@@ -246,6 +341,11 @@ impl RankPage {
         s.since_ns.store(note.since_ns, Ordering::Relaxed);
         s.call.store(note.call);
         s.comm.store(note.comm);
+        s.multiple.store(note.multiple.into(), Ordering::Relaxed);
+        s.awaited.store(note.awaited.count, Ordering::Relaxed);
+        for (word, &rank) in s.awaited_ranks.iter().zip(note.awaited.named()) {
+            word.store(rank, Ordering::Relaxed);
+        }
         s.waiting.store(1, Ordering::Relaxed);
         self.end_note();
     }
@@ -272,6 +372,9 @@ impl RankPage {
                     comm: s.comm.load(),
                     bytes: s.bytes.load(Ordering::Relaxed),
                     since_ns: s.since_ns.load(Ordering::Relaxed),
+                    awaited: s.load_awaited(),
+                    multiple: s.multiple.load(Ordering::Relaxed) != 0,
+                    sequence: before,
                 };
                 // ORDERING: the fields are read before the second look at the sequence;
                 // partner is the fence in `begin_note`.
@@ -283,6 +386,22 @@ impl RankPage {
             fastpath_base::sync::spin_loop();
         }
         None
+    }
+
+    /// Notes how many threads of this rank sleep without a limit; its owner alone calls it.
+    pub fn set_asleep(&self, threads: u32) {
+        // ORDERING: who sees that a rank sleeps sees also whom it has woken before; partner is the acquire load in
+        // `sleeps_alone`.
+        self.asleep.store(threads, Ordering::Release);
+    }
+
+    /// Whether one thread of this rank sleeps without a limit, has found nothing to do after it had announced that,
+    /// and was not woken since. Read before the note.
+    pub fn sleeps_alone(&self) -> bool {
+        // ORDERING: partner is the release store in `set_asleep`.
+        let asleep = self.asleep.load(Ordering::Acquire);
+        // ORDERING: partner is the release store of a rank that announces a later sleep: its note was changed before.
+        asleep == 1 && self.state.load(Ordering::Acquire) == STATE_SLEEPING
     }
 
     fn begin_note(&self) {
@@ -317,6 +436,34 @@ pub struct WaitNoteRef<'a> {
     pub bytes: u64,
     /// See [`WaitNote::since_ns`].
     pub since_ns: u64,
+    /// See [`WaitNote::awaited`].
+    pub awaited: Awaited,
+    /// See [`WaitNote::multiple`].
+    pub multiple: bool,
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn awaited__is_any_rank_where_there_are_too_many_to_name() {
+        let most: Vec<u32> = (0..AWAITED_MOST as u32).collect();
+        let mut awaited = Awaited::of(&most);
+        assert_eq!(awaited.named(), most);
+        awaited.add(Awaited::of(&most));
+        assert!(awaited.is_known() && !awaited.is_any());
+        awaited.add(Awaited::of(&[99]));
+        assert!(awaited.is_any() && awaited.is_known() && awaited.named().is_empty());
+        assert_eq!(Awaited::of(&[0; AWAITED_MOST + 1]), Awaited::ANY);
+        assert!(!Awaited::of(&[]).is_known());
+        let mut awaited = Awaited::of(&[3]);
+        awaited.add(Awaited::ANY);
+        assert_eq!(awaited, Awaited::ANY);
+        awaited.add(Awaited::of(&[4]));
+        assert_eq!(awaited, Awaited::ANY);
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -334,6 +481,8 @@ mod model {
             comm: if number == 1 { "one" } else { "two" },
             bytes: number as u64,
             since_ns: number as u64,
+            awaited: Awaited::of(&[number as u32]),
+            multiple: false,
         }
     }
 
@@ -363,6 +512,7 @@ mod model {
                     (seen.bytes, seen.since_ns),
                     (expected.bytes, expected.since_ns)
                 );
+                assert_eq!(seen.awaited, expected.awaited);
                 seen.peer
             };
             page.wait_note().map(check);

@@ -3,6 +3,7 @@
 use crate::comm::Comm;
 use crate::consts::MPI_ANY_SOURCE;
 use crate::process::Process;
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::{RequestId, Worker};
 use std::rc::Rc;
 
@@ -31,6 +32,15 @@ impl Senders {
             comm: Some(comm.clone()),
             named: (source != MPI_ANY_SOURCE).then_some([peer]),
             alone: source == MPI_ANY_SOURCE && !p.lock.is_enabled(),
+        }
+    }
+
+    /// The same for the note of a wait.
+    pub fn awaited(&self) -> Awaited {
+        match (&self.named, &self.comm) {
+            (Some(peer), _) => Awaited::of(peer),
+            (None, Some(comm)) => Awaited::of(comm.peer_group().world_ranks()),
+            (None, None) => Awaited::UNKNOWN,
         }
     }
 

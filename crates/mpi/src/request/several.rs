@@ -2,14 +2,15 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Named, check_complete, collect, note_miss, progress, resolve, wait_any_of, wait_named,
-    write_empty_status, write_status,
+    Named, awaited_by, check_complete, collect, note_miss, progress, resolve, wait_any_of,
+    wait_named, write_empty_status, write_status,
 };
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::Senders;
 use crate::process::Process;
 use crate::status::Status;
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::matching::ANY_PEER;
 
@@ -176,6 +177,28 @@ fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     })
 }
 
+/// Who could complete any of these requests.
+///
+/// # Safety
+/// `requests` holds `count` requests.
+unsafe fn awaited_by_any(p: &Process, count: usize, requests: *mut usize) -> Awaited {
+    let mut awaited = Awaited::UNKNOWN;
+    for index in 0..count {
+        // SAFETY: the caller's.
+        let Ok(named) = resolve(p, unsafe { *requests.add(index) }) else {
+            return Awaited::UNKNOWN;
+        };
+        if matches!(named, Named::Inactive) {
+            continue;
+        }
+        match awaited_by(p, &named) {
+            Ok(one) if one.is_known() => awaited.add(one),
+            _ => return Awaited::UNKNOWN,
+        }
+    }
+    awaited
+}
+
 /// `MPI_Waitany`; `None` where no request is active.
 ///
 /// # Safety
@@ -189,7 +212,8 @@ pub unsafe fn wait_any(
     // SAFETY: the caller's.
     unsafe {
         let mut found = (None, true);
-        wait_any_of(p, "MPI_Waitany", || {
+        let awaited = || awaited_by_any(p, count, requests);
+        wait_any_of(p, "MPI_Waitany", awaited, || {
             found = find_complete_or_gone(p, count, requests)?;
             Ok(found.0.is_some() || !found.1)
         })?;
@@ -260,7 +284,8 @@ pub unsafe fn complete_some(
         if found == (None, true) && !wait {
             progress(p)?;
         } else if found == (None, true) {
-            wait_any_of(p, "MPI_Waitsome", || {
+            let awaited = || awaited_by_any(p, count, requests);
+            wait_any_of(p, "MPI_Waitsome", awaited, || {
                 found = find_complete_or_gone(p, count, requests)?;
                 Ok(found.0.is_some() || !found.1)
             })?;

@@ -7,7 +7,7 @@ use std::io;
 use fastpath_base::config::Config;
 use fastpath_base::wait;
 use fastpath_bootstrap::Job;
-use fastpath_bootstrap::segment::Phase;
+use fastpath_bootstrap::segment::{Awaited, Phase};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::Want;
@@ -29,6 +29,7 @@ const NOTE: Note = Note {
     tag: TAG,
     comm: 0,
     bytes: 0,
+    awaited: Awaited::UNKNOWN,
 };
 
 /// A worker and its one peer.

@@ -7,6 +7,7 @@ use std::io;
 use fastpath_base::config::Config;
 use fastpath_base::trace::{Point, count_recorded, read_ticks, record, record_call, set_recording};
 use fastpath_bootstrap::Job;
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::Context;
@@ -25,6 +26,7 @@ const NOTE: Note = Note {
     tag: TAG,
     comm: 0,
     bytes: 8,
+    awaited: Awaited::UNKNOWN,
 };
 
 /// Nanoseconds of a point, one value a batch.

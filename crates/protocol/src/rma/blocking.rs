@@ -7,6 +7,7 @@ use super::resolve::RemoteKey;
 use crate::waiting::Note;
 use crate::worker::Worker;
 use fastpath_base::sync::{Ordering, fence};
+use fastpath_bootstrap::segment::Awaited;
 
 fn note(call: &'static str, peer: i32) -> Note {
     Note {
@@ -15,6 +16,7 @@ fn note(call: &'static str, peer: i32) -> Note {
         tag: -1,
         comm: 0,
         bytes: 0,
+        awaited: Awaited::UNKNOWN,
     }
 }
 
