@@ -43,7 +43,7 @@ def case_hang(session):
     job = session.mpirun(3, [session.binary("fatal"), "hang"], timeout=2)
     names = ["MPI_COMM_WORLD", "made by MPI_Comm_split", "halo exchange"]
     wanted = [f"peer {(i + 1) % 3}, tag 3, communicator {name}, 4 bytes" for i, name in enumerate(names)]
-    return _judge(job.finish(), 124, ["this looks like a deadlock", *wanted])
+    return _judge(job.finish(), 124, ["deadlock: rank 0 waits for rank 1 ", *wanted])
 
 
 for _how, (_code, _texts) in ENDS.items():

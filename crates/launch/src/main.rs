@@ -3,6 +3,7 @@
 mod args;
 mod binding;
 mod environment;
+mod facts;
 mod guard;
 mod input;
 mod launch;
@@ -20,6 +21,7 @@ mod report;
 mod show;
 mod signals;
 mod spawn;
+mod verdict;
 mod watch;
 
 use args::Request;

@@ -1,11 +1,19 @@
 //! What the launcher says: who failed first, what everybody was doing.
 
 use crate::args::JobSpec;
+use crate::facts::{Activity, Facts, look_at_ranks};
 use crate::ranks::{End, Failure, Rank, Ranks};
 use crate::signals::describe_signal;
-use fastpath_base::sync::Ordering;
+use crate::verdict::{Verdict, judge};
+use fastpath_base::clock::now_ns;
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
 use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Between two looks at the ranks: several ticks of the kernel's accounts, so that a thread that runs has used some.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// Ranks that a verdict names.
+const NAMED_MOST: usize = 8;
 
 /// Says who failed first, how, and in which call.
 pub fn describe_failure(
@@ -44,7 +52,11 @@ pub fn describe_failure(
     if failure.kind != FailureKind::Abort
         && let Some(note) = rank.and_then(|r| r.last_note.as_ref())
     {
-        let _ = write!(text, ", while waiting in {}", describe_note(note, now_ns));
+        let who = match note.multiple {
+            true => "while a thread of it waited in",
+            false => "while waiting in",
+        };
+        let _ = write!(text, ", {who} {}", describe_note(note, now_ns));
     }
     text.push('\n');
     let said = segment
@@ -59,69 +71,90 @@ pub fn describe_failure(
     text
 }
 
-/// Says what each rank is doing, after the time of the job was up.
-pub fn describe_ranks(ranks: &Ranks, segment: &Segment, now_ns: u64) -> String {
-    let mut text = String::new();
-    let (mut running, mut waiting, mut by_adapter) = (0, 0, false);
-    for (number, rank) in ranks.list().iter().enumerate() {
-        let doing = describe_rank(number, rank, segment, now_ns);
-        if rank.end.is_none() {
-            running += 1;
-            let page = segment.page(number);
-            waiting += usize::from(page.and_then(|p| p.wait_note()).is_some());
-            by_adapter |= page.is_some_and(|p| p.by_adapter.load(Ordering::Relaxed) != 0);
+/// Says what each rank is doing, and why ranks wait for ever where that is proved.
+pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
+    let before = look_at_ranks(ranks, segment);
+    let now_ns = now_ns();
+    let mut text = list_ranks(ranks, &before, now_ns);
+    // The second look takes time, which most jobs can be spared.
+    if judge(&before, &before, now_ns).is_some() {
+        std::thread::park_timeout(BETWEEN_LOOKS);
+        let after = look_at_ranks(ranks, segment);
+        if let Some(verdict) = judge(&before, &after, now_ns) {
+            let verdict = describe_verdict(&verdict, ranks, &before, now_ns);
+            let _ = writeln!(text, "mpiexec: {verdict}");
         }
+    }
+    text
+}
+
+fn list_ranks(ranks: &Ranks, facts: &[Facts], now_ns: u64) -> String {
+    let mut text = String::new();
+    for (number, (rank, facts)) in ranks.list().iter().zip(facts).enumerate() {
+        let doing = describe_rank(rank, facts, now_ns);
         let _ = writeln!(
             text,
             "mpiexec:   rank {number} (process {}) {doing}",
             rank.pid
         );
     }
-    if running > 0 && running == waiting {
-        let unless = match by_adapter {
-            true => ", unless an adapter still sends again what the network has lost",
-            false => "",
-        };
-        let _ = writeln!(
-            text,
-            "mpiexec: every rank that is left waits for a message: this looks like a deadlock{unless}"
-        );
-    }
     text
 }
 
-fn describe_rank(number: usize, rank: &Rank, segment: &Segment, now_ns: u64) -> String {
-    match rank.end {
-        Some(End::Exit(code)) => return format!("has left with exit code {code}"),
-        Some(End::Signal(signal, _)) => {
-            return format!("was ended by {}", describe_signal(signal));
-        }
-        None => {}
+fn describe_rank(rank: &Rank, facts: &Facts, now_ns: u64) -> String {
+    if let Some(end) = rank.end {
+        return describe_end(end);
     }
-    let Some(page) = segment.page(number) else {
-        return "is unknown".into();
+    let stopped = match facts.activity {
+        Activity::Stopped => Some(format!(
+            "is stopped by a signal (SIGSTOP, SIGTSTP): `kill -CONT {}` resumes it",
+            facts.pid
+        )),
+        Activity::Traced => Some("is stopped by a debugger".to_owned()),
+        _ => None,
     };
-    if let Some(note) = page.wait_note() {
-        return format!("waits in {}", describe_note(&note, now_ns));
+    let waits = facts.note.as_ref().map(|note| {
+        let is_one_of_several =
+            note.multiple && !matches!(facts.activity, Activity::Asleep { threads: 1, .. });
+        let waits = match is_one_of_several {
+            true => "has a thread that waits in",
+            false => "waits in",
+        };
+        format!("{waits} {}", describe_note(note, now_ns))
+    });
+    match (stopped, waits) {
+        (Some(stopped), Some(waits)) => format!("{stopped}; it {waits}"),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => match facts.phase {
+            Phase::Launched => "runs and has not called MPI_Init".into(),
+            Phase::Attached => "is in MPI_Init".into(),
+            Phase::Initialized => "runs, or looks for a message without sleeping".into(),
+            Phase::Finalized => "runs after MPI_Finalize".into(),
+        },
     }
-    match page.phase() {
-        Phase::Launched => "runs and has not called MPI_Init".into(),
-        Phase::Attached => "is in MPI_Init".into(),
-        Phase::Initialized => "runs, or looks for a message without sleeping".into(),
-        Phase::Finalized => "runs after MPI_Finalize".into(),
+}
+
+fn describe_end(end: End) -> String {
+    match end {
+        End::Exit(code) => format!("has left with exit code {code}"),
+        End::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
     }
 }
 
 fn describe_note(note: &WaitNote, now_ns: u64) -> String {
-    let mut text = if note.call.is_empty() {
-        "an MPI call".to_owned()
-    } else {
-        note.call.clone()
-    };
+    let mut text = name_call(note).to_owned();
     if note.peer >= 0 {
         let _ = write!(text, ", peer {}", note.peer);
-    } else {
+        // The peer's rank in its communicator; the others of the report are those in the job.
+        if let [rank] = *note.awaited.named()
+            && rank as i32 != note.peer
+        {
+            let _ = write!(text, " (rank {rank} of the job)");
+        }
+    } else if !note.comm.is_empty() {
         text.push_str(", any peer");
+    } else if !note.awaited.named().is_empty() {
+        let _ = write!(text, ", {}", name_awaited(note));
     }
     if note.tag >= 0 {
         let _ = write!(text, ", tag {}", note.tag);
@@ -130,9 +163,116 @@ fn describe_note(note: &WaitNote, now_ns: u64) -> String {
         let _ = write!(text, ", communicator {}", note.comm);
     }
     let _ = write!(text, ", {} bytes", note.bytes);
-    let seconds = now_ns.saturating_sub(note.since_ns) as f64 / 1e9;
-    let _ = write!(text, ", for {seconds:.1} s");
+    let _ = write!(text, ", for {}", describe_wait(note, now_ns));
     text
+}
+
+fn name_call(note: &WaitNote) -> &str {
+    match note.call.is_empty() {
+        true => "an MPI call",
+        false => &note.call,
+    }
+}
+
+/// How long a wait has lasted.
+fn describe_wait(note: &WaitNote, now_ns: u64) -> String {
+    let ns = now_ns.saturating_sub(note.since_ns);
+    match ns < 1_000_000_000 {
+        true => format!("{} ms", ns / 1_000_000),
+        false => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+/// Whom a rank waits for.
+fn name_awaited(note: &WaitNote) -> String {
+    let ranks: Vec<String> = note.awaited.named().iter().map(u32::to_string).collect();
+    match &ranks[..] {
+        [] => "any rank".to_owned(),
+        [rank] => format!("rank {rank}"),
+        _ => format!("any of ranks {}", ranks.join(", ")),
+    }
+}
+
+/// The sentence of a verdict.
+fn describe_verdict(verdict: &Verdict, ranks: &Ranks, facts: &[Facts], now_ns: u64) -> String {
+    match verdict {
+        Verdict::Cycle(cycle) => {
+            if let [rank] = cycle[..] {
+                let hop = describe_hop(&facts[rank], now_ns);
+                return format!("deadlock: rank {rank} waits for itself{hop}");
+            }
+            let mut text = format!("deadlock: rank {}", cycle[0]);
+            for (at, &rank) in cycle.iter().enumerate().take(NAMED_MOST) {
+                let next = cycle[(at + 1) % cycle.len()];
+                let waits = format!(
+                    "waits for rank {next}{}",
+                    describe_hop(&facts[rank], now_ns)
+                );
+                let _ = match at {
+                    0 => write!(text, " {waits}"),
+                    _ => write!(text, ", which {waits}"),
+                };
+            }
+            if let Some(more @ 1..) = cycle.len().checked_sub(NAMED_MOST) {
+                let _ = write!(
+                    text,
+                    ", and so on over {more} more ranks to rank {}",
+                    cycle[0]
+                );
+            }
+            text
+        }
+        Verdict::Left(rank) => {
+            let waits = describe_step(*rank, facts, now_ns);
+            let gone = match facts[*rank].note.as_ref().map(|note| note.awaited.named()) {
+                Some(&[peer]) => describe_leave(ranks, peer as usize),
+                _ => "and all others have left MPI".to_owned(),
+            };
+            format!("this wait cannot end: {waits}, {gone}")
+        }
+        Verdict::Knot(knot) => {
+            let steps = knot.iter().take(NAMED_MOST);
+            let steps: Vec<String> = steps.map(|&r| describe_step(r, facts, now_ns)).collect();
+            let mut text = format!(
+                "deadlock of {} ranks, none of which can go on before another: {}",
+                knot.len(),
+                steps.join("; ")
+            );
+            if let Some(more @ 1..) = knot.len().checked_sub(NAMED_MOST) {
+                let _ = write!(text, "; and {more} more ranks");
+            }
+            text
+        }
+    }
+}
+
+/// Whom a rank waits for, and in which call.
+fn describe_step(rank: usize, facts: &[Facts], now_ns: u64) -> String {
+    let awaited = facts[rank]
+        .note
+        .as_ref()
+        .map_or(String::new(), name_awaited);
+    let hop = describe_hop(&facts[rank], now_ns);
+    format!("rank {rank} waits for {awaited}{hop}")
+}
+
+fn describe_hop(facts: &Facts, now_ns: u64) -> String {
+    let Some(note) = &facts.note else {
+        return String::new();
+    };
+    let mut text = format!(" ({}", name_call(note));
+    if note.tag >= 0 {
+        let _ = write!(text, ", tag {}", note.tag);
+    }
+    let _ = write!(text, ", {})", describe_wait(note, now_ns));
+    text
+}
+
+fn describe_leave(ranks: &Ranks, rank: usize) -> String {
+    match ranks.list().get(rank).and_then(|rank| rank.end) {
+        Some(end) => format!("which {}", describe_end(end)),
+        None => "which has called MPI_Finalize".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -155,17 +295,33 @@ mod tests {
         (Ranks::new(&[0, 0]), spec, Segment::create(2, 1).unwrap())
     }
 
-    fn note(call: &str) -> WaitNoteRef<'_> {
-        WaitNoteRef {
-            call,
-            peer: 1,
+    fn note(call: &str, awaited: &[u32]) -> WaitNote {
+        WaitNote {
+            call: call.to_owned(),
+            peer: -1,
             tag: 7,
-            comm: "halo",
+            comm: String::new(),
             bytes: 8,
             since_ns: 1_000_000_000,
-            awaited: Awaited::of(&[1]),
+            awaited: Awaited::of(awaited),
             multiple: false,
+            sequence: 2,
         }
+    }
+
+    fn facts(activity: Activity, note: Option<WaitNote>) -> Facts {
+        Facts {
+            pid: 77,
+            phase: Phase::Initialized,
+            has_left: false,
+            activity,
+            is_settled: false,
+            note,
+        }
+    }
+
+    fn waiting(awaited: &[u32]) -> Facts {
+        facts(Activity::Unknown, Some(note("MPI_Recv", awaited)))
     }
 
     #[test]
@@ -184,24 +340,116 @@ mod tests {
     }
 
     #[test]
-    fn ranks__that_all_wait_are_called_a_deadlock() {
+    fn ranks__are_listed_without_a_verdict_where_nothing_is_proved() {
         let (ranks, _, segment) = job();
-        segment.page(0).unwrap().note_waiting(note("MPI_Recv"));
-        let text = describe_ranks(&ranks, &segment, 3_500_000_000);
-        assert!(text.contains("waits in MPI_Recv, peer 1, tag 7"), "{text}");
+        for rank in 0..2 {
+            segment.page(rank).unwrap().note_waiting(WaitNoteRef {
+                call: "MPI_Recv",
+                peer: 1,
+                tag: 7,
+                comm: "halo",
+                bytes: 8,
+                since_ns: 1,
+                awaited: Awaited::of(&[1]),
+                multiple: false,
+            });
+        }
+        let text = describe_ranks(&ranks, &segment);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        let waits = "waits in MPI_Recv, peer 1, tag 7, communicator halo, 8 bytes, for ";
+        assert_eq!(text.matches(waits).count(), 2, "{text}");
+    }
+
+    #[test]
+    fn rank__says_what_is_known_of_it() {
+        let (ranks, _, _) = job();
+        let rank = &ranks.list()[0];
+        let describe = |facts: &Facts| describe_rank(rank, facts, 3_500_000_000);
+        let stopped = "is stopped by a signal (SIGSTOP, SIGTSTP): `kill -CONT 77` resumes it";
+        assert_eq!(describe(&facts(Activity::Stopped, None)), stopped);
+        let waits = "waits in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
+        assert_eq!(describe(&waiting(&[4])), waits);
+        let mut both = waiting(&[4]);
+        both.activity = Activity::Stopped;
+        assert_eq!(describe(&both), format!("{stopped}; it {waits}"));
+        both.activity = Activity::Traced;
+        assert_eq!(
+            describe(&both),
+            format!("is stopped by a debugger; it {waits}")
+        );
+        let runs = "runs, or looks for a message without sleeping";
+        assert_eq!(describe(&facts(Activity::Running, None)), runs);
+        // Of several threads one waits; the note is that one's.
+        let mut several = waiting(&[4]);
+        several.note.as_mut().unwrap().multiple = true;
+        assert!(describe(&several).starts_with("has a thread that waits in MPI_Recv"));
+        let (threads, ticks) = (1, 0);
+        several.activity = Activity::Asleep { threads, ticks };
+        assert_eq!(describe(&several), waits);
+    }
+
+    #[test]
+    fn note__says_whom_and_how_long() {
+        let mut one = note("", &[3]);
+        one.peer = 1;
+        one.comm = "halo".to_owned();
+        let text = describe_note(&one, 1_012_345_678);
+        let peer = "an MPI call, peer 1 (rank 3 of the job), tag 7, communicator halo";
+        assert_eq!(text, format!("{peer}, 8 bytes, for 12 ms"));
+        one.awaited = Awaited::of(&[1]);
+        assert!(describe_note(&one, 0).contains("peer 1, tag 7"));
+        assert!(describe_note(&one, 0).ends_with("for 0 ms"));
+        one.peer = -1;
+        assert!(describe_note(&one, 0).contains("an MPI call, any peer, tag 7"));
+        one.comm.clear();
+        one.awaited = Awaited::of(&[1, 2]);
+        assert!(describe_note(&one, 0).contains("an MPI call, any of ranks 1, 2, tag 7"));
+        one.awaited = Awaited::UNKNOWN;
+        assert!(describe_note(&one, 0).contains("an MPI call, tag 7"));
+    }
+
+    #[test]
+    fn verdict__names_who_waits_for_whom() {
+        let (ranks, _, _) = job();
+        let say = |verdict: &Verdict, facts: &[Facts]| {
+            describe_verdict(verdict, &ranks, facts, 13_000_000_000)
+        };
+        let hop = "(MPI_Recv, tag 7, 12.0 s)";
+        assert_eq!(
+            say(&Verdict::Cycle(vec![0, 1]), &[waiting(&[1]), waiting(&[0])]),
+            format!("deadlock: rank 0 waits for rank 1 {hop}, which waits for rank 0 {hop}")
+        );
+        assert_eq!(
+            say(&Verdict::Cycle(vec![1]), &[waiting(&[1]), waiting(&[1])]),
+            format!("deadlock: rank 1 waits for itself {hop}")
+        );
+        let ring: Vec<Facts> = (0..20).map(|rank| waiting(&[(rank + 1) % 20])).collect();
+        let text = say(&Verdict::Cycle((0..20).collect()), &ring);
+        assert!(text.contains(", which waits for rank 8 "), "{text}");
         assert!(
-            text.contains("communicator halo, 8 bytes, for 2.5 s"),
+            text.ends_with(", and so on over 12 more ranks to rank 0"),
             "{text}"
         );
-        assert!(
-            text.contains("has not called MPI_Init") && !text.contains("deadlock"),
-            "{text}"
+        assert_eq!(
+            say(
+                &Verdict::Left(0),
+                &[waiting(&[1]), facts(Activity::Running, None)]
+            ),
+            format!(
+                "this wait cannot end: rank 0 waits for rank 1 {hop}, which has called MPI_Finalize"
+            )
         );
-        segment.page(1).unwrap().note_waiting(note("MPI_Barrier"));
-        assert!(describe_ranks(&ranks, &segment, 0).ends_with("like a deadlock\n"));
-        // Over a network a message may be late though nobody is awake.
-        let page = segment.page(1).unwrap();
-        page.by_adapter.store(1, Ordering::Relaxed);
-        assert!(describe_ranks(&ranks, &segment, 0).contains("deadlock, unless an adapter"));
+        let any = facts(Activity::Unknown, Some(note("MPI_Probe", &[1, 2])));
+        assert_eq!(
+            say(&Verdict::Knot(vec![0, 1]), &[any.clone(), waiting(&[0])]),
+            format!(
+                "deadlock of 2 ranks, none of which can go on before another: rank 0 waits for any of ranks 1, 2 \
+                 (MPI_Probe, tag 7, 12.0 s); rank 1 waits for rank 0 {hop}"
+            )
+        );
+        let text = say(&Verdict::Left(0), &[any]);
+        assert!(text.ends_with(", and all others have left MPI"), "{text}");
+        let text = say(&Verdict::Knot((0..20).collect()), &ring);
+        assert!(text.ends_with("; and 12 more ranks"), "{text}");
     }
 }

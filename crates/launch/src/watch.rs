@@ -190,7 +190,7 @@ impl Watch<'_> {
         if signal != libc::SIGTERM {
             return text;
         }
-        let ranks = describe_ranks(&self.ranks, self.segment, now_ns());
+        let ranks = describe_ranks(&self.ranks, self.segment);
         format!("{}. What each rank was doing:\n{ranks}", text.trim_end())
     }
 
@@ -230,7 +230,7 @@ impl Watch<'_> {
             let text = format!(
                 "mpiexec: the job did not end within {limit} s (--timeout). What each rank was \
                  doing:\n{}",
-                describe_ranks(&self.ranks, self.segment, now_ns())
+                describe_ranks(&self.ranks, self.segment)
             );
             state.ending = Some(end_now(TIMEOUT_CODE, text));
         }

@@ -153,23 +153,44 @@ fn timeout__says_what_each_rank_was_doing() {
         .expect_stderr("has left with exit code 0");
 }
 
+/// The kernel's letter for what a process does.
+fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next())
+}
+
+/// Ranks 0 and 1 both wait for rank 1, since so many seconds, when the job is ended.
+fn report_after(seconds: &str, others: &[&str]) -> String {
+    let words = ["-n", "2", "PROBE", "attach", "init"];
+    let words = [&words[..], &["wait-since", seconds, "MPI_Recv"], others].concat();
+    let mut running = mpiexec(&words).start();
+    running.read_until("waiting");
+    running.read_until("waiting");
+    for process in marked(&running.mark) {
+        let pid = process.split(' ').next().unwrap().parse().unwrap();
+        while state(pid) != Some('S') {
+            std::thread::yield_now();
+        }
+    }
+    running.signal(libc::SIGTERM);
+    running.finish().expect_code(143).stderr
+}
+
 #[test]
-fn timeout__calls_a_deadlock_by_its_name() {
-    let words = [
-        "--timeout",
-        "0.5",
-        "-n",
-        "2",
-        "PROBE",
-        "attach",
-        "init",
-        "wait",
-        "MPI_Recv",
-    ];
-    mpiexec(&words)
-        .run()
-        .expect_code(124)
-        .expect_stderr("looks like a deadlock");
+fn terminate__calls_a_deadlock_by_its_name() {
+    // Another rank that goes on changes nothing for these.
+    for others in [&[][..], &[":", "sleep", "1000"]] {
+        let text = report_after("9", others);
+        let verdict = "mpiexec: deadlock: rank 1 waits for itself (MPI_Recv, tag 7, 9.";
+        assert!(text.contains(verdict), "{text}");
+    }
+}
+
+#[test]
+fn terminate__calls_nothing_a_deadlock_that_has_just_begun() {
+    let text = report_after("0", &[]);
+    assert!(text.contains("waits in MPI_Recv, peer 1, tag 7"), "{text}");
+    assert!(!text.contains("deadlock"), "{text}");
 }
 
 #[test]
@@ -239,10 +260,6 @@ fn stop_and_continue__reach_every_rank() {
         let found = marked(&running.mark);
         let sh = found.iter().find(|p| p.contains("sh -c")).unwrap();
         sh.split(' ').next().unwrap().parse().unwrap()
-    };
-    let state = |pid: i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next())
     };
     running.signal(libc::SIGTSTP);
     while state(sh) != Some('T') || state(running.child.id() as i32) != Some('T') {

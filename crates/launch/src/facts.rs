@@ -1,0 +1,228 @@
+//! What can be seen of the ranks from outside: their pages in the job's memory, their processes in `/proc`.
+
+use crate::ranks::{Rank, Ranks};
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::{Phase, RankPage, Segment, WaitNote};
+use std::fs;
+
+/// Parents between a rank's own process and the one that the launcher started for it, at most.
+const PARENTS_MOST: usize = 32;
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing: it has ended, or cannot be looked at.
+    Unknown,
+    /// A signal has stopped it.
+    Stopped,
+    /// A debugger has stopped a thread of it.
+    Traced,
+    /// A thread of it runs or is ready to, or waits for a disk.
+    Running,
+    /// All its threads sleep: how many, and the processor time that they have used, in ticks.
+    Asleep {
+        /// Number of threads.
+        threads: usize,
+        /// User and system time of all of them.
+        ticks: u64,
+    },
+}
+
+/// What is known of one rank.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Its process: the one that called MPI, or that the launcher started.
+    pub pid: libc::pid_t,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Its process has ended, or it has finalized MPI: it sends nothing any more.
+    pub has_left: bool,
+    /// What its process does.
+    pub activity: Activity,
+    /// One thread of it sleeps in MPI until a peer wakes it, and nothing was there for it to take
+    /// (docs/decisions/0019-when-a-deadlock-is-proved.md).
+    pub is_settled: bool,
+    /// What it says that it waits for.
+    pub note: Option<WaitNote>,
+}
+
+/// Looks at all ranks, one after the other.
+pub fn look_at_ranks(ranks: &Ranks, segment: &Segment) -> Vec<Facts> {
+    let look = |(number, rank)| look_at_rank(rank, segment.page(number));
+    ranks.list().iter().enumerate().map(look).collect()
+}
+
+fn look_at_rank(rank: &Rank, page: Option<&RankPage>) -> Facts {
+    let phase = page.map_or(Phase::Launched, RankPage::phase);
+    let mut facts = Facts {
+        pid: rank.pid,
+        phase,
+        has_left: rank.end.is_some() || phase == Phase::Finalized,
+        activity: Activity::Unknown,
+        is_settled: false,
+        note: None,
+    };
+    if rank.end.is_some() {
+        return facts;
+    }
+    // The sleep before the note: a later sleep has another note.
+    if let Some(page) = page {
+        let by_adapter = page.by_adapter.load(Ordering::Relaxed) != 0;
+        facts.is_settled = page.sleeps_alone() && !by_adapter;
+        facts.note = page.wait_note();
+    }
+    let owner = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
+    if let Some(pid) = find_process(rank.pid, owner as libc::pid_t) {
+        facts.pid = pid;
+        facts.activity = look_at_process(pid);
+    }
+    facts
+}
+
+/// The process that has taken a rank: `owner`, which its page names, if that descends from the one that was started for
+/// it. In another namespace the same number is somebody else's.
+fn find_process(started: libc::pid_t, owner: libc::pid_t) -> Option<libc::pid_t> {
+    if started <= 0 || owner == 0 || owner == started {
+        return (started > 0).then_some(started);
+    }
+    let mut pid = owner;
+    for _ in 0..PARENTS_MOST {
+        pid = parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?.parent;
+        if pid == started {
+            return Some(owner);
+        }
+    }
+    None
+}
+
+fn look_at_process(pid: libc::pid_t) -> Activity {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Activity::Unknown;
+    };
+    let read = |task: fs::DirEntry| fs::read_to_string(task.path().join("stat")).ok();
+    let stats: Vec<String> = tasks.flatten().filter_map(read).collect();
+    judge_threads(stats.iter().filter_map(|text| parse_stat(text)))
+}
+
+fn judge_threads(stats: impl Iterator<Item = Stat>) -> Activity {
+    let (mut threads, mut ticks, mut runs) = (0, 0_u64, false);
+    for stat in stats {
+        match stat.state {
+            // It has ended.
+            'Z' | 'X' | 'x' => continue,
+            'T' => return Activity::Stopped,
+            't' => return Activity::Traced,
+            'S' | 'I' => {}
+            _ => runs = true,
+        }
+        threads += 1;
+        ticks = ticks.saturating_add(stat.ticks);
+    }
+    match (threads, runs) {
+        (0, _) => Activity::Unknown,
+        (_, true) => Activity::Running,
+        (_, false) => Activity::Asleep { threads, ticks },
+    }
+}
+
+/// A line of `/proc/PID/stat` or `/proc/PID/task/TID/stat` (proc_pid_stat(5)).
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    parent: libc::pid_t,
+    /// User and system time.
+    ticks: u64,
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name before it may have blanks and parentheses in it.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        ticks: number(11)?.saturating_add(number(12)?),
+    })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+
+    fn stat(state: char, ticks: u64) -> Stat {
+        Stat {
+            state,
+            parent: 1,
+            ticks,
+        }
+    }
+
+    #[test]
+    fn rank__is_settled_while_one_thread_sleeps_for_good_and_no_adapter_brings_anything() {
+        let segment = Segment::create(1, 1).unwrap();
+        let page = segment.page(0).unwrap();
+        let ranks = Ranks::new(&[0]);
+        let is_settled = || look_at_ranks(&ranks, &segment)[0].is_settled;
+        assert!(!is_settled());
+        page.state.store(STATE_SLEEPING, Ordering::Relaxed);
+        assert!(!is_settled(), "it may not have had its last look");
+        page.set_asleep(1);
+        assert!(is_settled());
+        page.set_asleep(2);
+        assert!(!is_settled(), "the note is of one of two threads");
+        page.set_asleep(1);
+        page.by_adapter.store(1, Ordering::Relaxed);
+        assert!(!is_settled(), "a lost datagram comes again");
+        page.by_adapter.store(0, Ordering::Relaxed);
+        page.state.store(STATE_AWAKE, Ordering::Relaxed);
+        assert!(!is_settled(), "it was woken and has not run yet");
+        page.set_phase(Phase::Finalized);
+        assert!(look_at_ranks(&ranks, &segment)[0].has_left);
+    }
+
+    #[test]
+    fn stat__is_read_whatever_the_program_is_called() {
+        let text = "12 (a) R (b) S 7 12 12 0 -1 4194560 90 0 0 0 31 11 0 0 20 0 1 0 5 6 7 8";
+        let expected = Stat {
+            state: 'S',
+            parent: 7,
+            ticks: 42,
+        };
+        assert_eq!(parse_stat(text), Some(expected));
+        for text in ["", "12 (a", "12 (a) ", "12 (a) S", "12 (a) S x 1 1 1"] {
+            assert_eq!(parse_stat(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn threads__make_one_activity() {
+        let judge = |stats: &[(char, u64)]| judge_threads(stats.iter().map(|&(s, t)| stat(s, t)));
+        let asleep = |threads, ticks| Activity::Asleep { threads, ticks };
+        assert_eq!(judge(&[('S', 3)]), asleep(1, 3));
+        assert_eq!(judge(&[('S', 3), ('Z', 9), ('S', 4)]), asleep(2, 7));
+        assert_eq!(judge(&[('S', 3), ('R', 4)]), Activity::Running);
+        assert_eq!(judge(&[('D', 3)]), Activity::Running);
+        assert_eq!(judge(&[('T', 3), ('T', 4)]), Activity::Stopped);
+        assert_eq!(judge(&[('S', 3), ('t', 4)]), Activity::Traced);
+        assert_eq!(judge(&[]), Activity::Unknown);
+        assert_eq!(judge(&[('Z', 1)]), Activity::Unknown);
+    }
+
+    #[test]
+    fn process__is_one_that_descends_from_the_one_that_was_started() {
+        let own = std::process::id() as libc::pid_t;
+        let parent = std::os::unix::process::parent_id() as libc::pid_t;
+        assert_eq!(find_process(own, own), Some(own));
+        assert_eq!(find_process(own, 0), Some(own));
+        assert_eq!(find_process(parent, own), Some(own));
+        assert_eq!(find_process(own, parent), None);
+        assert_eq!(find_process(own, 1), None);
+        assert_eq!(find_process(0, own), None);
+        // This thread runs while it looks.
+        assert_eq!(look_at_process(own), Activity::Running);
+        assert_eq!(look_at_process(0), Activity::Unknown);
+    }
+}

@@ -1,0 +1,136 @@
+/* Ranks that wait for each other, or seem to, in the way that the first argument names.
+ * test: only=build */
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank, size, value;
+
+/* More than any buffer between two ranks. */
+static char large[8 << 20];
+
+static void compute(void)
+{
+    for (volatile unsigned i = 0;; i++)
+        ;
+}
+
+static void receive(int source, int tag)
+{
+    MPI_Recv(&value, 1, MPI_INT, source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void *compute_in_thread(void *nothing)
+{
+    compute();
+    return nothing;
+}
+
+/* Sleeps outside of MPI first, then sends what rank 0 waits for. */
+static void *send_in_thread(void *seconds)
+{
+    sleep(atoi(seconds));
+    MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+    return NULL;
+}
+
+static void exchange(void)
+{
+    for (;;) {
+        int other = rank ^ 1;
+        if (other < size)
+            MPI_Sendrecv(&rank, 1, MPI_INT, other, 0, &value, 1, MPI_INT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void wait_any(void)
+{
+    MPI_Request requests[2];
+    int index;
+    for (int i = 0; i < 2; i++)
+        MPI_Irecv(&value, 1, MPI_INT, 1 + i, 4, MPI_COMM_WORLD, &requests[i]);
+    MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    int level = strncmp(how, "multiple", 8) == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+    pthread_t thread;
+    MPI_Init_thread(&argc, &argv, level, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    printf("ready\n");
+    fflush(stdout);
+    if (strcmp(how, "ring") == 0) {
+        receive((rank + 1) % size, 10 + rank);
+    } else if (strcmp(how, "pair") == 0) {
+        /* Ranks 0 and 1 wait for each other, the others work. */
+        if (rank > 1)
+            exchange();
+        receive(1 - rank, 10 + rank);
+    } else if (strcmp(how, "send") == 0) {
+        MPI_Send(large, sizeof large, MPI_CHAR, (rank + 1) % size, 5, MPI_COMM_WORLD);
+    } else if (strcmp(how, "reversed") == 0) {
+        /* The communicator's ranks are not those of the job. */
+        MPI_Comm comm;
+        MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comm);
+        MPI_Recv(&value, 1, MPI_INT, rank == 0 ? 1 : 2, 6, comm, MPI_STATUS_IGNORE);
+    } else if (strcmp(how, "self") == 0) {
+        receive(rank, 7);
+    } else if (strcmp(how, "any") == 0 || strcmp(how, "multiple-any") == 0) {
+        receive(MPI_ANY_SOURCE, 8);
+    } else if (strcmp(how, "waitany") == 0) {
+        if (rank == 0)
+            wait_any();
+        receive(0, 4);
+    } else if (strcmp(how, "probe") == 0) {
+        MPI_Probe((rank + 1) % size, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strcmp(how, "barrier-work") == 0) {
+        if (rank == size - 1)
+            compute();
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(how, "barrier-wait") == 0) {
+        if (rank == size - 1)
+            receive(0, 11);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(how, "finalized") == 0 || strcmp(how, "multiple-finalized") == 0) {
+        if (rank != 0) {
+            MPI_Finalize();
+            pause();
+        }
+        receive(level == MPI_THREAD_MULTIPLE ? MPI_ANY_SOURCE : 1, 12);
+    } else if (strcmp(how, "work") == 0) {
+        compute();
+    } else if (strcmp(how, "exchange") == 0) {
+        exchange();
+    } else if (strcmp(how, "await-work") == 0) {
+        if (rank == 1)
+            compute();
+        receive(1, 13);
+    } else if (strcmp(how, "await-sleep") == 0) {
+        if (rank == 1)
+            pause();
+        receive(1, 13);
+    } else if (strcmp(how, "thread-works") == 0) {
+        if (rank == 1)
+            pthread_create(&thread, NULL, compute_in_thread, NULL);
+        receive(1 - rank, 14);
+    } else if (strcmp(how, "multiple-thread-sends") == 0) {
+        /* Rank 0 goes on once the other thread of rank 1 has slept, and then answers. */
+        if (rank == 1)
+            pthread_create(&thread, NULL, send_in_thread, argv[2]);
+        receive(1 - rank, rank == 0 ? 1 : 0);
+        if (rank == 0)
+            MPI_Send(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    } else {
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    MPI_Finalize();
+    return 0;
+}

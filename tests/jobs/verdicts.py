@@ -1,0 +1,144 @@
+"""What the launcher says of a job that is ended while it waits: a deadlock where there is one, and nowhere else."""
+
+import os
+import re
+import signal
+import time
+
+# How the ranks wait for each other, how many they are, and what is said of it.
+DEADLOCKS = [
+    ("ring", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Recv, tag 10, \d\.\d s\), "
+                r"which waits for rank 0 \(MPI_Recv, tag 11, \d\.\d s\)"),
+    ("ring", 3, r"deadlock: rank 0 waits for rank 1 \(.*\), which waits for rank 2 \(.*\), which waits for rank 0 \(.*\)"),
+    ("pair", 4, r"deadlock: rank 0 waits for rank 1 \(.*\), which waits for rank 0 \(.*\)"),
+    ("send", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Send, tag 5, .*\), which waits for rank 0 \(MPI_Send, .*\)"),
+    ("reversed", 3, r"deadlock: rank 0 waits for rank 1 \(.*\), which waits for rank 0 \(.*\)"),
+    ("self", 1, r"deadlock: rank 0 waits for itself \(MPI_Recv, tag 7, .*\)"),
+    ("probe", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Probe, tag 9, .*\), which waits for rank 0 .*"),
+    ("any", 3, r"deadlock of 3 ranks, .*: rank 0 waits for any of ranks 0, 1, 2 \(MPI_Recv, tag 8, .*\); rank 1 .*"),
+    ("multiple-any", 2, r"deadlock of 2 ranks, .*: rank 0 waits for any of ranks 0, 1 \(.*\); rank 1 .*"),
+    ("waitany", 3, r"deadlock of 3 ranks, .*: rank 0 waits for any of ranks 1, 2 \(MPI_Waitany, .*\); "
+                   r"rank 1 waits for rank 0 \(.*\); rank 2 waits for rank 0 \(.*\)"),
+    ("barrier-wait", 4, r"deadlock: rank 0 waits for rank \d \(MPI_Barrier, .*\), .*which waits for rank 0 \(.*\)"),
+    ("multiple-finalized", 2, r"this wait cannot end: rank 0 waits for any of ranks 0, 1 \(MPI_Recv, .*\), "
+                              r"and all others have left MPI"),
+]
+
+# The same for those that go on, or might: nothing is said.
+HEALTHY = [
+    ("work", 2, None), ("exchange", 4, None), ("await-work", 2, None), ("await-sleep", 3, None),
+    ("barrier-work", 4, None), ("thread-works", 2, None),
+]
+
+
+def _start(session, ranks, how, timeout=5, **more):
+    return session.mpirun(ranks, [session.binary("verdicts"), *how.split(",")], timeout=timeout, **more)
+
+
+def _await_ready(job, ranks):
+    """Returns when all ranks have passed MPI_Init."""
+    while os.pread(job.out.fileno(), 1 << 16, 0).count(b"ready") < ranks and job.process.poll() is None:
+        time.sleep(0.01)
+
+
+def _pid_of(job, rank):
+    for pid, _ in job.processes():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"FASTPATH_RANK={rank}".encode() in file.read().split(b"\0"):
+                    return pid
+        except OSError:
+            pass
+    raise RuntimeError(f"rank {rank} has no process")
+
+
+def _verdicts(outcome):
+    """What was said beyond the list of the ranks."""
+    lines = outcome.err.splitlines()
+    return [line for line in lines if not re.match(r"mpiexec: {3}rank \d|mpiexec: the job ", line)]
+
+
+def _judge(outcome, verdict, code=124, listed=()):
+    problem = outcome.problem(code, quiet=False)
+    said = _verdicts(outcome)
+    missing = [text for text in listed if not re.search(text, outcome.err)]
+    if not problem and missing:
+        problem = f"the report lacks {missing}"
+    if not problem and verdict is None and said:
+        problem = f"a verdict without a proof: {said[0]}"
+    if not problem and verdict is not None and not (len(said) == 1 and re.fullmatch("mpiexec: " + verdict, said[0])):
+        problem = f"{said} instead of {verdict}"
+    return (problem, outcome.text()) if problem else None
+
+
+def _judge_all(session, jobs):
+    """Jobs that run at the same time, since each takes its seconds: how, ranks, verdict."""
+    started = [(_start(session, ranks, how), verdict) for how, ranks, verdict in jobs]
+    answers = [_judge(job.finish(), verdict) for job, verdict in started]
+    return next((answer for answer in answers if answer), None)
+
+
+def case_deadlock(session):
+    """Each true deadlock is called one, and names who waits for whom."""
+    return _judge_all(session, DEADLOCKS)
+
+
+def case_healthy(session):
+    return _judge_all(session, HEALTHY)
+
+
+def case_slept(session):
+    """The same where ranks sleep at once, and by SIGTERM."""
+    job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    time.sleep(2.5)  # the waits must have lasted a second
+    os.kill(job.process.pid, signal.SIGTERM)
+    return _judge(job.finish(), DEADLOCKS[0][2], 128 + signal.SIGTERM)
+
+
+def case_terminated(session):
+    """SIGTERM while the ranks work, and while they wait for less than a second: they may be about to go on."""
+    for how in ["work", "exchange", "await-work", "ring"]:
+        job = _start(session, 2, how, timeout=60)
+        _await_ready(job, 2)
+        time.sleep(0.1)
+        os.kill(job.process.pid, signal.SIGTERM)
+        answer = _judge(job.finish(), None, 128 + signal.SIGTERM)
+        if answer:
+            return answer
+    return None
+
+
+def case_stopped(session):
+    """A stopped rank is reported as that, and how it is resumed; those that wait for it are no deadlock."""
+    for how in ["await-work", "ring"]:
+        job = _start(session, 2, how)
+        _await_ready(job, 2)
+        pid = _pid_of(job, 1)
+        os.kill(pid, signal.SIGSTOP)
+        stopped = rf"rank 1 .* is stopped by a signal \(SIGSTOP, SIGTSTP\): `kill -CONT {pid}` resumes it"
+        answer = _judge(job.finish(), None, listed=[stopped, "rank 0 .* waits in MPI_Recv, peer 1"])
+        if answer:
+            return answer
+    return None
+
+
+def case_finalized(session):
+    """A receive from a rank that has finalized ends with an error by itself."""
+    outcome = _start(session, 2, "finalized", timeout=20).finish()
+    return outcome.problem(16, quiet=False) or (None if "rank 1 has left the job" in outcome.err else outcome.err)
+
+
+def case_other_thread(session):
+    """A thread that sleeps outside of MPI sends what all wait for: its rank waits too, but that is no deadlock."""
+    job = _start(session, 2, "multiple-thread-sends,60")
+    answer = _judge(job.finish(), None, listed=["rank 1 .* has a thread that waits in MPI_Recv"])
+    return answer or _start(session, 2, "multiple-thread-sends,1", timeout=60).finish().problem()
+
+
+def case_awake(session):
+    """A rank that spins or yields says what it waits for as well, once it has waited for a second."""
+    listed = [rf"rank {rank} .* waits in MPI_Recv, peer {1 - rank}, .*, for \d\.\d s" for rank in (0, 1)]
+    jobs = [_start(session, 2, "ring", env={"FASTPATH_WAIT": mode}) for mode in ("spin", "yield")]
+    answers = [_judge(job.finish(), None, listed=listed) for job in jobs]
+    return next((answer for answer in answers if answer), None)
