@@ -66,6 +66,11 @@ static void test_cart(void)
         MPI_Comm_free(&cart);
     int too_many = ranks + 1;
     CLASS(MPI_Cart_create(MPI_COMM_WORLD, 1, &too_many, &no, 0, &cart), MPI_ERR_DIMS);
+    /* No process at all: nobody is on the grid, and none is created. */
+    int none[2] = {2, 0}, straight[2] = {0, 0}, mapped = 0;
+    MPI_Cart_map(MPI_COMM_WORLD, 2, none, straight, &mapped);
+    CHECK(mapped == MPI_UNDEFINED);
+    CLASS(MPI_Cart_create(MPI_COMM_WORLD, 2, none, straight, 0, &cart), MPI_ERR_DIMS);
     CLASS(MPI_Cartdim_get(MPI_COMM_WORLD, &count), MPI_ERR_TOPOLOGY);
     int bad[2] = {0, ranks + 1};
     CLASS(MPI_Dims_create(ranks, 2, bad), MPI_ERR_DIMS);

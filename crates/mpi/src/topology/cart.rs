@@ -179,6 +179,10 @@ pub fn create_cart(p: &Process, parent: &Comm, dims: &[i32], periods: &[bool]) -
 /// As [`Cart::new`].
 pub fn map_cart(comm: &Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
     comm.require_intra()?;
+    // This grid has no process. Only MPI_Cart_create refuses it: there it is a mistake.
+    if dims.contains(&0) && dims.iter().all(|&dim| dim >= 0) {
+        return Ok(MPI_UNDEFINED);
+    }
     let cart = Cart::new(dims, periods, comm.size())?;
     Ok(if comm.rank < cart.size() {
         comm.rank as i32
