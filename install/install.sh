@@ -42,7 +42,7 @@ ln -sf mpiexec "$root/bin/mpirun"
 
 sed "s/@VERSION@/$version/" "$here/mpicc" > "$new"
 place 755 "$root/bin/mpicc"
-for name in mpicxx mpic++ mpicc_abi mpicxx_abi mpic++_abi; do
+for name in mpicxx mpic++ mpiCC mpicc_abi mpicxx_abi mpic++_abi; do
     ln -sf mpicc "$root/bin/$name"
 done
 

@@ -54,7 +54,7 @@ echo "ok: installed again, only what has changed is replaced"
 cd "$scratch"
 cp "$root"/tests/install/*.c "$root"/tests/install/*.cpp .
 
-for name in mpicc mpicxx mpic++ mpicc_abi mpicxx_abi mpic++_abi mpiexec mpirun fastpath; do
+for name in mpicc mpicxx mpic++ mpiCC mpicc_abi mpicxx_abi mpic++_abi mpiexec mpirun fastpath; do
     [ -x "$prefix/bin/$name" ] || fail "$name is not installed"
 done
 for name in libmpi_abi.so libmpi_abi.so.0 libmpi_abi.so.1; do
@@ -89,6 +89,14 @@ expect "FASTPATH_CC chooses the compiler" "mycc -Dx" \
     env "FASTPATH_CC=mycc -Dx" "$prefix/bin/mpicc" -show
 expect "FASTPATH_CXX chooses the compiler" "mycxx" \
     env FASTPATH_CXX=mycxx "$prefix/bin/mpicxx" -showme:command
+expect "two parts at once, as waf asks" "-lmpi_abi" "$prefix/bin/mpicc" --showme:compile --showme:link
+expect "the first of them" "moved here/include" "$prefix/bin/mpicc" --showme:compile --showme:link
+expect "other MPIs' variables choose the compiler" "mycxx" \
+    env OMPI_CXX=mycxx "$prefix/bin/mpicxx" -showme:command
+expect "mpiCC is for C++, as older makefiles call it" "c++" "$prefix/bin/mpiCC" -showme:command
+expect "and yield to ours" "mycc" \
+    env OMPI_CC=other MPICH_CC=another FASTPATH_CC=mycc "$prefix/bin/mpicc" -showme:command
+expect "a preprocessor needs no library" "hello from C" "$prefix/bin/mpicc" -E hello.c
 eval "$("$prefix/bin/mpicc" -show -o hello-shown hello.c)"
 expect "what -show prints can be run" "hello from C: Fastpath" ./hello-shown
 
