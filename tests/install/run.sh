@@ -4,7 +4,7 @@
 # usage: run.sh BUILD        (BUILD: target/release)
 set -eu
 
-build=$1
+build=$(cd "$1" && pwd)
 root=$(cd "$(dirname -- "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -35,6 +35,7 @@ need() {
 
 need cmake cmake
 need pkg-config pkg-config
+need clang++ clang
 
 # A path with a space, installed under one name and moved to another: nothing may remember either.
 prefix="$scratch/moved here"
@@ -99,6 +100,9 @@ expect "and yield to ours" "mycc" \
 expect "a preprocessor needs no library" "hello from C" "$prefix/bin/mpicc" -E hello.c
 eval "$("$prefix/bin/mpicc" -show -o hello-shown hello.c)"
 expect "what -show prints can be run" "hello from C: Fastpath" ./hello-shown
+
+"$build/fastpath-abigen" symbols > symbols
+"$root/tests/install/header.sh" "$prefix" "$PWD/symbols"
 
 "$prefix/bin/mpicc" -o exchange exchange.c
 expect "a program runs without a launcher" "1 ranks, sum 0" timeout 60 ./exchange

@@ -54,4 +54,15 @@ for built in theirs ours; do
     run "built with $built mpicc_abi, run by MPICH's mpiexec on its library" \
         "$other" "$other/bin/mpiexec" "./exchange-$built"
 done
+
+# Conversions to Fortran handles are inline functions of our header: they run on any library with the ABI.
+"$ours/bin/mpicc_abi" -o f2c "$root/tests/install/f2c.c"
+for prefix in "$ours" "$other"; do
+    printed=$(LD_LIBRARY_PATH=$prefix/lib timeout 60 "$prefix/bin/mpiexec" -n 2 ./f2c 2>&1) ||
+        fail "conversions to Fortran handles on ${prefix##*/}: $printed"
+    case $printed in
+    *"f2c: 107 checks passed"*) echo "ok: conversions to Fortran handles run on ${prefix##*/}'s library" ;;
+    *) fail "conversions to Fortran handles on ${prefix##*/}: $printed" ;;
+    esac
+done
 echo "test-interchange: passed"

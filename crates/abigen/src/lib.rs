@@ -9,8 +9,10 @@ pub mod consts;
 pub mod coverage;
 pub mod exports;
 pub mod header;
+mod interop;
 pub mod model;
 mod parse;
+mod removed;
 pub mod scan;
 
 pub use model::Table;
