@@ -1,6 +1,8 @@
 """What the suites share: where things lie, how commands are run, and how results are counted."""
 
 import argparse
+import glob
+import hashlib
 import os
 import shutil
 import subprocess
@@ -50,10 +52,35 @@ class Suite:
             sys.exit(f"{printed[-4000:]}\nFAILED: {complaint}: {' '.join(command)} left with {code}")
         return printed
 
-    def run_ranks(self, ranks, command, seconds, cwd=None):
+    def run_ranks(self, ranks, command, seconds, cwd=None, **more):
         """Runs a program under our launcher, which ends it and says what each rank did if it takes too long."""
         launcher = os.path.join(self.prefix, "bin", "mpiexec")
-        return self.call([launcher, "--timeout", str(seconds), "-n", str(ranks), *command], cwd)
+        return self.call([launcher, "--timeout", str(seconds), "-n", str(ranks), *command], cwd, **more)
+
+    def need(self, package, is_there):
+        """Installs a package of Debian that is missing."""
+        if not is_there:
+            self.must(["apt-get", "install", "-y", "--no-install-recommends", package], f"{package} is needed",
+                      DEBIAN_FRONTEND="noninteractive")
+
+    def mark_installation(self):
+        """A word for what a program is built with: prefix, compiler wrapper and header."""
+        mark = hashlib.sha256(self.prefix.encode())
+        for path in (os.path.join("bin", "mpicc"), os.path.join("include", "mpi.h")):
+            with open(os.path.join(self.prefix, path), "rb") as file:
+                mark.update(file.read())
+        return mark.hexdigest()
+
+    def open_build(self, name):
+        """A folder to build in: the one of the last time, or an empty one if that was for another installation."""
+        place, mark = os.path.join(self.work, name), self.mark_installation()
+        stamp = os.path.join(place, ".built-with")
+        if not os.path.exists(stamp) or open(stamp).read() != mark:
+            shutil.rmtree(place, ignore_errors=True)
+            os.makedirs(place)
+            with open(stamp, "w") as file:
+                file.write(mark)
+        return place
 
     def choose_ranks(self, usual):
         return [int(n) for n in self.only.split(",")] if self.only else usual
@@ -86,13 +113,13 @@ class Suite:
         options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/sources",
                    "-o", f"Dir::State::lists={apt}/lists", "-o", f"Dir::Cache={apt}/cache",
                    "-o", "APT::Sandbox::User=root"]
-        archive = os.path.join(self.work, f"{package}_{version}.orig.tar.gz")
-        if not os.path.exists(archive):
+        pattern = os.path.join(self.work, f"{package}_{version}.orig.tar.*")
+        if not glob.glob(pattern):
             self.must(["apt-get", *options, "update"], "Debian's list of sources cannot be had")
             self.must(["apt-get", *options, "source", "--download-only", "--tar-only", package],
                       f"the source of {package} cannot be had")
         place = os.path.join(self.work, tree)
         shutil.rmtree(place, ignore_errors=True)
-        with tarfile.open(archive) as packed:
+        with tarfile.open(glob.glob(pattern)[0]) as packed:
             packed.extractall(self.work)
         return place
