@@ -1,5 +1,7 @@
 //! The job as one of its ranks sees it.
 
+pub mod detect;
+mod environment;
 mod identity;
 
 use crate::segment::{
@@ -13,6 +15,9 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+pub use detect::is_identity;
+use detect::{Claim, Place};
+pub use environment::{describe_copies, find_place};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 
 /// Why a process could not find its place in a job.
@@ -31,6 +36,29 @@ pub enum BootstrapError {
         /// The process that took it.
         owner: u32,
     },
+    /// Another launcher has started several processes, which would each be alone.
+    Launched(Claim),
+}
+
+impl BootstrapError {
+    /// What to do, where that is more than what the message says.
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            BootstrapError::Launched(claim) => Some(environment::describe_remedy(claim)),
+            _ => None,
+        }
+    }
+
+    /// Whether another rank meets the same error and tells it in full.
+    pub fn is_told_elsewhere(&self) -> bool {
+        matches!(
+            self,
+            BootstrapError::Launched(Claim {
+                rank: Some(1..),
+                ..
+            })
+        )
+    }
 }
 
 impl fmt::Display for BootstrapError {
@@ -47,6 +75,18 @@ impl fmt::Display for BootstrapError {
                 f,
                 "process {owner} has been rank {rank} of this job already: each process that \
                  mpiexec starts may run one MPI program, once"
+            ),
+            BootstrapError::Launched(claim) => write!(
+                f,
+                "{}={} says that {} has started {}, and Fastpath cannot take part in its jobs yet: each process would \
+                 be rank 0 of 1",
+                claim.variable,
+                claim.value,
+                claim.launcher,
+                match claim.size {
+                    Some(_) => "several processes",
+                    None => "this process and perhaps others",
+                }
             ),
         }
     }
@@ -80,13 +120,14 @@ impl Job {
     /// # Errors
     /// A launcher's traces are there and cannot be followed: never silently a job of one.
     pub fn attach() -> Result<Job, BootstrapError> {
-        Job::attach_as(std::env::var_os(JOB_VARIABLE))
+        match find_place() {
+            Place::Own => Job::attach_as(std::env::var_os(JOB_VARIABLE).unwrap_or_default()),
+            Place::Alone(_) => Job::singleton(),
+            Place::Several(claim) => Err(BootstrapError::Launched(claim)),
+        }
     }
 
-    fn attach_as(variable: Option<OsString>) -> Result<Job, BootstrapError> {
-        let Some(text) = variable.filter(|t| !t.is_empty()) else {
-            return Job::singleton();
-        };
+    fn attach_as(text: OsString) -> Result<Job, BootstrapError> {
         let malformed = || BootstrapError::Variable(text.to_string_lossy().into_owned());
         let id = text
             .to_str()
@@ -409,7 +450,7 @@ mod tests {
 
     #[test]
     fn singleton__is_a_job_of_one() {
-        let job = Job::attach_as(None).unwrap();
+        let job = Job::singleton().unwrap();
         assert_eq!((job.rank(), job.size(), job.appnum()), (0, 1, None));
         assert_eq!(job.own_page().phase(), Phase::Attached);
         job.back_pair(0, 0).unwrap();
@@ -461,7 +502,7 @@ mod tests {
             .unwrap()
             .app_ranks
             .store(2, Ordering::Relaxed);
-        let job = Job::attach_as(Some(variable(&segment, 3, 77))).unwrap();
+        let job = Job::attach_as(variable(&segment, 3, 77)).unwrap();
         assert_eq!(
             (job.rank(), job.size(), job.appnum(), job.app_size()),
             (3, 4, Some(1), 2)
@@ -514,20 +555,20 @@ mod tests {
     #[test]
     fn attach__refuses_a_rank_out_of_range_and_a_wrong_job() {
         let segment = Segment::create(2, 77).unwrap();
-        let e = Job::attach_as(Some(variable(&segment, 2, 77))).unwrap_err();
+        let e = Job::attach_as(variable(&segment, 2, 77)).unwrap_err();
         assert!(matches!(e, BootstrapError::Variable(_)), "{e}");
-        let e = Job::attach_as(Some(variable(&segment, 0, 78))).unwrap_err();
+        let e = Job::attach_as(variable(&segment, 0, 78)).unwrap_err();
         assert!(matches!(e, BootstrapError::NoSegment(_)), "{e}");
-        let e = Job::attach_as(Some("garbage".into())).unwrap_err();
+        let e = Job::attach_as("garbage".into()).unwrap_err();
         assert!(e.to_string().contains(JOB_VARIABLE), "{e}");
     }
 
     #[test]
     fn attach__refuses_a_rank_that_was_used_up() {
         let segment = Segment::create(1, 9).unwrap();
-        let job = Job::attach_as(Some(variable(&segment, 0, 9))).unwrap();
+        let job = Job::attach_as(variable(&segment, 0, 9)).unwrap();
         job.set_phase(Phase::Finalized);
-        let e = Job::attach_as(Some(variable(&segment, 0, 9))).unwrap_err();
+        let e = Job::attach_as(variable(&segment, 0, 9)).unwrap_err();
         assert!(
             matches!(e, BootstrapError::RankTaken { rank: 0, .. }),
             "{e}"
@@ -544,7 +585,7 @@ mod tests {
             .owner_pid
             .store(1, Ordering::Relaxed);
         segment.page(0).unwrap().set_phase(Phase::Initialized);
-        let job = Job::attach_as(Some(variable(&segment, 0, 9))).unwrap();
+        let job = Job::attach_as(variable(&segment, 0, 9)).unwrap();
         assert_eq!((job.size(), job.launcher()), (1, None));
     }
 

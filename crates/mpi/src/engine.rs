@@ -101,7 +101,11 @@ pub fn init(required: i32) -> Result<i32> {
         .unwrap_or(MPI_THREAD_MULTIPLE);
     let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
     let config: &'static Config = Box::leak(Box::new(config));
-    let job = Job::attach().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
+    let job = Job::attach().map_err(|e| {
+        Error::new(MPI_ERR_OTHER, e.to_string())
+            .with_advice(e.advice())
+            .told_elsewhere(e.is_told_elsewhere())
+    })?;
     let job: &'static Job = Box::leak(Box::new(job));
     if job.rank() == 0 {
         config

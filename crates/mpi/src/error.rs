@@ -1,5 +1,6 @@
 //! The error of the MPI layer: a class (or user code) and the text that explains it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// What every function of this crate returns. The error is one thin pointer, so that a
@@ -18,7 +19,8 @@ struct Info {
     peer: Option<i32>,
     tag: Option<i32>,
     bytes: Option<u64>,
-    advice: Option<&'static str>,
+    advice: Option<Cow<'static, str>>,
+    told_elsewhere: bool,
 }
 
 impl Error {
@@ -36,6 +38,7 @@ impl Error {
             tag: None,
             bytes: None,
             advice: None,
+            told_elsewhere: false,
         }))
     }
 
@@ -66,14 +69,26 @@ impl Error {
 
     /// Says what to do, in place of what is known of its class.
     #[must_use]
-    pub fn with_advice(mut self, advice: Option<&'static str>) -> Self {
-        self.0.advice = advice;
+    pub fn with_advice(mut self, advice: Option<impl Into<Cow<'static, str>>>) -> Self {
+        self.0.advice = advice.map(Into::into);
         self
     }
 
+    /// Another rank raises the same error and reports it in full: one line is enough here.
+    #[must_use]
+    pub fn told_elsewhere(mut self, is_so: bool) -> Self {
+        self.0.told_elsewhere = is_so;
+        self
+    }
+
+    /// What [`Error::told_elsewhere`] said.
+    pub fn is_told_elsewhere(&self) -> bool {
+        self.0.told_elsewhere
+    }
+
     /// What [`Error::with_advice`] said.
-    pub fn advice(&self) -> Option<&'static str> {
-        self.0.advice
+    pub fn advice(&self) -> Option<&str> {
+        self.0.advice.as_deref()
     }
 
     /// The MPI error class or code.

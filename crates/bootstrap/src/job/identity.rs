@@ -128,7 +128,7 @@ pub(super) fn claim_rank(page: &RankPage) -> Claim {
 }
 
 /// Is `ancestor` among the parents of `process`?
-fn is_ancestor(ancestor: u32, process: u32) -> bool {
+pub(super) fn is_ancestor(ancestor: u32, process: u32) -> bool {
     let mut current = process;
     for _ in 0..1000 {
         let Some(parent) = parent_of(current) else {

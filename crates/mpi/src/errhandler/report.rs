@@ -7,11 +7,20 @@ use crate::consts::*;
 use crate::error::Error;
 use crate::process::Process;
 use fastpath_base::config::{Key, VARIABLES};
+use fastpath_bootstrap::job::detect::Place;
+use fastpath_bootstrap::job::find_place;
 use std::fmt::Write;
 
 /// The report of a fatal error: rank, host, call, class, cause, the message and communicator it is
 /// about, and what to do. Ends in a newline.
 pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> String {
+    if error.is_told_elsewhere() {
+        let advice = error.advice().unwrap_or_default();
+        let whereabouts = whereabouts(p);
+        return format!(
+            "fastpath: {call} failed on {whereabouts}, as on rank 0; to do: {advice}\n"
+        );
+    }
     let class = p.codes.class(error.code());
     let known = classes::find(class);
     let mut text = format!("fastpath: fatal error in {call} on {}\n", whereabouts(p));
@@ -93,10 +102,15 @@ fn whereabouts(p: &Process) -> String {
 
 /// Before initialisation: what the launcher has told the process.
 fn launched_as() -> String {
+    match find_place() {
+        Place::Own => {}
+        Place::Several(claim) => return claim.to_string(),
+        Place::Alone(_) => return "a process that mpiexec has not started".into(),
+    }
     let told = |key: Key| std::env::var(VARIABLES[key as usize].name).ok();
     match (told(Key::Rank), told(Key::Size)) {
         (Some(rank), Some(size)) => format!("rank {rank} of {size}"),
-        _ => "a process that mpiexec has not started".into(),
+        _ => "a rank that mpiexec has started".into(),
     }
 }
 

@@ -1,0 +1,282 @@
+//! Which launcher started this process, by what launchers leave in the environment.
+//!
+//! Launchers are nested: a batch script starts one, a rank starts another. Each adds its variables to those of the
+//! ones outside, so a variable alone proves nothing. [`detect`] is pure: it takes the environment and one fact, and
+//! its test is a table of environments that were recorded from the launchers (decision record 0018).
+
+use super::identity::JOB_VARIABLE;
+use fastpath_base::config::{Key, VARIABLES, parse_flag};
+use std::fmt;
+
+/// Looks up a variable. None where it is not set or empty.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Where the process stands.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A rank of a job that our `mpiexec` made.
+    Own,
+    /// The only rank of a job of its own.
+    Alone(Alone),
+    /// One of several ranks that another launcher started, or of a number of ranks that it does not tell.
+    Several(Claim),
+}
+
+/// Why a process is alone.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// `FASTPATH_SINGLETON` asks for it.
+    Asked,
+    /// No launcher has started it.
+    Unlaunched,
+    /// A launcher started one rank.
+    OfOne(Claim),
+}
+
+/// The launchers that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// `mpiexec` of MPICH, Intel MPI and their relatives.
+    Hydra,
+    /// `srun`.
+    Slurm,
+    /// `mpirun` of Open MPI, `prterun`.
+    Prrte,
+    /// `flux run` and the like.
+    Flux,
+    /// Some other one with PMI.
+    Pmi,
+    /// Some other one with PMIx.
+    Pmix,
+}
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Launcher::Hydra => "Hydra (mpiexec of MPICH or Intel MPI)",
+            Launcher::Slurm => "srun of Slurm",
+            Launcher::Prrte => "PRRTE (mpirun of Open MPI)",
+            Launcher::Flux => "Flux",
+            Launcher::Pmi => "a launcher that speaks PMI",
+            Launcher::Pmix => "a launcher that speaks PMIx",
+        })
+    }
+}
+
+/// What the variables of one launcher say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Whose they are.
+    pub launcher: Launcher,
+    /// This process's rank, where it is told.
+    pub rank: Option<u64>,
+    /// How many ranks there are, where it is told and does not contradict the rank.
+    pub size: Option<u64>,
+    /// The variable that tells of the ranks, and its value.
+    pub variable: &'static str,
+    /// Its value, cut where it is long.
+    pub value: String,
+    /// Whether the variable is there that the launcher sets for each process that it starts, and that our
+    /// `mpiexec` takes away ([`is_identity`]).
+    is_marked: bool,
+}
+
+/// `rank 1 of 4 under srun of Slurm`.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.rank, self.size) {
+            (Some(rank), Some(size)) => write!(f, "rank {rank} of {size}")?,
+            (Some(rank), None) => write!(f, "rank {rank} of an unknown number")?,
+            (None, Some(size)) => write!(f, "one of {size} ranks")?,
+            (None, None) => write!(f, "one of an unknown number of ranks")?,
+        }
+        write!(f, " under {}", self.launcher)
+    }
+}
+
+/// The variables in which a launcher tells a process of its ranks.
+struct Variables<'a> {
+    mark: &'static str,
+    ranks: &'static str,
+    sizes: &'a [&'static str],
+}
+
+impl Claim {
+    fn read(env: Lookup<'_>, launcher: Launcher, names: &Variables<'_>) -> Option<Claim> {
+        let size = names.sizes.iter().find_map(|&n| Some((n, env(n)?)));
+        let rank = env(names.ranks).map(|text| (names.ranks, text));
+        let mark = env(names.mark).map(|text| (names.mark, text));
+        let is_marked = mark.is_some();
+        let number = |told: &Option<(_, String)>| told.as_ref()?.1.trim().parse::<u64>().ok();
+        let (count, own) = (number(&size), number(&rank));
+        let (variable, value) = size.or(rank).or(mark)?;
+        Some(Claim {
+            launcher,
+            rank: own,
+            size: count.filter(|&n| n > own.unwrap_or(0)),
+            variable,
+            value: value.chars().take(40).collect(),
+            is_marked,
+        })
+    }
+
+    /// Whether there are other ranks, or may be.
+    fn tells_of_others(&self) -> bool {
+        self.size != Some(1)
+    }
+
+    fn into_place(self) -> Place {
+        match self.tells_of_others() {
+            true => Place::Several(self),
+            false => Place::Alone(Alone::OfOne(self)),
+        }
+    }
+}
+
+/// Where a process with this environment stands. `pmi_peer` is the name of the process at the other end of the
+/// descriptor `PMI_FD`, if that is an open socket; empty where the kernel does not tell.
+///
+/// Of several launchers the one that lives counts. Which one does is certain for our own and for an open `PMI_FD`;
+/// else one that tells of several ranks counts more than one that tells of a single rank.
+pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> Place {
+    let asked = env(VARIABLES[Key::Singleton as usize].name);
+    if asked.is_some_and(|text| parse_flag(text.trim()) == Ok(true)) {
+        return Place::Alone(Alone::Asked);
+    }
+    let pmi = read_pmi(env, pmi_peer);
+    let others = [read_pmix(env), read_slurm(env), read_flux(env)];
+    // Our `mpiexec` takes the marks of other launchers away, so one that is there was set by a rank of our job.
+    let is_marked = |claim: &Option<Claim>| claim.as_ref().is_some_and(|c| c.is_marked);
+    if env(JOB_VARIABLE).is_some() && !others.iter().chain([&pmi]).any(is_marked) {
+        return Place::Own;
+    }
+    if let Some(pmi) = &pmi
+        && pmi_peer.is_some()
+    {
+        return pmi.clone().into_place();
+    }
+    let mut told: Vec<Claim> = others.into_iter().chain([pmi]).flatten().collect();
+    let first = told.iter().position(Claim::tells_of_others).unwrap_or(0);
+    match told.is_empty() {
+        true => Place::Alone(Alone::Unlaunched),
+        false => told.swap_remove(first).into_place(),
+    }
+}
+
+/// PMI-1 by a descriptor (`PMI_FD`) or by an address (`PMI_PORT`, which tells no size). Where both are there, the
+/// descriptor may be of a Hydra outside: the one with the address leaves it open.
+fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
+    let launcher = match peer {
+        Some("hydra_pmi_proxy") => Launcher::Hydra,
+        Some("slurmstepd") => Launcher::Slurm,
+        Some("flux-shell") => Launcher::Flux,
+        _ if env("FLUX_TASK_RANK").is_some() => Launcher::Flux,
+        _ if env("MPI_LOCALRANKID").is_some() => Launcher::Hydra,
+        _ if env("SLURM_PROCID").is_some() => Launcher::Slurm,
+        _ => Launcher::Pmi,
+    };
+    let names = match env("PMI_PORT") {
+        Some(_) => Variables {
+            mark: "PMI_PORT",
+            ranks: "PMI_ID",
+            sizes: &[],
+        },
+        None => Variables {
+            mark: "PMI_FD",
+            ranks: "PMI_RANK",
+            sizes: &["PMI_SIZE"],
+        },
+    };
+    Claim::read(env, launcher, &names)
+}
+
+/// PMIx itself tells no size in the environment; the launchers that use it do.
+fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
+    let namespace = env("PMIX_NAMESPACE").unwrap_or_default();
+    let (launcher, sizes): (_, &[&'static str]) = if namespace.starts_with("slurm.") {
+        (Launcher::Slurm, SLURM_SIZES)
+    } else if !namespace.is_empty() && env("FLUX_JOB_ID").as_ref() == Some(&namespace) {
+        (Launcher::Flux, FLUX_SIZES)
+    } else if env("OMPI_COMM_WORLD_SIZE").is_some() && is_of_open_mpi(env) {
+        (Launcher::Prrte, &["OMPI_COMM_WORLD_SIZE"])
+    } else if namespace.starts_with("prte") {
+        (Launcher::Prrte, &[])
+    } else {
+        (Launcher::Pmix, &[])
+    };
+    let names = Variables {
+        mark: "PMIX_NAMESPACE",
+        ranks: "PMIX_RANK",
+        sizes,
+    };
+    Claim::read(env, launcher, &names)
+}
+
+/// Whether the variables of Open MPI were set together with those of PMIx. `prterun` sets none of them, and hands on
+/// those of an Open MPI outside.
+fn is_of_open_mpi(env: Lookup<'_>) -> bool {
+    match (env("OMPI_FILE_LOCATION"), env("PMIX_SERVER_TMPDIR")) {
+        (Some(files), Some(server)) => files.starts_with(&server),
+        _ => true,
+    }
+}
+
+const SLURM_SIZES: &[&str] = &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"];
+const FLUX_SIZES: &[&str] = &["FLUX_JOB_SIZE"];
+
+/// A task of a Slurm step. A batch script and the shell of `salloc` are not: there `SLURM_NTASKS` says what a step
+/// would have.
+fn read_slurm(env: Lookup<'_>) -> Option<Claim> {
+    let mark = "SLURM_PROCID";
+    env(mark)?;
+    // A batch script has no step number, or, as all that Slurm starts for itself, one of the highest, which 26.05
+    // writes as a negative number. Its other variables may be those of a step that submitted it.
+    let number = env("SLURM_STEP_ID").map(|text| text.trim().parse::<i64>());
+    let is_single = number.is_none_or(|n| n.is_ok_and(|n| n as u32 >= 0xffff_fff0));
+    let names = Variables {
+        mark,
+        ranks: mark,
+        sizes: SLURM_SIZES,
+    };
+    let claim = Claim::read(env, Launcher::Slurm, &names)?;
+    Some(match is_single {
+        false => claim,
+        true => Claim {
+            size: Some(1).filter(|_| claim.rank == Some(0)),
+            ..claim
+        },
+    })
+}
+
+fn read_flux(env: Lookup<'_>) -> Option<Claim> {
+    let names = Variables {
+        mark: "FLUX_TASK_RANK",
+        ranks: "FLUX_TASK_RANK",
+        sizes: FLUX_SIZES,
+    };
+    Claim::read(env, Launcher::Flux, &names)
+}
+
+/// Whether a variable tells a process which rank of another launcher it is. Our `mpiexec` takes these out of the
+/// environment of its ranks, which would all see the same.
+pub fn is_identity(name: &str) -> bool {
+    const PREFIXES: &[&str] = &["PMI_", "PMIX_SERVER_", "PMIX_DSTORE_", "OMPI_COMM_WORLD_"];
+    const NAMES: &[&str] = &[
+        "PMIX_NAMESPACE",
+        "PMIX_RANK",
+        "PMIX_ID",
+        "MPI_LOCALRANKID",
+        "MPI_LOCALNRANKS",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_GTIDS",
+        "SLURM_TASK_PID",
+        "FLUX_TASK_RANK",
+        "FLUX_TASK_LOCAL_ID",
+        "FLUX_JOB_SIZE",
+    ];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
+}
+
+#[cfg(test)]
+mod tests;
