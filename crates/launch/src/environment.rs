@@ -1,11 +1,13 @@
 //! Which variables the ranks of a program get.
 
 use crate::args::{App, Inherit, JobSpec};
+use fastpath_bootstrap::job::{JOB_VARIABLE, is_identity};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Those of the launcher's `environment` that the command line passes on, in pairs of name and value.
+/// Those of the launcher's `environment` that the command line passes on, in pairs of name and value. What tells the
+/// launcher itself who it is stays with it.
 pub fn select_variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     spec: &JobSpec,
@@ -23,8 +25,19 @@ pub fn select_variables(
     };
     environment
         .into_iter()
-        .filter(|(name, _)| passes(name))
+        .filter(|(name, _)| passes(name) && !name.to_str().is_some_and(is_about_ourselves))
         .collect()
+}
+
+/// Whether a variable tells the launcher itself who it is, and would tell its ranks something wrong.
+fn is_about_ourselves(name: &str) -> bool {
+    let own = [
+        JOB_VARIABLE,
+        "FASTPATH_RANK",
+        "FASTPATH_SIZE",
+        "FASTPATH_SINGLETON",
+    ];
+    own.contains(&name) || is_identity(name)
 }
 
 /// The names of `-x` that nothing in the environment has.

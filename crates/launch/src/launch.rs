@@ -19,7 +19,7 @@ use crate::watch::{INPUT, SINKS, STREAMS, Watch};
 use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
-use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, random_job_id};
+use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, describe_copies, random_job_id};
 use fastpath_bootstrap::segment::Segment;
 use fastpath_bootstrap::trace::prepare_file;
 use std::collections::BTreeMap;
@@ -69,6 +69,9 @@ pub fn run_job(spec: &JobSpec) -> i32 {
     {
         eprintln!("mpiexec: --cpu-set {set}: {e}");
         return 2;
+    }
+    if let Some(text) = describe_copies() {
+        eprintln!("mpiexec: {text}");
     }
     match start_job(spec) {
         Ok(Started::Shown) => 0,
@@ -283,9 +286,6 @@ fn describe_spawn_error(error: &SpawnError, rank: usize, app: &Prepared) -> Refu
 fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
     check_wdir(app)?;
     let mut env: BTreeMap<OsString, OsString> = select_variables(std::env::vars_os(), spec, app);
-    for own in [JOB_VARIABLE, "FASTPATH_RANK", "FASTPATH_SIZE"] {
-        env.remove(OsStr::new(own));
-    }
     if let Some(dir) = app.wdir.as_ref().and_then(|d| std::path::absolute(d).ok()) {
         env.insert("PWD".into(), dir.into());
     }

@@ -64,6 +64,108 @@ fn attach__by_a_program_that_a_rank_starts_is_a_job_of_one() {
     );
 }
 
+/// What Hydra sets for rank 0 of 2; the descriptor is closed, as where a program on the way closes what it inherits.
+const HYDRA: &str = "PMI_FD=9 PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0";
+/// What `srun` sets for task 0 of 2.
+const SRUN: &str = "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID=0 \
+    SLURM_TASK_PID=1";
+
+fn with_variables(job: common::Job, text: &str) -> common::Job {
+    let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.fold(job, |job, (name, value)| job.env(name, value))
+}
+
+#[test]
+fn attach__in_another_launcher_that_a_rank_has_started_is_neither_the_rank_nor_alone() {
+    for inner in [HYDRA, SRUN] {
+        let script = format!("export {inner}; PROBE attach where");
+        let o = mpiexec(&["-n", "1", "sh", "-c", &script]).run();
+        let o = o.expect_code(99);
+        assert!(o.stdout.contains("=2 says that"), "{o:?}");
+        assert!(!o.stdout.contains("launcher"), "{o:?}");
+        // One rank there is alone, and leaves the rank of our job to its owner.
+        let single = inner.replace("=2", "=1");
+        let script = format!("(export {single}; PROBE attach where); PROBE attach where");
+        let o = mpiexec(&["-n", "2", "sh", "-c", &script])
+            .run()
+            .expect_code(0);
+        let alone = "rank 0 of 1 app None of 1 launcher false";
+        assert_eq!(o.stdout.matches(alone).count(), 2, "{o:?}");
+        assert!(
+            o.stdout
+                .contains("rank 1 of 2 app Some(0) of 2 launcher true"),
+            "{o:?}"
+        );
+    }
+}
+
+#[test]
+fn ranks__see_no_identity_of_a_launcher_outside() {
+    let outside = format!(
+        "{HYDRA} {SRUN} PMIX_RANK=0 PMIX_NAMESPACE=x OMPI_COMM_WORLD_SIZE=2 FLUX_TASK_RANK=0"
+    );
+    let job = mpiexec(&["-n", "2", "-x", "PMI_DEBUG=1", "env"]);
+    let o = with_variables(job, &format!("{outside} FASTPATH_SINGLETON=1 PMI_DEBUG=0")).run();
+    let o = o.expect_code(0);
+    let seen = |name: &str| o.stdout.lines().any(|line| line.starts_with(name));
+    for name in [
+        "PMI_FD",
+        "PMI_RANK",
+        "PMIX_",
+        "OMPI_",
+        "SLURM_PROCID",
+        "FLUX_TASK",
+        "FASTPATH_SINGLETON",
+    ] {
+        assert!(!seen(name), "{name} in {o:?}");
+    }
+    // What says something of the job stays, and what was asked for.
+    assert!(
+        seen("SLURM_JOB_ID=1") && seen("SLURM_NTASKS=2") && seen("PMI_DEBUG=1"),
+        "{o:?}"
+    );
+}
+
+#[test]
+fn ranks__under_another_launcher_are_those_of_our_job() {
+    for outside in [HYDRA, SRUN] {
+        let job = mpiexec(&["-n", "2", "PROBE", "attach", "init", "where", "finalize"]);
+        let o = with_variables(job, outside).run().expect_code(0);
+        assert!(o.stdout.contains("rank 1 of 2"), "{o:?}");
+    }
+}
+
+#[test]
+fn mpiexec__says_once_that_another_launcher_has_started_several_of_it() {
+    let say = |text: &str| {
+        with_variables(mpiexec(&["-n", "1", "true"]), text)
+            .run()
+            .expect_code(0)
+            .stderr
+    };
+    let said = say(SRUN);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for part in [
+        "srun of Slurm",
+        "SLURM_STEP_NUM_TASKS=2",
+        "srun -N 1 -n 1 -c 2 ",
+        "FASTPATH_SINGLETON",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(say(HYDRA).contains("PMI_SIZE=2"));
+    let quiet = [
+        SRUN.replace("PROCID=0", "PROCID=1"),
+        SRUN.replace("=2", "=1"),
+        format!("{SRUN} FASTPATH_SINGLETON=1"),
+        // A batch script.
+        SRUN.replace("SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 ", ""),
+    ];
+    for text in quiet {
+        assert_eq!(say(&text), "", "{text}");
+    }
+}
+
 #[test]
 fn attach__twice_in_a_row_is_an_error() {
     let script = "PROBE attach init finalize; PROBE attach";

@@ -5,7 +5,7 @@
 //! its test is a table of environments that were recorded from the launchers (decision record 0018).
 
 use super::identity::JOB_VARIABLE;
-use fastpath_base::config::{Key, VARIABLES, parse_flag};
+use fastpath_base::config::{Key, VARIABLES, parse_flag, shorten};
 use std::fmt;
 
 /// Looks up a variable. None where it is not set or empty.
@@ -115,7 +115,7 @@ impl Claim {
             rank: own,
             size: count.filter(|&n| n > own.unwrap_or(0)),
             variable,
-            value: value.chars().take(40).collect(),
+            value: shorten(&value),
             is_marked,
         })
     }
@@ -227,15 +227,14 @@ const FLUX_SIZES: &[&str] = &["FLUX_JOB_SIZE"];
 /// A task of a Slurm step. A batch script and the shell of `salloc` are not: there `SLURM_NTASKS` says what a step
 /// would have.
 fn read_slurm(env: Lookup<'_>) -> Option<Claim> {
-    let mark = "SLURM_PROCID";
-    env(mark)?;
+    env("SLURM_PROCID")?;
     // A batch script has no step number, or, as all that Slurm starts for itself, one of the highest, which 26.05
     // writes as a negative number. Its other variables may be those of a step that submitted it.
     let number = env("SLURM_STEP_ID").map(|text| text.trim().parse::<i64>());
     let is_single = number.is_none_or(|n| n.is_ok_and(|n| n as u32 >= 0xffff_fff0));
     let names = Variables {
-        mark,
-        ranks: mark,
+        mark: "SLURM_TASK_PID",
+        ranks: "SLURM_PROCID",
         sizes: SLURM_SIZES,
     };
     let claim = Claim::read(env, Launcher::Slurm, &names)?;
