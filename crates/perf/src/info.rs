@@ -8,6 +8,8 @@ pub(crate) mod transports;
 use std::io::{self, Write};
 
 use fastpath_base::config::{Config, shorten};
+use fastpath_bootstrap::BootstrapError;
+use fastpath_bootstrap::job::{detect::Place, find_place};
 use fastpath_protocol::selection::report::{Peers, Report};
 use fastpath_protocol::selection::{self, Selection};
 use serde::Serialize;
@@ -62,6 +64,10 @@ pub fn collect() -> Info {
         Config::defaults()
     });
     warnings.extend_from_slice(config.warnings());
+    if let Place::Several(claim) = find_place() {
+        let error = BootstrapError::Launched(claim);
+        warnings.push(format!("a program started as this one stops: {error}"));
+    }
     let configuration = config
         .listing()
         .map(|setting| Entry {

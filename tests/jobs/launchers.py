@@ -1,0 +1,140 @@
+"""Other launchers: a process that one of them has started as one of several stops and says what to do; it is never
+silently rank 0 of 1. The environments are those that the launchers make; crates/bootstrap/src/job/detect/tests.rs has
+many more, and tests/interchange starts a real one."""
+
+import os
+import re
+import shlex
+import sys
+
+# What each sets for one of several processes, the variable that is named, and what the command begins with.
+LAUNCHERS = {
+    "hydra": ("PMI_FD=9 PMI_RANK={rank} PMI_SIZE=2 MPI_LOCALRANKID={rank}", "PMI_SIZE=2", "Hydra", ""),
+    "open_mpi": (
+        "PMIX_NAMESPACE=prterun-a-1@1 PMIX_RANK={rank} OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=2",
+        "OMPI_COMM_WORLD_SIZE=2", "mpirun of Open MPI", ""),
+    "slurm": (
+        "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID={rank}",
+        "SLURM_STEP_NUM_TASKS=2", "srun", "srun -N 1 -n 1 -c 2 "),
+    "flux": (
+        "FLUX_JOB_ID=f9F7 FLUX_JOB_SIZE=2 FLUX_TASK_RANK={rank} PMI_FD=9 PMI_RANK={rank} PMI_SIZE=2",
+        "FLUX_JOB_SIZE=2", "Flux", "flux run -n 1 -c 2 "),
+}
+BATCH = {"SLURM_JOB_ID": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}
+PYTHON = """
+import ctypes, sys
+mpi = ctypes.CDLL(sys.argv[1])
+mpi.MPI_Init(None, None)
+print("python has initialised MPI")
+mpi.MPI_Finalize()
+"""
+
+# A PMI-1 launcher of one process, in the manner of Hydra: a socket to itself that the process inherits, or not.
+LAUNCHER_OF_ONE = """
+import os, socket, subprocess, sys
+ours, theirs = socket.socketpair()
+env = dict(os.environ, PMI_FD=str(theirs.fileno()), PMI_RANK="0", PMI_SIZE="1")
+inherited = [theirs.fileno()] if sys.argv[1] == "open" else []
+sys.exit(subprocess.run([sys.argv[2]], env=env, pass_fds=inherited).returncode)
+"""
+
+
+def _environment(name, rank=0):
+    return dict(pair.split("=", 1) for pair in LAUNCHERS[name][0].format(rank=rank).split())
+
+
+def _alone(session, env, words=None):
+    outcome = session.start(words or [session.binary("world")], env=env).finish()
+    wrong = None if outcome.out.endswith("rank 0 of 1\n") else f"it printed {outcome.out!r}"
+    return outcome.problem() or wrong, outcome.text()
+
+
+def _make(name):
+    _, variable, launcher, prefix = LAUNCHERS[name]
+
+    def case(session):
+        words = [session.binary("world"), "two words"]
+        first = session.start(words, env=_environment(name)).finish()
+        if problem := first.problem(16, quiet=False):
+            return problem, first.text()
+        found = re.search(r"to do: +(.*) \(or set FASTPATH_SINGLETON=1", first.err)
+        wanted = ["fatal error in MPI_Init on rank 0 of 2", launcher, f"{variable} says"]
+        missing = [text for text in wanted if text not in first.err]
+        if missing or not found or first.out != "initialized 0, Fastpath\n":
+            return f"the report lacks {missing or 'a command'}", first.text()
+        command = found[1]
+        if not command.startswith(prefix + session.mpiexec):
+            return f"the command is {command!r}", first.text()
+        # It works where the launcher is not needed for it.
+        ranks = session.start(shlex.split(command[len(prefix):])).finish()
+        if problem := ranks.problem():
+            return f"{command}: {problem}", ranks.text()
+        if "rank 0 of 2\n" not in ranks.out or "rank 1 of 2\n" not in ranks.out:
+            return f"{command} starts no two ranks", ranks.text()
+        # The other ranks say one line, with the command.
+        second = session.start(words, env=_environment(name, 1)).finish()
+        if len(second.err.splitlines()) != 1 or "rank 1 of 2" not in second.err or command not in second.err:
+            return "rank 1 does not say one line", second.text()
+        return second.problem(16, quiet=False), second.text()
+
+    return case
+
+
+def case_none(session):
+    """Without a launcher a program is alone."""
+    return _alone(session, {})
+
+
+def case_batch_script(session):
+    """So it is in a batch script that has four tasks to start."""
+    return _alone(session, BATCH)
+
+
+def case_socket(session):
+    """A launcher of one process inside of one of several counts where its socket proves that it is the inner one."""
+    words = [sys.executable, "-c", LAUNCHER_OF_ONE, "closed", session.binary("world")]
+    closed = session.start(words, env=_environment("slurm")).finish()
+    if problem := closed.problem(16, quiet=False):
+        return "without the socket: " + problem, closed.text()
+    words[3] = "open"
+    return _alone(session, _environment("slurm"), words)
+
+
+def case_switch(session):
+    """So it is on demand."""
+    return _alone(session, {**_environment("hydra"), "FASTPATH_SINGLETON": "1"})
+
+
+def case_child(session):
+    """So is a program that a rank of ours starts, as before; the rank has its place already."""
+    inner = f"import ctypes, subprocess; mpi = ctypes.CDLL({_library(session)!r}); mpi.MPI_Init(None, None); " \
+            f"subprocess.run([{session.binary('world')!r}], check=True); mpi.MPI_Finalize()"
+    outcome = session.mpirun(1, [sys.executable, "-c", inner]).finish()
+    return outcome.problem() or (None if "rank 0 of 1" in outcome.out else "it is not alone"), outcome.text()
+
+
+def case_python(session):
+    """An interpreter is named with its script."""
+    words = [sys.executable, "-c", PYTHON, _library(session)]
+    alone = session.start(words).finish()
+    if problem := alone.problem():
+        return problem, alone.text()
+    several = session.start(words, env=_environment("slurm")).finish()
+    wrong = None if sys.executable in several.err and "SLURM_STEP_NUM_TASKS=2" in several.err else "no command"
+    return several.problem(16, quiet=False) or wrong, several.text()
+
+
+def case_inside(session):
+    """A launcher that a rank of ours starts hands our variables on; they are not meant for its ranks."""
+    pairs = [f"{name}={value}" for name, value in _environment("open_mpi").items()]
+    outcome = session.mpirun(1, ["env", *pairs, session.binary("world")]).finish()
+    wrong = None if "OMPI_COMM_WORLD_SIZE=2 says" in outcome.err else "it says nothing"
+    return outcome.problem(16, quiet=False) or wrong, outcome.text()
+
+
+def _library(session):
+    return os.path.join(session.prefix, "lib", "libmpi_abi.so.1")
+
+
+for _name in LAUNCHERS:
+    globals()[f"case_{_name}"] = _make(_name)
