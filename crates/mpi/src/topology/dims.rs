@@ -5,8 +5,12 @@ use crate::error::{Error, Result};
 use std::collections::HashMap;
 
 /// `MPI_Dims_create`: sets the dimensions that are 0 so that the product of all is `nodes`, in
-/// descending order. Among all ways it takes the one whose largest dimension is smallest, then whose
-/// second largest is smallest, and so on: no way is closer to a cube in that order.
+/// descending order and as close to each other as possible (MPI 5.0, section 8.5.2).
+///
+/// "Close" is the reading of J. L. Träff and F. D. Lübbe, "Specification Guideline Violations by
+/// MPI_Dims_create", EuroMPI 2015: the difference between the largest and the smallest dimension is
+/// as small as it can be. Of several ways with that difference, it takes the one with the largest
+/// smallest dimension, then with the largest second smallest, and so on. MPICH gives the same.
 ///
 /// # Errors
 /// `MPI_ERR_DIMS` for a negative dimension, and where the given dimensions do not divide `nodes`.
@@ -44,77 +48,94 @@ pub fn create_dims(nodes: i32, dims: &mut [i32]) -> Result {
     Ok(())
 }
 
-/// `number` as a product of `count` factors in descending order, the lexically smallest.
+/// A number below 2^31 has at most so many prime factors: further dimensions are 1.
+const MOST_FACTORS: usize = 30;
+
+/// `number` as a product of `count` factors in descending order, the most balanced one.
 fn factor(number: i32, count: usize) -> Vec<i32> {
+    let free = count.min(MOST_FACTORS);
     let mut search = Search {
         divisors: find_divisors(number),
-        known: HashMap::new(),
+        best: Vec::new(),
+        spread: i64::from(number),
+        path: Vec::with_capacity(free),
+        failed: HashMap::new(),
     };
-    let mut factors = Vec::with_capacity(count);
-    let (mut rest, mut limit) = (number, number);
-    for left in (0..count).rev() {
-        let choice = search.divisors.clone().into_iter().find(|&factor| {
-            factor <= limit && rest % factor == 0 && search.can_split(rest / factor, left, factor)
-        });
-        let factor = choice.unwrap_or(rest);
-        factors.push(factor);
-        rest /= factor;
-        limit = factor;
-    }
+    search.split(number, free as u32, 1);
+    let mut factors = search.best;
+    factors.reverse();
+    factors.resize(count, 1);
     factors
 }
 
+/// Branch and bound over the factors in ascending order. It tries large factors first, so that the
+/// first way found with a certain spread is the wanted one among those with that spread.
 struct Search {
     /// Divisors of the whole number, ascending.
     divisors: Vec<i32>,
-    known: HashMap<(i32, usize, i32), bool>,
+    /// The best way so far, ascending.
+    best: Vec<i32>,
+    /// The difference between its largest and its smallest factor: a better way has a smaller one.
+    spread: i64,
+    /// Factors chosen so far, ascending.
+    path: Vec<i32>,
+    /// For (rest, factors left, smallest one allowed): the limit up to which no way was found.
+    failed: HashMap<(i32, u32, i32), i64>,
 }
 
 impl Search {
-    /// Whether `number` is a product of `count` factors of at most `limit` each.
-    fn can_split(&mut self, number: i32, count: usize, limit: i32) -> bool {
-        if number == 1 {
-            return true;
+    /// Searches for better ways to split `rest` into `left` factors of at least `low`.
+    fn split(&mut self, rest: i32, left: u32, low: i32) {
+        if left == 1 {
+            if i64::from(rest) <= self.limit(rest) {
+                self.path.push(rest);
+                self.spread = i64::from(rest - self.path[0]);
+                self.best.clone_from(&self.path);
+                self.path.pop();
+            }
+            return;
         }
-        if count == 0 || limit < 2 || !reaches(number, count, limit) {
-            return false;
+        let state = (rest, left, low);
+        let limit = self.limit(rest);
+        if self
+            .failed
+            .get(&state)
+            .is_some_and(|failed| *failed >= limit)
+        {
+            return;
         }
-        if number <= limit {
-            return true;
-        }
-        if let Some(&known) = self.known.get(&(number, count, limit)) {
-            return known;
-        }
-        let mut result = false;
-        for index in (0..self.divisors.len()).rev() {
+        // The smallest factor is at most the root of `rest`.
+        let end = self
+            .divisors
+            .partition_point(|&divisor| power(divisor.into(), left) <= rest.into());
+        for index in (0..end).rev() {
             let factor = self.divisors[index];
-            if factor > limit || number % factor != 0 {
-                continue;
-            }
-            // This is the largest factor, so the others must make up for the rest.
-            if factor < 2 || !reaches(number, count, factor) {
+            // With a smaller one the others would have to be above the limit.
+            if factor < low || power(self.limit(factor), left - 1) < i64::from(rest / factor) {
                 break;
             }
-            if self.can_split(number / factor, count - 1, factor) {
-                result = true;
-                break;
+            if rest % factor == 0 {
+                self.path.push(factor);
+                self.split(rest / factor, left - 1, factor);
+                self.path.pop();
             }
         }
-        self.known.insert((number, count, limit), result);
-        result
+        if !self.path.is_empty() {
+            let limit = self.limit(rest);
+            self.failed.insert(state, limit);
+        }
+    }
+
+    /// What the largest factor may be in a better way. Where no factor is chosen yet, `next` is.
+    fn limit(&self, next: i32) -> i64 {
+        let smallest = self.path.first().copied().unwrap_or(next);
+        i64::from(smallest) + self.spread - 1
     }
 }
 
-/// Whether `limit` to the power of `count` is at least `number`.
-fn reaches(number: i32, count: usize, limit: i32) -> bool {
-    let mut power = 1_i64;
-    for _ in 0..count {
-        power *= i64::from(limit);
-        if power >= i64::from(number) {
-            return true;
-        }
-    }
-    false
+/// `base` to the power of `exponent`, or the largest number where that is larger.
+fn power(base: i64, exponent: u32) -> i64 {
+    base.saturating_pow(exponent)
 }
 
 fn find_divisors(number: i32) -> Vec<i32> {
@@ -169,15 +190,34 @@ mod tests {
     }
 
     #[test]
+    fn dims__are_as_close_to_each_other_as_possible() {
+        // A smaller largest dimension, 45 and 20, goes with a larger difference or a smaller smallest one.
+        assert_eq!(create(34_425, &[0; 3]).unwrap(), [51, 27, 25]);
+        assert_eq!(create(5040, &[0; 3]).unwrap(), [21, 16, 15]);
+        assert_eq!(create(5040 * 7, &[0, 7, 0, 0]).unwrap(), [21, 7, 16, 15]);
+    }
+
+    #[test]
     fn dims__agree_with_a_naive_search() {
-        for nodes in 1..=200 {
-            for count in 1..=4 {
-                let best = all_ways(nodes, count, nodes).into_iter().min().unwrap();
-                assert_eq!(
-                    create(nodes, &vec![0; count]).unwrap(),
-                    best,
-                    "{nodes} in {count}"
-                );
+        for (most, count) in [
+            (3000, 1),
+            (3000, 2),
+            (3000, 3),
+            (1000, 4),
+            (400, 5),
+            (130, 7),
+        ] {
+            for nodes in 1..=most {
+                let rank = |way: &Vec<i32>| {
+                    let ascending: Vec<i32> = way.iter().rev().map(|dim| -dim).collect();
+                    (way[0] - way[count - 1], ascending)
+                };
+                let best = all_ways(nodes, count, nodes)
+                    .into_iter()
+                    .min_by_key(rank)
+                    .unwrap();
+                let dims = create(nodes, &vec![0; count]).unwrap();
+                assert_eq!(dims, best, "{nodes} in {count}");
             }
         }
     }
@@ -186,9 +226,12 @@ mod tests {
     fn dims__of_large_numbers_are_found() {
         assert_eq!(create(1 << 30, &[0; 3]).unwrap(), [1024; 3]);
         assert_eq!(create(i32::MAX, &[0; 3]).unwrap(), [i32::MAX, 1, 1]);
-        // The numbers below 2^31 with most divisors.
-        for nodes in [2_095_133_040, 1_396_755_360, 735_134_400] {
-            for count in [2, 3, 4, 5, 7, 10, 16] {
+        assert_eq!(create(1 << 30, &[0; 40]).unwrap()[28..32], [2, 2, 1, 1]);
+        let many = create(i32::MAX, &vec![0; 1_000_000]).unwrap();
+        assert_eq!(many[..2], [i32::MAX, 1]);
+        // The numbers below 2^31 with most divisors, and one with few of very different size.
+        for nodes in [2_095_133_040, 1_396_755_360, 735_134_400, 2_147_483_646] {
+            for count in 2..=32 {
                 let dims = create(nodes, &vec![0; count]).unwrap();
                 assert_eq!(
                     dims.iter().map(|&dim| i64::from(dim)).product::<i64>(),
