@@ -1,7 +1,7 @@
 #!/bin/sh
 # One binary, two libraries: a program built with one library's mpicc_abi runs on the other's library and
-# launcher, both ways. The other library is MPICH, from the wheel `mpich`, installed into a scratch
-# environment unless a place is given.
+# launcher, both ways, and random datatypes have the same layout on both. The other library is MPICH, from
+# the wheel `mpich`, installed into a scratch environment unless a place is given.
 #
 # usage: run.sh BUILD [MPICH]        (BUILD: target/release; MPICH: an installation with mpicc_abi)
 set -eu
@@ -84,4 +84,13 @@ refuse "so it does under MPICH's mpiexec inside of ours" \
 printed=$("$other/bin/mpiexec" -n 1 "$ours/bin/mpiexec" -n 2 ./exchange-ours 2>&1) || fail "$printed"
 [ "$printed" = "2 ranks, sum 1" ] || fail "our mpiexec inside of MPICH's: $printed"
 echo "ok: our mpiexec inside of MPICH's"
+# Size, bounds and packed bytes of random datatypes.
+types=50000
+"$other/bin/mpicc_abi" -o layouts "$root/tests/interchange/layouts.c"
+LD_LIBRARY_PATH=$ours/lib timeout 60 ./layouts 1 "$types" > layouts.ours || fail "layouts on our library"
+LD_LIBRARY_PATH=$other/lib timeout 60 ./layouts 1 "$types" > layouts.theirs || fail "layouts on MPICH's library"
+[ "$(wc -l < layouts.ours)" -eq "$types" ] || fail "layouts did not print $types types"
+diff layouts.ours layouts.theirs > layouts.diff || fail "datatypes differ, ours (<) and MPICH's (>):
+$(grep '^[<>]' layouts.diff | head -8)"
+echo "ok: $types datatypes have the same size, bounds and packed bytes on both"
 echo "test-interchange: passed"

@@ -144,6 +144,7 @@ impl Layout {
     }
 
     fn assemble(list: Arc<List>, bounds: Bounds) -> Result<Layout, LayoutError> {
+        let bounds = bounds.pad()?;
         let (lb, extent) = bounds.resolve()?;
         let size = list.size();
         let dense_at_zero = list.dense_piece().is_some_and(|b| b.offset == 0);

@@ -1,15 +1,21 @@
-//! Lower and upper bounds of a type map (MPI 5.0, section 5.1.6 and 5.1.7).
+//! Lower and upper bounds of a type map (MPI 5.0, sections 5.1.6 and 5.1.7).
 
 use super::LayoutError;
 use super::LayoutError::Overflow;
 
-/// What is known of a type map's bounds. Ranges are (first byte, byte behind the last), in bytes.
+/// A range of bytes: the first one, and the one behind the last.
+type Range = (i64, i64);
+
+/// What is known of a type map's bounds, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// Range of the data; none for an empty type.
-    pub data: Option<(i64, i64)>,
-    /// Range that the bound markers set; they outweigh the data.
-    pub marks: Option<(i64, i64)>,
+    pub data: Option<Range>,
+    /// Lower and upper bound; none for an empty type without bound markers. The upper bound of a
+    /// part includes the part's padding, so that a type never ends before its last part does.
+    pub outer: Option<Range>,
+    /// Whether markers set `outer`; they outweigh the bounds of parts without markers.
+    pub marked: bool,
     /// Largest alignment of a basic type.
     pub align: u32,
 }
@@ -18,7 +24,8 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             data: None,
-            marks: None,
+            outer: None,
+            marked: false,
             align: 1,
         }
     }
@@ -26,9 +33,11 @@ impl Default for Bounds {
 
 impl Bounds {
     pub fn basic(size: u32, align: u32) -> Bounds {
+        let data = (size > 0).then_some((0, size.into()));
         Bounds {
-            data: (size > 0).then_some((0, size.into())),
-            marks: None,
+            data,
+            outer: data,
+            marked: false,
             align: align.max(1),
         }
     }
@@ -38,7 +47,7 @@ impl Bounds {
         let Some(steps) = count.checked_sub(1) else {
             return Ok(Bounds::default());
         };
-        if self.data.is_none() && self.marks.is_none() {
+        if self.outer.is_none() {
             return Ok(self);
         }
         let last = i64::try_from(steps)
@@ -49,7 +58,7 @@ impl Bounds {
     }
 
     pub fn shift(self, by: i64) -> Result<Bounds, LayoutError> {
-        let moved = |range: Option<(i64, i64)>| match range {
+        let moved = |range: Option<Range>| match range {
             None => Ok(None),
             Some((low, high)) => match (low.checked_add(by), high.checked_add(by)) {
                 (Some(low), Some(high)) => Ok(Some((low, high))),
@@ -58,47 +67,56 @@ impl Bounds {
         };
         Ok(Bounds {
             data: moved(self.data)?,
-            marks: moved(self.marks)?,
-            align: self.align,
+            outer: moved(self.outer)?,
+            ..self
         })
     }
 
     pub fn union(self, other: Bounds) -> Bounds {
-        let join = |a: Option<(i64, i64)>, b: Option<(i64, i64)>| match (a, b) {
+        let join = |a: Option<Range>, b: Option<Range>| match (a, b) {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
             (a, b) => a.or(b),
         };
+        let outer = match (self.marked, other.marked) {
+            (true, false) => self.outer,
+            (false, true) => other.outer,
+            _ => join(self.outer, other.outer),
+        };
         Bounds {
             data: join(self.data, other.data),
-            marks: join(self.marks, other.marks),
+            outer,
+            marked: self.marked || other.marked,
             align: self.align.max(other.align),
         }
     }
 
     pub fn with_marks(self, lb: i64, ub: i64) -> Bounds {
         Bounds {
-            marks: Some((lb, ub)),
+            outer: Some((lb, ub)),
+            marked: true,
             ..self
         }
     }
 
-    /// Lower bound and extent. Without markers the extent is rounded up to the alignment, as the standard's epsilon
-    /// says, so that an array of the type keeps its elements aligned.
-    pub fn resolve(self) -> Result<(i64, i64), LayoutError> {
-        if let Some((lb, ub)) = self.marks {
-            return Ok((lb, ub.checked_sub(lb).ok_or(Overflow)?));
-        }
-        let Some((low, high)) = self.data else {
-            return Ok((0, 0));
+    /// With the padding of a whole type: without markers the extent is rounded up to the alignment,
+    /// as the standard's epsilon says, so that an array of the type keeps its elements aligned.
+    pub fn pad(self) -> Result<Bounds, LayoutError> {
+        let (Some((low, high)), false) = (self.outer, self.marked) else {
+            return Ok(self);
         };
         let length = high.checked_sub(low).ok_or(Overflow)?;
         let align = i64::from(self.align);
-        let rest = length % align;
-        let extent = if rest == 0 {
-            length
-        } else {
-            length.checked_add(align - rest).ok_or(Overflow)?
-        };
-        Ok((low, extent))
+        let padding = (align - length % align) % align;
+        let high = high.checked_add(padding).ok_or(Overflow)?;
+        Ok(Bounds {
+            outer: Some((low, high)),
+            ..self
+        })
+    }
+
+    /// Lower bound and extent.
+    pub fn resolve(self) -> Result<(i64, i64), LayoutError> {
+        let (low, high) = self.outer.unwrap_or((0, 0));
+        Ok((low, high.checked_sub(low).ok_or(Overflow)?))
     }
 }

@@ -15,11 +15,12 @@ enum Recipe {
     Resized(i64, i64, Box<Recipe>),
 }
 
-/// The type map as the standard defines it.
+/// The type map as the standard defines it, with the bounds of the parts it was made from.
 #[derive(Debug, Clone, Default)]
 struct Model {
     bytes: Vec<i64>,
     marks: Vec<(i64, i64)>,
+    parts: Vec<(i64, i64)>,
     align: i64,
 }
 
@@ -28,6 +29,10 @@ impl Model {
         self.bytes.extend(other.bytes.iter().map(|b| b + at));
         self.marks
             .extend(other.marks.iter().map(|(l, u)| (l + at, u + at)));
+        if !other.bytes.is_empty() {
+            let (lb, extent) = other.bounds();
+            self.parts.push((lb + at, lb + extent + at));
+        }
         self.align = self.align.max(other.align);
     }
 
@@ -36,16 +41,16 @@ impl Model {
         (low, self.bytes.iter().max().map_or(0, |high| high + 1))
     }
 
+    /// Lower bound and extent. Markers decide alone where there are any; otherwise the parts do, and
+    /// the alignment.
     fn bounds(&self) -> (i64, i64) {
-        if let (Some(low), Some(high)) = (
-            self.marks.iter().map(|m| m.0).min(),
-            self.marks.iter().map(|m| m.1).max(),
-        ) {
-            return (low, high - low);
-        }
-        let (low, high) = self.data();
-        let align = self.align.max(1);
-        (low, (high - low + align - 1) / align * align)
+        let (ranges, align) = match self.marks.as_slice() {
+            [] => (&self.parts, self.align.max(1)),
+            _ => (&self.marks, 1),
+        };
+        let low = ranges.iter().map(|range| range.0).min().unwrap_or(0);
+        let high = ranges.iter().map(|range| range.1).max().unwrap_or(0);
+        (low, high - low + (align - (high - low) % align) % align)
     }
 }
 
@@ -55,6 +60,7 @@ impl Recipe {
         match self {
             Recipe::Basic(size, align) => {
                 all.bytes = (0..i64::from(*size)).collect();
+                all.parts = vec![(0, i64::from(*size))];
                 all.align = i64::from(*align);
             }
             Recipe::Repeat(n, old) => {
@@ -405,6 +411,17 @@ fn markers__outweigh_data_and_move_with_their_part() {
     let s = Layout::structure(parts).unwrap();
     assert_eq!((s.lb(), s.extent()), (4, 40));
     assert_eq!((s.true_lb(), s.true_extent()), (-100, 132));
+}
+
+#[test]
+fn part__ends_behind_its_own_padding() {
+    let int = Layout::basic(4, 4);
+    let row = int.vector(3, 4, 25).unwrap();
+    assert_eq!((row.extent(), row.true_extent()), (68, 66));
+    // The last row ends at 273 + 3 * 68 = 477.
+    assert_eq!(row.vector(2, 3, 273).unwrap().extent(), 480);
+    let packed = row.resized(0, 66).unwrap();
+    assert_eq!(packed.vector(2, 3, 273).unwrap().extent(), 273 + 3 * 66);
 }
 
 #[test]
