@@ -57,6 +57,11 @@ fn check(p: &Process, args: &Args) -> Result<Checked> {
             format!("the count {} is negative", args.count),
         ));
     }
+    if args.datatype == MPI_DATATYPE_NULL && args.peer == MPI_PROC_NULL {
+        // No data is moved, so that none needs a type.
+        let buffer = Buffer::contiguous(args.buf, 0);
+        return Ok(Checked { comm, buffer });
+    }
     let datatype = p.datatype(args.datatype)?;
     if !datatype.is_supported() {
         return Err(Error::new(
