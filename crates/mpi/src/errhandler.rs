@@ -64,7 +64,7 @@ impl Errhandler {
 /// The object whose error handler an error goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// No object: `MPI_COMM_SELF`'s handler.
+    /// No object: `MPI_COMM_SELF`'s handler, or `MPI_COMM_WORLD`'s where that alone was set.
     None,
     /// A communicator's handle.
     Comm(usize),
@@ -203,7 +203,7 @@ pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
 }
 
 /// Where the error handler of an object is kept, and the handle that its function is called with.
-/// An object that is none, or none any more, stands for `MPI_COMM_SELF`, as where there is no object.
+/// An object that is none, or none any more, stands for [`find_default`], as where there is no object.
 struct Target {
     handler: usize,
     object: usize,
@@ -224,7 +224,7 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         }
         _ => None,
     };
-    match wanted.clone().or_else(|| p.comms.get(MPI_COMM_SELF)) {
+    match wanted.clone().or_else(|| find_default(p)) {
         Some(comm) => Target {
             handler: comm.errhandler.get(),
             object: comm.handle.get(),
@@ -236,6 +236,17 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
             object: MPI_COMM_NULL,
             comm: None,
         },
+    }
+}
+
+/// The communicator whose error handler takes errors of no object: `MPI_COMM_SELF`. Before MPI 4.0 it
+/// was `MPI_COMM_WORLD`, and a program that set that one alone still means it, as MPICH and Open MPI
+/// have it.
+fn find_default(p: &Process) -> Option<Rc<Comm>> {
+    let own = p.comms.get(MPI_COMM_SELF)?;
+    match own.errhandler.get() {
+        MPI_ERRORS_ARE_FATAL => p.comms.get(MPI_COMM_WORLD).or(Some(own)),
+        _ => Some(own),
     }
 }
 

@@ -82,6 +82,28 @@ fn errors_without_a_living_object__go_to_comm_self() {
 }
 
 #[test]
+fn errors_of_no_object__go_to_comm_world_where_that_alone_has_a_handler() {
+    let (p, _) = process();
+    let group = Rc::new(Group::new(vec![0], 0));
+    let world = Comm::new(&p, Context::WORLD, group, None, 0);
+    world.handle.set(MPI_COMM_WORLD);
+    p.comms.insert_predefined(MPI_COMM_WORLD, world);
+    let world = p.comms.get(MPI_COMM_WORLD).unwrap();
+    set_errhandler(&p, Kind::Comm, &world.errhandler, handler(&p, Kind::Comm)).unwrap();
+    let own = p.comms.get(MPI_COMM_SELF).unwrap();
+    let fail = || {
+        let error = Error::new(MPI_ERR_TYPE, "no");
+        raise(Some(&p), Scope::None, "MPI_Type_commit", error)
+    };
+    assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![]));
+    set_errhandler(&p, Kind::Comm, &own.errhandler, MPI_ERRORS_ARE_FATAL).unwrap();
+    assert_eq!(
+        (fail(), seen()),
+        (MPI_ERR_TYPE, vec![(MPI_COMM_WORLD, MPI_ERR_TYPE)])
+    );
+}
+
+#[test]
 fn on_comm__overrides_the_arguments() {
     let (p, comm) = process();
     set_errhandler(&p, Kind::Comm, &comm.errhandler, handler(&p, Kind::Comm)).unwrap();
