@@ -10,11 +10,15 @@ int main(int argc, char **argv)
     int rank, size, value = 0;
     if (strcmp(how, "early") == 0)
         MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strcmp(how, "early_type") == 0)
+        MPI_Type_size(MPI_DOUBLE, &size);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (strcmp(how, "late") == 0) {
+    if (strncmp(how, "late", 4) == 0) {
         MPI_Finalize();
+        if (strcmp(how, "late_type") == 0)
+            MPI_Type_size(MPI_DOUBLE, &size);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
     }
     if (strcmp(how, "hang") == 0) {

@@ -3,6 +3,93 @@
 
 #define EXPECT(class, call) CLASS(call, class)
 
+/* A message that goes nowhere needs no type; one that goes somewhere does. */
+static void check_nobody(void)
+{
+    const MPI_Datatype no = MPI_DATATYPE_NULL;
+    const int nobody = MPI_PROC_NULL;
+    int data[2] = {1, 2};
+    MPI_Status status;
+    MPI_Request requests[2];
+    EXPECT(MPI_SUCCESS, MPI_Send(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Send(data, 2, no, nobody, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Send_c(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Ssend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Rsend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
+    EXPECT(MPI_SUCCESS, MPI_Bsend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD));
+    status.MPI_TAG = 9;
+    EXPECT(MPI_SUCCESS, MPI_Recv(data, 2, no, nobody, 0, MPI_COMM_WORLD, &status));
+    STATUS(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
+    EXPECT(MPI_SUCCESS, MPI_Isend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Irecv(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    EXPECT(MPI_SUCCESS, MPI_Ibsend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Issend(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    EXPECT(MPI_SUCCESS, MPI_Send_init(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Recv_init(NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Startall(2, requests));
+    EXPECT(MPI_SUCCESS, MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    EXPECT(MPI_SUCCESS, MPI_Request_free(&requests[0]));
+    EXPECT(MPI_SUCCESS, MPI_Request_free(&requests[1]));
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(NULL, 0, no, nobody, 0, NULL, 0, no, nobody, 0, MPI_COMM_WORLD, &status));
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv_replace(NULL, 0, no, nobody, 0, nobody, 0, MPI_COMM_WORLD, &status));
+    EXPECT(MPI_SUCCESS, MPI_Isendrecv(NULL, 0, no, nobody, 0, NULL, 0, no, nobody, 0, MPI_COMM_WORLD, requests));
+    EXPECT(MPI_SUCCESS, MPI_Wait(requests, MPI_STATUS_IGNORE));
+    /* One half goes somewhere. */
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(data, 1, MPI_INT, 0, 3, data + 1, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &status));
+    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv(NULL, 0, no, nobody, 0, data, 0, no, 0, 0, MPI_COMM_SELF, &status));
+    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv_replace(data, 1, no, 0, 0, nobody, 0, MPI_COMM_SELF, &status));
+    EXPECT(MPI_ERR_TYPE, MPI_Sendrecv_replace(data, 1, no, nobody, 0, 0, 0, MPI_COMM_SELF, &status));
+    /* What else is wrong stays wrong. */
+    EXPECT(MPI_ERR_TYPE, MPI_Send(data, 1, no, 0, 0, MPI_COMM_SELF));
+    EXPECT(MPI_ERR_TYPE, MPI_Recv(data, 1, no, MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &status));
+    EXPECT(MPI_ERR_COUNT, MPI_Send(data, -1, no, nobody, 0, MPI_COMM_SELF));
+    EXPECT(MPI_ERR_TAG, MPI_Send(data, 1, no, nobody, -5, MPI_COMM_SELF));
+    EXPECT(MPI_ERR_COMM, MPI_Send(data, 1, no, nobody, 0, MPI_COMM_NULL));
+}
+
+/* Queries of predefined types answer without entering the library; what is wrong with them is said all the same. */
+static void check_queries(void)
+{
+    int n;
+    MPI_Aint aint;
+    MPI_Status status;
+    memset(&status, 0, sizeof status);
+    EXPECT(MPI_SUCCESS, MPI_Status_set_elements(&status, MPI_BYTE, 12));
+    EXPECT(MPI_ERR_ARG, MPI_Type_size(MPI_DOUBLE, NULL));
+    EXPECT(MPI_ERR_ARG, MPI_Type_get_extent(MPI_DOUBLE, &aint, NULL));
+    EXPECT(MPI_ERR_ARG, MPI_Type_get_extent(MPI_DOUBLE, NULL, &aint));
+    EXPECT(MPI_ERR_ARG, MPI_Type_get_true_extent(MPI_DOUBLE, NULL, &aint));
+    EXPECT(MPI_ERR_ARG, MPI_Get_count(MPI_STATUS_IGNORE, MPI_INT, &n));
+    EXPECT(MPI_ERR_ARG, MPI_Get_count(&status, MPI_INT, NULL));
+    EXPECT(MPI_ERR_TYPE, MPI_Get_count(&status, MPI_DATATYPE_NULL, &n));
+    EXPECT(MPI_ERR_TYPE, MPI_Type_size((MPI_Datatype)(MPI_Aint)517, &n));
+    EXPECT(MPI_ERR_TYPE, MPI_Type_size((MPI_Datatype)(MPI_Aint)1025, &n));
+    EXPECT(MPI_ERR_COMM, MPI_Comm_rank(MPI_COMM_NULL, &n));
+    EXPECT(MPI_ERR_COMM, MPI_Comm_size((MPI_Comm)MPI_INT, &n));
+    EXPECT(MPI_ERR_ARG, MPI_Comm_rank(MPI_COMM_WORLD, NULL));
+    EXPECT(MPI_ERR_ARG, MPI_Comm_size(MPI_COMM_WORLD, NULL));
+    EXPECT(MPI_SUCCESS, MPI_Get_count(&status, MPI_DOUBLE, &n));
+    SAME(n, MPI_UNDEFINED);
+    EXPECT(MPI_SUCCESS, MPI_Get_count(&status, MPI_INT, &n));
+    SAME(n, 3);
+    EXPECT(MPI_SUCCESS, MPI_Get_count(&status, MPI_SHORT_INT, &n));
+    SAME(n, 2);
+    EXPECT(MPI_SUCCESS, MPI_Get_elements(&status, MPI_SHORT_INT, &n));
+    SAME(n, 4);
+    EXPECT(MPI_SUCCESS, MPI_Get_elements(&status, MPI_SHORT, &n));
+    SAME(n, 6);
+    EXPECT(MPI_SUCCESS, MPI_Get_elements(&status, MPI_DOUBLE_INT, &n));
+    SAME(n, 2);
+    MPI_Count large;
+    EXPECT(MPI_SUCCESS, MPI_Status_set_elements_c(&status, MPI_BYTE, ((MPI_Count)1 << 40) + 8));
+    EXPECT(MPI_SUCCESS, MPI_Get_count(&status, MPI_BYTE, &n));
+    SAME(n, MPI_UNDEFINED);
+    EXPECT(MPI_SUCCESS, MPI_Get_count_c(&status, MPI_DOUBLE, &large));
+    SAME(large, ((MPI_Count)1 << 37) + 1);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -52,5 +139,7 @@ int main(int argc, char **argv)
     EXPECT(MPI_SUCCESS, MPI_Send(buffer, 1, t, MPI_PROC_NULL, 0, MPI_COMM_SELF));
     EXPECT(MPI_SUCCESS, MPI_Type_free(&t));
 
+    check_nobody();
+    check_queries();
     return finish();
 }

@@ -5,6 +5,8 @@ ENDS = {
     "rank": (6, ["MPI_Send", "rank 1 of 3", "MPI_ERR_RANK", "cause:", "MPI_COMM_WORLD", "to do:"]),
     "named": (6, ["MPI_Recv", "the one with a name"]),
     "early": (16, ["MPI_Comm_size", "MPI_Init", " of 3, host", "MPI_ERR_OTHER, other error"]),
+    "early_type": (16, ["MPI_Type_size", "MPI_Init", " of 3, host", "MPI_ERR_OTHER, other error"]),
+    "late_type": (16, ["MPI_Type_size", "MPI_Finalize", " of 3, host"]),
     "late": (16, ["MPI_Comm_size", "MPI_Finalize", " of 3, host"]),
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),
     "call": (5, ["MPI_Comm_call_errhandler", "MPI_ERR_COMM"]),

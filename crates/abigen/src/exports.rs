@@ -87,18 +87,46 @@ fn emit_function(
     if found.is_none() && ret != "c_int" {
         return Err(format!("{name} returns {ret} and has no body"));
     }
+    let params = rust_params(table, function, found.is_some());
     _ = writeln!(
         out,
-        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({}) -> {ret} {{",
-        rust_params(table, function, found.is_some())
+        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({params}) -> {ret} {{"
     );
+    let quick = found
+        .as_ref()
+        .and_then(|(name, _)| Some((name, bodies.quick.get(name)?)));
+    let has_quick = quick.is_some();
+    if let Some((body_name, quick)) = quick {
+        emit_quick(table, function, body_name, quick, out);
+        _ = writeln!(
+            out,
+            "#[cold]\n#[inline(never)]\nunsafe fn slow({params}) -> {ret} {{"
+        );
+    }
     match found {
         None if is_tool(function) => out.push_str("    MPI_ERR_UNSUPPORTED_OPERATION\n"),
         None => _ = writeln!(out, "    fail_unsupported({}, \"{name}\")", scope(function)),
         Some((body_name, body)) => emit_call(table, function, &body_name, body, out),
     }
-    out.push_str("}\n");
+    out.push_str(if has_quick { "}\n}\n" } else { "}\n" });
     Ok(())
+}
+
+/// The short way, and the jump to all the rest.
+fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body, out: &mut String) {
+    let widened: Vec<String> = function.params.iter().map(|p| argument(table, p)).collect();
+    let names: Vec<String> = function
+        .params
+        .iter()
+        .map(|p| format!("r#{}", p.name))
+        .collect();
+    _ = writeln!(
+        out,
+        "    if unsafe {{ entry::{}::{body_name}_quick({}) }} {{ return 0; }}\n    return unsafe {{ slow({}) }};",
+        quick.module,
+        widened.join(", "),
+        names.join(", ")
+    );
 }
 
 /// The body of that name; a large-count form falls back to the one it shares with the other form.
@@ -316,6 +344,22 @@ mod tests {
         assert!(text.contains("entry::m::comm_dup(&process, r#comm, r#newcomm)"));
         let text = emit("MPI_Info_create", &[("info_create", body(true, true))]);
         assert!(text.contains("enter(\"MPI_Info_create\", true)"));
+    }
+
+    #[test]
+    fn quick_body__is_asked_before_the_call_is_entered() {
+        let table = Table::builtin().unwrap();
+        let mut bodies = Bodies::default();
+        bodies.by_name.insert("type_size".into(), body(true, true));
+        bodies.quick.insert("type_size".into(), body(false, false));
+        for name in ["MPI_Type_size", "MPI_Type_size_c"] {
+            let mut text = String::new();
+            emit_function(&table, &bodies, table.function(name).unwrap(), &mut text).unwrap();
+            let quick = text.find("entry::m::type_size_quick(r#datatype, r#size) } { return 0; }");
+            let entered = text.find(&format!("enter(\"{name}\", false)"));
+            assert!(quick.unwrap() < entered.unwrap(), "{text}");
+            assert_eq!(text.matches('{').count(), text.matches('}').count());
+        }
     }
 
     #[test]

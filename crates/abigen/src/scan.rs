@@ -24,6 +24,8 @@ pub struct Body {
 pub struct Bodies {
     /// Bodies by the name of the function, `comm_dup`.
     pub by_name: BTreeMap<String, Body>,
+    /// Short ways, `comm_rank_quick`, by the name of the body that they stand before.
+    pub quick: BTreeMap<String, Body>,
     /// The files, each a module.
     pub files: Vec<PathBuf>,
 }
@@ -86,7 +88,11 @@ impl Bodies {
             if !matches!(function.vis, Visibility::Public(_)) {
                 continue;
             }
-            let name = function.sig.ident.to_string();
+            let ident = function.sig.ident.to_string();
+            let (name, bodies) = match ident.strip_suffix("_quick") {
+                Some(name) => (name.to_string(), &mut self.quick),
+                None => (ident, &mut self.by_name),
+            };
             let place = format!("{path}:{}", function.sig.ident.span().start().line);
             if !table.functions.iter().any(|f| f.body_name() == name) {
                 return Err(ScanError(format!(
@@ -100,7 +106,7 @@ impl Bodies {
                     body.place
                 )));
             }
-            if let Some(other) = self.by_name.insert(name, body.clone()) {
+            if let Some(other) = bodies.insert(name, body.clone()) {
                 return Err(ScanError(format!(
                     "{}: is already in {}",
                     body.place, other.place
@@ -161,6 +167,7 @@ mod tests {
              pub unsafe fn send(buf: *const c_void, n: i64) -> Result<()> { Ok(()) }\n\
              pub fn comm_dup(p: &Process, c: usize) -> fastpath_mpi::Result<()> { Ok(()) }\n\
              pub fn wtime() -> f64 { 0.0 }\n\
+             pub fn comm_dup_quick(c: usize) -> bool { false }\n\
              pub(crate) fn helper() {}\n",
         )
         .unwrap();
@@ -169,6 +176,7 @@ mod tests {
             (body.takes_process, body.returns_result)
         };
         assert_eq!(bodies.by_name.len(), 3);
+        assert_eq!(bodies.quick.keys().collect::<Vec<_>>(), ["comm_dup"]);
         assert_eq!(shape("send"), (false, true));
         assert_eq!(shape("comm_dup"), (true, true));
         assert_eq!(shape("wtime"), (false, false));
@@ -178,6 +186,10 @@ mod tests {
     fn mistakes__are_errors_with_their_place() {
         for (text, message) in [
             ("pub fn sned() {}", "p2p.rs:1: there is no MPI function"),
+            (
+                "pub fn sned_quick() {}",
+                "p2p.rs:1: there is no MPI function",
+            ),
             (
                 "\npub fn send() -> R {}\npub fn send() -> R {}",
                 "p2p.rs:3: is already in p2p.rs:2",

@@ -181,6 +181,7 @@ pub fn init(required: i32) -> Result<i32> {
     crate::buffered::install(p);
     crate::crash::install();
     job.set_phase(RankPhase::Initialized);
+    p.hot_named_set_all();
     p.set_phase(Phase::Running);
     Ok(level)
 }

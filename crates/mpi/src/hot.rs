@@ -1,4 +1,5 @@
-//! What the immediate path reads: one cache line per communicator, one pair of words per datatype.
+//! What the immediate path reads: one cache line per communicator, one pair of words per datatype, one word per
+//! predefined datatype for queries.
 //!
 //! A handle's low 16 bits are an index here, and the entry's key must equal the handle. An entry of
 //! zeros (before initialisation, after a free, where a feature is switched off or threads need the
@@ -7,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
+use crate::datatype::Basic;
 use crate::process::Process;
 use fastpath_protocol::{Endpoint, Worker};
 use std::cell::UnsafeCell;
@@ -48,6 +50,33 @@ pub struct HotType {
     pub size: u64,
 }
 
+/// What a predefined datatype answers to queries, in bytes; its lower bounds are 0. Of zeros where the ordinary path
+/// has to answer: MPI does not run, calls are recorded, or there is no such type.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub struct NamedType {
+    /// Data bytes.
+    pub size: u16,
+    /// Bytes from one element to the next.
+    pub extent: u16,
+    /// Bytes to behind the last that holds data.
+    pub true_extent: u16,
+    /// Basic elements: 2 for a pair.
+    pub elements: u16,
+}
+
+const NO_TYPE: NamedType = NamedType {
+    size: 0,
+    extent: 0,
+    true_extent: 0,
+    elements: 0,
+};
+
+/// The handles of predefined datatypes begin here (MPI 5.0, section 20.3).
+const FIRST_NAMED: usize = 1 << 9;
+/// So many numbers are kept for them.
+const NAMED_TYPES: usize = 1 << 8;
+
 /// A variable of the tables.
 struct Table<T>(UnsafeCell<T>);
 
@@ -70,6 +99,7 @@ static COMMS: Table<[HotComm; ENTRIES]> = Table(UnsafeCell::new(
 ));
 static TYPES: Table<[HotType; ENTRIES]> =
     Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
+static NAMED: Table<[NamedType; NAMED_TYPES]> = Table(UnsafeCell::new([NO_TYPE; NAMED_TYPES]));
 static WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
 static TRACED_WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
 
@@ -85,6 +115,25 @@ pub fn comm(handle: usize) -> &'static HotComm {
 pub fn datatype(handle: usize) -> &'static HotType {
     // SAFETY: the index is masked; nobody writes while a call of this thread runs.
     unsafe { &(*TYPES.0.get())[handle & (ENTRIES - 1)] }
+}
+
+/// What a predefined datatype answers to queries; none where the ordinary path has to. With threads too: the entries
+/// stay as they are while MPI runs.
+#[inline]
+pub fn named_type(handle: usize) -> Option<NamedType> {
+    // SAFETY: written at initialisation and finalisation alone.
+    let table = unsafe { &*NAMED.0.get() };
+    let named = table.get(handle.wrapping_sub(FIRST_NAMED))?;
+    (named.size != 0).then_some(*named)
+}
+
+/// Rank and size of an intracommunicator that the immediate path knows.
+#[inline]
+pub fn rank_and_size(handle: usize) -> Option<(i32, i32)> {
+    let entry = comm(handle);
+    let known = entry.send_key == handle as u64 && !entry.comm.is_null();
+    let rank = entry.own_key.wrapping_sub(entry.from_key);
+    known.then_some((rank as i32, entry.size as i32))
 }
 
 /// The worker; null before initialisation, after finalisation and at `MPI_THREAD_MULTIPLE`.
@@ -118,7 +167,7 @@ pub struct Allowed {
     pub send: bool,
     /// Receive-immediate.
     pub recv: bool,
-    /// The shortcut for contiguous datatypes; without it no call is immediate.
+    /// The shortcut for contiguous datatypes; without it no call is immediate, queries of predefined ones included.
     pub datatype: bool,
     /// Whether points are recorded: then what is immediate goes through `traced`.
     pub traced: bool,
@@ -205,8 +254,35 @@ impl Process {
         }
     }
 
+    /// Publishes what queries of the predefined datatypes answer, unless it is switched off or calls are recorded.
+    pub(crate) fn hot_named_set_all(&self) {
+        let allowed = self
+            .engine()
+            .map_or(Allowed::default(), |engine| engine.allowed);
+        if allowed.traced || !allowed.datatype {
+            return;
+        }
+        for basic in Basic::all().filter(|basic| basic.is_supported()) {
+            let Ok(layout) = basic.layout() else { continue };
+            let named = NamedType {
+                size: layout.size() as u16,
+                extent: layout.extent() as u16,
+                true_extent: layout.true_extent() as u16,
+                elements: basic.elements() as u16,
+            };
+            // SAFETY: no other thread is inside MPI yet.
+            let table = unsafe { &mut *NAMED.0.get() };
+            if let Some(entry) = table.get_mut(usize::from(basic.handle).wrapping_sub(FIRST_NAMED))
+            {
+                *entry = named;
+            }
+        }
+    }
+
     /// Empties all entries, at finalisation.
     pub(crate) fn hot_clear_all(&self) {
+        // SAFETY: no other thread may call MPI while it is finalised.
+        unsafe { *NAMED.0.get() = [NO_TYPE; NAMED_TYPES] };
         for handle in self.comms.handles() {
             self.hot_comm_clear(handle);
         }

@@ -87,8 +87,22 @@ static void pull_arrivals(void) {
 
 /* One call of case `which`, with all that has to happen before and after it outside the count. */
 static void make_call(const char *which) {
+    static MPI_Status of_bytes;
     MPI_Request request;
-    if (!strcmp(which, "MPI_Send")) {
+    MPI_Aint lower, extent;
+    int answer;
+    if (!strcmp(which, "MPI_Comm_rank")) {
+        COUNTED(MPI_Comm_rank(MPI_COMM_WORLD, &answer));
+    } else if (!strcmp(which, "MPI_Comm_size")) {
+        COUNTED(MPI_Comm_size(MPI_COMM_WORLD, &answer));
+    } else if (!strcmp(which, "MPI_Type_size")) {
+        COUNTED(MPI_Type_size(MPI_DOUBLE, &answer));
+    } else if (!strcmp(which, "MPI_Type_get_extent")) {
+        COUNTED(MPI_Type_get_extent(MPI_DOUBLE, &lower, &extent));
+    } else if (!strcmp(which, "MPI_Get_count")) {
+        MPI_Status_set_elements(&of_bytes, MPI_BYTE, bytes);
+        COUNTED(MPI_Get_count(&of_bytes, MPI_BYTE, &answer));
+    } else if (!strcmp(which, "MPI_Send")) {
         COUNTED(MPI_Send(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD));
         ask(RECEIVE, 1);
     } else if (!strcmp(which, "MPI_Recv")) {
@@ -147,6 +161,7 @@ static void make_call(const char *which) {
 }
 
 static const char *const cases[] = {
+    "MPI_Comm_rank",   "MPI_Comm_size",       "MPI_Type_size",        "MPI_Type_get_extent", "MPI_Get_count",
     "MPI_Send",        "MPI_Recv",            "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
     "MPI_Test_irecv",  "MPI_Test_not_yet",

@@ -3,13 +3,27 @@
 
 use super::group::store_group;
 use super::info::store_info;
-use super::{load, read_text, store, store_text};
+use super::{answer, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::comm::{create, disconnect_comm, free_comm, hints};
 use fastpath_mpi::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
+use fastpath_mpi::hot;
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::request::completed_request;
 use fastpath_mpi::{Process, Result};
+
+/// `MPI_Comm_size` of a communicator that the immediate path knows.
+///
+/// # Safety
+/// `size` is null or a variable.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn comm_size_quick(comm: usize, size: *mut c_int) -> bool {
+    match hot::rank_and_size(comm) {
+        // SAFETY: by the contract of this function.
+        Some((_, ranks)) => unsafe { answer(size, ranks) },
+        None => false,
+    }
+}
 
 /// `MPI_Comm_size`
 ///
@@ -18,6 +32,19 @@ use fastpath_mpi::{Process, Result};
 pub unsafe fn comm_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { store(size, p.comm(comm)?.size() as c_int) }
+}
+
+/// `MPI_Comm_rank` of a communicator that the immediate path knows.
+///
+/// # Safety
+/// `rank` is null or a variable.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool {
+    match hot::rank_and_size(comm) {
+        // SAFETY: by the contract of this function.
+        Some((own, _)) => unsafe { answer(rank, own) },
+        None => false,
+    }
 }
 
 /// `MPI_Comm_rank`

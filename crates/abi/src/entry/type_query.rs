@@ -1,12 +1,32 @@
 //! What a datatype is: size, extent, name, elements received (MPI 5.0, sections 5.1.5 to 5.1.11, 7.8, 19.1.9).
 #![allow(unsafe_code)]
 
-use super::{Count, read_text, store, store_text};
+use super::{Count, answer, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{self, Basic, TypeClass};
+use fastpath_mpi::hot::{self, NamedType};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Error, Process, Result};
+
+/// A length of a predefined type in the caller's width.
+#[inline(always)] // `fastpath bench instructions` counts the queries that use it
+fn widen<C: Count>(length: u16) -> C {
+    C::from_i64_or_undefined(length.into())
+}
+
+/// `MPI_Type_size` and `MPI_Type_size_c` of a predefined type.
+///
+/// # Safety
+/// `size` is null or a variable.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn type_size_quick<C: Count>(datatype: usize, size: *mut C) -> bool {
+    match hot::named_type(datatype) {
+        // SAFETY: by the contract of this function.
+        Some(named) => unsafe { answer(size, widen(named.size)) },
+        None => false,
+    }
+}
 
 /// `MPI_Type_size` and `MPI_Type_size_c`: `MPI_UNDEFINED` where the size does not fit, or the type is optional and
 /// not supported.
@@ -19,6 +39,16 @@ pub unsafe fn type_size<C: Count>(p: &Process, datatype: usize, size: *mut C) ->
     unsafe { store(size, C::from_i64_or_undefined(value)) }
 }
 
+/// `MPI_Type_size_x` of a predefined type.
+///
+/// # Safety
+/// `size` is null or a variable.
+#[inline(always)] // as `type_size_quick`
+pub unsafe fn type_size_x_quick(datatype: usize, size: *mut i64) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { type_size_quick(datatype, size) }
+}
+
 /// `MPI_Type_size_x`
 ///
 /// # Safety
@@ -26,6 +56,40 @@ pub unsafe fn type_size<C: Count>(p: &Process, datatype: usize, size: *mut C) ->
 pub unsafe fn type_size_x(p: &Process, datatype: usize, size: *mut i64) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { type_size(p, datatype, size) }
+}
+
+/// A lower bound of 0 and the length that `length` picks, of a predefined type.
+///
+/// # Safety
+/// Both pointers are null or variables.
+#[inline(always)] // `fastpath bench instructions` counts the queries that use it
+unsafe fn answer_range<D: Count>(
+    datatype: usize,
+    lb: *mut D,
+    extent: *mut D,
+    length: fn(&NamedType) -> u16,
+) -> bool {
+    match hot::named_type(datatype) {
+        // SAFETY: by the contract of this function.
+        Some(named) if !lb.is_null() => unsafe {
+            answer(extent, widen(length(&named))) && answer(lb, widen(0))
+        },
+        _ => false,
+    }
+}
+
+/// `MPI_Type_get_extent` and `MPI_Type_get_extent_c` of a predefined type.
+///
+/// # Safety
+/// Both pointers are null or variables.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn type_get_extent_quick<D: Count>(
+    datatype: usize,
+    lb: *mut D,
+    extent: *mut D,
+) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { answer_range(datatype, lb, extent, |named| named.extent) }
 }
 
 /// `MPI_Type_get_extent` and `MPI_Type_get_extent_c`
@@ -46,6 +110,16 @@ pub unsafe fn type_get_extent<D: Count>(
     }
 }
 
+/// `MPI_Type_get_extent_x` of a predefined type.
+///
+/// # Safety
+/// Both pointers are null or variables.
+#[inline(always)] // as `type_get_extent_quick`
+pub unsafe fn type_get_extent_x_quick(datatype: usize, lb: *mut i64, extent: *mut i64) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { type_get_extent_quick(datatype, lb, extent) }
+}
+
 /// `MPI_Type_get_extent_x`
 ///
 /// # Safety
@@ -58,6 +132,20 @@ pub unsafe fn type_get_extent_x(
 ) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe { type_get_extent(p, datatype, lb, extent) }
+}
+
+/// `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c` of a predefined type.
+///
+/// # Safety
+/// Both pointers are null or variables.
+#[inline(always)] // as `type_get_extent_quick`
+pub unsafe fn type_get_true_extent_quick<D: Count>(
+    datatype: usize,
+    true_lb: *mut D,
+    true_extent: *mut D,
+) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { answer_range(datatype, true_lb, true_extent, |named| named.true_extent) }
 }
 
 /// `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c`
@@ -76,6 +164,20 @@ pub unsafe fn type_get_true_extent<D: Count>(
         store(true_lb, D::from_i64_or_undefined(low))?;
         store(true_extent, D::from_i64_or_undefined(length))
     }
+}
+
+/// `MPI_Type_get_true_extent_x` of a predefined type.
+///
+/// # Safety
+/// Both pointers are null or variables.
+#[inline(always)] // as `type_get_extent_quick`
+pub unsafe fn type_get_true_extent_x_quick(
+    datatype: usize,
+    true_lb: *mut i64,
+    true_extent: *mut i64,
+) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { type_get_true_extent_quick(datatype, true_lb, true_extent) }
 }
 
 /// `MPI_Type_get_true_extent_x`
@@ -177,6 +279,20 @@ pub unsafe fn type_get_value_index(
     }
 }
 
+/// `MPI_Get_elements` and `MPI_Get_elements_c` of whole elements of a predefined type.
+///
+/// # Safety
+/// `status` is null or a status, `count` null or a variable.
+#[inline(always)] // as `get_count_quick`
+pub unsafe fn get_elements_quick<C: Count>(
+    status: *const Status,
+    datatype: usize,
+    count: *mut C,
+) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { answer_count(status, datatype, count, |named| named.elements) }
+}
+
 /// `MPI_Get_elements` and `MPI_Get_elements_c`
 ///
 /// # Safety
@@ -214,6 +330,48 @@ unsafe fn received_bytes(status: *const Status) -> Result<Option<u64>> {
 #[cold]
 fn no_status() -> Error {
     Error::new(MPI_ERR_ARG, "the status is MPI_STATUS_IGNORE or null")
+}
+
+/// The number of whole elements of a predefined type that a status tells of, times what `each` picks.
+///
+/// # Safety
+/// `status` is null or a status, `count` null or a variable.
+#[inline(always)] // `fastpath bench instructions` counts the queries that use it
+unsafe fn answer_count<C: Count>(
+    status: *const Status,
+    datatype: usize,
+    count: *mut C,
+    each: fn(&NamedType) -> u16,
+) -> bool {
+    let Some(named) = hot::named_type(datatype) else {
+        return false;
+    };
+    // SAFETY: by the contract of this function.
+    let Some(bytes) = unsafe { status.as_ref() }.map(Status::bytes) else {
+        return false;
+    };
+    // What fits 32 bits is divided in less time.
+    let Ok(bytes) = u32::try_from(bytes) else {
+        return false;
+    };
+    let size = u32::from(named.size);
+    let elements = i64::from(bytes / size) * i64::from(each(&named));
+    // SAFETY: by the contract of this function.
+    bytes % size == 0 && unsafe { answer(count, C::from_i64_or_undefined(elements)) }
+}
+
+/// `MPI_Get_count` and `MPI_Get_count_c` of whole elements of a predefined type.
+///
+/// # Safety
+/// `status` is null or a status, `count` null or a variable.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn get_count_quick<C: Count>(
+    status: *const Status,
+    datatype: usize,
+    count: *mut C,
+) -> bool {
+    // SAFETY: by the contract of this function.
+    unsafe { answer_count(status, datatype, count, |_| 1) }
 }
 
 /// `MPI_Get_count` and `MPI_Get_count_c`: `MPI_UNDEFINED` where the message is no whole number of elements, or the
