@@ -1,6 +1,7 @@
 //! `PMPI_X`, and `MPI_X` as another name of it, for every function of the standard.
 //!
-//! A call that fails goes to the error handler; nothing else happens here.
+//! A call that fails sets its results to null and goes to the error handler; nothing else happens
+//! here.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -14,10 +15,10 @@
     clippy::pedantic
 )]
 
-use crate::entry;
+use crate::entry::{self, clear};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::Error;
-use fastpath_mpi::consts::{MPI_ERR_UNSUPPORTED_OPERATION, MPI_FILE_NULL};
+use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise as fail};
 use fastpath_mpi::process::enter;
 use fastpath_mpi::status::Status;

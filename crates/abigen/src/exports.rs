@@ -18,7 +18,7 @@ pub enum Names {
 pub const VERSION_SCRIPT: &str = "{ global: MPI_*; PMPI_*; };\n";
 
 /// The source of the module with all exports. It expects in scope what `fastpath-abi` puts there:
-/// `entry`, `enter`, `fail`, `fail_unsupported`, `Scope`, `Status`, a constant and the C types.
+/// `entry`, `enter`, `fail`, `fail_unsupported`, `clear`, `Scope`, `Status`, the constants and the C types.
 ///
 /// # Errors
 ///
@@ -105,7 +105,10 @@ fn emit_function(
     }
     match found {
         None if is_tool(function) => out.push_str("    MPI_ERR_UNSUPPORTED_OPERATION\n"),
-        None => _ = writeln!(out, "    fail_unsupported({}, \"{name}\")", scope(function)),
+        None => {
+            let (clear, scope) = (clear_results(table, function), scope(function));
+            _ = writeln!(out, "    {clear}fail_unsupported({scope}, \"{name}\")");
+        }
         Some((body_name, body)) => emit_call(table, function, &body_name, body, out),
     }
     out.push_str(if has_quick { "}\n}\n" } else { "}\n" });
@@ -157,9 +160,11 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         _ = writeln!(out, "    {call}");
         return;
     }
+    let clear = clear_results(table, function);
     let fail = |process: &str| match is_tool(function) {
         true => "error.code()".to_string(),
-        false => format!("fail({process}, scope, \"{name}\", error)"),
+        false if clear.is_empty() => format!("fail({process}, scope, \"{name}\", error)"),
+        false => format!("{{ {clear}fail({process}, scope, \"{name}\", error) }}"),
     };
     if !is_tool(function) {
         _ = writeln!(out, "    let scope = {};", scope(function));
@@ -186,6 +191,34 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
 /// The tool interface returns its error codes and calls no error handler (MPI 5.0, section 15.3).
 fn is_tool(function: &Function) -> bool {
     function.name.starts_with("MPI_T_")
+}
+
+/// Statements that set what a failing call would have returned to null, so that nobody takes what
+/// the variable held before for an object of this call.
+fn clear_results(table: &Table, function: &Function) -> String {
+    let mut statements = String::new();
+    for param in &function.params {
+        if let Some(null) = null_result(table, function, param) {
+            _ = write!(statements, "unsafe {{ clear(r#{}, {null}) }}; ", param.name);
+        }
+    }
+    statements
+}
+
+/// The null of a parameter that points to the variable for a new handle or attribute key.
+fn null_result(table: &Table, function: &Function, param: &Param) -> Option<String> {
+    let ctype = &param.ctype;
+    let is_result = ctype.stars == 1
+        && param.suffix.is_empty()
+        && function.inout.as_ref() != Some(&param.name)
+        && !is_tool(function);
+    match table.kind(&ctype.base) {
+        Some(Kind::Handle) if is_result => Some(format!("{}_NULL", ctype.base.to_uppercase())),
+        Some(Kind::Int) if is_result && param.name.ends_with("keyval") => {
+            Some("MPI_KEYVAL_INVALID".into())
+        }
+        _ => None,
+    }
 }
 
 fn emit_jump(table: &Table, function: &Function, out: &mut String) {
@@ -257,7 +290,9 @@ fn rust_params(table: &Table, function: &Function, used: bool) -> String {
         .iter()
         .map(|p| {
             // An unused name would be a warning in a function without a body.
-            let silent = !used && !scope.contains(&format!("r#{})", p.name));
+            let read = scope.contains(&format!("r#{})", p.name))
+                || null_result(table, function, p).is_some();
+            let silent = !used && !read;
             let name = if silent {
                 format!("_{}", p.name)
             } else {
@@ -391,6 +426,56 @@ mod tests {
         assert!(text.contains("fail_unsupported(Scope::Comm(r#comm), \"MPI_Send\")"));
         assert!(text.contains("_buf: *const c_void"));
         assert!(emit("MPI_Comm_free", &[]).contains("Scope::Comm(unsafe { read_handle(r#comm) })"));
+    }
+
+    #[test]
+    fn failing_call__sets_what_it_returns_to_null() {
+        let clear = "unsafe { clear(r#newcomm, MPI_COMM_NULL) }; fail(";
+        let text = emit("MPI_Comm_dup", &[("comm_dup", body(true, true))]);
+        assert_eq!(text.matches(clear).count(), 2, "{text}");
+        assert!(text.contains("Ok(()) => 0,"));
+        let text = emit("MPI_Win_create", &[]);
+        assert!(text.contains("unsafe { clear(r#win, MPI_WIN_NULL) }; fail_unsupported("));
+        let text = emit(
+            "MPI_Comm_create_keyval",
+            &[("comm_create_keyval", body(true, true))],
+        );
+        assert!(text.contains("clear(r#comm_keyval, MPI_KEYVAL_INVALID)"));
+        let text = emit("MPI_Imrecv", &[("imrecv", body(true, true))]);
+        assert!(text.contains("clear(r#request,") && !text.contains("clear(r#message,"));
+    }
+
+    #[test]
+    fn handle_that_a_function_reads__is_left_alone() {
+        let table = Table::builtin().unwrap();
+        let reads: Vec<&str> = table
+            .functions
+            .iter()
+            .filter(|f| f.inout.is_some())
+            .map(|f| &*f.name)
+            .collect();
+        for function in &table.functions {
+            let verb = function
+                .name
+                .trim_end_matches("_c")
+                .rsplit('_')
+                .next()
+                .unwrap();
+            let takes = ["free", "commit", "disconnect", "close", "finalize"].contains(&verb);
+            if takes && !clear_results(&table, function).is_empty() {
+                panic!("{} must say `inout`", function.name);
+            }
+        }
+        for name in [
+            "MPI_Wait",
+            "MPI_Test",
+            "MPI_Start",
+            "MPI_Cancel",
+            "MPI_Mrecv",
+            "MPI_Imrecv_c",
+        ] {
+            assert!(reads.contains(&name), "{name}");
+        }
     }
 
     #[test]

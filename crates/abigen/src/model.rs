@@ -40,6 +40,8 @@ pub struct Function {
     pub deprecated: Option<String>,
     /// The parameter that points to the handle on which errors are raised.
     pub scope: Option<String>,
+    /// The parameter that points to a handle which the function reads.
+    pub inout: Option<String>,
     /// Errors are raised on no open file (MPI 5.0, section 14.7), whatever the parameters are.
     pub on_no_file: bool,
 }

@@ -143,11 +143,10 @@ impl Table {
             self.kind(&ctype.base)
                 .ok_or_else(|| format!("unknown type {}", ctype.base))?;
         }
-        match &function.scope {
-            Some(scope) if !function.params.iter().any(|p| p.name == *scope) => {
-                Err(format!("no parameter {scope}"))
-            }
-            _ => Ok(()),
+        let mut named = function.scope.iter().chain(&function.inout);
+        match named.find(|name| !function.params.iter().any(|p| p.name == **name)) {
+            Some(name) => Err(format!("no parameter {name}")),
+            None => Ok(()),
         }
     }
 }
@@ -204,6 +203,7 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
         anytime: false,
         deprecated: None,
         scope: None,
+        inout: None,
         on_no_file: false,
     };
     if !function.name.starts_with("MPI_") {
@@ -218,6 +218,8 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
             function.on_no_file = true;
         } else if let Some(name) = attribute.strip_prefix("scope *") {
             function.scope = Some(name.into());
+        } else if let Some(name) = attribute.strip_prefix("inout *") {
+            function.inout = Some(name.into());
         } else {
             return Err(format!("unknown attribute `{attribute}`"));
         }
@@ -392,6 +394,7 @@ mod tests {
             "int MPI_X({int} a)",
             "int MPI_X(int a[4])",
             "int MPI_X(int a) ; scope *b",
+            "int MPI_X(int a) ; inout *b",
         ] {
             let mut table = Table::default();
             assert!(table.read_functions("f", line).is_err(), "{line}");

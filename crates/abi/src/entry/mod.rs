@@ -11,7 +11,8 @@
 //!   Helpers are `pub(crate)` or private. The files are declared as modules by the build too.
 //! * With `&Process` as first parameter the body is called inside MPI: initialised, under the lock
 //!   of `MPI_THREAD_MULTIPLE`, its name recorded. Without it the body does all that itself.
-//! * `Err` goes to the error handler of the first communicator, window, file or session argument.
+//! * `Err` goes to the error handler of the first communicator, window, file or session argument,
+//!   after the variables for new handles were set to null.
 //! * A body that returns no `Result` returns what the C function returns.
 //! * `pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool` is asked first, before MPI
 //!   is entered: the call is over where it returns true, and goes to `comm_rank` otherwise.
@@ -148,6 +149,19 @@ pub(crate) unsafe fn read_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     }
     // SAFETY: not null, and ends in a NUL by the contract of this function.
     Some(unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes())
+}
+
+/// Sets the variable for a result to null, in a call that fails.
+///
+/// # Safety
+/// `to` is null or a variable.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn clear<T>(to: *mut T, null: T) {
+    if !to.is_null() {
+        // SAFETY: not null, and a variable by the contract of this function.
+        unsafe { to.write(null) };
+    }
 }
 
 /// The error of a null pointer that has to point somewhere.

@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 #![allow(unsafe_code)]
 
-use super::store;
+use super::{clear, store};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
@@ -37,6 +37,23 @@ fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
     }
 }
 
+/// As [`finish`]; a call that fails gives no request.
+///
+/// # Safety
+/// `request` is null or a variable.
+unsafe fn finish_request(
+    result: Result<()>,
+    name: &'static str,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    if result.is_err() {
+        // SAFETY: by the contract of this function.
+        unsafe { clear(request, MPI_REQUEST_NULL) };
+    }
+    finish(result, name, comm)
+}
+
 /// # Safety
 /// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
@@ -53,7 +70,7 @@ pub unsafe fn send(
         match p2p::try_send::<false, false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
-            Immediate::Rouse(bytes) => send_rouse("MPI_Send", comm, dest, tag, bytes),
+            Immediate::Rouse(bytes) => send_rouse(comm, dest, tag, bytes),
         }
     }
 }
@@ -81,8 +98,8 @@ unsafe fn send_slow(
 /// The message has left; its receiver must be woken.
 #[cold]
 #[inline(never)]
-fn send_rouse(name: &'static str, comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
-    finish(slow::rouse(comm, dest, tag, bytes), name, comm)
+fn send_rouse(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
+    finish(slow::rouse(comm, dest, tag, bytes), "MPI_Send", comm)
 }
 
 /// # Safety
@@ -212,10 +229,7 @@ pub unsafe fn isend(
                 MPI_SUCCESS
             }
             Immediate::Declined => isend_slow(buf, count, datatype, dest, tag, comm, request),
-            Immediate::Rouse(bytes) => {
-                *request = request::DONE_HANDLE;
-                send_rouse("MPI_Isend", comm, dest, tag, bytes)
-            }
+            Immediate::Rouse(bytes) => isend_rouse(comm, dest, tag, bytes, request),
         }
     }
 }
@@ -247,7 +261,26 @@ unsafe fn isend_slow(
             None => slow::isend("MPI_Isend", args, Mode::Standard, request),
         }
     };
-    finish(result, "MPI_Isend", comm)
+    // SAFETY: as the caller.
+    unsafe { finish_request(result, "MPI_Isend", comm, request) }
+}
+
+/// As [`send_rouse`], with a request.
+#[cold]
+#[inline(never)]
+unsafe fn isend_rouse(
+    comm: usize,
+    dest: c_int,
+    tag: c_int,
+    bytes: u64,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller, which has seen that `request` is not null.
+    unsafe {
+        *request = request::DONE_HANDLE;
+        let result = slow::rouse(comm, dest, tag, bytes);
+        finish_request(result, "MPI_Isend", comm, request)
+    }
 }
 
 /// # Safety
@@ -380,7 +413,8 @@ unsafe fn irecv_slow(
             request,
         )
     };
-    finish(result, "MPI_Irecv", comm)
+    // SAFETY: as the caller.
+    unsafe { finish_request(result, "MPI_Irecv", comm, request) }
 }
 
 /// # Safety
