@@ -83,11 +83,7 @@ unsafe fn answer_range<D: Count>(
 /// # Safety
 /// Both pointers are null or variables.
 #[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn type_get_extent_quick<D: Count>(
-    datatype: usize,
-    lb: *mut D,
-    extent: *mut D,
-) -> bool {
+pub unsafe fn type_get_extent_quick<D: Count>(datatype: usize, lb: *mut D, extent: *mut D) -> bool {
     // SAFETY: by the contract of this function.
     unsafe { answer_range(datatype, lb, extent, |named| named.extent) }
 }
