@@ -191,19 +191,23 @@ fn end_if_hopeless(p: &Process, named: &Named) -> Result {
     Ok(())
 }
 
+/// Whether a request of the protocol layer has ended.
+#[inline]
+fn is_plain_complete(worker: *mut Worker, id: RequestId) -> bool {
+    // SAFETY: the worker lives while MPI runs, as for every caller.
+    let worker = unsafe { &mut *worker };
+    let request = worker.requests.get(id);
+    let (ended, peer) = (request.state == State::Complete, request.peer);
+    // A receive that nothing has matched may still be cancelled: only who waits for it alone learns that
+    // nothing can come (`end_if_hopeless`).
+    ended || (!request.posted && peer != ANY_PEER && worker.give_up(id, peer))
+}
+
 /// Whether the operation has ended; polls operations of this layer.
 fn is_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
         Named::Inactive => Ok(true),
-        Named::Plain(id) => {
-            // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *p.worker()? };
-            let request = worker.requests.get(id);
-            let (ended, peer) = (request.state == State::Complete, request.peer);
-            // A receive that nothing has matched may still be cancelled: only who waits for it alone learns that
-            // nothing can come (`end_if_hopeless`).
-            Ok(ended || (!request.posted && peer != ANY_PEER && worker.give_up(id, peer)))
-        }
+        Named::Plain(id) => Ok(is_plain_complete(p.worker()?, id)),
         Named::Operation(index) => {
             let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
                 return Ok(true);
@@ -458,13 +462,20 @@ pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Out
 }
 
 fn check_with_progress(p: &Process, named: &Named) -> Result<bool> {
-    if check_complete(p, named)? {
+    let worker = p.worker()?;
+    let check = || match *named {
+        Named::Plain(id) => Ok(is_plain_complete(worker, id)),
+        _ => check_complete(p, named),
+    };
+    if check()? {
         return Ok(true);
     }
-    progress(p)?;
-    let complete = check_complete(p, named)?;
+    // SAFETY: the worker lives while MPI runs.
+    unsafe { (*worker).progress() };
+    let complete = check()?;
     if !complete {
-        note_miss(p)?;
+        // SAFETY: as above; no reference to it is held.
+        unsafe { Worker::note_miss(worker) };
     }
     Ok(complete)
 }

@@ -86,8 +86,8 @@ pub struct WaitPolicy {
     pub led: bool,
     /// Whether the status page says what this rank waits for.
     pub noted: bool,
-    /// Calls that have answered "not yet".
-    pub misses: u32,
+    /// Calls that have answered "not yet", modulo 256.
+    pub misses: u8,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
     /// How a crowded node is waited on.

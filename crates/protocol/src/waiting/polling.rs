@@ -7,13 +7,10 @@ use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::config::WaitMode;
 
-/// Misses between two yields of a program that polls, where each rank has a processor. A yield takes as long as ten
-/// polls; without any, a rank or thread that the kernel has put on the same processor waits for a time slice.
-const MISSES_PER_YIELD: u32 = 256;
-
 impl Worker {
     /// A call is about to answer "not yet", after a round of progress. About ten instructions where each rank has a
-    /// processor.
+    /// processor: then one miss in 256 yields. A yield takes as long as ten polls; without any, a rank or thread that
+    /// the kernel has put on the same processor waits for a time slice.
     ///
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.
@@ -22,10 +19,7 @@ impl Worker {
         // SAFETY: valid by the contract; the reference ends before other threads are let in.
         let this = unsafe { &mut *worker };
         this.wait.misses = this.wait.misses.wrapping_add(1);
-        if this.wait.misses.is_multiple_of(MISSES_PER_YIELD)
-            || this.is_crowded()
-            || this.wait.breathe.is_some()
-        {
+        if this.wait.misses == 0 || this.is_crowded() || this.wait.breathe.is_some() {
             // SAFETY: the caller's.
             unsafe { yield_slow(worker) };
         }
