@@ -55,7 +55,7 @@ impl Styled {
                 "perftest",
                 perftest_name(case),
                 " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
-                "t_typical is the median; t_max is the largest of all samples (perftest leaves out the two largest)",
+                "t_typical is the median; t_max is the largest of all samples (perftest prints the second largest)",
             ),
             (_, Kind::Bandwidth) => (
                 "OSU",
