@@ -1,13 +1,20 @@
-//! `fastpath audit`: what a pasted table of another tool says about how it was made.
+//! `fastpath audit`: what a pasted table of another tool says, and what its numbers betray.
 //!
-//! Nothing is recognised by name: steps of a clock ([`lattice`]) and units ([`units`]) are found
-//! in the numbers. Headings only add what is known of the method behind them.
+//! Tools that are known by their headings ([`formats`]) are recognised first: what their columns are
+//! is known and not searched for. Of unknown tables the unit of a bandwidth is looked for in the
+//! numbers ([`units`]), and in the times of both the step of a clock ([`lattice`]). What is found by
+//! a search is reported only where the chance that it is an accident, of all that was tried, is
+//! below [`CHANCE_MAX`].
 
 pub mod clocks;
+mod compare;
+mod formats;
 pub mod lattice;
-pub mod parse;
+mod parse;
+mod recognise;
 mod show;
-pub mod statistics;
+mod statistics;
+pub mod table;
 pub mod units;
 
 use std::io::{self, Read};
@@ -16,8 +23,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use clocks::Explanation;
+use compare::{Comparison, compare_tables};
 use lattice::{Lattice, Rounding};
-use parse::{Cell, Column, Table, TimeUnit};
+use statistics::MEAN;
+use table::{Cell, Column, Role, Table};
 use units::UnitFinding;
 
 /// Options of `fastpath audit`.
@@ -31,9 +40,15 @@ pub struct AuditOptions {
     pub json: bool,
 }
 
-/// A column whose values all fit a step that others show is taken to share it, unless its values
-/// would fit any step with more than this chance.
-const AGREES_BELOW: f64 = 0.2;
+/// The greatest chance of an accident at which something is reported. It is the chance that any of all steps, columns and
+/// factors that were tried in the text fits by accident.
+pub const CHANCE_MAX: f64 = 1e-3;
+
+/// A longer input is cut off here; a table pasted by a person is far below.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Rows of an unknown table below this are taken for something else where the text is a known tool's.
+const ROWS_BESIDE: usize = 3;
 
 /// What was found in a text.
 #[derive(Debug, Serialize)]
@@ -55,19 +70,46 @@ pub struct TableFindings {
     pub lines: (usize, usize),
     /// Number of rows.
     pub rows: usize,
-    /// Headings, or `column 1` where there is none.
-    pub columns: Vec<String>,
-    /// Columns that hold sizes, counts or ranks.
-    pub parameters: Vec<usize>,
+    /// The tool, with its version if the text gives it; null: not recognised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The test, as the tool calls it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// The columns.
+    pub columns: Vec<ColumnFindings>,
+    /// What is known of the tool beside that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<&'static str>,
+    /// What the table cannot say.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub unknown: &'static str,
     /// The steps of clocks; empty: no tick found.
     pub steps: Vec<Step>,
-    /// Units of bandwidths.
+    /// Units of bandwidths that the numbers betray.
     pub units: Vec<UnitFinding>,
-    /// What is known or follows about the statistics, in sentences.
+    /// What follows about the statistics, in sentences.
     pub statistics: Vec<String>,
     /// The columns themselves, for those who show them.
     #[serde(skip)]
     pub table: Table,
+}
+
+/// What is known of one column.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct ColumnFindings {
+    /// Its heading, or `column 1` where there is none.
+    pub name: String,
+    /// Whether it holds sizes, counts or ranks.
+    pub parameter: bool,
+    /// Its unit; several where the tool chooses one for each number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Its statistic, if the tool or the heading names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<&'static str>,
+    /// One in the last printed digit, in the column's unit, or the number of digits.
+    pub resolution: String,
 }
 
 /// The step of a clock in some columns of a table.
@@ -93,38 +135,28 @@ pub struct Step {
     lattice: Lattice,
 }
 
-/// One size in two tables.
-#[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
-    /// The two tables, from 0.
-    pub tables: (usize, usize),
-    /// The size (or what the first column of parameters holds).
-    pub at: f64,
-    /// The printed values.
-    pub values: (f64, f64),
-    /// Their difference, in the unit of the column.
-    pub difference: f64,
-    /// What the steps of the clock leave of it: an interval in the unit of the column.
-    pub between: (f64, f64),
-    /// Whether that interval excludes no difference at all.
-    pub tells: bool,
-}
-
 /// A column that may show a clock: where it is, and its cells in nanoseconds if the unit is known.
 struct Candidate {
     table: usize,
     column: usize,
     name: String,
-    unit: Option<TimeUnit>,
+    is_time: bool,
     cells: Vec<Cell>,
 }
 
-/// Finds all that the text's numbers betray.
+/// Finds all that the text says and its numbers betray.
 pub fn audit(text: &str) -> Audit {
-    let tables = parse::find_tables(text);
+    audit_at(text, CHANCE_MAX)
+}
+
+/// The same, with what is less likely than `chance_max` to be an accident.
+fn audit_at(text: &str, chance_max: f64) -> Audit {
+    let tables = read_tables(text);
     let mut candidates = collect_candidates(&tables);
+    let open: Vec<&Table> = tables.iter().collect();
+    let units = units::find_units(&open, chance_max);
     let mut findings: Vec<TableFindings> = tables.into_iter().map(open_findings).collect();
-    while let Some((lattice, members)) = find_lattice(&candidates) {
+    while let Some((lattice, members)) = find_lattice(&candidates, chance_max) {
         record_step(&mut findings, &candidates, &lattice, &members);
         let mut index = 0;
         candidates.retain(|_| {
@@ -132,8 +164,8 @@ pub fn audit(text: &str) -> Audit {
             !members.contains(&(index - 1))
         });
     }
-    for finding in &mut findings {
-        finding.units = units::find_units(&finding.table);
+    for (finding, units) in findings.iter_mut().zip(units) {
+        finding.units = units;
         let on_steps = |c: usize| finding.steps.iter().any(|s| s.columns.contains(&c));
         for unit in &mut finding.units {
             // Which of the two is the time their product does not say; a clock does.
@@ -145,23 +177,53 @@ pub fn audit(text: &str) -> Audit {
     }
     Audit {
         schema: "fastpath.audit",
-        version: 1,
+        version: 2,
         comparisons: compare_tables(&findings),
         tables: findings,
     }
 }
 
+/// The tables of known tools and, in the lines that these leave, those of others.
+fn read_tables(text: &str) -> Vec<Table> {
+    let mut end = text.len().min(BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let known = recognise::recognise(&text[..end]);
+    let mut others = parse::find_tables(&text[..end], &known.taken);
+    let is_alone = known.tables.is_empty();
+    others.retain(|t| match is_alone {
+        true => t.rows() * t.columns.len() >= ROWS_BESIDE,
+        false => t.rows() >= ROWS_BESIDE && t.columns.len() > 1,
+    });
+    let mut tables = known.tables;
+    tables.extend(others);
+    tables.sort_by_key(|t| t.lines);
+    tables
+}
+
 fn open_findings(table: Table) -> TableFindings {
-    let name = |(i, c): (usize, &Column)| match c.name.as_str() {
-        "" => format!("column {}", i + 1),
-        name => name.to_owned(),
+    let describe = |(i, c): (usize, &Column)| {
+        let units: Vec<&str> = c.units.iter().map(|u| u.name).collect();
+        ColumnFindings {
+            name: match c.name.as_str() {
+                "" => format!("column {}", i + 1),
+                name => name.to_owned(),
+            },
+            parameter: c.is_parameter(),
+            unit: (!units.is_empty()).then(|| units.join(", ")),
+            statistic: c.statistic,
+            resolution: c.resolution().to_string(),
+        }
     };
-    let parameters = (0..table.columns.len()).filter(|&i| table.columns[i].is_parameter());
     TableFindings {
         lines: table.lines,
         rows: table.rows(),
-        columns: table.columns.iter().enumerate().map(name).collect(),
-        parameters: parameters.collect(),
+        tool: table.tool.clone(),
+        title: table.title.clone(),
+        columns: table.columns.iter().enumerate().map(describe).collect(),
+        known: table.known.clone(),
+        unknown: table.unknown,
         steps: Vec::new(),
         units: Vec::new(),
         statistics: Vec::new(),
@@ -169,14 +231,16 @@ fn open_findings(table: Table) -> TableFindings {
     }
 }
 
+/// The columns in which the step of a clock may show: times, and of unknown tables whatever may be one.
 fn collect_candidates(tables: &[Table]) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (t, table) in tables.iter().enumerate() {
         for (c, column) in table.columns.iter().enumerate() {
-            if column.is_parameter() {
+            let ns = column.unit().and_then(|u| u.ns);
+            let may_be = ns.is_some() || (table.tool.is_none() && column.units.is_empty());
+            if !may_be || column.is_parameter() || column.role == Role::Derived {
                 continue;
             }
-            let scale = column.unit.map_or(1.0, |u| u.ns);
             let named = !column.name.is_empty();
             all.push(Candidate {
                 table: t,
@@ -186,8 +250,12 @@ fn collect_candidates(tables: &[Table]) -> Vec<Candidate> {
                 } else {
                     format!("{c}")
                 },
-                unit: column.unit,
-                cells: column.cells.iter().map(|c| c.scaled(scale)).collect(),
+                is_time: ns.is_some(),
+                cells: column
+                    .cells
+                    .iter()
+                    .map(|c| c.scaled(ns.unwrap_or(1.0)))
+                    .collect(),
             });
         }
     }
@@ -202,11 +270,11 @@ fn group_candidates(all: &[Candidate]) -> Vec<Vec<usize>> {
         (0..all.len()).filter(|&i| test(&all[i])).collect()
     };
     for (i, a) in all.iter().enumerate() {
-        groups.push(matching(&|b| b.unit == a.unit && b.name == a.name));
-        groups.push(matching(&|b| b.unit == a.unit));
-        groups.push(matching(&|b| b.unit == a.unit && b.table == a.table));
+        groups.push(matching(&|b| b.is_time == a.is_time && b.name == a.name));
+        groups.push(matching(&|b| b.is_time == a.is_time));
+        groups.push(matching(&|b| b.is_time == a.is_time && b.table == a.table));
         for (j, b) in all.iter().enumerate().skip(i + 1) {
-            if b.table == a.table && b.unit == a.unit {
+            if b.table == a.table && b.is_time == a.is_time {
                 groups.push(vec![i, j]);
             }
         }
@@ -220,22 +288,30 @@ fn group_candidates(all: &[Candidate]) -> Vec<Vec<usize>> {
 }
 
 /// The least accidental step of any set of columns, and all columns that agree with it.
-fn find_lattice(all: &[Candidate]) -> Option<(Lattice, Vec<usize>)> {
+fn find_lattice(all: &[Candidate], chance_max: f64) -> Option<(Lattice, Vec<usize>)> {
     let groups = group_candidates(all);
     let search = |group: &Vec<usize>| {
         let cells: Vec<Cell> = group.iter().flat_map(|&i| all[i].cells.clone()).collect();
-        Some((lattice::find_step(&cells, groups.len())?, group.clone()))
+        Some((
+            lattice::find_step(&cells, groups.len(), chance_max)?,
+            group.clone(),
+        ))
     };
-    let found = groups.iter().filter_map(search);
-    let (lattice, group) = found.min_by(|a, b| a.0.chance.total_cmp(&b.0.chance))?;
-    let unit = all[group[0]].unit;
+    // Of equal ones that of the most columns: the others of it add no value of their own.
+    let better = |a: &(Lattice, Vec<usize>), b: &(Lattice, Vec<usize>)| {
+        let chances = a.0.chance.total_cmp(&b.0.chance);
+        chances.then(b.1.len().cmp(&a.1.len()))
+    };
+    let (lattice, group) = groups.iter().filter_map(search).min_by(better)?;
+    let is_time = all[group[0]].is_time;
     let agrees = |c: &Candidate| {
         let fits = c.cells.iter().all(|&v| lattice.multiple(v).is_some());
         let chance = |v: &Cell| (2.0 * v.quantum / lattice.step()).min(1.0);
         let mut distinct = c.cells.clone();
         distinct.sort_by(|a, b| a.value.total_cmp(&b.value));
         distinct.dedup();
-        fits && c.unit == unit && distinct.iter().map(chance).product::<f64>() < AGREES_BELOW
+        let accident = distinct.iter().map(chance).product::<f64>() * all.len() as f64;
+        fits && c.is_time == is_time && accident < chance_max
     };
     let members = (0..all.len()).filter(|i| group.contains(i) || agrees(&all[*i]));
     Some((lattice, members.collect()))
@@ -257,41 +333,33 @@ fn record_step(
             columns: columns.iter().map(|c| c.column).collect(),
             step: lattice.step(),
             between: (lattice.low, lattice.high),
-            unit: if first.unit.is_some() { "ns" } else { "column" },
+            unit: if first.is_time { "ns" } else { "column" },
             values: lattice.values,
             chance: lattice.chance,
             rounding: lattice.rounding,
-            clocks: match first.unit {
-                Some(_) => clocks::explain_step(lattice.low, lattice.high),
-                None => clocks::explain_bare_step(lattice.low, lattice.high),
+            clocks: match first.is_time {
+                true => clocks::explain_step(lattice.low, lattice.high),
+                false => clocks::explain_bare_step(lattice.low, lattice.high),
             },
             lattice: *lattice,
         });
     }
 }
 
+/// What the steps of a clock say of the columns on them and beside them.
 fn judge_statistics(finding: &TableFindings) -> Vec<String> {
     let mut said = Vec::new();
-    let name = |i: usize| finding.columns[i].as_str();
-    let bandwidths: Vec<usize> = finding.units.iter().map(|u| u.bandwidth).collect();
-    if let Some((low, high)) = statistics::find_extremes(&finding.table, &bandwidths) {
-        said.push(format!(
-            "`{}` is the smallest and `{}` the largest of the measured columns in every row: minimum and maximum",
-            name(low),
-            name(high)
-        ));
-    }
+    let name = |i: usize| finding.columns[i].name.as_str();
     for step in &finding.steps {
         for &column in &step.columns {
-            let what = match statistics::named_statistic(name(column)) {
-                Some(statistics::Statistic::Mean) => {
+            let what = match finding.columns[column].statistic {
+                Some(s) if s.contains(MEAN) => {
                     "is called a mean, and a mean of many samples does not fall on whole steps: it was divided in whole \
                      steps, and if that rounds down the truth is up to one step more"
                 }
-                Some(s) => &format!(
-                    "is called a {}, and falls on whole steps as single samples do",
-                    s.name()
-                ),
+                Some(s) => {
+                    &format!("is called a {s}, and falls on whole steps as single samples do")
+                }
                 None => {
                     "falls on whole steps: it is a single sample (minimum, median, maximum), or a mean that was divided in \
                      whole steps, so that the truth is up to one step more"
@@ -300,84 +368,32 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
             said.push(format!("`{}` {what}", name(column)));
         }
     }
-    if let Some(step) = finding.steps.first() {
-        let measured = (0..finding.columns.len()).filter(|i| !finding.parameters.contains(i));
-        let unit = |i: usize| finding.table.columns[i].unit;
-        let same = measured.filter(|&i| step.columns.first().is_some_and(|&f| unit(f) == unit(i)));
-        let on = |i: &usize| finding.steps.iter().any(|s| s.columns.contains(i));
-        let in_unit = |i: &usize| !finding.units.iter().any(|u| u.bandwidth == *i);
-        let scale = |i: usize| unit(i).map_or(1.0, |u| u.ns);
-        let misses = |i: &usize| {
-            let cells = finding.table.columns[*i].cells.iter();
-            let scaled = |c: &Cell| c.scaled(scale(*i));
-            cells
-                .map(scaled)
-                .any(|c| step.lattice.multiple(c).is_none())
-        };
+    let Some(step) = finding.steps.first() else {
+        return said;
+    };
+    let columns = &finding.table.columns;
+    let ns = |i: usize| columns[i].unit().and_then(|u| u.ns);
+    let on = |i: usize| finding.steps.iter().any(|s| s.columns.contains(&i));
+    let first = step.columns.first().copied().unwrap_or(0);
+    for (index, column) in columns.iter().enumerate() {
+        let measured = !column.is_parameter() && column.role != Role::Derived;
+        let same = ns(index).is_some() == ns(first).is_some();
         // What has neither heading nor unit may be anything, a share of the processor for one.
-        let is_known = |&i: &usize| unit(i).is_some() || !finding.table.columns[i].name.is_empty();
-        let others = same.filter(|i| !on(i) && is_known(i) && in_unit(i) && misses(i));
-        for column in others {
+        let is_known = ns(index).is_some() || !column.name.is_empty();
+        let in_unit = finding.units.iter().any(|u| u.bandwidth == index);
+        let mut cells = column
+            .cells
+            .iter()
+            .map(|c| c.scaled(ns(index).unwrap_or(1.0)));
+        let misses = cells.any(|c| step.lattice.multiple(c).is_none());
+        if measured && same && is_known && !on(index) && !in_unit && misses {
             said.push(format!(
                 "`{}` does not fall on the steps: a mean over several samples, or another clock",
-                name(column)
+                name(index)
             ));
         }
     }
-    said.extend(statistics::known_method(&finding.table).map(str::to_owned));
     said
-}
-
-/// Rows with the same parameter in two tables that follow each other, by their last columns with a
-/// step.
-fn compare_tables(findings: &[TableFindings]) -> Vec<Comparison> {
-    let mut all = Vec::new();
-    for (second, b) in findings.iter().enumerate() {
-        for (first, a) in findings[..second].iter().enumerate() {
-            let (Some(x), Some(y)) = (stepped(a), stepped(b)) else {
-                continue;
-            };
-            let resolution = x.2.max(y.2);
-            for (at, value) in x.0.iter().zip(x.1) {
-                let same = y.0.iter().position(|o| o.value == at.value);
-                let Some(other) = same.map(|row| y.1[row]) else {
-                    continue;
-                };
-                let difference = other.value - value.value;
-                all.push(Comparison {
-                    tables: (first, second),
-                    at: at.value,
-                    values: (value.value, other.value),
-                    difference,
-                    between: (difference - resolution, difference + resolution),
-                    tells: difference.abs() > resolution * 1.05,
-                });
-            }
-        }
-    }
-    all
-}
-
-/// The parameters, the values and the step (in the column's unit) of a table's typical column.
-fn stepped(finding: &TableFindings) -> Option<(&[Cell], &[Cell], f64)> {
-    let step = finding.steps.first()?;
-    let is_median = |&&c: &&usize| {
-        let statistic = statistics::named_statistic(&finding.columns[c]);
-        statistic == Some(statistics::Statistic::Median)
-    };
-    let column = step
-        .columns
-        .iter()
-        .find(is_median)
-        .or(step.columns.first())?;
-    let at = finding.parameters.first()?;
-    let column = &finding.table.columns[*column];
-    let scale = column.unit.map_or(1.0, |u| u.ns);
-    Some((
-        &finding.table.columns[*at].cells,
-        &column.cells,
-        step.step / scale,
-    ))
 }
 
 /// Does what `fastpath audit` was asked for.
@@ -392,9 +408,15 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
         bytes = std::fs::read(&options.file)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.file.display())))?;
     }
-    let found = audit(&String::from_utf8_lossy(&bytes));
+    let text = remove_colours(&String::from_utf8_lossy(&bytes));
+    let found = audit(&text);
     if found.tables.is_empty() {
-        let why = "no table found: rows of numbers are needed, as a tool prints them";
+        let why = match text.trim_start().starts_with(['{', '[']) {
+            true => {
+                "this is JSON, whose fields say what they are: paste the table that the tool prints as text"
+            }
+            false => "no table found: rows of numbers are needed, as a tool prints them",
+        };
         return Err(io::Error::other(why));
     }
     let mut out = io::stdout().lock();
@@ -404,6 +426,17 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
     } else {
         show::write_text(&found, &mut out)
     }
+}
+
+/// The text without the sequences that colour it on a terminal, which NetPIPE 5 writes into files too.
+fn remove_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or("").to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_ascii_alphabetic());
+        plain += end.map_or("", |end| &part[end + 1..]);
+    }
+    plain
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! many steps would fit by chance: the number of steps that can be told apart, times the chance
 //! that all values fall so near to multiples of one.
 
-use super::parse::Cell;
+use super::table::Cell;
 
 /// Steps below this share of the smallest value are not looked for.
 const STEPS_MAX: f64 = 20_000.0;
@@ -20,9 +20,6 @@ const VALUES_MAX: usize = 256;
 
 /// Intervals kept at a time; more mean that the numbers are too coarse to say anything.
 const INTERVALS_MAX: usize = 200_000;
-
-/// Expected number of steps that fit by chance, above which none is reported.
-pub const CHANCE_MAX: f64 = 1e-3;
 
 /// How the last digit came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -91,21 +88,19 @@ fn allowed(cell: Cell, rounding: Rounding) -> (f64, f64) {
     )
 }
 
-/// The step that is least likely to fit by chance, if that is below [`CHANCE_MAX`] divided by the
-/// number of `searches` made.
-pub fn find_step(cells: &[Cell], searches: usize) -> Option<Lattice> {
+/// The step that is least likely to fit by chance, if that chance in one of all `searches` is below `chance_max`.
+pub fn find_step(cells: &[Cell], searches: usize, chance_max: f64) -> Option<Lattice> {
     let values = distinct(cells);
     if values.len() < 3 {
         return None;
     }
-    // Two ways to round that differ, and one that is either.
-    let tried = (searches.max(1) * 2) as f64;
+    let tried = (searches.max(1) * Rounding::ALL.len()) as f64;
     let found = Rounding::ALL.iter().filter_map(|&r| search(&values, r));
     let found = found.map(|l| Lattice {
         chance: l.chance * tried,
         ..l
     });
-    let likely = found.filter(|l| l.chance < CHANCE_MAX);
+    let likely = found.filter(|l| l.chance < chance_max);
     let best = likely.min_by(|a, b| a.chance.total_cmp(&b.chance))?;
     Some(widen(best, &values))
 }
@@ -244,7 +239,7 @@ mod tests {
                 .map(|_| 10f64.powf(random.next() * 3.5))
                 .map(|v| (v / digits).round() * digits)
                 .collect();
-            found += usize::from(find_step(&cells(&values, digits), 1).is_some());
+            found += usize::from(find_step(&cells(&values, digits), 1, 1e-3).is_some());
         }
         // One in a thousand is allowed; the bound is generous enough never to fail by luck.
         assert!(found <= 9, "{found} of 3000");
@@ -260,7 +255,7 @@ mod tests {
                 .map(|shift| start + slope * f64::from(1 << shift))
                 .map(|v| (v * 100.0).round() / 100.0)
                 .collect();
-            found += usize::from(find_step(&cells(&values, 0.01), 1).is_some());
+            found += usize::from(find_step(&cells(&values, 0.01), 1, 1e-3).is_some());
         }
         assert!(found <= 3, "{found} of 500");
     }
@@ -274,7 +269,7 @@ mod tests {
                 .map(|_| (3.0 + random.next() * 90.0).floor() * step)
                 .map(|v| if round % 2 == 0 { v.round() } else { v.floor() })
                 .collect();
-            let found = find_step(&cells(&values, 1.0), 1).expect("a step");
+            let found = find_step(&cells(&values, 1.0), 1, 1e-3).expect("a step");
             assert!(
                 (found.low..=found.high).contains(&step),
                 "{step}: {found:?}"
@@ -285,6 +280,6 @@ mod tests {
     #[test]
     fn doubling__is_not_taken_for_a_clock() {
         let values: Vec<f64> = (0..12).map(|shift| 107.3 * f64::from(1 << shift)).collect();
-        assert_eq!(find_step(&cells(&values, 0.1), 1), None);
+        assert_eq!(find_step(&cells(&values, 0.1), 1, 1e-3), None);
     }
 }

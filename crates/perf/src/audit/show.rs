@@ -4,31 +4,87 @@ use std::io::{self, Write};
 
 use super::lattice::Rounding;
 use super::units::{Base, UnitFinding};
-use super::{Audit, Comparison, Step, TableFindings};
+use super::{Audit, ColumnFindings, Comparison, Step, TableFindings};
 
 /// Rows of which the worth is printed, at most.
 const ROWS_MAX: usize = 40;
 
+/// So many columns that follow each other with the same unit, statistic and resolution take one line.
+const RUN_MIN: usize = 4;
+
 /// Writes everything that was found.
 pub fn write_text(audit: &Audit, out: &mut dyn Write) -> io::Result<()> {
+    // What was said of a tool's table is not said again.
+    let mut said: Vec<(&str, &str)> = Vec::new();
     for (index, table) in audit.tables.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }
-        write_table(index, table, out)?;
+        write_head(index, table, out)?;
+        let like = |t: &TableFindings| t.tool == table.tool && t.columns == table.columns;
+        match audit.tables[..index].iter().position(like) {
+            Some(first) => writeln!(out, "  columns    as in table {}", first + 1)?,
+            None => write_columns(&table.columns, out)?,
+        }
+        let tool = table.tool.as_deref().unwrap_or("");
+        let known = table.known.iter().map(|text| ("known", *text));
+        for (what, text) in known.chain([("unknown", table.unknown)]) {
+            if !text.is_empty() && !said.contains(&(tool, text)) {
+                said.push((tool, text));
+                writeln!(out, "  {what:<9}  {text}")?;
+            }
+        }
+        write_findings(table, out)?;
     }
     write_comparisons(&audit.comparisons, out)
 }
 
-fn write_table(index: usize, table: &TableFindings, out: &mut dyn Write) -> io::Result<()> {
-    let ((from, to), rows) = (table.lines, table.rows);
-    writeln!(
-        out,
-        "table {}: lines {from} to {to}, {rows} rows of {}",
-        index + 1,
-        table.columns.join(", ")
-    )?;
-    if table.steps.is_empty() {
+fn write_head(index: usize, table: &TableFindings, out: &mut dyn Write) -> io::Result<()> {
+    let tool = table.tool.as_deref().unwrap_or("no known tool");
+    let title = match table.title.as_str() {
+        "" => String::new(),
+        title => format!(", {title}"),
+    };
+    let lines = match table.lines {
+        (from, to) if from == to => format!("line {from}"),
+        (from, to) if table.rows == 1 => format!("lines {from} to {to}"),
+        (from, to) => format!("lines {from} to {to}, {} rows", table.rows),
+    };
+    writeln!(out, "table {}: {tool}{title}; {lines}", index + 1)
+}
+
+fn write_columns(columns: &[ColumnFindings], out: &mut dyn Write) -> io::Result<()> {
+    let unit = |c: &ColumnFindings| c.unit.clone().unwrap_or_else(|| "-".into());
+    let alike = |a: &ColumnFindings, b: &ColumnFindings| {
+        let of = |c: &ColumnFindings| (unit(c), c.statistic, c.resolution.clone());
+        of(a) == of(b)
+    };
+    let mut rows = vec![["column", "unit", "statistic", "resolution"].map(str::to_owned)];
+    for run in columns.chunk_by(alike) {
+        let row = |name: String, c: &ColumnFindings| {
+            let statistic = c.statistic.unwrap_or("-").to_owned();
+            [name, unit(c), statistic, c.resolution.clone()]
+        };
+        match run {
+            [first, .., last] if run.len() >= RUN_MIN => {
+                rows.push(row(format!("{} to {}", first.name, last.name), first));
+            }
+            _ => rows.extend(run.iter().map(|c| row(c.name.clone(), c))),
+        }
+    }
+    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
+    let (names, units, statistics) = (width(0), width(1), width(2));
+    for [name, unit, statistic, resolution] in &rows {
+        writeln!(
+            out,
+            "  {name:names$}  {unit:units$}  {statistic:statistics$}  {resolution}"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_findings(table: &TableFindings, out: &mut dyn Write) -> io::Result<()> {
+    if table.steps.is_empty() && table.tool.is_none() {
         writeln!(out, "  clock      no tick found")?;
     }
     for step in &table.steps {
@@ -50,7 +106,7 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
     let names: Vec<String> = step
         .columns
         .iter()
-        .map(|&c| format!("`{}`", table.columns[c]))
+        .map(|&c| format!("`{}`", table.columns[c].name))
         .collect();
     let unit = if step.unit == "ns" {
         "ns"
@@ -78,7 +134,7 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
     };
     writeln!(
         out,
-        "             {} distinct values are whole multiples, {rounding}; expected by chance: {chance:.0e}",
+        "             {} distinct values are whole multiples, {rounding}; chance of an accident: {chance:.0e}",
         step.values
     )?;
     for clock in step.clocks.iter().take(2) {
@@ -106,7 +162,7 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
 }
 
 fn write_unit(table: &TableFindings, unit: &UnitFinding, out: &mut dyn Write) -> io::Result<()> {
-    let name = |i: usize| &table.columns[i];
+    let name = |i: usize| &table.columns[i].name;
     let means = match unit.base {
         Base::Decimal => "units of 10^n bytes (MB = 10^6)",
         Base::Kibi => "units with a factor of 1024: KiB, or a mixed unit",
@@ -122,7 +178,7 @@ fn write_unit(table: &TableFindings, unit: &UnitFinding, out: &mut dyn Write) ->
     writeln!(out, "  unit       `{bandwidth}` is in {means}")?;
     writeln!(
         out,
-        "             `{size}` {relation} `{other}` gives it in all {} rows; expected by chance: {:.0e}",
+        "             `{size}` {relation} `{other}` gives it in all {} rows; chance of an accident: {:.0e}",
         unit.rows, unit.chance
     )?;
     let cells = &table.table.columns[unit.bandwidth].cells;
@@ -138,26 +194,23 @@ fn write_unit(table: &TableFindings, unit: &UnitFinding, out: &mut dyn Write) ->
 }
 
 fn write_worth(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Result<()> {
+    let parameter = table.columns.iter().position(|c| c.parameter);
     for &index in &step.columns {
         let column = &table.table.columns[index];
-        let scale = column.unit.map_or(1.0, |u| u.ns);
-        let unit = column
-            .unit
-            .map_or(String::new(), |u| format!(" {}", u.name));
+        let time = column.unit().and_then(|u| Some((u.name, u.ns?)));
+        let scale = time.map_or(1.0, |(_, ns)| ns);
+        let unit = time.map_or(String::new(), |(name, _)| format!(" {name}"));
         writeln!(
             out,
             "  worth      `{}`: printed, steps, what is known of the difference to the row above",
-            table.columns[index]
+            table.columns[index].name
         )?;
         let mut above: Option<u64> = None;
         for (row, cell) in column.cells.iter().enumerate().take(ROWS_MAX) {
             let Some(steps) = step.lattice.multiple(cell.scaled(scale)) else {
                 continue;
             };
-            let at = table
-                .parameters
-                .first()
-                .map(|&p| table.table.columns[p].cells[row].value);
+            let at = parameter.map(|p| table.table.columns[p].cells[row].value);
             let at = at.map_or(String::new(), |v| format!("{v:>9}"));
             let said = match above {
                 None => String::new(),

@@ -1,10 +1,10 @@
-//! Finds the unit of a bandwidth from the numbers beside it.
+//! Finds the unit of a bandwidth from the numbers beside it, where neither tool nor heading says it.
 //!
 //! Where a row gives a size, a bandwidth, and a rate of messages or a time, one follows from the
 //! other two but for a factor, and the factor is the unit: a power of ten for units of 10^n bytes,
 //! 1.048576 times one for units of 2^20 bytes, 8 times one for bits.
 
-use super::parse::{Cell, Column, Table};
+use super::table::{Cell, Column, Table};
 
 /// What a factor says about the unit of the bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -54,103 +54,189 @@ pub struct UnitFinding {
     pub by_time: bool,
     /// What was found.
     pub base: Base,
-    /// Rows that agree: all of the table.
+    /// Rows that agree: all of the table that have a size and no 0.00.
     pub rows: usize,
-    /// How many such relations are expected in numbers that have none.
+    /// The chance that one of all relations that were tried holds in numbers that have none.
     pub chance: f64,
 }
 
-/// Most relations expected by chance at which one is reported.
-const CHANCE_MAX: f64 = 5e-3;
+/// That the rows agree is held for no less likely than this: columns of a table may be related in another way (both
+/// grow with the size, say), and then all rows agree or none.
+const AGREEMENT_LEAST: f64 = 0.1;
 
-/// Every bandwidth column whose unit its neighbours betray.
-pub fn find_units(table: &Table) -> Vec<UnitFinding> {
-    let mut found: Vec<UnitFinding> = Vec::new();
-    let count = table.columns.len();
-    let sizes = (0..count).filter(|&i| is_size(&table.columns[i]));
-    let measured: Vec<usize> = (0..count)
-        .filter(|&i| !table.columns[i].is_parameter())
-        .collect();
-    let tried = (measured.len() * measured.len()).max(1) as f64;
-    for size in sizes {
-        for &bandwidth in &measured {
-            for &other in measured.iter().filter(|&&o| o != bandwidth) {
-                for by_time in [false, true] {
-                    let columns = [size, bandwidth, other].map(|i| &table.columns[i]);
-                    let Some((base, chance)) = relate(columns, by_time) else {
-                        continue;
-                    };
-                    let chance = chance * tried;
-                    // A time times a bandwidth reads the same both ways; name it once.
-                    let known = |f: &UnitFinding| f.by_time && by_time && f.bandwidth == other;
-                    if chance < CHANCE_MAX && !found.iter().any(known) {
-                        found.push(UnitFinding {
-                            bandwidth,
-                            size,
-                            other,
-                            by_time,
-                            base,
-                            rows: table.rows(),
-                            chance,
-                        });
-                    }
-                }
-            }
+/// A relation that may hold: columns of the size, the bandwidth, and the rate or time.
+struct Hypothesis {
+    table: usize,
+    columns: [usize; 3],
+    by_time: bool,
+}
+
+/// For each table, every bandwidth column whose unit its neighbours betray with less than this
+/// chance. The chance is that of all relations tried in the text.
+pub fn find_units(tables: &[&Table], chance_max: f64) -> Vec<Vec<UnitFinding>> {
+    let mut tried = Vec::new();
+    for (index, table) in tables.iter().enumerate() {
+        list_hypotheses(index, table, &mut tried);
+    }
+    let count = tried.len() as f64;
+    let mut found: Vec<Vec<UnitFinding>> = vec![Vec::new(); tables.len()];
+    for tried in &tried {
+        let columns = tried.columns.map(|i| &tables[tried.table].columns[i]);
+        let Some(relation) = relate(columns, tried.by_time) else {
+            continue;
+        };
+        // By accident the rows agree in one of all relations tried, and then on a unit.
+        let chance = relation.hit * (relation.agreement * count).max(AGREEMENT_LEAST);
+        if chance < chance_max {
+            let [size, bandwidth, other] = tried.columns;
+            found[tried.table].push(UnitFinding {
+                bandwidth,
+                size,
+                other,
+                by_time: tried.by_time,
+                base: relation.base,
+                rows: relation.rows,
+                chance,
+            });
         }
     }
     found
 }
 
-fn is_size(column: &Column) -> bool {
-    let whole = |c: &Cell| c.value >= 1.0 && c.value.fract() == 0.0;
-    column.is_parameter() && column.cells.iter().all(whole)
+/// Every relation worth a try: a bandwidth has no known unit, a time beside it has one of time or none, a rate none.
+fn list_hypotheses(index: usize, table: &Table, tried: &mut Vec<Hypothesis>) {
+    let columns = &table.columns;
+    let all = || 0..columns.len();
+    let sizes: Vec<usize> = all().filter(|&i| is_size(&columns[i])).collect();
+    // Among sizes, those that change.
+    let varying: Vec<usize> = sizes
+        .iter()
+        .copied()
+        .filter(|&i| varies(&columns[i]))
+        .collect();
+    let sizes = if varying.is_empty() { sizes } else { varying };
+    let measured = |i: &usize| !columns[*i].is_parameter();
+    let open = |i: &usize| columns[*i].unit().is_none_or(|u| !u.settled);
+    let time = |i: &usize| columns[*i].unit().is_some_and(|u| u.ns.is_some());
+    for size in sizes {
+        for bandwidth in all().filter(measured).filter(open) {
+            for other in all().filter(measured).filter(|&o| o != bandwidth) {
+                let bare = columns[other].unit().is_none();
+                let columns = [size, bandwidth, other];
+                if bare {
+                    tried.push(Hypothesis {
+                        table: index,
+                        columns,
+                        by_time: false,
+                    });
+                }
+                // A time times a bandwidth reads the same both ways: once where neither has a unit.
+                if time(&other) || (bare && bandwidth > other) {
+                    tried.push(Hypothesis {
+                        table: index,
+                        columns,
+                        by_time: true,
+                    });
+                }
+            }
+        }
+    }
 }
 
-/// The unit that makes `size · rate = bandwidth` (or `bandwidth · time = size`) in every row, and
-/// the chance that three columns of other numbers do so.
-fn relate([size, bandwidth, other]: [&Column; 3], by_time: bool) -> Option<(Base, f64)> {
+fn is_size(column: &Column) -> bool {
+    let whole = |c: &Cell| c.value >= 0.0 && c.value.fract() == 0.0;
+    let name = column.name.to_lowercase();
+    let counts = ["iter", "rep", "rank", "np", "sample"]
+        .iter()
+        .any(|w| name.contains(w));
+    column.is_parameter() && !counts && column.cells.iter().all(whole)
+}
+
+fn varies(column: &Column) -> bool {
+    column
+        .cells
+        .iter()
+        .any(|c| c.value != column.cells[0].value)
+}
+
+/// A relation that holds in every row that has all three.
+struct Relation {
+    base: Base,
+    rows: usize,
+    /// The chance that a factor on which the rows agree is that of a unit.
+    hit: f64,
+    /// The chance that the rows agree on a factor.
+    agreement: f64,
+}
+
+/// The unit that makes `size * rate = bandwidth` (or `bandwidth * time = size`) in every row.
+fn relate([size, bandwidth, other]: [&Column; 3], by_time: bool) -> Option<Relation> {
+    // Where the size changes, so must the others: `size * 100 = time` says nothing of a bandwidth.
+    let changes = varies(size);
+    if changes && !(varies(bandwidth) && varies(other)) {
+        return None;
+    }
     // The factor is a power of ten times one in [1, 10).
     let (mut low, mut high) = (0f64, f64::INFINITY);
+    let (mut agreement, mut sizes, mut rows) = (1f64, Vec::new(), 0);
     for ((s, b), o) in size.cells.iter().zip(&bandwidth.cells).zip(&other.cells) {
-        if b.value <= 0.0 || o.value <= 0.0 {
+        let error = relative(b) + relative(o);
+        // A row without a size, or with a number printed as 0.00, says nothing.
+        if s.value == 0.0 || b.value == 0.0 || o.value == 0.0 || error > 0.5 {
+            continue;
+        }
+        let positive = b.value > 0.0 && o.value > 0.0;
+        if !positive || (!changes && !by_time && is_simple(b.value / o.value)) {
             return None;
         }
-        let (value, error) = if by_time {
-            (s.value / (b.value * o.value), relative(b) + relative(o))
-        } else {
-            (s.value * o.value / b.value, relative(b) + relative(o))
+        rows += 1;
+        let value = match by_time {
+            true => s.value / (b.value * o.value),
+            false => s.value * o.value / b.value,
         };
-        low = low.max(value * (1.0 - error));
-        high = high.min(value * (1.0 + error));
+        let (from, to) = (value * (1.0 - error), value * (1.0 + error));
+        if !sizes.contains(&s.value) {
+            let first = sizes.is_empty();
+            sizes.push(s.value);
+            agreement *= if first {
+                1.0
+            } else {
+                (to / from).log10().min(1.0)
+            };
+        }
+        (low, high) = (low.max(from), high.min(to));
     }
     if !(low <= high && low > 0.0 && high.is_finite()) {
         return None;
     }
-    let width = (high / low).log10();
     let fits = |factor: f64| {
         let (from, to) = ((low / factor).log10(), (high / factor).log10());
         (from - 1e-9).ceil() <= to + 1e-9
     };
     let mut fitting = FACTORS.iter().filter(|(_, factor)| fits(*factor));
-    let (base, _) = fitting.next()?;
+    let (base, _) = *fitting.next()?;
     if fitting.next().is_some() {
         return None;
     }
-    // Rows whose numbers move independently and still agree are further evidence.
-    let moving = distinct_ratios(bandwidth, other).saturating_sub(1) as i32;
-    let each = (FACTORS.len() as f64 * width.max(1e-9)).min(1.0);
-    Some((*base, each * width.clamp(1e-9, 0.5).powi(moving.min(8))))
+    let width = (high / low).log10().max(1e-9);
+    let hit = (FACTORS.len() as f64 * width).min(1.0);
+    Some(Relation {
+        base,
+        rows,
+        hit,
+        agreement,
+    })
+}
+
+/// Whether a ratio is so simple that it needs no unit: two columns of the same quantity, or one half of the other.
+/// With one size only, itself a power of two, such a ratio looks like a unit.
+fn is_simple(ratio: f64) -> bool {
+    let log = ratio.log10();
+    let near = |simple: f64| (log - simple.log10() - (log - simple.log10()).round()).abs() < 0.05;
+    [1.0, 2.0, 4.0, 5.0, 8.0, 2.5, 1.25].into_iter().any(near)
 }
 
 /// Half a digit, and what a product of rounded numbers adds, relative to the value.
 fn relative(cell: &Cell) -> f64 {
     0.55 * cell.quantum / cell.value
-}
-
-fn distinct_ratios(a: &Column, b: &Column) -> usize {
-    let ratio = |(a, b): (&Cell, &Cell)| (1e4 * (a.value / b.value).log10()).round() as i64;
-    let mut ratios: Vec<i64> = a.cells.iter().zip(&b.cells).map(ratio).collect();
-    ratios.sort_unstable();
-    ratios.dedup();
-    ratios.len()
 }

@@ -1,0 +1,323 @@
+//! Reads the outputs of tools that are known by their own headings, as [`formats`] describes them.
+//!
+//! Everything else in such an output, banners above all, is left alone: a row counts only below
+//! headings of its tool and with exactly as many values.
+//!
+//! [`formats`]: super::formats
+
+mod context;
+mod values;
+
+use super::formats::{
+    FORMATS, Format, Heading, IPERF3, IPERF3_COLUMNS, Note, OSU, QPERF, imb_megabytes, matches,
+    written_unit,
+};
+use super::table::{Cell, Column, Role, Table, read_number};
+use context::Context;
+use values::{read_hpcc_major, read_hpcc_summary, read_netpipe, read_osu_init, read_qperf};
+
+/// The tables of known tools in a text, and which of its lines they took.
+pub struct Recognised {
+    /// In the order of the text.
+    pub tables: Vec<Table>,
+    /// For each line, whether it is a row or a heading of one of them.
+    pub taken: Vec<bool>,
+}
+
+/// Reads what known tools printed.
+pub fn recognise(text: &str) -> Recognised {
+    let mut reader = Reader::default();
+    for (index, line) in text.lines().enumerate() {
+        let took = reader.read_line(index + 1, line);
+        reader.taken.push(took);
+    }
+    reader.close();
+    Recognised {
+        tables: reader.tables,
+        taken: reader.taken,
+    }
+}
+
+/// What a table's rows look like.
+enum Rows {
+    /// One value for each heading.
+    Headed(Vec<&'static Heading>),
+    /// iperf3's, with the columns of its headings.
+    Iperf3(Vec<usize>),
+    /// A value by name on each line, or a line of a fixed form.
+    Named,
+}
+
+#[derive(Default)]
+struct Reader {
+    context: Context,
+    open: Option<(Table, Rows)>,
+    tables: Vec<Table>,
+    taken: Vec<bool>,
+}
+
+impl Reader {
+    /// Reads a line; whether it was one of a table.
+    fn read_line(&mut self, number: usize, line: &str) -> bool {
+        if self.context.read(line) {
+            self.close();
+            return false;
+        }
+        if let Some(opened) = self.open_headed(line).or_else(|| self.open_iperf3(line)) {
+            self.close();
+            self.open = Some(opened);
+            return true;
+        }
+        let took = self.push_row(line) || self.push_named(line);
+        if let (true, Some((table, _))) = (took, &mut self.open) {
+            let first = if table.lines.0 == 0 {
+                number
+            } else {
+                table.lines.0
+            };
+            table.lines = (first, number);
+        }
+        took
+    }
+
+    /// Ends the table under way; headings without rows are none.
+    fn close(&mut self) {
+        if let Some((table, _)) = self.open.take()
+            && table.lines.0 > 0
+        {
+            self.tables.push(table);
+        }
+    }
+
+    /// A new table if the line holds the headings of a known tool and nothing else.
+    fn open_headed(&mut self, line: &str) -> Option<(Table, Rows)> {
+        let (format, layout) = FORMATS
+            .iter()
+            .find_map(|f| Some((f, split_headings(f, line)?)))?;
+        if format.tool == OSU && self.context.osu.is_none() && !is_osu_width(line) {
+            return None;
+        }
+        let version = self.context.version_of(format.tool);
+        let columns = layout
+            .iter()
+            .filter(|(h, _)| !h.words)
+            .map(|(heading, name)| {
+                let unit = match heading.text {
+                    "Mbytes/sec" => Some(imb_megabytes(version)),
+                    _ => heading.unit,
+                };
+                Column {
+                    name: if name == "," {
+                        "sample".into()
+                    } else {
+                        name.clone()
+                    },
+                    units: unit.into_iter().collect(),
+                    statistic: heading.statistic,
+                    role: heading.role,
+                    ..Column::default()
+                }
+            });
+        let mut table = Table {
+            tool: Some(name_tool(format.tool, version)),
+            title: self.context.title_of(format.tool).to_owned(),
+            unknown: format.unknown,
+            columns: columns.collect(),
+            ..Table::default()
+        };
+        table.known = choose_notes(format, &table);
+        if std::mem::take(&mut self.context.ours) {
+            table.tool = Some(format!("Fastpath, in the columns of {}", format.tool));
+            table.known = vec!["the line above its headings says what each column holds"];
+            table.unknown = "";
+            table.columns.iter_mut().for_each(|c| c.statistic = None);
+        }
+        let layout = layout.into_iter().map(|(heading, _)| heading).collect();
+        Some((table, Rows::Headed(layout)))
+    }
+
+    fn open_iperf3(&self, line: &str) -> Option<(Table, Rows)> {
+        let mut rest = line.trim().strip_prefix("[ ID]")?;
+        rest = rest.strip_prefix("[Role]").unwrap_or(rest).trim_start();
+        rest = rest.strip_prefix("Interval")?.trim_start();
+        let mut layout = Vec::new();
+        while !rest.is_empty() {
+            let known = IPERF3_COLUMNS
+                .iter()
+                .position(|(name, ..)| rest.starts_with(name))?;
+            layout.push(known);
+            rest = rest[IPERF3_COLUMNS[known].0.len()..].trim_start();
+        }
+        let columns = layout.iter().map(|&known| {
+            let (name, statistic, words) = IPERF3_COLUMNS[known];
+            Column {
+                name: name.to_owned(),
+                statistic: Some(statistic),
+                role: if words == 2 {
+                    Role::Measured
+                } else {
+                    Role::Parameter
+                },
+                digits: (words == 2 && name != "Jitter").then_some(3),
+                ..Column::default()
+            }
+        });
+        let table = Table {
+            tool: Some(IPERF3.into()),
+            known: vec![
+                "bytes are in powers of 1024, bits in powers of 1000",
+                "a row is one interval; the rows named sender and receiver are of the whole run",
+            ],
+            unknown: "the spread within an interval",
+            columns: columns.collect(),
+            ..Table::default()
+        };
+        Some((table, Rows::Iperf3(layout)))
+    }
+
+    /// Adds a row of the open table, if the line is one.
+    fn push_row(&mut self, line: &str) -> bool {
+        let Some((table, rows)) = &mut self.open else {
+            return false;
+        };
+        match rows {
+            Rows::Headed(layout) => match read_headed(layout, line) {
+                Some(cells) => {
+                    let columns = table.columns.iter_mut();
+                    columns.zip(cells).for_each(|(c, cell)| c.cells.push(cell));
+                    true
+                }
+                None => false,
+            },
+            Rows::Iperf3(layout) => push_iperf3(table, layout, line).is_some(),
+            Rows::Named => false,
+        }
+    }
+
+    /// Adds a value that stands behind its name, or a line of a fixed form, if the line is one.
+    fn push_named(&mut self, line: &str) -> bool {
+        let values = [
+            read_hpcc_summary,
+            read_hpcc_major,
+            read_osu_init,
+            read_netpipe,
+        ]
+        .into_iter()
+        .find_map(|read| read(line))
+        .or_else(|| read_qperf(self.context.title_of(QPERF), line));
+        let Some(values) = values else {
+            return false;
+        };
+        let tool = name_tool(values.tool, self.context.version_of(values.tool));
+        let title = match values.title {
+            Some(title) => title.to_owned(),
+            None => self.context.title_of(values.tool).to_owned(),
+        };
+        let goes_on = |t: &Table| t.tool.as_ref() == Some(&tool) && t.title == title;
+        let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named) && goes_on(t);
+        if !self.open.as_ref().is_some_and(is_named) {
+            self.close();
+            let goes_on = self.tables.pop_if(|t| values.tool == QPERF && goes_on(t));
+            let table = goes_on.unwrap_or_else(|| Table {
+                tool: Some(tool),
+                title,
+                known: values.known.to_vec(),
+                unknown: values.unknown,
+                ..Table::default()
+            });
+            self.open = Some((table, Rows::Named));
+        }
+        if let Some((table, _)) = &mut self.open {
+            values.values.into_iter().for_each(|v| v.push_to(table));
+        }
+        true
+    }
+}
+
+fn name_tool(tool: &str, version: Option<&str>) -> String {
+    match version {
+        Some(version) if !version.is_empty() => format!("{tool} {version}"),
+        _ => tool.to_owned(),
+    }
+}
+
+fn choose_notes(format: &Format, table: &Table) -> Vec<&'static str> {
+    let is_test = |t: &&str| match *t {
+        "" => table.title.is_empty(),
+        part => table.title.contains(part),
+    };
+    let has = |part: &str| table.columns.iter().any(|c| c.name.contains(part));
+    let fits = |n: &&Note| (n.tests.is_empty() || n.tests.iter().any(is_test)) && has(n.column);
+    format.notes.iter().filter(fits).map(|n| n.text).collect()
+}
+
+/// Whether the headings stand in OSU's columns, 10 and then 18 wide.
+fn is_osu_width(line: &str) -> bool {
+    line.starts_with("# Size") && line.trim_end().len() % 18 == 10
+}
+
+/// The headings of a line as printed, if every word of it belongs to one of the tool's, and one marks it.
+fn split_headings(format: &Format, line: &str) -> Option<Vec<(&'static Heading, String)>> {
+    let line = line.replace('#', " ");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut found: Vec<(&'static Heading, String)> = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let length = |h: &Heading| h.text.split(' ').count();
+        let fits = |h: &&Heading| {
+            let has = words.get(at..at + length(h));
+            let mut parts = h.text.split(' ').zip(has.unwrap_or_default());
+            let is_used = !h.text.contains('*') && found.iter().any(|(f, _)| std::ptr::eq(*f, *h));
+            has.is_some() && !is_used && parts.all(|(p, w)| matches(p, w))
+        };
+        // Of two of one name the first comes first.
+        let fitting = format.headings.iter().filter(fits).rev();
+        let heading = fitting.max_by_key(|h| length(h))?;
+        let count = length(heading);
+        found.push((heading, words[at..at + count].join(" ")));
+        at += count;
+    }
+    let marked = found.iter().any(|(h, _)| format.marks.contains(&h.text));
+    marked.then_some(found)
+}
+
+/// The numbers of a row below these headings.
+fn read_headed(layout: &[&'static Heading], line: &str) -> Option<Vec<Cell>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if words.len() != layout.len() {
+        return None;
+    }
+    let numbers = layout.iter().zip(words).filter(|(h, _)| !h.words);
+    numbers.map(|(_, word)| read_value(word)).collect()
+}
+
+/// A number that may be missing: `-nan`.
+fn read_value(word: &str) -> Option<Cell> {
+    let word = word.trim_end_matches([',', '%']);
+    if ["nan", "-nan", "inf", "-inf"].contains(&word) {
+        return Some(Cell::MISSING);
+    }
+    let (cell, rest) = read_number(word)?;
+    rest.is_empty().then_some(cell)
+}
+
+/// Adds iperf3's row, of which columns at the end may be missing; None: it is no row.
+fn push_iperf3(table: &mut Table, layout: &[usize], line: &str) -> Option<()> {
+    let (_, values) = line.trim().strip_prefix('[')?.rsplit_once(']')?;
+    let mut words = values.split_whitespace().peekable();
+    words.next()?.split_once('-')?;
+    words.next_if_eq(&"sec")?;
+    for (column, &known) in table.columns.iter_mut().zip(layout) {
+        let cell = words.peek().and_then(|w| read_value(w.split('/').next()?));
+        if let Some(cell) = cell {
+            words.next();
+            column.cells.push(cell);
+            if IPERF3_COLUMNS[known].2 == 2 {
+                column.add_unit(written_unit(IPERF3, words.next()?)?);
+            }
+        } else {
+            column.cells.push(Cell::MISSING);
+        }
+    }
+    Some(())
+}
