@@ -135,7 +135,7 @@ fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
     let (text, said) = (stdout(&output), stderr(&output));
     assert!(text.contains("faster"), "{text}");
     assert!(
-        text.contains("none: not compared: cannot run /nonexistent/mpicc"),
+        text.contains("none: not compared: there is no compiler wrapper /nonexistent/mpicc"),
         "{text}"
     );
     assert!(
