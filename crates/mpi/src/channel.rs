@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
-use crate::consts::MPI_ERR_OTHER;
+use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow as slow;
@@ -266,7 +266,7 @@ impl<'a> Channel<'a> {
     #[inline(never)]
     fn refuse_length(&self, from: u32, expected: u64, sent: u64) -> Error {
         let args = self.args(from, &Buffer::empty());
-        slow::explain_disagreement(MPI_ERR_OTHER, &args, expected, sent)
+        slow::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
     }
 
     /// Looks at the peer alone for a while; `None` leaves everything as it was.

@@ -7,7 +7,6 @@
 
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 
 /// Numbers that a leader has in all.
 const COUNTERS: u32 = 1 << 19;
@@ -86,15 +85,20 @@ impl Block {
     }
 }
 
-/// The numbers of one leader.
+/// The numbers of one leader: one bit each, so that the memory does not depend on how many communicators were made and
+/// freed. They are handed out in a circle, so that late messages of a communicator have ended when its number returns.
 pub struct Pool {
+    /// A bit for each number that is in use, in blocks; empty until the first is taken.
+    used: RefCell<Vec<u8>>,
+    /// Where the next search for a number begins.
     next: Cell<u32>,
-    /// Blocks that were never used, the last one given back on top.
-    unused: RefCell<Vec<(u32, u32)>>,
-    /// Numbers of freed communicators. The oldest is used again first, so that late messages of a
-    /// communicator have ended when its number returns.
-    freed: RefCell<VecDeque<u32>>,
+    /// How many numbers are in use.
+    taken: Cell<u32>,
 }
+
+const _: () = assert!(BLOCK == u8::BITS && COUNTERS.is_multiple_of(BLOCK));
+/// The first number that no predefined communicator and no spare of `MPI_COMM_WORLD` has, rounded up to a block.
+const FIRST_FREE: u32 = (FIRST + BLOCK).next_multiple_of(BLOCK);
 
 impl Default for Pool {
     fn default() -> Self {
@@ -106,63 +110,93 @@ impl Pool {
     /// A pool with all numbers but those of the predefined communicators.
     pub const fn new() -> Self {
         Pool {
-            next: Cell::new(FIRST + BLOCK),
-            unused: RefCell::new(Vec::new()),
-            freed: RefCell::new(VecDeque::new()),
+            used: RefCell::new(Vec::new()),
+            next: Cell::new(FIRST_FREE),
+            taken: Cell::new(0),
         }
     }
 
     /// Takes a block for a communicator that the process of world rank `leader`, the caller, leads
     /// or may turn out to lead; empty when the process leads as many communicators as it can.
     pub fn reserve(&self, leader: u32) -> Block {
-        if let Some((first, count)) = self.unused.borrow_mut().pop() {
-            return Block {
-                leader,
-                first,
-                count,
-            };
+        // Spares are for a process that leads few communicators.
+        let whole = self.taken.get() < COUNTERS / 2;
+        let found = whole.then(|| self.find_block()).flatten();
+        let found = found.or_else(|| self.find_one());
+        let Some((first, count)) = found else {
+            return Block::EMPTY;
+        };
+        self.mark(first, count, true);
+        self.next.set(first + count);
+        Block {
+            leader,
+            first,
+            count,
         }
-        let next = self.next.get();
-        if next < COUNTERS {
-            // Spares are for a process that leads few communicators.
-            let count = if next < COUNTERS / 2 { BLOCK } else { 1 };
-            self.next.set(next + count);
-            return Block {
-                leader,
-                first: next,
-                count,
-            };
-        }
-        match self.freed.borrow_mut().pop_front() {
-            Some(first) => Block {
-                leader,
-                first,
-                count: 1,
-            },
-            None => Block::EMPTY,
+    }
+
+    /// A block of which no number is in use.
+    fn find_block(&self) -> Option<(u32, u32)> {
+        let is_free = |block: &u32| self.byte(*block) == 0;
+        let start = self.next.get().div_ceil(BLOCK);
+        let first = FIRST_FREE / BLOCK;
+        let found = (start..COUNTERS / BLOCK)
+            .chain(first..start)
+            .find(is_free)?;
+        Some((found * BLOCK, BLOCK))
+    }
+
+    /// A number that is not in use.
+    fn find_one(&self) -> Option<(u32, u32)> {
+        let is_free = |number: &u32| self.byte(number / BLOCK) & bit(*number) == 0;
+        let start = self.next.get();
+        let found = (start..COUNTERS).chain(FIRST_FREE..start).find(is_free)?;
+        Some((found, 1))
+    }
+
+    fn byte(&self, block: u32) -> u8 {
+        self.used.borrow().get(block as usize).copied().unwrap_or(0)
+    }
+
+    /// Numbers that are marked so already are not counted again.
+    fn mark(&self, first: u32, count: u32, used: bool) {
+        let mut bytes = self.used.borrow_mut();
+        bytes.resize((COUNTERS / BLOCK) as usize, 0);
+        for number in first..first + count {
+            let byte = &mut bytes[(number / BLOCK) as usize];
+            if (*byte & bit(number) != 0) != used {
+                *byte ^= bit(number);
+                let taken = self.taken.get();
+                self.taken.set(if used { taken + 1 } else { taken - 1 });
+            }
         }
     }
 
     /// Takes back what is left of a block of the calling process, `me`. Blocks of other leaders are
     /// theirs to take back.
     pub fn give_back(&self, me: u32, block: Block) {
-        if block.count == 0 || block.leader != me || block.first < FIRST + BLOCK {
+        if block.count == 0 || block.leader != me || block.first < FIRST_FREE {
             return;
         }
+        self.mark(block.first, block.count, false);
         if block.first + block.count == self.next.get() {
+            // Never used: the next communicator may have them.
             self.next.set(block.first);
-        } else {
-            self.unused.borrow_mut().push((block.first, block.count));
         }
     }
 
     /// Takes back the context of a communicator that was freed, if the calling process led it.
     pub fn release(&self, me: u32, context: Context) {
         let (leader, counter) = context.origin();
-        if leader == me && counter >= FIRST {
-            self.freed.borrow_mut().push_back(counter);
+        if leader == me && counter >= FIRST_FREE {
+            self.mark(counter, 1, false);
         }
     }
+}
+
+/// The bit of a number in its block's byte.
+fn bit(number: u32) -> u8 {
+    1 << (number % BLOCK)
 }
 
 #[cfg(test)]
@@ -196,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn pool__hands_each_context_out_once_and_then_the_oldest_freed() {
+    fn pool__hands_each_context_out_once_and_a_freed_one_after_all_others() {
         let pool = Pool::new();
         let mut seen = HashSet::new();
         let mut world = Block::WORLD_SPARES;
@@ -213,27 +247,52 @@ mod tests {
                 assert!(seen.insert(context), "{context:?}");
                 order.push(context);
             }
+            // Freed early, it comes after those that nobody has had.
+            if order.len() == 40 {
+                pool.release(0, order[30]);
+                assert!(seen.remove(&order[30]));
+            }
         }
-        assert!(seen.len() as u32 == COUNTERS - FIRST);
+        assert_eq!(order.last(), Some(&order[30]));
+        assert_eq!(order.len() as u32, COUNTERS - FIRST_FREE + 1);
         pool.release(0, order[7]);
         pool.release(0, order[5]);
         pool.release(1, order[6]);
-        assert_eq!(pool.reserve(0).take(), Some(order[7]));
         assert_eq!(pool.reserve(0).take(), Some(order[5]));
+        assert_eq!(pool.reserve(0).take(), Some(order[7]));
         assert!(pool.reserve(0).is_empty());
     }
 
     #[test]
-    fn give_back__makes_unused_numbers_available_at_once() {
+    fn pool__counts_what_is_in_use_whatever_comes_back() {
+        let pool = Pool::new();
+        for round in 0..COUNTERS / 4 {
+            let mut block = pool.reserve(0);
+            let context = block.take().expect("all others were given back");
+            if round % 3 == 0 {
+                pool.give_back(0, block);
+                pool.release(0, context);
+            } else {
+                pool.release(0, context);
+                pool.give_back(0, block);
+            }
+            assert_eq!(pool.taken.get(), 0);
+        }
+        pool.release(0, Context::from_leader(0, FIRST_FREE));
+        assert_eq!(pool.taken.get(), 0);
+    }
+
+    #[test]
+    fn give_back__of_the_last_block_makes_its_numbers_the_next() {
         let pool = Pool::new();
         let (a, b) = (pool.reserve(0), pool.reserve(0));
-        pool.give_back(0, a);
-        assert_eq!(pool.reserve(0), a);
         pool.give_back(0, b);
         assert_eq!(pool.reserve(0), b);
         let mut partly = b;
         partly.take();
         pool.give_back(1, partly); // another leader's
         assert_ne!(pool.reserve(0).first, partly.first);
+        pool.give_back(0, a);
+        assert_eq!(pool.taken.get(), 2 * BLOCK);
     }
 }
