@@ -13,13 +13,13 @@ static void expect(int line, int code, int expected)
 #define EXPECT(class, call) expect(__LINE__, call, class)
 
 /* Two ranks that pass different counts: the one with the larger count gets less than it expects and says so, as the
- * other one does where it gets more; the next call is in step again. */
+ * other one does where it gets more, both by the same class; the next call is in step again. */
 static void test_counts(int few, int many)
 {
     int count = me == 0 ? many : few, twice = 2 * many, one = 1, sum = 0;
     int *a = ints(twice, 1), *b = ints(twice, 2);
     MPI_Comm world = MPI_COMM_WORLD;
-    int lacks = me == 0 ? MPI_ERR_OTHER : MPI_SUCCESS, both = me == 0 ? MPI_ERR_OTHER : MPI_ERR_TRUNCATE;
+    int lacks = me == 0 ? MPI_ERR_TRUNCATE : MPI_SUCCESS, both = MPI_ERR_TRUNCATE;
     EXPECT(lacks, MPI_Bcast(a, count, MPI_INT, 1, world));
     EXPECT(me == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE, MPI_Bcast(a, count, MPI_INT, 0, world));
     EXPECT(lacks, MPI_Gather(a, count, MPI_INT, b, count, MPI_INT, 0, world));
@@ -33,13 +33,68 @@ static void test_counts(int few, int many)
         char wanted[100];
         snprintf(wanted, sizeof wanted, "rank 1 passes %d bytes to this collective call, this rank expects %d", 4 * few,
                  4 * many);
-        MPI_Error_string(MPI_ERR_OTHER, text, &length);
+        MPI_Error_string(MPI_ERR_TRUNCATE, text, &length);
         CHECK(strstr(text, wanted));
     } else if (me == 1) {
         EXPECT(MPI_SUCCESS, MPI_Bcast(a, count, MPI_INT, 1, world));
     }
     EXPECT(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world));
     CHECK(sum == ranks);
+    free(a);
+    free(b);
+}
+
+/* One rank of any number passes another count than all others. At least one of them says so, whoever does says so by
+ * the same class, nobody waits for ever, and the next call is in step again. */
+static void test_one_count(int odd, int few, int many)
+{
+    enum { CALLS = 15 };
+    MPI_Comm world = MPI_COMM_WORLD;
+    int count = me == odd ? many : few, largest = few > many ? few : many, codes[CALLS], classes[CALLS], worst[CALLS];
+    int *a = ints(2 * ranks * largest, 1), *b = ints(2 * ranks * largest, 2);
+    int *counts = ints(ranks, count), *displs = ints(ranks, 0);
+    for (int i = 0; i < ranks; i++)
+        displs[i] = i * largest, counts[i] = count;
+    codes[0] = MPI_Bcast(a, count, MPI_INT, 0, world);
+    codes[1] = MPI_Bcast(a, count, MPI_INT, ranks - 1, world);
+    codes[2] = MPI_Gather(a, count, MPI_INT, b, count, MPI_INT, 0, world);
+    codes[3] = MPI_Gatherv(a, count, MPI_INT, b, counts, displs, MPI_INT, 1, world);
+    codes[4] = MPI_Scatter(a, count, MPI_INT, b, count, MPI_INT, 0, world);
+    codes[5] = MPI_Scatterv(a, counts, displs, MPI_INT, b, count, MPI_INT, 1, world);
+    codes[6] = MPI_Allgather(a, count, MPI_INT, b, count, MPI_INT, world);
+    codes[7] = MPI_Allgatherv(a, count, MPI_INT, b, counts, displs, MPI_INT, world);
+    codes[8] = MPI_Alltoall(a, count, MPI_INT, b, count, MPI_INT, world);
+    codes[9] = MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, b, count, MPI_INT, world);
+    codes[10] = MPI_Alltoallv(a, counts, displs, MPI_INT, b, counts, displs, MPI_INT, world);
+    codes[11] = MPI_Reduce(a, b, count, MPI_INT, MPI_SUM, 0, world);
+    codes[12] = MPI_Allreduce(a, b, count, MPI_INT, MPI_SUM, world);
+    codes[13] = MPI_Reduce_scatter_block(a, b, count, MPI_INT, MPI_SUM, world);
+    codes[14] = MPI_Scan(a, b, count, MPI_INT, MPI_SUM, world);
+    for (int i = 0; i < CALLS; i++) {
+        MPI_Error_class(codes[i], &classes[i]);
+        CHECK(classes[i] == MPI_SUCCESS || classes[i] == MPI_ERR_TRUNCATE);
+    }
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(classes, worst, CALLS, MPI_INT, MPI_MAX, world));
+    for (int i = 0; i < CALLS; i++)
+        CHECK(worst[i] == MPI_ERR_TRUNCATE);
+    free(a);
+    free(b);
+    free(counts);
+    free(displs);
+}
+
+/* What a rank sends to itself is as wrong as what it sends to others, which still get what they wait for. */
+static void test_own_count(void)
+{
+    int *a = ints(20 * ranks, 1), *b = ints(20 * ranks, 2), more = me == 0 ? 20 : 10;
+    int expected = me == 0 ? MPI_ERR_TRUNCATE : MPI_SUCCESS, others = MPI_ERR_TRUNCATE;
+    EXPECT(others, MPI_Alltoall(a, more, MPI_INT, b, 10, MPI_INT, MPI_COMM_WORLD));
+    int class = MPI_SUCCESS, code = MPI_Allgather(a, more, MPI_INT, b, 10, MPI_INT, MPI_COMM_WORLD);
+    MPI_Error_class(code, &class);
+    /* The others may get the blocks from rank 0, which has the right length for them. */
+    CHECK(class == MPI_ERR_TRUNCATE || (me != 0 && class == MPI_SUCCESS));
+    EXPECT(expected, MPI_Gather(a, more, MPI_INT, b, 10, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT(others, MPI_Scatter(a, 20, MPI_INT, b, 10, MPI_INT, 0, MPI_COMM_WORLD));
     free(a);
     free(b);
 }
@@ -112,6 +167,15 @@ int main(int argc, char **argv)
         test_counts(1000, 1001);
         test_counts(7000, 8000);
         test_counts(100000, 100001);
+    }
+    if (ranks >= 2) {
+        static const int pairs[][2] = {{1, 2}, {20, 21}, {1000, 1001}, {7000, 8000}, {100000, 100001}};
+        for (int i = 0; i < 5; i++)
+            for (int odd = 0; odd < ranks; odd += ranks - 1) {
+                test_one_count(odd, pairs[i][0], pairs[i][1]);
+                test_one_count(odd, pairs[i][1], pairs[i][0]);
+            }
+        test_own_count();
     }
     MPI_Type_free(&raw);
     MPI_Type_free(&pair);

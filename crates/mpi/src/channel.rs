@@ -22,6 +22,7 @@ use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Fault, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
+use std::cell::Cell;
 
 /// A started send or receive. Must be waited for.
 #[must_use]
@@ -39,6 +40,8 @@ pub struct Channel<'a> {
     pub comm: &'a Comm,
     /// The internal tag, below 0, that this call's messages carry.
     pub tag: i32,
+    /// The first error of lengths that do not agree; see [`Channel::put_off`].
+    disagreement: Cell<Option<Error>>,
 }
 
 impl<'a> Channel<'a> {
@@ -47,7 +50,7 @@ impl<'a> Channel<'a> {
     pub fn next(process: &'a Process, comm: &'a Comm) -> Self {
         let tag = Channel::next_tag(comm);
         Channel::advance(comm);
-        Channel { process, comm, tag }
+        Channel::tagged(process, comm, tag)
     }
 
     /// The tag of the next collective call on `comm`, which [`Channel::advance`] takes.
@@ -65,8 +68,44 @@ impl<'a> Channel<'a> {
 
     /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
     /// make (`MPI_Comm_create_group`).
+    #[inline]
     pub fn tagged(process: &'a Process, comm: &'a Comm, tag: i32) -> Self {
-        Channel { process, comm, tag }
+        Channel {
+            process,
+            comm,
+            tag,
+            disagreement: Cell::new(None),
+        }
+    }
+
+    /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
+    /// its messages.
+    #[inline]
+    pub(crate) fn put_off(&self, result: Result) -> Result {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.put_off_slow(error),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_off_slow(&self, error: Error) -> Result {
+        if error.code() != MPI_ERR_TRUNCATE {
+            return Err(error);
+        }
+        let first = self.disagreement.take().unwrap_or(error);
+        self.disagreement.set(Some(first));
+        Ok(())
+    }
+
+    /// The result of a call whose messages have ended with `result`.
+    #[inline]
+    pub(crate) fn conclude(&self, result: Result) -> Result {
+        match self.disagreement.take() {
+            None => result,
+            Some(error) => Err(error),
+        }
     }
 
     /// Sends and returns when the buffer may be reused.

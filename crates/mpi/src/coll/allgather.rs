@@ -26,7 +26,7 @@ pub unsafe fn allgather(
     let how = choose::allgather(total, true, ranks, f.room());
     let whole = first.part(0, first.count * ranks as u64);
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, own, &even_blocks(first), Some(whole)) }
+    f.conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)) })
 }
 
 /// `MPI_Allgatherv`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`).
@@ -43,7 +43,7 @@ pub unsafe fn allgatherv(
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
     let how = choose::allgather(total, false, f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, own, &block, None) }
+    f.conclude(unsafe { run(f, how, own, &block, None) })
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE`.
@@ -95,7 +95,7 @@ unsafe fn place_own<'a, F: Fabric>(
     block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     // SAFETY: the same contract.
-    unsafe { own.map_or(Ok(()), |own| own.copy_to(block(f.rank()))) }
+    f.put_off(unsafe { own.map_or(Ok(()), |own| own.copy_to(block(f.rank()))) })
 }
 
 /// Rank 0 receives all blocks and sends them to all.

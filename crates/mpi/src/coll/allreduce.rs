@@ -38,7 +38,7 @@ pub unsafe fn allreduce(
     }
     let how = choose::allreduce(red.size(result.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, red, operand, result) }
+    f.conclude(unsafe { run(f, how, red, operand, result) })
 }
 
 /// The operand may be the result.

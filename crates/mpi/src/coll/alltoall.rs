@@ -26,7 +26,7 @@ pub unsafe fn alltoall(
     let into = Vector::new(recv.0, recv.1, recv.2)?;
     let how = choose::alltoall(into.bytes(), f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe {
+    f.conclude(unsafe {
         match send {
             (buf, count, Some(datatype)) if !is_in_place(buf) => {
                 let out = Vector::new(buf, count, datatype)?;
@@ -34,7 +34,7 @@ pub unsafe fn alltoall(
             }
             _ => run_in_place(f, &even_blocks(into)),
         }
-    }
+    })
 }
 
 /// `MPI_Alltoallv`; `send` is none with `MPI_IN_PLACE`.
@@ -44,12 +44,12 @@ pub unsafe fn alltoall(
 pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
     let into = recv.check()?;
     // SAFETY: by the contract of this function.
-    unsafe {
+    f.conclude(unsafe {
         match send {
             Some(send) => run(f, choose::Alltoall::Together, &send.check()?, &into),
             None => run_in_place(f, &into),
         }
-    }
+    })
 }
 
 /// `MPI_Alltoallw`; `send` is none with `MPI_IN_PLACE`.
@@ -59,12 +59,12 @@ pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_
 pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
     let into = recv.check()?;
     // SAFETY: by the contract of this function.
-    unsafe {
+    f.conclude(unsafe {
         match send {
             Some(send) => run(f, choose::Alltoall::Together, &send.check()?, &into),
             None => run_in_place(f, &into),
         }
-    }
+    })
 }
 
 /// `out` is the block for a rank, `into` that from a rank.
@@ -80,7 +80,7 @@ pub(super) unsafe fn run<'a, 'b, F: Fabric>(
     let rank = f.rank();
     // SAFETY: the same contract.
     unsafe {
-        out(rank).copy_to(into(rank))?;
+        f.put_off(out(rank).copy_to(into(rank)))?;
         match (f.size(), how) {
             (1, _) => Ok(()),
             (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)),

@@ -10,7 +10,7 @@ use fastpath_protocol::buffer::Buffer;
 /// `MPI_Barrier`
 #[inline]
 pub fn barrier(f: &Channel<'_>) -> Result {
-    run(f)
+    f.conclude(run(f))
 }
 
 #[inline]

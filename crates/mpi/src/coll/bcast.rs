@@ -23,7 +23,7 @@ pub unsafe fn bcast(
     let root = super::check_root(f.comm, root)?;
     let data = Vector::new(buf, count, datatype)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(f, data, root) }
+    f.conclude(unsafe { run(f, data, root) })
 }
 
 /// # Safety

@@ -46,6 +46,13 @@ pub(super) trait Fabric {
     unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Self::Ticket>;
     /// Waits for all; returns the first error when all have ended.
     fn wait_all(&self, tickets: Vec<Self::Ticket>) -> Result;
+
+    /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
+    /// its messages. Receiving does so by itself.
+    #[inline]
+    fn put_off(&self, result: Result) -> Result {
+        result
+    }
 }
 
 impl Fabric for Channel<'_> {
@@ -75,13 +82,13 @@ impl Fabric for Channel<'_> {
     #[inline]
     unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
         // SAFETY: the same contract.
-        unsafe { Channel::recv(self, from, data) }
+        unsafe { self.put_off(Channel::recv(self, from, data)) }
     }
 
     #[inline]
     unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
         // SAFETY: the same contract.
-        unsafe { Channel::exchange(self, to, out, from, into) }
+        unsafe { self.put_off(Channel::exchange(self, to, out, from, into)) }
     }
 
     unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
@@ -95,7 +102,12 @@ impl Fabric for Channel<'_> {
     }
 
     fn wait_all(&self, tickets: Vec<Ticket>) -> Result {
-        Channel::wait_all(self, tickets)
+        self.put_off(Channel::wait_all(self, tickets))
+    }
+
+    #[inline]
+    fn put_off(&self, result: Result) -> Result {
+        Channel::put_off(self, result)
     }
 }
 

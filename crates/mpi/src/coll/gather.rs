@@ -31,7 +31,7 @@ pub unsafe fn gather(
     let block = recv.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, own, recv.map(even_blocks), root) }
+    f.conclude(unsafe { run(f, how, own, recv.map(even_blocks), root) })
 }
 
 /// `MPI_Gatherv`; `recv` counts at the root alone, and is present there.
@@ -51,7 +51,7 @@ pub unsafe fn gatherv(
         _ => None,
     };
     // SAFETY: by the contract of this function.
-    unsafe { run(f, choose::Gather::Linear, own, recv, root) }
+    f.conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root) })
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE` at the root.
@@ -110,7 +110,7 @@ unsafe fn linear_root<'a, F: Fabric>(
         }
         let copied = own.map_or(Ok(()), |own| own.copy_to(block(f.rank())));
         batch.finish()?;
-        copied?;
+        f.put_off(copied)?;
         if in_turn {
             for (rank, into) in others()
                 .map(|r| (r, block(r)))
@@ -139,7 +139,7 @@ unsafe fn binomial_root<'a, F: Fabric>(
     let bytes = block(root).bytes();
     // SAFETY: the same contract; the scratch holds one block for each rank, counted from the root.
     unsafe {
-        own.map_or(Ok(()), |own| own.copy_to(block(root)))?;
+        f.put_off(own.map_or(Ok(()), |own| own.copy_to(block(root))))?;
         if bytes == 0 {
             return Ok(());
         }

@@ -44,7 +44,7 @@ pub unsafe fn reduce(
     }
     let how = choose::reduce(red.size(operand.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, red, operand, result, root) }
+    f.conclude(unsafe { run(f, how, red, operand, result, root) })
 }
 
 /// `operand` is this rank's vector; `result` is present at the root, and may be the operand.

@@ -39,7 +39,7 @@ pub unsafe fn reduce_scatter(
     let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     // SAFETY: by the contract of this function.
-    unsafe {
+    f.conclude(unsafe {
         run(
             f,
             choose::reduce_scatter(red.size(total)),
@@ -48,7 +48,7 @@ pub unsafe fn reduce_scatter(
             &deal,
             result,
         )
-    }
+    })
 }
 
 /// `MPI_Reduce_scatter_block`; `count` elements for each rank.
@@ -70,7 +70,7 @@ pub unsafe fn reduce_scatter_block(
     let deal = move |rank: u32| (rank as u64 * share, share);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     // SAFETY: by the contract of this function.
-    unsafe {
+    f.conclude(unsafe {
         run(
             f,
             choose::reduce_scatter(red.size(total)),
@@ -79,7 +79,7 @@ pub unsafe fn reduce_scatter_block(
             &deal,
             result,
         )
-    }
+    })
 }
 
 #[cold]

@@ -70,7 +70,7 @@ unsafe fn prefix(
     };
     let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, prefix, red, operand, result) }
+    f.conclude(unsafe { run(f, how, prefix, red, operand, result) })
 }
 
 /// The operand may be the result.

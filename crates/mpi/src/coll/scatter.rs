@@ -32,7 +32,7 @@ pub unsafe fn scatter(
     let block = send.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
-    unsafe { run(f, how, send.map(even_blocks), own, root) }
+    f.conclude(unsafe { run(f, how, send.map(even_blocks), own, root) })
 }
 
 /// `MPI_Scatterv`; `send` counts at the root alone, and is present there.
@@ -52,7 +52,7 @@ pub unsafe fn scatterv(
     };
     let own = own_block(recv, f.rank() == root)?;
     // SAFETY: by the contract of this function.
-    unsafe { run(f, choose::Gather::Linear, send, own, root) }
+    f.conclude(unsafe { run(f, choose::Gather::Linear, send, own, root) })
 }
 
 /// Where a rank receives; none for `MPI_IN_PLACE` at the root.
