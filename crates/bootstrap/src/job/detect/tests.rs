@@ -705,9 +705,9 @@ fn detect__is_told_to_leave_a_process_alone() {
 #[test]
 fn detect__needs_a_launchers_mark_to_leave_our_own_job() {
     // A script may set such variables for a program that asks for them.
-    let wrapper =
-        sets("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2".into());
-    assert_eq!(place(&environment(&[Ours, wrapper]), None), Place::Own);
+    let wrapper = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2";
+    let env = environment(&[Ours, sets(wrapper.into())]);
+    assert_eq!(place(&env, None), Place::Own);
 }
 
 #[test]
