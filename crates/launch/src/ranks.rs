@@ -164,7 +164,9 @@ impl Ranks {
         };
         match self.list[rank].end? {
             End::Signal(signal, _) => failure(FailureKind::Signal, signal),
-            End::Exit(0) if phase == Phase::Initialized => failure(FailureKind::NoFinalize, 0),
+            End::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
+                failure(FailureKind::NoFinalize, 0)
+            }
             End::Exit(0) => None,
             End::Exit(code) => failure(FailureKind::Exit, code),
         }

@@ -129,6 +129,7 @@ fn describe_rank(rank: &Rank, facts: &Facts, now_ns: u64) -> String {
             Phase::Launched => "runs and has not called MPI_Init".into(),
             Phase::Attached => "is in MPI_Init".into(),
             Phase::Initialized => "runs, or looks for a message without sleeping".into(),
+            Phase::Silent | Phase::Settled => "is in MPI_Finalize".into(),
             Phase::Finalized => "runs after MPI_Finalize".into(),
         },
     }

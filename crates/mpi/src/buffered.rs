@@ -157,7 +157,7 @@ pub fn detach(p: &Process) -> Result<(usize, i64)> {
     Ok((p.attached.address.replace(0), p.attached.size.replace(0)))
 }
 
-/// Waits until all buffered messages have left (`MPI_Buffer_flush`), and all else that waits for room.
+/// Waits until all buffered messages have left (`MPI_Buffer_flush`).
 pub fn drain(p: &Process) -> Result {
     let worker = p.worker()?;
     let note = Note {
@@ -171,7 +171,11 @@ pub fn drain(p: &Process) -> Result {
     // SAFETY: the worker lives while MPI runs.
     unsafe {
         Worker::wait_until(worker, None, &note, |w| {
-            p.attached.used.get() <= 0 && !w.has_unsent()
+            if p.attached.used.get() > 0 {
+                // The receiver may have left.
+                w.end_detached(|_, _| false);
+            }
+            p.attached.used.get() <= 0
         })
     };
     Ok(())

@@ -206,20 +206,6 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     }
 }
 
-/// Says at the end, where a report is asked for, what the adapter has lost and what was sent again.
-fn print_counts(worker: &Worker, config: &Config) {
-    let json = config.choice(Key::Report) == "json";
-    if !json && !config.flag(Key::Report) {
-        return;
-    }
-    for line in worker.report_counts(json) {
-        match json {
-            true => eprintln!("{line}"),
-            false => eprintln!("fastpath: {line}"),
-        }
-    }
-}
-
 /// Everything with a handle fixed by the ABI.
 fn register_predefined(p: &Process) {
     for (handle, datatype) in crate::datatype::Datatype::all_named() {
@@ -293,29 +279,4 @@ fn breathe(pause: &mut dyn FnMut()) {
     // SAFETY: called by a thread that holds the lock, from a wait.
     let p = unsafe { process::get_unlocked() };
     p.lock.breathe(pause);
-}
-
-/// Finalises MPI: delivers what is under way, runs the callbacks that the standard asks for, and
-/// leaves the job.
-pub fn finalize(p: &Process) -> Result {
-    let engine = p.running()?;
-    let (job, worker) = (engine.job, engine.worker);
-    if let Some(own) = p.comms.get(MPI_COMM_SELF) {
-        crate::attribute::delete_all(p, &own)?;
-    }
-    crate::buffered::drain(p)?;
-    p.hot_clear_all();
-    hot::set_worker(std::ptr::null_mut(), false);
-    // SAFETY: the worker lives as long as the engine, and this call holds the lock.
-    unsafe { (*worker).leave() };
-    // SAFETY: as above.
-    print_counts(unsafe { &*worker }, engine.config);
-    // The program may go on for hours: nothing of its memory stays locked or watched.
-    // SAFETY: as above.
-    unsafe { (*worker).interfaces().keep_registrations(0) };
-    job.set_phase(RankPhase::Finalized);
-    // SAFETY: as above.
-    unsafe { (*worker).announce_exit() };
-    p.set_phase(Phase::Finalized);
-    Ok(())
 }

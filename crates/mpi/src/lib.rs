@@ -15,6 +15,7 @@ pub mod engine;
 pub mod environment;
 pub mod errhandler;
 pub mod error;
+pub mod finalize;
 pub mod fortran;
 pub mod group;
 pub mod hot;

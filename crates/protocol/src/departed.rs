@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
-use crate::request::{Fault, Kind, RequestId, State};
+use crate::request::{Fault, Kind, Request, RequestId, State};
 use crate::tag::key_source;
 use crate::worker::Worker;
+use fastpath_bootstrap::segment::Phase;
 use fastpath_transport::Lane;
 
 impl Worker {
@@ -78,6 +79,60 @@ impl Worker {
         }
         self.complete(id);
         true
+    }
+
+    /// Says how far this process has come with leaving the job, and wakes who may wait for that.
+    pub fn tell_phase(&mut self, phase: Phase) {
+        self.job.set_phase(phase);
+        (0..self.size()).for_each(|peer| self.interfaces.rouse(peer));
+    }
+
+    /// Whether a peer, or this process itself, has come so far with leaving the job.
+    fn has_come(&self, peer: u32, phase: Phase) -> bool {
+        let page = self.job.rank_page(peer as usize);
+        page.is_some_and(|page| page.phase() >= phase) || self.peer_has_left(peer)
+    }
+
+    /// Whether a process, by its rank in the world, begins no message any more.
+    pub fn is_silent(&self, peer: u32) -> bool {
+        self.has_come(peer, Phase::Silent)
+    }
+
+    /// Ends the requests without an owner that nothing can end any more; says whether there are others, for which this
+    /// process must stay. `is_unanswered`: whether nobody can send what a receive from any source waits for.
+    pub fn end_detached(&mut self, is_unanswered: impl Fn(&Worker, &Request) -> bool) -> bool {
+        let is_hopeless = |worker: &Worker, request: &Request| match request.peer {
+            ANY_PEER => is_unanswered(worker, request),
+            peer if request.posted => worker.has_come(peer, Phase::Silent),
+            peer if request.is_unmatched_send() => worker.has_come(peer, Phase::Settled),
+            peer => worker.peer_has_left(peer),
+        };
+        let detached = self.requests.active().filter(|request| request.detached);
+        let (hopeless, others): (Vec<_>, Vec<_>) = detached
+            .map(|r| (r.id(), r.handle))
+            .partition(|&(id, _)| is_hopeless(self, self.requests.get(id)));
+        if hopeless.is_empty() {
+            return !others.is_empty();
+        }
+        // What has ended one of them may be there and not seen yet.
+        self.take_arrivals();
+        let mut left = !others.is_empty();
+        for (id, handle) in hopeless {
+            if self.requests.find(handle as u64).is_some() {
+                let over = is_hopeless(self, self.requests.get(id));
+                left |= !(over && self.give_up_slow(id));
+            }
+        }
+        left
+    }
+
+    /// Takes back, in `MPI_Finalize`, receives that the program has not completed: it cannot any more.
+    pub fn abandon_posted(&mut self) {
+        let is_abandoned = |r: &&Request| r.kind == Kind::Recv && r.posted && !r.detached;
+        let posted = self.requests.active().filter(is_abandoned);
+        for id in posted.map(Request::id).collect::<Vec<_>>() {
+            self.cancel_recv(id);
+        }
     }
 
     /// Handles all that is there, of peers not yet seen too: of one that has left nothing comes after that.

@@ -168,7 +168,7 @@ impl Worker {
         request.tag = tag;
         request.set_buffer(Buffer::contiguous(data.cast_mut(), len));
         (request.announced, request.early, request.moved) = (true, 0, 0);
-        (request.remote, request.rest_rkey) = (NO_JOINT as u32, 0);
+        (request.remote, request.rest_rkey, request.joined) = (NO_JOINT as u32, 0, false);
         let lane = &self.endpoint(peer).lane;
         let rts = Rts {
             total: len,

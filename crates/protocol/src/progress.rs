@@ -303,6 +303,7 @@ impl Worker {
         if let Some(pages) = wire::joined_pages(rtr.answer) {
             return match Pieces::cut(rtr.limit, pages) {
                 Some(pieces) if request.remote != NO_JOINT as u32 && request.is_contiguous() => {
+                    request.joined = true;
                     self.copy_jointly(id, &rtr, pieces)
                 }
                 _ => self.violation(),

@@ -130,6 +130,8 @@ pub struct Request {
     // Third line: long messages alone.
     /// The peer's request.
     pub remote: u32,
+    /// Announced sends: the receiver has begun a joint copy.
+    pub joined: bool,
     /// Sends: bytes that go without being asked for.
     pub early: u64,
     /// Receives: length of the whole message as announced.
@@ -219,6 +221,11 @@ impl Request {
                 }
             }
         }
+    }
+
+    /// Whether it is a send that its receiver knows of and may not have matched.
+    pub fn is_unmatched_send(&self) -> bool {
+        self.kind == Kind::Send && self.announced && !self.matched && !self.joined
     }
 
     /// Whether it is a send or receive that has ended, without fault and not cancelled: one comparison.

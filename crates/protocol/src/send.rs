@@ -182,7 +182,7 @@ impl Worker {
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
             (request.announced, request.early, request.remote) = (true, 0, NO_JOINT as u32);
-            request.rest_rkey = 0;
+            (request.rest_rkey, request.joined) = (0, false);
         } else if post == Post::Done {
             self.complete(id);
         }
@@ -266,7 +266,7 @@ impl Worker {
         };
         let request = self.requests.get(id);
         if post == Post::Done {
-            request.announced = true;
+            (request.announced, request.joined) = (true, false);
             request.moved = first;
             request.early = early;
             request.remote = joint.unwrap_or(NO_JOINT as u32);

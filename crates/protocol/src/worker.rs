@@ -4,7 +4,7 @@
 use crate::endpoint::{Endpoint, Pending};
 use crate::habit::Habits;
 use crate::matching::Matcher;
-use crate::request::{Kind, Request, RequestId, RequestPool, State};
+use crate::request::{Request, RequestId, RequestPool, State};
 use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
@@ -244,17 +244,7 @@ impl Worker {
         self.is_idle() && self.matcher.is_quiet(peer) && !self.is_crowded()
     }
 
-    /// Whether anything sent still waits in this process: for room, or without an owner for its
-    /// receiver (a long send whose request was freed must still be delivered before the job is left).
-    pub fn has_unsent(&self) -> bool {
-        let mut waiting = self
-            .requests
-            .active()
-            .filter(|r| r.detached && r.kind == Kind::Send);
-        !self.is_idle() || waiting.any(|r| !self.endpoint(r.peer).lane.peer_has_left())
-    }
-
-    /// Last progress before the process leaves the job: what it still owes its peers.
+    /// What the process still owes its peers before it leaves the job: all that it has sent is where they find it.
     pub fn leave(&mut self) {
         self.progress();
         for index in 0..self.active.len() {
@@ -268,10 +258,5 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// Wakes all that sleep: whoever waits for this process, heard of or not, sees that it has left.
-    pub fn announce_exit(&mut self) {
-        (0..self.size).for_each(|peer| self.interfaces.rouse(peer));
     }
 }

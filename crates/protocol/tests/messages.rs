@@ -237,7 +237,7 @@ fn rings__full_in_both_directions_drain() {
         sends.push(world.send(0, 1, i as i32, &data(i)));
         sends.push(world.send(1, 0, i as i32, &data(i)));
     }
-    assert!(world.rank(0).has_unsent() && world.rank(1).has_unsent());
+    assert!(has_unsent(world.rank(0)) && has_unsent(world.rank(1)));
     for i in 0..100 {
         for (from, to) in [(0, 1), (1, 0)] {
             let receiving = world.recv(to, from, ANY_TAG, 500);
@@ -247,7 +247,7 @@ fn rings__full_in_both_directions_drain() {
         }
     }
     finish_all(&mut world, sends);
-    assert!(!world.rank(0).has_unsent() && !world.rank(1).has_unsent());
+    assert!(!has_unsent(world.rank(0)) && !has_unsent(world.rank(1)));
 }
 
 /// A pair that gets a connection sends more as one than before.
@@ -446,7 +446,7 @@ fn detached__send_is_freed_when_done_and_reported_once() {
     }
     world.settle();
     assert_eq!((world.rank(0).requests.alive(), SEEN.get()), (0, detached));
-    assert!(!world.rank(0).has_unsent());
+    assert!(!has_unsent(world.rank(0)));
 }
 
 #[test]
@@ -459,11 +459,11 @@ fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
     world.rank(0).requests.get(id).detached = true;
     world.settle();
     // MPI_Finalize must still deliver it.
-    assert!(world.rank(0).has_unsent());
+    assert!(has_unsent(world.rank(0)));
     let receiving = world.recv(1, 0, 1, 1000);
     assert!(world.finish_recv(receiving).data == sending.data[..]);
     world.settle();
-    assert!(!world.rank(0).has_unsent());
+    assert!(!has_unsent(world.rank(0)));
 }
 
 #[test]
@@ -489,7 +489,7 @@ fn peer_gone__fails_what_is_sent_and_what_waits() {
         [None, None, Some(Fault::PeerGone), Some(Fault::PeerGone)]
     );
     assert_eq!(
-        (world.rank(0).requests.alive(), world.rank(0).has_unsent()),
+        (world.rank(0).requests.alive(), has_unsent(world.rank(0))),
         (0, false)
     );
 }
@@ -544,4 +544,31 @@ fn message__whose_parts_would_fit_slots_arrives() {
             }
         }
     }
+}
+
+#[test]
+fn detached__end_when_what_could_match_them_has_gone_by() {
+    let mut world = World::shared(2);
+    let (named, wild) = (world.recv(0, 1, 1, 8), world.recv(0, ANY_PEER, 1, 8));
+    let there = world.recv(0, 1, 2, 100_000);
+    let sending = world.send_as(0, 1, 3, &pattern(3, 8), true);
+    let Started::Request(unmatched) = sending.started else {
+        panic!("it waits for its receiver")
+    };
+    for id in [named.id, wild.id, there.id, unmatched] {
+        world.rank(0).requests.get(id).detached = true;
+    }
+    // Rank 1 could still send and receive.
+    assert!(world.rank(0).end_detached(|_, _| false));
+    assert_eq!(world.rank(0).requests.alive(), 4);
+    let late = world.send(1, 0, 2, &pattern(2, 100_000));
+    world.rank(1).tell_phase(Phase::Silent);
+    // It sends nothing new: what has no message ends, what has one is received.
+    assert!(world.rank(0).end_detached(|worker, _| worker.is_silent(1)));
+    world.settle();
+    assert!(world.is_sent(&late) && there.data[..100_000] == pattern(2, 100_000));
+    assert_eq!(world.rank(0).requests.alive(), 1);
+    world.rank(1).tell_phase(Phase::Settled);
+    assert!(!world.rank(0).end_detached(|_, _| false));
+    assert_eq!(world.rank(0).requests.alive(), 0);
 }

@@ -467,11 +467,11 @@ impl Run {
                 .iter()
                 .all(|m| m.receive.is_some() && m.request.is_none())
         );
-        for (rank, worker) in self.world.workers.iter().enumerate() {
+        for (rank, worker) in self.world.workers.iter_mut().enumerate() {
             let left = (
                 worker.requests.alive(),
                 worker.counters.violations,
-                worker.has_unsent(),
+                has_unsent(worker),
             );
             assert_eq!(
                 left,

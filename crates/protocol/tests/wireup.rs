@@ -97,7 +97,7 @@ fn check_failure(world: &mut World, sends: [Sending; 2]) {
         assert_eq!(outcome.fault, Fault::PeerGone);
     }
     assert_eq!(
-        (world.rank(0).requests.alive(), world.rank(0).has_unsent()),
+        (world.rank(0).requests.alive(), has_unsent(world.rank(0))),
         (0, false)
     );
     let settled = polls(world);

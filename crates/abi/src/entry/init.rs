@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::abort;
 use fastpath_mpi::process::{self, Phase};
-use fastpath_mpi::{Process, Result, engine};
+use fastpath_mpi::{Process, Result, engine, finalize};
 
 /// # Safety
 /// The standard's: the arguments are not looked at.
@@ -30,7 +30,7 @@ pub unsafe fn init_thread(
 /// # Safety
 /// The standard's.
 pub unsafe fn finalize(p: &Process) -> Result<()> {
-    engine::finalize(p)
+    finalize::finalize(p)
 }
 
 /// # Safety

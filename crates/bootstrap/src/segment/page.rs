@@ -28,8 +28,12 @@ pub enum Phase {
     Attached = 1,
     /// MPI is initialised.
     Initialized = 2,
+    /// It is in `MPI_Finalize` and begins no message any more.
+    Silent = 3,
+    /// No receive of it waits for a message any more either, and it has answered whatever matched.
+    Settled = 4,
     /// MPI is finalized.
-    Finalized = 3,
+    Finalized = 5,
 }
 
 /// A rank's page. All zeros when the ranks start.
@@ -319,7 +323,9 @@ impl RankPage {
         match self.phase.load(Ordering::Acquire) {
             1 => Phase::Attached,
             2 => Phase::Initialized,
-            3 => Phase::Finalized,
+            3 => Phase::Silent,
+            4 => Phase::Settled,
+            5 => Phase::Finalized,
             _ => Phase::Launched,
         }
     }

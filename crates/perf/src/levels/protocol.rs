@@ -106,8 +106,7 @@ impl ProtocolLink {
         // SAFETY: the worker lives as long as the process.
         unsafe {
             (*self.worker).leave();
-            (*self.worker).job.set_phase(Phase::Finalized);
-            (*self.worker).announce_exit();
+            (*self.worker).tell_phase(Phase::Finalized);
         }
     }
 

@@ -45,6 +45,11 @@ pub fn policy() -> WaitPolicy {
     }
 }
 
+/// Whether anything that a rank has sent keeps it from leaving the job.
+pub fn has_unsent(worker: &mut Worker) -> bool {
+    !worker.is_idle() || worker.end_detached(|_, _| false)
+}
+
 /// The ranks and what joins them.
 pub struct World {
     pub network: Network,

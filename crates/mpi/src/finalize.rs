@@ -1,0 +1,97 @@
+//! `MPI_Finalize` (MPI-5.0 section 11.2): ends what is under way, and leaves the job.
+//!
+//! A send or receive whose request was freed is still to be carried out. One that nothing can match any more must not
+//! keep its process for ever, nor two of them keep each other. So a process says in three steps how far it has come:
+//! it begins no message any more (`Silent`), no receive of it waits any more (`Settled`), it is gone (`Finalized`). A
+//! receive ends when whoever could send its message is silent; a send that nobody has matched ends when its receiver
+//! has settled.
+#![allow(unsafe_code)]
+
+use crate::consts::*;
+use crate::error::Result;
+use crate::hot;
+use crate::process::{Phase, Process};
+use fastpath_base::config::{Config, Key};
+use fastpath_bootstrap::segment::Phase as RankPhase;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{Request, Worker};
+
+/// Finalises MPI: delivers what is under way, runs the callbacks that the standard asks for, and
+/// leaves the job.
+pub fn finalize(p: &Process) -> Result {
+    let engine = p.running()?;
+    let worker = engine.worker();
+    if let Some(own) = p.comms.get(MPI_COMM_SELF) {
+        crate::attribute::delete_all(p, &own)?;
+    }
+    wait(p, worker, |w| w.is_idle());
+    advance(worker, RankPhase::Silent);
+    // SAFETY: the worker lives as long as the engine, and this call holds the lock.
+    unsafe { (*worker).abandon_posted() };
+    let mut settled = false;
+    wait(p, worker, |w| {
+        let others = w.end_detached(|w, request| is_unanswered(p, w, request));
+        if !settled && w.is_idle() && !w.matcher.has_posted() {
+            settled = true;
+            advance(w, RankPhase::Settled);
+        }
+        settled && !others && w.is_idle()
+    });
+    p.hot_clear_all();
+    hot::set_worker(std::ptr::null_mut(), false);
+    // SAFETY: as above.
+    unsafe {
+        (*worker).leave();
+        print_counts(&*worker, engine.config);
+        // The program may go on for hours: nothing of its memory stays locked or watched.
+        (*worker).interfaces().keep_registrations(0);
+        (*worker).tell_phase(RankPhase::Finalized);
+    }
+    p.set_phase(Phase::Finalized);
+    Ok(())
+}
+
+/// Says how far this process has come, when all that it has sent so far is where its peers find it.
+fn advance(worker: *mut Worker, phase: RankPhase) {
+    // SAFETY: the worker lives as long as the engine, and the caller holds the lock.
+    unsafe {
+        (*worker).leave();
+        (*worker).tell_phase(phase);
+    }
+}
+
+/// Makes progress until `done`.
+fn wait(p: &Process, worker: *mut Worker, done: impl FnMut(&mut Worker) -> bool) {
+    let note = Note {
+        call: p.call.get(),
+        peer: -1,
+        tag: -1,
+        comm: 0,
+        bytes: 0,
+    };
+    // SAFETY: the worker lives as long as the engine, and no reference to it is held here.
+    unsafe { Worker::wait_until(worker, None, &note, done) };
+}
+
+/// Whether nobody can send what a receive from any source waits for.
+fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
+    let Some(comm) = p.comm_of_request(request.user) else {
+        return true;
+    };
+    let mut senders = comm.peer_group().world_ranks().iter();
+    senders.all(|&peer| worker.is_silent(peer))
+}
+
+/// Says at the end, where a report is asked for, what the adapter has lost and what was sent again.
+fn print_counts(worker: &Worker, config: &Config) {
+    let json = config.choice(Key::Report) == "json";
+    if !json && !config.flag(Key::Report) {
+        return;
+    }
+    for line in worker.report_counts(json) {
+        match json {
+            true => eprintln!("{line}"),
+            false => eprintln!("fastpath: {line}"),
+        }
+    }
+}
