@@ -66,6 +66,12 @@ impl<'a> Channel<'a> {
             .set(comm.collective_sequence.get().wrapping_add(1));
     }
 
+    /// Takes the call back before anything was sent: it does not count among the collective calls on the communicator.
+    pub(crate) fn take_back(&self) {
+        let sequence = &self.comm.collective_sequence;
+        sequence.set(sequence.get().wrapping_sub(1));
+    }
+
     /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
     /// make (`MPI_Comm_create_group`).
     #[inline]

@@ -6,6 +6,7 @@ mod fault;
 mod senders;
 mod unasked;
 
+pub(crate) use exchange::refuse_alias;
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
 pub(crate) use fault::{explain, explain_disagreement};
 pub(crate) use senders::Senders;

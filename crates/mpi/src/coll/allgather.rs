@@ -1,6 +1,7 @@
 //! Allgather and Allgatherv.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Fabric, send_to_all, trade};
 use super::is_in_place;
@@ -22,6 +23,7 @@ pub unsafe fn allgather(
 ) -> Result {
     let first = Vector::new(recv.0, recv.1, recv.2)?;
     let own = own_block(send)?;
+    check_apart(f, own, even_blocks(first)(f.rank()))?;
     let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
     let how = choose::allgather(total, true, ranks, f.room());
     let whole = first.part(0, first.count * ranks as u64);
@@ -40,6 +42,7 @@ pub unsafe fn allgatherv(
 ) -> Result {
     let block = recv.check()?;
     let own = own_block(send)?;
+    check_apart(f, own, block(f.rank()))?;
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
     let how = choose::allgather(total, false, f.size(), f.room());
     // SAFETY: by the contract of this function.

@@ -1,6 +1,7 @@
 //! Allreduce.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::choose;
 use super::fabric::Fabric;
 use super::halving::Actors;
@@ -36,6 +37,7 @@ pub unsafe fn allreduce(
     if result.bytes() == 0 {
         return Ok(());
     }
+    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
     let how = choose::allreduce(red.size(result.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, how, red, operand, result) })

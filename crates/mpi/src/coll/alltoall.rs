@@ -1,6 +1,7 @@
 //! Alltoall, Alltoallv and Alltoallw.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Batch, Fabric, trade};
 use super::is_in_place;
@@ -30,6 +31,11 @@ pub unsafe fn alltoall(
         match send {
             (buf, count, Some(datatype)) if !is_in_place(buf) => {
                 let out = Vector::new(buf, count, datatype)?;
+                check_apart(
+                    f,
+                    Some(even_blocks(out)(f.rank())),
+                    even_blocks(into)(f.rank()),
+                )?;
                 run(f, how, &even_blocks(out), &even_blocks(into))
             }
             _ => run_in_place(f, &even_blocks(into)),
@@ -46,7 +52,11 @@ pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         match send {
-            Some(send) => run(f, choose::Alltoall::Together, &send.check()?, &into),
+            Some(send) => {
+                let out = send.check()?;
+                check_apart(f, Some(out(f.rank())), into(f.rank()))?;
+                run(f, choose::Alltoall::Together, &out, &into)
+            }
             None => run_in_place(f, &into),
         }
     })
@@ -61,7 +71,11 @@ pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         match send {
-            Some(send) => run(f, choose::Alltoall::Together, &send.check()?, &into),
+            Some(send) => {
+                let out = send.check()?;
+                check_apart(f, Some(out(f.rank())), into(f.rank()))?;
+                run(f, choose::Alltoall::Together, &out, &into)
+            }
             None => run_in_place(f, &into),
         }
     })

@@ -1,6 +1,7 @@
 //! Gather and Gatherv.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
 use super::fabric::{Batch, Fabric, IN_TURN_BYTES};
@@ -28,6 +29,9 @@ pub unsafe fn gather(
         Some(datatype) if f.rank() == root => Some(Vector::new(recv.0, recv.1, datatype)?),
         _ => None,
     };
+    if let Some(recv) = recv {
+        check_apart(f, own, even_blocks(recv)(root))?;
+    }
     let block = recv.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
@@ -50,6 +54,9 @@ pub unsafe fn gatherv(
         Some(array) if f.rank() == root => Some(array.check()?),
         _ => None,
     };
+    if let Some(block) = &recv {
+        check_apart(f, own, block(root))?;
+    }
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root) })
 }

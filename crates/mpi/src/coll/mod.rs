@@ -11,6 +11,7 @@
 mod allgather;
 mod allreduce;
 mod alltoall;
+mod apart;
 mod barrier;
 mod bcast;
 mod choose;

@@ -186,7 +186,8 @@ pub unsafe fn allreduce(
         && (count as u64).wrapping_sub(1) < SHORT_LIMIT as u64
         && bytes <= SHORT_LIMIT as u64
         && recv as usize > MPI_IN_PLACE
-        && !send.is_null();
+        && !send.is_null()
+        && send != recv;
     if !plain {
         let empty = (count, datatype);
         let skipped = recv as usize != MPI_IN_PLACE && skip_empty(handle, empty, empty, 0);

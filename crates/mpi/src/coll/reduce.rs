@@ -1,6 +1,7 @@
 //! Reduce.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
 use super::fabric::Fabric;
@@ -41,6 +42,9 @@ pub unsafe fn reduce(
     };
     if operand.bytes() == 0 {
         return Ok(());
+    }
+    if let Some(result) = result {
+        check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
     }
     let how = choose::reduce(red.size(operand.count), f.size(), f.room());
     // SAFETY: by the contract of this function.

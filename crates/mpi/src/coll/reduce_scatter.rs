@@ -1,6 +1,7 @@
 //! Reduce_scatter and Reduce_scatter_block.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::choose;
 use super::fabric::Fabric;
 use super::local::Reduction;
@@ -38,6 +39,7 @@ pub unsafe fn reduce_scatter(
     }
     let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
+    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         run(
@@ -69,6 +71,7 @@ pub unsafe fn reduce_scatter_block(
         .ok_or_else(|| refuse_count(count))?;
     let deal = move |rank: u32| (rank as u64 * share, share);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
+    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         run(

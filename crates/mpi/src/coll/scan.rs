@@ -1,6 +1,7 @@
 //! Scan and Exscan: prefix reductions, always in the order of ranks.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::choose;
 use super::fabric::Fabric;
 use super::is_in_place;
@@ -68,6 +69,7 @@ unsafe fn prefix(
     } else {
         Vector::new(send, count, datatype.0)?
     };
+    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
     let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, how, prefix, red, operand, result) })

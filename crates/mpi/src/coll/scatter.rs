@@ -1,6 +1,7 @@
 //! Scatter and Scatterv.
 #![allow(unsafe_code)]
 
+use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
 use super::fabric::{Batch, Fabric, IN_TURN_BYTES};
@@ -29,6 +30,9 @@ pub unsafe fn scatter(
         _ => None,
     };
     let own = own_block(recv, f.rank() == root)?;
+    if let (Some(send), Some(own)) = (send, own) {
+        check_apart(f, Some(even_blocks(send)(root)), own)?;
+    }
     let block = send.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
@@ -51,6 +55,9 @@ pub unsafe fn scatterv(
         _ => None,
     };
     let own = own_block(recv, f.rank() == root)?;
+    if let (Some(block), Some(own)) = (&send, own) {
+        check_apart(f, Some(block(root)), own)?;
+    }
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, choose::Gather::Linear, send, own, root) })
 }

@@ -9,6 +9,10 @@ use super::*;
 /// As [`send`] and [`recv`]; the buffers do not overlap.
 #[inline(never)]
 pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut Status) -> Result {
+    if out.buf == into.buf {
+        let p = process::enter(name, false)?;
+        refuse_alias(&p, &out, &into)?;
+    }
     // SAFETY: the caller's.
     unsafe {
         if into.comm == out.comm && is_plain_recv(&into) {
@@ -74,6 +78,23 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             }
         }
     }
+}
+
+/// Refuses a send and a receive of one buffer, unless one of them moves nothing (MPI-5.0 section 3.10).
+#[cold]
+#[inline(never)]
+pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
+    let moves = |checked: Option<Checked>| checked.is_some_and(|checked| checked.buffer.bytes > 0);
+    if out.buf.is_null() || !moves(check_send(p, out)?) || !moves(check_recv(p, into)?) {
+        return Ok(());
+    }
+    Err(Error::new(
+        MPI_ERR_BUFFER,
+        format!(
+            "send and receive buffer are the same, at {:p}: call MPI_Sendrecv_replace, or pass two buffers",
+            out.buf
+        ),
+    ))
 }
 
 /// The packed contents of a send buffer, at least one byte long.

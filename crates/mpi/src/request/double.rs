@@ -55,6 +55,9 @@ pub unsafe fn isendrecv(
     copy: Option<Box<[u8]>>,
 ) -> Result<usize> {
     drop(slow::check_send(p, &out)?);
+    if out.buf == into.buf {
+        slow::refuse_alias(p, &out, &into)?;
+    }
     // SAFETY: the caller's.
     unsafe {
         let recv = slow::irecv_checked(p, &into)?;

@@ -1,0 +1,129 @@
+/* test: ranks=1,2,3,4,8
+   Buffers that are the same memory without MPI_IN_PLACE are refused by MPI_ERR_BUFFER. The call has not taken place
+   then: the rank alone may make it again as it should be. */
+#include "coll_check.h"
+
+#define EXPECT(class, call) expect(__LINE__, call, class)
+
+static void expect(int line, int code, int expected)
+{
+    int class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    if (class != expected && failures++ < 10)
+        fprintf(stderr, "rank %d: %s:%d: class %d instead of %d\n", me, __FILE__, line, class, expected);
+}
+
+/* Refused at the rank alone that is wrong; the next calls of all are in step. */
+static void test_one_rank(int n, int root)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    int *a = ints(n * ranks, 1), *b = ints(n * ranks, 2), *counts = ints(ranks, n), *displs = ints(ranks, 0);
+    for (int i = 0; i < ranks; i++)
+        displs[i] = (ranks - 1 - i) * n, counts[i] = n;
+    if (me == root) {
+        int *own = a + me * n, *own_v = a + displs[me];
+        EXPECT(MPI_ERR_BUFFER, MPI_Gather(own, n, MPI_INT, a, n, MPI_INT, root, world));
+        EXPECT(MPI_ERR_BUFFER, MPI_Gatherv(own_v, n, MPI_INT, a, counts, displs, MPI_INT, root, world));
+        EXPECT(MPI_ERR_BUFFER, MPI_Scatter(a, n, MPI_INT, own, n, MPI_INT, root, world));
+        EXPECT(MPI_ERR_BUFFER, MPI_Scatterv(a, counts, displs, MPI_INT, own_v, n, MPI_INT, root, world));
+        EXPECT(MPI_ERR_BUFFER, MPI_Reduce(a, a, n, MPI_INT, MPI_SUM, root, world));
+    }
+    /* The others call once, the root once more than they. */
+    for (int i = 0; i < n; i++)
+        a[i] = 10 * me + i, b[i] = -1;
+    EXPECT(MPI_SUCCESS, MPI_Reduce(a, b, n, MPI_INT, MPI_SUM, root, world));
+    for (int i = 0; me == root && i < n; i++)
+        CHECK(b[i] == 10 * ranks * (ranks - 1) / 2 + ranks * i);
+    /* Elsewhere than at the root nothing is looked at. */
+    EXPECT(MPI_SUCCESS, MPI_Gather(a, n, MPI_INT, me == root ? b : a, n, MPI_INT, root, world));
+    EXPECT(MPI_SUCCESS, MPI_Scatter(me == root ? b : a, n, MPI_INT, a, n, MPI_INT, root, world));
+    EXPECT(MPI_SUCCESS, MPI_Reduce(me == root ? MPI_IN_PLACE : a, a, n, MPI_INT, MPI_SUM, root, world));
+    free(a);
+    free(b);
+    free(counts);
+    free(displs);
+}
+
+static void test_all_ranks(int n)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    int *a = ints(n * ranks, 1), *b = ints(n * ranks, 2), *counts = ints(ranks, n), *displs = ints(ranks, 0);
+    int *bytes = ints(ranks, 0), one = 1, sum = 0;
+    MPI_Datatype types[ranks];
+    for (int i = 0; i < ranks; i++) {
+        displs[i] = i * n, bytes[i] = 4 * i * n;
+        counts[i] = n;
+        types[i] = MPI_INT;
+    }
+    EXPECT(MPI_ERR_BUFFER, MPI_Allgather(a + me * n, n, MPI_INT, a, n, MPI_INT, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Allgatherv(a + me * n, n, MPI_INT, a, counts, displs, MPI_INT, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Alltoall(a, n, MPI_INT, a, n, MPI_INT, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Alltoallv(a, counts, displs, MPI_INT, a, counts, displs, MPI_INT, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Alltoallw(a, counts, bytes, types, a, counts, bytes, types, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Allreduce(a, a, n, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Allreduce(a, a, n, MPI_INT, MPI_SUM, MPI_COMM_SELF));
+    EXPECT(MPI_ERR_BUFFER, MPI_Reduce_scatter(a, a, counts, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Reduce_scatter_block(a, a, n, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Scan(a, a, n, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Exscan(a, a, n, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_ERR_BUFFER, MPI_Reduce_local(a, a, n, MPI_INT, MPI_SUM));
+    if (me == 0)
+        EXPECT(MPI_ERR_BUFFER, MPI_Allreduce(a, a, n, MPI_INT, MPI_SUM, world));
+    /* In step. */
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world));
+    CHECK(sum == ranks);
+    /* Nothing is sent, or it goes elsewhere: parts of one array are two buffers. */
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(a, a, 0, MPI_INT, MPI_SUM, world));
+    EXPECT(MPI_SUCCESS, MPI_Alltoall(a, 0, MPI_INT, a, 0, MPI_INT, world));
+    EXPECT(MPI_SUCCESS, MPI_Allreduce(MPI_IN_PLACE, a, n, MPI_INT, MPI_SUM, world));
+    int *both = ints(2 * n * ranks, 3), *behind = ints(ranks, 0);
+    for (int i = 0; i < ranks; i++)
+        behind[i] = (ranks + i) * n;
+    EXPECT(MPI_SUCCESS, MPI_Alltoallv(both, counts, displs, MPI_INT, both, counts, behind, MPI_INT, world));
+    free(a);
+    free(b);
+    free(both);
+    free(counts);
+    free(displs);
+    free(behind);
+    free(bytes);
+}
+
+static void test_sendrecv(int n)
+{
+    int to = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
+    int *a = ints(n, me), *b = ints(n, 100);
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Request request = MPI_REQUEST_NULL;
+    EXPECT(MPI_ERR_BUFFER, MPI_Sendrecv(a, n, MPI_INT, to, 0, a, n, MPI_INT, from, 0, world, MPI_STATUS_IGNORE));
+    EXPECT(MPI_ERR_BUFFER, MPI_Isendrecv(a, n, MPI_INT, to, 0, a, n, MPI_INT, from, 0, world, &request));
+    CHECK(request == MPI_REQUEST_NULL);
+    for (int i = 0; i < n; i++)
+        a[i] = me;
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(a, n, MPI_INT, to, 0, b, n, MPI_INT, from, 0, world, MPI_STATUS_IGNORE));
+    CHECK(b[0] == from && b[n - 1] == from);
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv_replace(a, n, MPI_INT, to, 0, from, 0, world, MPI_STATUS_IGNORE));
+    CHECK(a[0] == from && a[n - 1] == from);
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(a, n, MPI_INT, MPI_PROC_NULL, 0, a, n, MPI_INT, MPI_PROC_NULL, 0, world,
+                                     MPI_STATUS_IGNORE));
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(a, 0, MPI_INT, to, 0, a, n, MPI_INT, from, 0, world, MPI_STATUS_IGNORE));
+    free(a);
+    free(b);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    static const int lengths[] = {1, 3, 1000, 50000};
+    for (int i = 0; i < 4; i++) {
+        test_one_rank(lengths[i], 0);
+        test_one_rank(lengths[i], ranks - 1);
+        test_all_ranks(lengths[i]);
+        test_sendrecv(lengths[i]);
+    }
+    return finish();
+}
