@@ -89,28 +89,6 @@ static void test_all_ranks(int n)
     free(bytes);
 }
 
-static void test_sendrecv(int n)
-{
-    int to = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
-    int *a = ints(n, me), *b = ints(n, 100);
-    MPI_Comm world = MPI_COMM_WORLD;
-    MPI_Request request = MPI_REQUEST_NULL;
-    EXPECT(MPI_ERR_BUFFER, MPI_Sendrecv(a, n, MPI_INT, to, 0, a, n, MPI_INT, from, 0, world, MPI_STATUS_IGNORE));
-    EXPECT(MPI_ERR_BUFFER, MPI_Isendrecv(a, n, MPI_INT, to, 0, a, n, MPI_INT, from, 0, world, &request));
-    CHECK(request == MPI_REQUEST_NULL);
-    for (int i = 0; i < n; i++)
-        a[i] = me;
-    EXPECT(MPI_SUCCESS, MPI_Sendrecv(a, n, MPI_INT, to, 0, b, n, MPI_INT, from, 0, world, MPI_STATUS_IGNORE));
-    CHECK(b[0] == from && b[n - 1] == from);
-    EXPECT(MPI_SUCCESS, MPI_Sendrecv_replace(a, n, MPI_INT, to, 0, from, 0, world, MPI_STATUS_IGNORE));
-    CHECK(a[0] == from && a[n - 1] == from);
-    EXPECT(MPI_SUCCESS, MPI_Sendrecv(a, n, MPI_INT, MPI_PROC_NULL, 0, a, n, MPI_INT, MPI_PROC_NULL, 0, world,
-                                     MPI_STATUS_IGNORE));
-    EXPECT(MPI_SUCCESS, MPI_Sendrecv(a, 0, MPI_INT, to, 0, a, n, MPI_INT, from, 0, world, MPI_STATUS_IGNORE));
-    free(a);
-    free(b);
-}
-
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -123,7 +101,6 @@ int main(int argc, char **argv)
         test_one_rank(lengths[i], 0);
         test_one_rank(lengths[i], ranks - 1);
         test_all_ranks(lengths[i]);
-        test_sendrecv(lengths[i]);
     }
     return finish();
 }

@@ -127,9 +127,9 @@ __attribute__((unused)) static int finish(void)
 /* All ranks have come here. By messages alone, so that tests of messages do not rest on collectives. */
 __attribute__((unused)) static void meet(void)
 {
-    char token = 0;
+    char out = 0, in;
     for (int step = 1; step < ranks; step *= 2)
-        MPI_Sendrecv(&token, 1, MPI_CHAR, (rank + step) % ranks, 0, &token, 1, MPI_CHAR,
+        MPI_Sendrecv(&out, 1, MPI_CHAR, (rank + step) % ranks, 0, &in, 1, MPI_CHAR,
                      (rank + ranks - step) % ranks, 0, meeting, MPI_STATUS_IGNORE);
 }
 #endif

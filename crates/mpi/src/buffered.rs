@@ -9,7 +9,7 @@ use crate::process::Process;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Request, Started, Worker};
+use fastpath_protocol::{Request, RequestId, Started, Worker};
 use std::cell::Cell;
 
 /// The buffer of `MPI_Buffer_attach`.
@@ -125,6 +125,22 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         }
     }
     Ok(Started::Done)
+}
+
+/// Makes a message that is on its way, in part, to a buffered one, so that its send completes whatever the receiver does.
+pub(crate) fn take_over(p: &Process, worker: &mut Worker, id: RequestId) {
+    let copy = |request: &Request| {
+        let mut copy = vec![0_u8; request.bytes as usize].into_boxed_slice();
+        // SAFETY: the send's buffer is readable until it completes; the copy has the message's length.
+        unsafe { request.pack(0, copy.as_mut_ptr(), copy.len(), true) };
+        Buffer::contiguous(Box::into_raw(copy).cast(), request.bytes)
+    };
+    if let Some(heir) = worker.hand_over(id, copy) {
+        let request = worker.requests.get(heir);
+        request.owned = true;
+        let used = &p.attached.used;
+        used.set(used.get() + cost(request.bytes));
+    }
 }
 
 /// `MPI_Buffer_attach`.

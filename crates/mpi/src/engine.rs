@@ -59,6 +59,11 @@ impl Process {
         Ok(self.running()?.worker)
     }
 
+    /// Whether mistakes of the program are looked for (`FASTPATH_CHECK`).
+    pub fn is_checking(&self) -> bool {
+        self.engine().is_some_and(|engine| engine.allowed.check)
+    }
+
     /// Whether more ranks are awake on this node than it has processors.
     pub fn is_crowded(&self) -> bool {
         // SAFETY: the worker lives as long as the engine.
@@ -134,10 +139,12 @@ pub fn init(required: i32) -> Result<i32> {
     }
     worker.name_comm = name_comm;
     let worker = Box::into_raw(Box::new(worker));
+    let check = config.flag(Key::Check);
     let allowed = Allowed {
-        send: !config.is_disabled("sendi"),
-        recv: !config.is_disabled("recvi"),
-        datatype: !config.is_disabled("immediate-datatype"),
+        send: !check && !config.is_disabled("sendi"),
+        recv: !check && !config.is_disabled("recvi"),
+        datatype: !check && !config.is_disabled("immediate-datatype"),
+        check,
         traced: crate::traced::start(config, job, level == MPI_THREAD_MULTIPLE),
     };
     if allowed.traced {

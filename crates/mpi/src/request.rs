@@ -280,7 +280,10 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
     let pool = pool(p)?;
-    if pool.get(id).handle as usize != DONE_HANDLE {
+    if pool.get(id).kind == Kind::Send && pool.get(id).cancelled {
+        // SAFETY: the worker lives while MPI runs.
+        unsafe { (*p.worker()?).release_cancelled(id) };
+    } else if pool.get(id).handle as usize != DONE_HANDLE {
         pool.free(id);
     }
     Ok(())
@@ -544,7 +547,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     Ok(())
 }
 
-/// `MPI_Cancel`: a receive that nothing has matched is taken back; a send goes on.
+/// `MPI_Cancel`: what nothing has matched is taken back. A send that left without a request goes on.
 pub fn cancel(p: &Process, handle: usize) -> Result {
     if handle == MPI_REQUEST_NULL {
         return Err(Error::new(
@@ -559,7 +562,11 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
         )),
         Named::Plain(id) => {
             // SAFETY: the worker lives while MPI runs.
-            unsafe { (*p.worker()?).cancel_recv(id) };
+            let worker = unsafe { &mut *p.worker()? };
+            if !worker.cancel_recv(id) {
+                crate::buffered::take_over(p, worker, id);
+                worker.cancel_send(id);
+            }
             Ok(())
         }
         Named::Operation(index) => {

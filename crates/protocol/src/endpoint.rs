@@ -27,6 +27,11 @@ pub(crate) struct Early {
     pub id: u32,
 }
 
+impl Early {
+    /// `id` of a stored message that was taken back: its bytes belong nowhere.
+    pub const NOWHERE: u32 = u32::MAX;
+}
+
 /// One peer. All bits zero is a valid endpoint to a peer that has not been talked to.
 #[repr(C)]
 pub struct Endpoint {

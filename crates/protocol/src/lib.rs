@@ -13,6 +13,7 @@ pub mod matching;
 pub mod memory;
 pub mod pieces;
 pub mod progress;
+mod recall;
 pub mod recv;
 pub mod request;
 pub mod rma;

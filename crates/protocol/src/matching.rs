@@ -255,6 +255,17 @@ impl Matcher {
     /// The earliest posted receive that a message satisfies is removed and returned.
     #[inline]
     pub fn match_arrival(&mut self, peer: u32, key: u64, tag: i32) -> Option<RequestId> {
+        let found = self.find_posted(peer, key, tag)?;
+        // SAFETY: what lies in the lists is valid, by the contract of `post`.
+        unsafe {
+            self.unpost(found);
+            Some((*found).id())
+        }
+    }
+
+    /// The earliest posted receive that a message satisfies, left where it is.
+    #[inline]
+    pub fn find_posted(&self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
         // SAFETY: what lies in the lists is valid, by the contract of `post`.
         unsafe {
             let mut found = find_posted(self.lists(peer).posted, key, tag);
@@ -264,11 +275,7 @@ impl Matcher {
                     found = any;
                 }
             }
-            if found.is_null() {
-                return None;
-            }
-            self.unpost(found);
-            Some((*found).id())
+            (!found.is_null()).then_some(found)
         }
     }
 
@@ -304,6 +311,13 @@ impl Matcher {
             id = if named { node.next } else { node.all_next };
         }
         None
+    }
+
+    /// The unexpected messages of a peer, oldest first.
+    pub fn unexpected_of(&self, peer: u32) -> impl Iterator<Item = NodeId> {
+        let listed = |id: NodeId| (id != NIL).then_some(id);
+        let first = listed(self.lists(peer).unexpected.first);
+        std::iter::successors(first, move |&id| listed(self.nodes[id as usize].next))
     }
 
     /// The token of an entry.

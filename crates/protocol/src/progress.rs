@@ -4,6 +4,7 @@
 use crate::endpoint::{Early, copy_payload};
 use crate::matching::ANY_PEER;
 use crate::pieces::Pieces;
+use crate::recall::Matched;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
@@ -107,6 +108,8 @@ impl Worker {
             wire::DONE => self.handle_done(peer, header),
             wire::PUT => self.handle_put(peer, header),
             wire::ACK | wire::FIN => self.handle_matched(peer, header),
+            wire::CANCEL => self.handle_cancel(peer, header),
+            wire::CANCELLED => self.handle_cancelled(peer, header),
             wire::REMOTE_PUT..=wire::REMOTE_FLUSHED => self.handle_remote(peer, header, data, len),
             _ => self.violation(),
         }
@@ -131,14 +134,15 @@ impl Worker {
         // SAFETY: `len` is at least the header's, as `read` found.
         let (data, len) = (unsafe { data.add(SYNC_HEADER) }, len - SYNC_HEADER);
         let tag = header.imm as i32;
-        match self.matcher.match_arrival(peer, header.key, tag) {
-            Some(id) => {
+        match self.match_announced(peer, header.key, tag, Some(sender as u32)) {
+            Matched::Receive(id) => {
                 self.deliver(id, peer, header.key, tag, data, len);
                 self.send_control(peer, Header::new(wire::ACK, 0, sender), &[]);
             }
-            None => {
+            Matched::Nothing => {
                 self.store(peer, header, Arrived::EagerSync(sender as u32), data, len);
             }
+            Matched::TakenBack => {}
         }
     }
 
@@ -174,8 +178,8 @@ impl Worker {
         }
         let left = (early - len) as u32;
         let tag = header.imm as i32;
-        match self.matcher.match_arrival(peer, header.key, tag) {
-            Some(id) => {
+        match self.match_announced(peer, header.key, tag, rts.announced_by()) {
+            Matched::Receive(id) => {
                 self.endpoint(peer).early = Early {
                     left,
                     stored: false,
@@ -183,8 +187,15 @@ impl Worker {
                 };
                 self.fetch(id, peer, header.key, tag, rts, data, len);
             }
-            None if rts.is_fetched() && self.keep_fetched(peer, header, &rts) => {}
-            None => {
+            Matched::TakenBack => {
+                self.endpoint(peer).early = Early {
+                    left,
+                    stored: true,
+                    id: Early::NOWHERE,
+                };
+            }
+            Matched::Nothing if rts.is_fetched() && self.keep_fetched(peer, header, &rts) => {}
+            Matched::Nothing => {
                 let token = self.store(peer, header, Arrived::Rendezvous(rts), data, len);
                 self.endpoint(peer).early = Early {
                     left,
@@ -210,6 +221,7 @@ impl Worker {
         let bytes = unsafe { std::slice::from_raw_parts(data, len) };
         match self.unexpected.get_mut(id) {
             Some(message) => message.data.extend_from_slice(bytes),
+            None if id == Early::NOWHERE => {}
             None => self.violation(),
         }
     }
@@ -355,7 +367,7 @@ impl Worker {
     }
 
     /// The active request that a peer names, if it is one with that peer.
-    fn find_active(&self, key: u64, kind: Kind, peer: u32) -> Option<RequestId> {
+    pub(crate) fn find_active(&self, key: u64, kind: Kind, peer: u32) -> Option<RequestId> {
         let id = self.requests.find(key)?;
         let request = self.requests.get(id);
         let right = request.kind == kind
@@ -366,7 +378,7 @@ impl Worker {
     }
 
     #[cold]
-    fn violation(&mut self) {
+    pub(crate) fn violation(&mut self) {
         self.counters.violations += 1;
     }
 }

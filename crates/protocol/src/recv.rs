@@ -60,11 +60,8 @@ impl Worker {
     /// The buffer is writable as its layout says until the request completes.
     pub unsafe fn start_recv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
         let id = self.allocate_recv(want, buffer)?;
-        match self.matcher.find_unexpected(&want) {
-            Some(node) => {
-                let token = self.matcher.remove_unexpected(node);
-                self.consume_unexpected(id, token);
-            }
+        match self.claim_unexpected(&want) {
+            Some(token) => self.consume_unexpected(id, token),
             // SAFETY: a request never moves, and is unposted before it is freed.
             None => unsafe { self.matcher.post(self.requests.address(id)) },
         }
@@ -104,8 +101,12 @@ impl Worker {
 
     /// Looks for a message without receiving it.
     pub fn probe(&mut self, want: &Want) -> Option<Found> {
-        let node = self.matcher.find_unexpected(want)?;
-        let message = self.unexpected.get(self.matcher.token(node))?;
+        let node = self.find_unexpected(want)?;
+        self.describe(self.matcher.token(node))
+    }
+
+    fn describe(&self, token: u32) -> Option<Found> {
+        let message = self.unexpected.get(token)?;
         Some(Found {
             source: key_source(message.key),
             tag: message.tag,
@@ -115,9 +116,10 @@ impl Worker {
 
     /// Looks for a message and takes it out of matching; it is received by [`Worker::recv_matched`].
     pub fn probe_matched(&mut self, want: &Want) -> Option<(u32, Found)> {
-        let found = self.probe(want)?;
-        let node = self.matcher.find_unexpected(want)?;
-        Some((self.matcher.remove_unexpected(node), found))
+        let token = self.claim_unexpected(want)?;
+        let message = self.unexpected.get(token)?;
+        self.probed += message.announced_by().is_some() as u32;
+        Some((token, self.describe(token)?))
     }
 
     /// Receives a message that [`Worker::probe_matched`] has taken out.
@@ -125,11 +127,12 @@ impl Worker {
     /// # Safety
     /// As [`Worker::start_recv`].
     pub unsafe fn recv_matched(&mut self, token: u32, buffer: Buffer) -> Result<RequestId, Fault> {
-        let (peer, key, tag) = match self.unexpected.get(token) {
-            Some(message) => (message.peer, message.key, message.tag),
+        let (peer, key, tag, announced) = match self.unexpected.get(token) {
+            Some(m) => (m.peer, m.key, m.tag, m.announced_by().is_some()),
             None => return Err(Fault::Protocol),
         };
         let id = self.allocate_recv(Want { peer, key, tag }, buffer)?;
+        self.probed -= announced as u32;
         self.consume_unexpected(id, token);
         Ok(id)
     }

@@ -82,7 +82,7 @@ pub struct Request {
     pub state: State,
     /// How it failed, if it did.
     pub fault: Fault,
-    /// Receives: cancelled before a message matched.
+    /// Cancelled before it matched.
     pub cancelled: bool,
     /// Receives: it waits in the matcher.
     pub posted: bool,
@@ -226,6 +226,11 @@ impl Request {
     /// Whether it is a send that its receiver knows of and may not have matched.
     pub fn is_unmatched_send(&self) -> bool {
         self.kind == Kind::Send && self.announced && !self.matched && !self.joined
+    }
+
+    /// Whether it is a send whose receiver does not say that it has matched: all of it comes by itself.
+    pub fn is_unanswered(&self) -> bool {
+        self.early == self.bytes && !self.synchronous
     }
 
     /// Whether it is a send or receive that has ended, without fault and not cancelled: one comparison.

@@ -29,6 +29,15 @@ pub struct Unexpected {
 }
 
 impl Unexpected {
+    /// The sender's request, where the message was announced by one: it may be taken back.
+    pub fn announced_by(&self) -> Option<u32> {
+        match self.arrived {
+            Arrived::EagerSync(request) => Some(request),
+            Arrived::Rendezvous(rts) => rts.announced_by(),
+            Arrived::Eager => None,
+        }
+    }
+
     /// Length of the whole message in bytes.
     pub fn total(&self) -> u64 {
         match self.arrived {

@@ -12,6 +12,8 @@
 //! | `FIN` | 0; of a fetched message what the copy took | sender's request | none: the receiver needs no more from the sender |
 //! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
 //! | `PUT` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
+//! | `CANCEL` | 1 where an answer is asked for, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
+//! | `CANCELLED` | 0 | sender's request | none: it was taken back |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
 //!
 //! Those of one-sided operations stand in `rma::message`.
@@ -56,6 +58,11 @@ pub const REMOTE_DATA: u8 = 15;
 pub const REMOTE_FLUSH: u8 = 16;
 /// The answer to it.
 pub const REMOTE_FLUSHED: u8 = 17;
+
+/// The sender takes back an announced message.
+pub const CANCEL: u8 = 18;
+/// The receiver has given it back.
+pub const CANCELLED: u8 = 19;
 
 /// `Rts::joint` of a message that only the receiver may copy.
 pub const NO_JOINT: u16 = u16::MAX;
@@ -152,6 +159,12 @@ impl Rts {
             && self.early == 0
             && self.rkey != 0
             && self.total <= EARLY_LIMIT
+    }
+
+    /// The sender's request where it may take the message back: one in parts without a request it may not, nor one that
+    /// is fetched at once.
+    pub fn announced_by(&self) -> Option<u32> {
+        (self.request != 0 && !self.is_fetched()).then_some(self.request)
     }
 
     /// Whether the sender has opened a joint copy for the message.

@@ -4,6 +4,7 @@
 use crate::endpoint::{Endpoint, Pending};
 use crate::habit::Habits;
 use crate::matching::Matcher;
+use crate::recall::Recalled;
 use crate::request::{Request, RequestId, RequestPool, State};
 use crate::rma::Rma;
 use crate::selection::Selection;
@@ -64,6 +65,10 @@ pub struct Worker {
     pub(crate) pushing: Vec<RequestId>,
     /// What is known of messages of middle size, for each peer that has had one.
     pub(crate) middles: Vec<Habits>,
+    /// Announced messages that matched probes have taken, and that are not received yet.
+    pub(crate) probed: u32,
+    /// Cancelled sends whose messages their receivers may still have.
+    pub(crate) recalled: Vec<Recalled>,
     /// Number of endpoints that have something pending.
     pub(crate) gated: u32,
     /// Connections that need messages before they carry data.
@@ -127,6 +132,8 @@ impl Worker {
             active: Vec::new(),
             pushing: Vec::new(),
             middles: Vec::new(),
+            probed: 0,
+            recalled: Vec::new(),
             gated: 0,
             wireup: Wireup::default(),
             rma: Rma::default(),

@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use fastpath_bootstrap::segment::Phase;
+use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::ANY_TAG;
@@ -571,4 +572,112 @@ fn detached__end_when_what_could_match_them_has_gone_by() {
     world.rank(1).tell_phase(Phase::Settled);
     assert!(!world.rank(0).end_detached(|_, _| false));
     assert_eq!(world.rank(0).requests.alive(), 0);
+}
+
+/// Starts a synchronous or long send that must wait for its receiver; its request.
+fn waiting_send(world: &mut World, tag: i32, len: usize) -> (Sending, u32) {
+    let sending = world.send_as(0, 1, tag, &pattern(tag as u32, len), true);
+    let Started::Request(id) = sending.started else {
+        panic!("it waits for its receiver")
+    };
+    (sending, id)
+}
+
+#[test]
+fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
+    for (single_copy, loopback) in [(true, true), (false, false)] {
+        let mut world = World::shared_with(2, single_copy, loopback);
+        for (round, len) in [0, 8, 1000, 40_000, 400_000]
+            .into_iter()
+            .cycle()
+            .take(700)
+            .enumerate()
+        {
+            let (sending, id) = waiting_send(&mut world, 1, len);
+            world.rank(0).cancel_send(id);
+            // A ring that is full holds the others back here.
+            assert!(world.is_sent(&sending), "round {round}");
+            assert!(world.rank(0).requests.get(id).cancelled);
+            world.rank(0).release_cancelled(id);
+        }
+        let after = world.send(0, 1, 2, &pattern(2, 100));
+        world.settle();
+        assert!(world.rank(1).probe(&want(0, 1)).is_none());
+        let receiving = world.recv(1, 0, ANY_TAG, 100);
+        assert!(world.finish_recv(receiving).data == pattern(2, 100));
+        world.finish_send(after);
+        let (sending, id) = waiting_send(&mut world, 3, 8);
+        world.rank(0).cancel_send(id);
+        world.rank(0).release_cancelled(id);
+        drop(sending);
+        world.settle();
+        // All that were taken back have been forgotten, but for the last: nobody has asked since.
+        assert!(world.rank(0).requests.alive() <= 1);
+        assert_eq!(
+            world.rank(0).counters.violations + world.rank(1).counters.violations,
+            0
+        );
+    }
+}
+
+#[test]
+fn cancel__of_a_message_that_was_matched_changes_nothing() {
+    for mut world in [World::shared(2), small_world(2, Conditions::default())] {
+        for len in [8, 1000, 40_000] {
+            let (sending, id) = waiting_send(&mut world, 1, len);
+            let receiving = world.recv(1, 0, 1, len);
+            world.rank(1).take_arrivals();
+            world.network.advance_to_next();
+            world.rank(1).take_arrivals();
+            world.rank(0).cancel_send(id);
+            let received = world.finish_recv(receiving);
+            assert!(received.data == pattern(1, len));
+            let outcome = world.finish_send(sending).unwrap();
+            assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, false));
+        }
+    }
+}
+
+#[test]
+fn cancel__asks_the_receiver_where_they_share_no_memory() {
+    let mut world = small_world(2, Conditions::default());
+    for len in [8, 90, 150, 1000] {
+        let (sending, id) = waiting_send(&mut world, 1, len);
+        world.settle();
+        assert!(world.rank(1).probe(&want(0, 1)).is_some());
+        world.rank(0).cancel_send(id);
+        let outcome = world.finish_send(sending).unwrap();
+        assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
+        assert!(world.rank(1).probe(&want(0, 1)).is_none());
+    }
+    assert_eq!(
+        world.rank(0).requests.alive() + world.rank(1).requests.alive(),
+        0
+    );
+    assert_eq!(
+        world.rank(0).counters.violations + world.rank(1).counters.violations,
+        0
+    );
+}
+
+#[test]
+fn cancel__of_a_message_that_a_matched_probe_has_taken_changes_nothing() {
+    let mut world = World::shared(2);
+    let (sending, id) = waiting_send(&mut world, 1, 8);
+    let (other, _) = waiting_send(&mut world, 2, 8);
+    world.settle();
+    let (token, _) = world.rank(1).probe_matched(&want(0, 1)).unwrap();
+    // Another one is claimed after it.
+    let receiving = world.recv(1, 0, 2, 8);
+    world.finish_recv(receiving);
+    world.finish_send(other);
+    world.rank(0).cancel_send(id);
+    world.settle();
+    assert!(!world.is_sent(&sending));
+    let mut data = [0; 8];
+    let buffer = Buffer::contiguous(data.as_mut_ptr(), 8);
+    // SAFETY: the receive completes here.
+    let id = unsafe { world.rank(1).recv_matched(token, buffer) }.unwrap();
+    world.wait(1, id);
+    assert!(data[..] == pattern(1, 8) && !world.finish_send(sending).unwrap().cancelled);
 }

@@ -6,6 +6,7 @@ use crate::loopback::LoopbackEndpoint;
 use crate::rc::RcEndpoint;
 use crate::rising::RisingEndpoint;
 use crate::shm::ShmEndpoint;
+use crate::shm::recall::Recalls;
 use crate::sim::SimEndpoint;
 use crate::ud::UdEndpoint;
 use crate::verbs::Failure;
@@ -299,6 +300,31 @@ impl Lane {
         match self {
             Lane::Shm(endpoint) => endpoint.claim_joint(index, sender),
             _ => u32::MAX,
+        }
+    }
+
+    /// Receiver: claims the announced message of the peer's `request`, to match it; false where the peer has taken it
+    /// back. `answered`: the answers to all messages that were claimed before have been posted.
+    #[inline]
+    pub fn claim(&self, request: u32, answered: bool) -> bool {
+        self.received_recalls()
+            .is_none_or(|recalls| recalls.claim(request, answered))
+    }
+
+    /// Receiver: what the peer takes back of its messages, where both agree in shared memory.
+    #[inline]
+    pub fn received_recalls(&self) -> Option<&Recalls> {
+        match self {
+            Lane::Shm(endpoint) => endpoint.received_recalls(),
+            _ => None,
+        }
+    }
+
+    /// Sender: what is taken back of the messages to the peer, where both agree in shared memory.
+    pub fn sent_recalls(&self) -> Option<&Recalls> {
+        match self {
+            Lane::Shm(endpoint) => endpoint.sent_recalls(),
+            _ => None,
         }
     }
 

@@ -3,10 +3,11 @@
 
 use super::arena::KEY_ARENA;
 use super::cma::Permission;
-use super::datapath::{DataQueue, Rx, Tx};
+use super::datapath::{DataQueue, Rx, Tx, empty_pair};
 use super::direct::{self, Windows};
 use super::domain::Domain;
 use super::idle::Ahead;
+use super::recall::Recalls;
 use super::wire::*;
 use crate::contract::*;
 use fastpath_base::sync::Ordering;
@@ -155,6 +156,21 @@ impl ShmEndpoint {
         // SAFETY: mapped: the announcement that names the copy came through this ring.
         let joint = unsafe { &(*pair).joint[index] };
         joint.claimed.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What is taken back of the messages to the peer; none where nothing was sent.
+    pub fn sent_recalls(&self) -> Option<&Recalls> {
+        // SAFETY: mapped for the life of the job where it is not null.
+        unsafe { self.tx.pair.as_ref() }.map(|pair| &pair.recalls)
+    }
+
+    /// What the peer takes back of its messages; none where nothing has arrived.
+    pub fn received_recalls(&self) -> Option<&Recalls> {
+        if ptr::eq(self.rx.pair, empty_pair()) {
+            return None;
+        }
+        // SAFETY: mapped for the life of the job.
+        Some(unsafe { &(*self.rx.pair).recalls })
     }
 
     /// Calls `visit` with each stretch of memory that the key names, if this process can reach it by

@@ -3,11 +3,12 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use super::datapath::{Rx, Tx};
+use super::recall::Recalls;
 use super::ring::{Shared, close, post, take};
 use super::wire::SLOTS;
 use ::loom::sync::Arc;
 use ::loom::thread;
-use fastpath_base::sync::Ordering;
+use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
 
@@ -125,5 +126,35 @@ fn producer__that_sleeps_for_room_is_woken() {
         let mut rx = shared.rx(0);
         (0..messages).for_each(|number| wait_for(&shared, &mut rx, number));
         producer.join().unwrap();
+    });
+}
+
+/// Of a sender that takes its message back and a receiver that matches it, as another one before it, one is first.
+#[test]
+fn recall__is_won_by_one_side() {
+    const REQUEST: u32 = 1 << 30 | 5000;
+    explore(3, || {
+        let recalls = Arc::new(Recalls::fresh());
+        let answered = Arc::new(AtomicU32::new(0));
+        let (theirs, answer) = (recalls.clone(), answered.clone());
+        let receiver = thread::spawn(move || {
+            let claimed = theirs.claim(REQUEST, true);
+            if claimed {
+                answer.store(1, Ordering::Relaxed);
+            }
+            // The next message hides which one was claimed.
+            assert!(theirs.claim(REQUEST + 1, true));
+            claimed
+        });
+        let taken_back = recalls.ask(REQUEST).is_some_and(|index| {
+            let is_matched = answered.load(Ordering::Relaxed) != 0;
+            recalls.decide(index, REQUEST, !is_matched)
+        });
+        let claimed = receiver.join().unwrap();
+        assert!(
+            claimed != taken_back,
+            "claimed: {claimed}, taken back: {taken_back}"
+        );
+        assert_eq!(recalls.claim(REQUEST, true), !taken_back);
     });
 }

@@ -8,6 +8,7 @@ pub mod endpoint;
 pub mod idle;
 pub mod iface;
 pub mod mapped;
+pub mod recall;
 pub mod wire;
 
 pub use arena::Arena;

@@ -1,10 +1,10 @@
 //! What lies in shared memory: the region of one ordered pair of ranks.
 //!
 //! ```text
-//!  0        64                        16448          20480 (page aligned)
-//!  +--------+-------------------------+--------------+---------------------------+
-//!  | Control| 256 slots of 64 bytes   | joint copies | data: 256 KiB             |
-//!  +--------+-------------------------+--------------+---------------------------+
+//!  0        64                        16448          18496     20480 (page aligned)
+//!  +--------+-------------------------+--------------+---------+-------------------------+
+//!  | Control| 256 slots of 64 bytes   | joint copies | recalls | data: 256 KiB           |
+//!  +--------+-------------------------+--------------+---------+-------------------------+
 //!
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
@@ -18,6 +18,7 @@
 //! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
 //! the slot; a longer one lies in the data area, and the slot says where.
 
+use super::recall::Recalls;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
 use std::cell::UnsafeCell;
 
@@ -92,7 +93,9 @@ pub struct Pair {
     pub slots: [Slot; SLOTS as usize],
     /// Messages that both sides copy at once.
     pub joint: [JointCopy; JOINT_COPIES],
-    _pad: [u8; 4096 - 64 - JOINT_COPIES * 64],
+    /// Messages that the sender takes back.
+    pub recalls: Recalls,
+    _pad: [u8; 4096 - 64 - JOINT_COPIES * 64 - size_of::<Recalls>()],
     /// Payloads that do not fit a slot.
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }

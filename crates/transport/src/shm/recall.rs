@@ -1,0 +1,196 @@
+//! Taking back messages that were announced: sender and receiver agree which of them was first, the one that takes the
+//! message back or the one that has matched it.
+//!
+//! The sender's ordinary way knows nothing of it, the receiver's costs a store and a load for each announcement that it
+//! matches. It is Dekker's handshake, with the fence on the side of the rare one (as in `fastpath_base::wait`):
+//!
+//! ```text
+//! sender                                receiver
+//! entry = request                       claimed = request
+//! fence_others()                        (compiler order only)
+//! claimed == request: it has matched    no entry pending: it has the message
+//! else entry = request | TAKEN_BACK     entry == request: takes it out, and has the message
+//!                                       entry == request | TAKEN_BACK: there is no message
+//! ```
+//!
+//! `claimed` holds the last request alone. The sender finds the others by their answers, which have been posted before
+//! the next claim; where one still waits for room the receiver writes [`ANY`].
+
+use fastpath_base::sync::{AtomicU32, CacheLine, Ordering, compiler_fence};
+use fastpath_base::wait;
+
+/// Recalls that can be under way in one direction.
+pub const RECALLS: usize = if cfg!(loom) { 2 } else { 256 };
+/// Bit of an entry whose message was taken back. Requests do not have it.
+const TAKEN_BACK: u32 = 1 << 31;
+/// Any request may have been claimed.
+const ANY: u32 = u32::MAX;
+
+/// What lies in shared memory for it, for one direction.
+#[repr(C, align(64))]
+pub struct Recalls {
+    /// The request whose message was matched last, or [`ANY`]; the receiver's.
+    claimed: CacheLine<AtomicU32>,
+    /// Number of entries that are not 0.
+    pending: CacheLine<AtomicU32>,
+    /// Requests of the sender, or 0.
+    entries: [AtomicU32; RECALLS],
+}
+
+impl Recalls {
+    #[cfg(test)]
+    pub(super) fn fresh() -> Self {
+        Recalls {
+            claimed: CacheLine(AtomicU32::new(0)),
+            pending: CacheLine(AtomicU32::new(0)),
+            entries: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
+    }
+
+    /// Receiver: claims the announced message of `request`, to match it; false where there is none any more. `answered`:
+    /// the answers to all messages that were claimed before have been posted.
+    #[inline]
+    pub fn claim(&self, request: u32, answered: bool) -> bool {
+        let claimed = if answered { request } else { ANY };
+        // ORDERING: release pairs with the acquire in `ask`: who sees this claim sees the answers to those before.
+        self.claimed.store(claimed, Ordering::Release);
+        // ORDERING: the load stays behind the store; partner is the fence in `ask`.
+        compiler_fence(Ordering::SeqCst);
+        self.pending.load(Ordering::Relaxed) == 0 || self.claim_slow(request)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_slow(&self, request: u32) -> bool {
+        for entry in &self.entries {
+            match entry.load(Ordering::Relaxed) {
+                asked if asked == request => {
+                    return self.replace(entry, request, 0) || !self.is_taken_back(request);
+                }
+                found if found == request | TAKEN_BACK => return false,
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Receiver: whether the announced message of `request` was taken back.
+    #[inline]
+    pub fn is_taken_back(&self, request: u32) -> bool {
+        let is_it = |entry: &AtomicU32| entry.load(Ordering::Relaxed) == request | TAKEN_BACK;
+        self.pending.load(Ordering::Relaxed) != 0 && self.entries.iter().any(is_it)
+    }
+
+    /// Receiver: has nothing of the message of `request` any more.
+    pub fn forget(&self, request: u32) {
+        for entry in &self.entries {
+            self.replace(entry, request | TAKEN_BACK, 0);
+        }
+    }
+
+    /// Sender: asks for the announced message of `request`. Where the answer is the number of an entry, and neither an
+    /// answer of the receiver nor anything else says that it was matched, [`Recalls::decide`] follows.
+    pub fn ask(&self, request: u32) -> Option<usize> {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.load(Ordering::Relaxed) == 0)?;
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.entries[index].store(request, Ordering::Relaxed);
+        // ORDERING: the fence that the receiver does not pay: either it sees the entry, or its claim is seen here
+        // (partner: the compiler fence in `claim`).
+        let fenced = wait::fence_others();
+        // ORDERING: acquire pairs with the release in `claim`.
+        let claimed = self.claimed.load(Ordering::Acquire);
+        if !fenced || claimed == request || claimed == ANY {
+            self.decide(index, request, false);
+            return None;
+        }
+        Some(index)
+    }
+
+    /// Sender: takes the message back, or does not. Whether it was taken back: the receiver may have been first.
+    pub fn decide(&self, index: usize, request: u32, take_back: bool) -> bool {
+        let new = if take_back { request | TAKEN_BACK } else { 0 };
+        self.replace(&self.entries[index], request, new) && take_back
+    }
+
+    /// Sender: whether the receiver has nothing of the message any more.
+    pub fn is_forgotten(&self, index: usize, request: u32) -> bool {
+        self.entries[index].load(Ordering::Relaxed) != request | TAKEN_BACK
+    }
+
+    /// Whether this side was the one to change the entry.
+    fn replace(&self, entry: &AtomicU32, old: u32, new: u32) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let replaced = entry.compare_exchange(old, new, relaxed, relaxed).is_ok();
+        if replaced && new == 0 {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+        }
+        replaced
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    const REQUEST: u32 = 1 << 30 | 4100;
+
+    #[test]
+    fn ask__finds_what_was_claimed_last() {
+        let recalls = Recalls::fresh();
+        assert!(recalls.claim(REQUEST, true));
+        assert_eq!(recalls.ask(REQUEST), None);
+        assert!(recalls.ask(REQUEST + 1).is_some());
+        assert!(recalls.claim(REQUEST + 2, false));
+        assert_eq!(
+            recalls.ask(REQUEST + 3),
+            None,
+            "an answer may be on its way"
+        );
+    }
+
+    #[test]
+    fn claim__of_a_message_that_is_asked_for_is_first_until_it_is_decided() {
+        let recalls = Recalls::fresh();
+        let index = recalls.ask(REQUEST).unwrap();
+        assert!(recalls.claim(REQUEST, true));
+        assert!(!recalls.decide(index, REQUEST, true));
+        let index = recalls.ask(REQUEST + 1).unwrap();
+        assert!(recalls.decide(index, REQUEST + 1, true));
+        assert!(!recalls.claim(REQUEST + 1, true) && recalls.is_taken_back(REQUEST + 1));
+        assert!(!recalls.is_forgotten(index, REQUEST + 1));
+        recalls.forget(REQUEST + 1);
+        assert!(recalls.is_forgotten(index, REQUEST + 1) && recalls.claim(REQUEST + 1, true));
+        assert_eq!(recalls.pending.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn ask__refuses_where_all_entries_are_in_use() {
+        let recalls = Recalls::fresh();
+        for request in (REQUEST..).take(RECALLS) {
+            let index = recalls.ask(request).unwrap();
+            assert!(recalls.decide(index, request, true));
+        }
+        assert_eq!(recalls.ask(REQUEST + RECALLS as u32), None);
+        recalls.forget(REQUEST + 7);
+        assert_eq!(recalls.ask(REQUEST), Some(7));
+    }
+
+    #[test]
+    fn words__of_a_peer_that_writes_anything_do_no_harm() {
+        let recalls = Recalls::fresh();
+        for word in [1, u32::MAX, TAKEN_BACK, REQUEST | TAKEN_BACK] {
+            recalls.pending.store(word, Ordering::Relaxed);
+            recalls
+                .entries
+                .iter()
+                .for_each(|entry| entry.store(word, Ordering::Relaxed));
+            recalls.claim(REQUEST, true);
+            recalls.forget(REQUEST);
+            recalls.ask(REQUEST);
+        }
+    }
+}
