@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::hot;
 use crate::process::{Phase, Process};
 use fastpath_base::config::{Config, Key};
-use fastpath_bootstrap::segment::Phase as RankPhase;
+use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase};
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, Worker};
 
@@ -68,6 +68,7 @@ fn wait(p: &Process, worker: *mut Worker, done: impl FnMut(&mut Worker) -> bool)
         tag: -1,
         comm: 0,
         bytes: 0,
+        awaited: Awaited::UNKNOWN,
     };
     // SAFETY: the worker lives as long as the engine, and no reference to it is held here.
     unsafe { Worker::wait_until(worker, None, &note, done) };
