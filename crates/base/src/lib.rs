@@ -7,6 +7,7 @@
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
 //! | [`hint`] | what the cache can be told about lines that others read |
+//! | [`refusal`] | what to say where the kernel refuses a call or memory |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
 //! | [`trace`] | time-stamped points in a ring per thread |
 
@@ -19,6 +20,7 @@ pub mod memory;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+pub mod refusal;
 pub mod sync;
 pub mod topology;
 pub mod trace;

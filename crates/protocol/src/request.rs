@@ -8,6 +8,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::copy_payload;
 use crate::layout::Layout;
+use fastpath_base::memory;
 use std::sync::Arc;
 
 /// Index of a request in its pool; 0 is none.
@@ -291,6 +292,10 @@ impl Request {
 const INDEX_BITS: u32 = 22;
 /// Largest number of requests.
 const CAPACITY: u32 = 1 << INDEX_BITS;
+/// Fewest that address space is reserved for, where it is limited.
+const CAPACITY_MIN: u32 = 1 << 14;
+/// A pool reserves at most this share of the address space that the process may have: the rest is the program's.
+const SHARE_OF_LIMIT: u64 = 16;
 /// Bit that marks a handle made at run time (the layer above uses the same for all its objects). Between it and the
 /// index lies the generation, which counts how often the request was freed.
 const USER_BIT: u32 = 1 << 30;
@@ -307,6 +312,8 @@ pub struct RequestPool {
     base: *mut Request,
     free: *mut Request,
     fresh: u32,
+    /// One less than how many there is address space for, which is a power of two.
+    mask: u32,
 }
 
 impl Drop for RequestPool {
@@ -315,24 +322,43 @@ impl Drop for RequestPool {
             self.get(id).drop_layout();
         }
         // SAFETY: the reservation of `new`; requests are not used beyond their pool.
-        unsafe {
-            fastpath_base::memory::release(
-                self.base.cast(),
-                CAPACITY as usize * size_of::<Request>(),
-            )
-        };
+        unsafe { memory::release(self.base.cast(), reserved_bytes(self.mask + 1)) };
     }
 }
 
+fn reserved_bytes(capacity: u32) -> usize {
+    capacity as usize * size_of::<Request>()
+}
+
+/// The number of requests to reserve address space for where a process may have so much of it.
+fn capacity_within(limit: Option<u64>) -> u32 {
+    let share = limit.map_or(u64::MAX, |bytes| bytes / SHARE_OF_LIMIT);
+    let mut capacity = CAPACITY;
+    while capacity > CAPACITY_MIN && reserved_bytes(capacity) as u64 > share {
+        capacity /= 2;
+    }
+    capacity
+}
+
 impl RequestPool {
-    /// Reserves address space for the pool; no memory is used yet.
+    /// Reserves address space for the pool, less where it is limited; no memory is used yet.
+    ///
+    /// # Errors
+    /// There is no address space for [`CAPACITY_MIN`] requests.
     pub fn new() -> std::io::Result<Self> {
-        let bytes = CAPACITY as usize * size_of::<Request>();
-        let base = fastpath_base::memory::reserve(bytes)?;
+        let mut capacity = capacity_within(memory::address_limit());
+        let base = loop {
+            match memory::reserve(reserved_bytes(capacity)) {
+                // Used up, or counted as memory (vm.overcommit_memory=2).
+                Err(_) if capacity > CAPACITY_MIN => capacity /= 2,
+                other => break other?,
+            }
+        };
         Ok(RequestPool {
             base: base.cast(),
             free: std::ptr::null_mut(),
             fresh: FIRST,
+            mask: capacity - 1,
         })
     }
 
@@ -373,13 +399,13 @@ impl RequestPool {
     /// Whether [`RequestPool::allocate`] would find one.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.has_free() || self.fresh != CAPACITY
+        self.has_free() || self.fresh <= self.mask
     }
 
     #[cold]
     #[inline(never)]
     fn allocate_fresh(&mut self) -> Option<()> {
-        if self.fresh == CAPACITY {
+        if self.fresh > self.mask {
             return None;
         }
         let request = self.address(self.fresh);
@@ -405,7 +431,7 @@ impl RequestPool {
     #[inline]
     pub fn address(&self, id: RequestId) -> *mut Request {
         // SAFETY: inside the reservation.
-        unsafe { self.base.add((id & (CAPACITY - 1)) as usize) }
+        unsafe { self.base.add((id & self.mask) as usize) }
     }
 
     /// The request of an id that this pool gave out.
@@ -415,13 +441,13 @@ impl RequestPool {
         debug_assert!((FIRST..self.fresh).contains(&id));
         // SAFETY: inside the reservation; a worker belongs to one thread at a time, and callers do
         // not hold two references to one request.
-        unsafe { &mut *self.base.add((id & (CAPACITY - 1)) as usize) }
+        unsafe { &mut *self.base.add((id & self.mask) as usize) }
     }
 
     /// The id behind a handle, or `None` where it is stale or garbage. One load.
     #[inline]
     pub fn find(&self, handle: u64) -> Option<RequestId> {
-        let id = handle as u32 & (CAPACITY - 1);
+        let id = handle as u32 & self.mask;
         // SAFETY: every index lies inside the reservation, whose untouched pages read as zero.
         let found = unsafe { &*self.base.add(id as usize) };
         (found.handle as u64 == handle && found.state != State::Free).then_some(id)
@@ -449,6 +475,35 @@ impl RequestPool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn capacity__follows_a_limit_on_address_space() {
+        assert_eq!(capacity_within(None), CAPACITY);
+        assert_eq!(capacity_within(Some(u64::MAX - 1)), CAPACITY);
+        assert_eq!(capacity_within(Some(1 << 20)), CAPACITY_MIN);
+        let some = capacity_within(Some(4 << 30));
+        let bytes = reserved_bytes(some) as u64 * SHARE_OF_LIMIT;
+        assert!(bytes <= 4 << 30 && 2 * bytes > 4 << 30, "{some}");
+    }
+
+    #[test]
+    fn pool__of_any_size_ends_with_its_last_request_and_refuses_garbage() {
+        let mut pool = RequestPool::new().expect("address space");
+        // As if address space were limited; what is reserved beyond it stays unused.
+        let whole = std::mem::replace(&mut pool.mask, CAPACITY_MIN - 1);
+        let got = std::iter::from_fn(|| pool.allocate(Kind::Send)).count();
+        assert_eq!(got, (CAPACITY_MIN - FIRST) as usize);
+        assert!(!pool.has_room());
+        for handle in [
+            0,
+            u64::MAX,
+            (USER_BIT | CAPACITY_MIN) as u64,
+            (USER_BIT | CAPACITY - 1) as u64,
+        ] {
+            assert_eq!(pool.find(handle), None, "{handle:#x}");
+        }
+        pool.mask = whole;
+    }
 
     #[test]
     fn handles__of_freed_requests_name_nothing_until_they_come_round() {
