@@ -61,8 +61,21 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
         libc::EAGAIN => Wake::Changed,
         libc::ETIMEDOUT => Wake::TimedOut,
         libc::EINTR => Wake::Interrupted,
+        libc::EPERM | libc::ENOSYS => nap_slow(timeout),
         _ => Wake::Woken,
     }
+}
+
+/// Stands in for a futex that a sandbox refuses: nobody can be woken, so naps are short.
+#[cfg(not(loom))]
+#[cold]
+#[inline(never)]
+fn nap_slow(timeout: Option<Duration>) -> Wake {
+    const NAP_MS: u128 = 1;
+    let limit = timeout.map_or(NAP_MS, |t| t.as_millis().min(NAP_MS));
+    // SAFETY: an empty set of descriptors.
+    unsafe { libc::poll(std::ptr::null_mut(), 0, limit as libc::c_int) };
+    Wake::TimedOut
 }
 
 /// Wakes at most `count` sleepers of `word`; returns how many there were.
