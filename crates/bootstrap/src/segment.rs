@@ -5,14 +5,16 @@
 //! 4 KiB          RankPage[N]                4 KiB each
 //! bitmap_offset  incoming bitmaps[N]        one bit per sender, rows padded to a cache line
 //! pair_offset    PairRegion[N * N]          PAIR_BYTES each, index src * N + dst, sparse
-//! arena_offset   Arena[N]                   ARENA_BYTES each, sparse, mapped piece by piece
+//! arena_offset   Arena[N]                   ARENA_BYTES each or less, sparse, mapped piece by piece
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
-//! Every offset is a function of N alone. The file is as long as its address range, but has
+//! Every offset is a function of N and of the length of the file. The file is as long as its address range, but has
 //! memory only where somebody asked for it ([`Segment::ensure_backed`]): a shortage is an error
-//! at that place and never a signal later. It is sealed against shrinking and growing.
+//! at that place and never a signal later. A memory file is sealed against shrinking and growing; where there are none
+//! (`file`) an unlinked file of a file system stands in.
 
+mod file;
 mod header;
 mod layout;
 mod memory;

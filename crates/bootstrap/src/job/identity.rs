@@ -53,12 +53,15 @@ impl Identity {
     /// reused that, by the launcher's table of open files.
     pub(super) fn open_segment(&self) -> Result<Segment, BootstrapError> {
         let inherited = self
-            .open_inherited()
+            .copy_inherited()
             .map(|file| Segment::attach(file, self.job_id));
         match inherited {
-            Some(Ok(segment)) => return Ok(segment),
-            Some(Err(e @ SegmentError::System { .. })) => return Err(e.into()),
-            _ => {}
+            Some(Ok(segment)) => {
+                self.close_inherited_on_exec();
+                return Ok(segment);
+            }
+            None | Some(Err(SegmentError::Foreign(_))) => {}
+            Some(Err(e)) => return Err(e.into()),
         }
         let found = self.open_from_launcher().map_err(|cause| {
             BootstrapError::NoSegment(format!(
@@ -72,22 +75,19 @@ impl Identity {
         }
     }
 
-    /// A copy of the inherited descriptor that closes on exec; the inherited one is made to
-    /// close on exec too, so that a child of this rank does not hold the job's memory.
-    fn open_inherited(&self) -> Option<OwnedFd> {
+    /// A copy of the inherited descriptor that closes on exec.
+    fn copy_inherited(&self) -> Option<OwnedFd> {
+        // Not by its own number as the least: a program on the way may have lowered the limit on open files below it.
         // SAFETY: plain fcntl; on a descriptor that is not open it fails.
-        let copy = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, self.fd) };
-        if copy < 0 {
-            return None;
-        }
+        let copy = unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 3) };
         // SAFETY: the copy is new and nobody else's.
-        let copy = unsafe { OwnedFd::from_raw_fd(copy) };
-        // SAFETY: plain fcntl; only a memory file answers the question about seals.
-        if unsafe { libc::fcntl(self.fd, libc::F_GET_SEALS) } > 0 {
-            // SAFETY: plain fcntl on an open descriptor.
-            unsafe { libc::fcntl(self.fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-        }
-        Some(copy)
+        (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
+    }
+
+    /// A child of this rank is not to hold the job's memory.
+    fn close_inherited_on_exec(&self) {
+        // SAFETY: plain fcntl on an open descriptor, which was found to be the job's memory.
+        unsafe { libc::fcntl(self.fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 
     pub(super) fn open_from_launcher(&self) -> std::io::Result<OwnedFd> {

@@ -8,7 +8,8 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes of the region that one sender and one receiver share.
 pub const PAIR_BYTES: usize = 320 * 1024;
 
-/// Address range of one rank's arena (`MPI_Alloc_mem`); memory is taken only for what is used.
+/// Address range of one rank's arena (`MPI_Alloc_mem`) where the length of files is not limited; memory is taken only
+/// for what is used.
 pub const ARENA_BYTES: u64 = 1 << 40;
 
 /// Most ranks a segment is laid out for.
@@ -21,6 +22,8 @@ const AREA_ALIGN: u64 = 2 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ranks: usize,
+    /// A power of two, a multiple of [`AREA_ALIGN`].
+    arena_bytes: u64,
 }
 
 impl Layout {
@@ -29,8 +32,29 @@ impl Layout {
         if ranks == 0 || ranks > MAX_RANKS {
             None
         } else {
-            Some(Layout { ranks })
+            Some(Layout {
+                ranks,
+                arena_bytes: ARENA_BYTES,
+            })
         }
+    }
+
+    /// The same with arenas of half the size; None when they are as small as they can be.
+    pub const fn with_smaller_arenas(self) -> Option<Layout> {
+        if self.arena_bytes == AREA_ALIGN {
+            return None;
+        }
+        Some(Layout {
+            ranks: self.ranks,
+            arena_bytes: self.arena_bytes / 2,
+        })
+    }
+
+    /// The layout of a file with so many bytes; None when no size of the arenas gives that length.
+    pub fn of_length(ranks: usize, bytes: u64) -> Option<Layout> {
+        let largest = Layout::new(ranks)?;
+        std::iter::successors(Some(largest), |layout| layout.with_smaller_arenas())
+            .find(|layout| layout.total_bytes() == bytes)
     }
 
     /// Number of ranks.
@@ -79,9 +103,14 @@ impl Layout {
         self.pair_offset(self.ranks, 0)
     }
 
+    /// Address range of one rank's arena.
+    pub const fn arena_bytes(self) -> u64 {
+        self.arena_bytes
+    }
+
     /// Offset of a rank's arena.
     pub const fn arena_offset(self, rank: usize) -> u64 {
-        self.mapped_bytes().next_multiple_of(AREA_ALIGN) + rank as u64 * ARENA_BYTES
+        self.mapped_bytes().next_multiple_of(AREA_ALIGN) + rank as u64 * self.arena_bytes
     }
 
     /// Offset of a rank's trace (`fastpath_base::trace`).
@@ -99,6 +128,25 @@ impl Layout {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layout__is_found_by_the_length_of_the_file() {
+        for ranks in [1, 4, 100] {
+            let mut next = Layout::new(ranks);
+            let mut sizes = 0;
+            while let Some(layout) = next {
+                assert_eq!(Layout::of_length(ranks, layout.total_bytes()), Some(layout));
+                assert_eq!(
+                    Layout::of_length(ranks, layout.total_bytes() + PAGE_BYTES as u64),
+                    None
+                );
+                next = layout.with_smaller_arenas();
+                sizes += 1;
+            }
+            assert_eq!(sizes, (ARENA_BYTES / AREA_ALIGN).ilog2() + 1);
+        }
+        assert_eq!(Layout::of_length(0, 0), None);
+    }
 
     #[test]
     fn layout__areas_follow_each_other_without_overlap() {

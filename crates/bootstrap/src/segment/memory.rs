@@ -1,9 +1,11 @@
 #![allow(unsafe_code)]
 //! The segment as memory: created, sealed, mapped, backed.
 
+use super::file::{create_file, file_system_room, is_nameless};
 use super::header::{JobHeader, MAGIC, VERSION};
-use super::layout::{ARENA_BYTES, Layout, PAGE_BYTES, PAIR_BYTES};
+use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
 use super::page::RankPage;
+use fastpath_base::refusal::{Bytes, describe_call, describe_mapping};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::topology::available_memory;
 use std::fmt;
@@ -11,11 +13,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
-
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 /// Makes a hole in the file.
 const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -38,19 +38,25 @@ pub enum SegmentError {
     Ranks(usize),
     /// The kernel refused one step.
     System {
-        /// What was tried.
+        /// The system call.
         step: &'static str,
         /// The kernel's answer.
         cause: io::Error,
     },
+    /// There is no place for the file.
+    NoFile(String),
+    /// There is no address space for a piece of it.
+    NoAddresses(io::Error),
     /// The file is no segment of this library, or of another version or size.
     Foreign(String),
     /// Not enough memory.
     Shortage {
         /// Bytes asked for.
         needed: u64,
-        /// Bytes that the machine, or the control group, has left.
+        /// Bytes that there are.
         available: u64,
+        /// Whether it is the file system of the file that has no more.
+        in_file_system: bool,
     },
 }
 
@@ -64,51 +70,41 @@ impl fmt::Display for SegmentError {
                     super::MAX_RANKS
                 )
             }
-            SegmentError::System { step, cause } => write!(f, "{step}: {cause}"),
+            SegmentError::System { step, cause } => f.write_str(&describe_call(step, cause)),
+            SegmentError::NoFile(why) => f.write_str(why),
+            SegmentError::NoAddresses(why) => write!(f, "mapping it: {why}"),
             SegmentError::Foreign(why) => write!(f, "not a segment of this library: {why}"),
-            SegmentError::Shortage { needed, available } => write!(
-                f,
-                "out of shared memory: {} needed, {} available on this node (memory of the machine \
-                 or limit of the control group); use fewer ranks or raise the limit",
-                Bytes(*needed),
-                Bytes(*available)
-            ),
+            SegmentError::Shortage {
+                needed,
+                available,
+                in_file_system,
+            } => {
+                let place = match in_file_system {
+                    true => {
+                        "in the file system of the job's memory (in use because memfd_create is \
+                         refused; for docker its size is --shm-size)"
+                    }
+                    false => "on this node (memory of the machine or limit of the control group)",
+                };
+                write!(
+                    f,
+                    "out of shared memory: {} needed, {} available {place}; use fewer ranks or \
+                     raise the limit",
+                    Bytes(*needed),
+                    Bytes(*available)
+                )
+            }
         }
     }
 }
 
 impl std::error::Error for SegmentError {}
 
-/// Bytes for people.
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            n if n >= 10 << 30 => write!(f, "{} GiB", n >> 30),
-            n if n >= 10 << 20 => write!(f, "{} MiB", n >> 20),
-            n => write!(f, "{} KiB", n >> 10),
-        }
-    }
-}
-
-fn system(step: &'static str) -> SegmentError {
+/// What the kernel has just said to a call.
+pub(super) fn system(step: &'static str) -> SegmentError {
     SegmentError::System {
         step,
         cause: io::Error::last_os_error(),
-    }
-}
-
-fn explain_allocate(cause: io::Error, needed: u64) -> SegmentError {
-    match cause.raw_os_error() {
-        Some(libc::ENOSPC | libc::ENOMEM) => SegmentError::Shortage {
-            needed,
-            available: available_memory(),
-        },
-        _ => SegmentError::System {
-            step: "fallocate",
-            cause,
-        },
     }
 }
 
@@ -123,30 +119,23 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes the segment of a job with `ranks` ranks: a memory file that closes on exec,
-    /// sealed, with header, pages and bitmaps backed and the header's first line written.
+    /// Makes the segment of a job with `ranks` ranks: a file without a name that closes on exec,
+    /// with header, pages and bitmaps backed and the header's first line written.
     ///
     /// # Errors
     /// The number of ranks, the kernel, or too little memory.
     pub fn create(ranks: usize, job_id: u64) -> Result<Segment, SegmentError> {
-        let layout = Layout::new(ranks).ok_or(SegmentError::Ranks(ranks))?;
-        // SAFETY: the name is a C string; the call returns a new descriptor or -1.
-        let fd = unsafe {
-            libc::memfd_create(
-                c"fastpath".as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
-        };
-        if fd < 0 {
-            return Err(system("memfd_create"));
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        set_length(&file, layout.total_bytes())?;
-        // SAFETY: plain fcntl on our own descriptor.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS | libc::F_SEAL_SEAL) } != 0 {
-            return Err(system("sealing the node segment"));
-        }
+        let (file, layout) = create_file(ranks)?;
+        Segment::begin(file, layout, job_id)
+    }
+
+    /// Makes a segment of a new file.
+    pub(super) fn begin(
+        file: OwnedFd,
+        layout: Layout,
+        job_id: u64,
+    ) -> Result<Segment, SegmentError> {
+        let ranks = layout.ranks();
         let segment = Segment::map(file, layout)?;
         segment.ensure_backed(0, layout.front_bytes() as u64)?;
         let header = segment.header();
@@ -160,32 +149,28 @@ impl Segment {
     }
 
     /// Maps a segment that somebody else made, after checking that it is one: magic, version,
-    /// length, seals, and the job's number.
+    /// length, no name, and the job's number.
     ///
     /// # Errors
     /// It is none, or it cannot be mapped.
     pub fn attach(file: OwnedFd, job_id: u64) -> Result<Segment, SegmentError> {
         let foreign = |why: String| SegmentError::Foreign(why);
-        // SAFETY: plain fcntl on our own descriptor; it fails on what is no memory file.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & SEALS != SEALS {
-            return Err(foreign("the descriptor is no sealed memory file".into()));
-        }
         let file = File::from(file);
-        let length = file
-            .metadata()
-            .map_err(|cause| SegmentError::System {
-                step: "fstat",
-                cause,
-            })?
-            .len();
+        let stat = |cause| SegmentError::System {
+            step: "fstat",
+            cause,
+        };
+        if !is_nameless(&file).map_err(stat)? {
+            return Err(foreign("the descriptor is no file without a name".into()));
+        }
+        let length = file.metadata().map_err(stat)?.len();
         let file = OwnedFd::from(file);
         if length < 2 * PAGE_BYTES as u64 {
             return Err(foreign(format!("it has {length} bytes")));
         }
         let first = Mapping::new(file.as_fd(), 0, PAGE_BYTES)?;
         // SAFETY: the mapping covers the header, whose fields are atomics and valid in any
-        // state; sealed against shrinking, the page stays there.
+        // state; nobody shortens the file, so the page stays there.
         let header = unsafe { first.base.cast::<JobHeader>().as_ref() };
         // ORDERING: partner is the release store in `create`.
         if header.magic.load(Ordering::Acquire) != MAGIC {
@@ -199,10 +184,8 @@ impl Segment {
             )));
         }
         let ranks = header.ranks.load(Ordering::Relaxed) as usize;
-        let layout = Layout::new(ranks).ok_or_else(|| foreign(format!("{ranks} ranks")))?;
-        if length != layout.total_bytes() {
-            return Err(foreign(format!("{length} bytes for {ranks} ranks")));
-        }
+        let layout = Layout::of_length(ranks, length)
+            .ok_or_else(|| foreign(format!("{length} bytes for {ranks} ranks")))?;
         if header.job_id.load(Ordering::Relaxed) != job_id {
             return Err(foreign("it belongs to another job".into()));
         }
@@ -229,7 +212,7 @@ impl Segment {
         self.layout
     }
 
-    /// The memory file.
+    /// The file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -293,7 +276,7 @@ impl Segment {
     /// [`Segment::ensure_backed`] and mapped with [`Segment::map_range`].
     pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
         let start = self.layout.arena_offset(rank);
-        (rank < self.layout.ranks()).then_some(start..start + ARENA_BYTES)
+        (rank < self.layout.ranks()).then_some(start..start + self.layout.arena_bytes())
     }
 
     /// Maps another piece of the file, shared, readable and writable.
@@ -321,10 +304,10 @@ impl Segment {
         }
         // A control group at its limit answers with a kill, not with an error: ask first.
         // What cannot be had by anyone is not counted: the others would think it taken.
-        self.check_available(available_memory(), bytes)?;
+        self.check_available(self.available(), bytes)?;
         let backing = &self.header().backing;
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
-        let available = available_memory().saturating_sub(others);
+        let available = self.available().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
             let share = left / (8 * self.layout.ranks() as u64);
             self.unasked
@@ -345,7 +328,7 @@ impl Segment {
         match self.fallocate(PUNCH, offset, bytes) {
             None => Ok(()),
             Some(cause) => Err(SegmentError::System {
-                step: "giving memory back",
+                step: "fallocate (FALLOC_FL_PUNCH_HOLE)",
                 cause,
             }),
         }
@@ -369,7 +352,7 @@ impl Segment {
             match self.fallocate(0, at, step) {
                 None => at += step,
                 Some(cause) if cause.raw_os_error() == Some(libc::EINTR) => {}
-                Some(cause) => return Err(explain_allocate(cause, bytes)),
+                Some(cause) => return Err(self.explain_allocate(cause, bytes)),
             }
         }
         Ok(())
@@ -380,7 +363,75 @@ impl Segment {
         // SAFETY: plain fallocate on our own file, inside its length.
         let rc =
             unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset as i64, bytes as i64) };
-        (rc != 0).then(io::Error::last_os_error)
+        if rc == 0 {
+            return None;
+        }
+        let cause = io::Error::last_os_error();
+        match cause.raw_os_error() {
+            Some(libc::EPERM | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                self.advise_slow(mode, offset, bytes, cause)
+            }
+            _ => Some(cause),
+        }
+    }
+
+    /// Does the work of a `fallocate` that a sandbox refuses, or that the file system lacks, by advice on a mapping:
+    /// `MADV_POPULATE_WRITE` (Linux 5.14) or `MADV_REMOVE`. Neither changes what is backed and stays.
+    #[cold]
+    #[inline(never)]
+    fn advise_slow(
+        &self,
+        mode: libc::c_int,
+        offset: u64,
+        bytes: u64,
+        refused: io::Error,
+    ) -> Option<io::Error> {
+        let advice = match mode {
+            PUNCH => libc::MADV_REMOVE,
+            _ => libc::MADV_POPULATE_WRITE,
+        };
+        let first = offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+        let end = (offset + bytes).next_multiple_of(PAGE_BYTES as u64);
+        let piece = match Mapping::new(self.file(), first, (end - first) as usize) {
+            Ok(piece) => piece,
+            Err(_) => return Some(refused),
+        };
+        // SAFETY: advice on the mapping just made, whose pages hold no object of this process.
+        if unsafe { libc::madvise(piece.base.as_ptr().cast(), piece.bytes, advice) } == 0 {
+            return None;
+        }
+        let cause = io::Error::last_os_error();
+        Some(match cause.raw_os_error() {
+            // What a touch would have met with SIGBUS.
+            Some(libc::EFAULT) => io::Error::from_raw_os_error(libc::ENOSPC),
+            Some(libc::ENOMEM | libc::EINTR) => cause,
+            _ => refused,
+        })
+    }
+
+    fn explain_allocate(&self, cause: io::Error, needed: u64) -> SegmentError {
+        match cause.raw_os_error() {
+            Some(libc::ENOSPC | libc::ENOMEM) => self.shortage(needed, self.available()),
+            _ => SegmentError::System {
+                step: "fallocate",
+                cause,
+            },
+        }
+    }
+
+    /// Bytes that can still be had, by all that is known.
+    fn available(&self) -> u64 {
+        let room = file_system_room(self.file()).unwrap_or(u64::MAX);
+        available_memory().min(room)
+    }
+
+    fn shortage(&self, needed: u64, available: u64) -> SegmentError {
+        SegmentError::Shortage {
+            needed,
+            available,
+            in_file_system: file_system_room(self.file())
+                .is_some_and(|room| room < available_memory()),
+        }
     }
 
     /// What is left of `available` bytes after `bytes` and the margin.
@@ -388,10 +439,7 @@ impl Segment {
         available
             .checked_sub(margin(available))
             .and_then(|a| a.checked_sub(bytes))
-            .ok_or(SegmentError::Shortage {
-                needed: bytes,
-                available,
-            })
+            .ok_or_else(|| self.shortage(bytes, available))
     }
 
     fn spend_unasked(&self, bytes: u64) -> bool {
@@ -437,11 +485,13 @@ impl Mapping {
             )
         };
         if base == libc::MAP_FAILED {
-            return Err(system(
-                "mapping the node segment (is the address space limited, `ulimit -v`?)",
-            ));
+            let cause = io::Error::last_os_error();
+            return Err(SegmentError::NoAddresses(describe_mapping(
+                bytes as u64,
+                &cause,
+            )));
         }
-        let base = NonNull::new(base.cast()).ok_or_else(|| system("mapping the node segment"))?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| system("mmap"))?;
         Ok(Mapping { base, bytes })
     }
 
@@ -466,38 +516,6 @@ impl Drop for Mapping {
         // SAFETY: exactly the range that was mapped; whoever holds addresses into it borrows
         // from the owner of this mapping.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-    }
-}
-
-/// Sets the length of a file. The limit on the size of files (`ulimit -f`) counts for memory
-/// files too: it is raised as far as allowed for the moment, and its signal held back.
-fn set_length(file: &OwnedFd, bytes: u64) -> Result<(), SegmentError> {
-    let mut old = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: plain calls on valid structures; the signal's former action is put back.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
-        let action = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        let raise = |limit: libc::rlimit| libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
-        // Whoever is privileged may go beyond the hard limit.
-        if !raise(libc::rlimit {
-            rlim_cur: libc::RLIM_INFINITY,
-            rlim_max: libc::RLIM_INFINITY,
-        }) {
-            raise(libc::rlimit {
-                rlim_cur: old.rlim_max,
-                rlim_max: old.rlim_max,
-            });
-        }
-        let rc = libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t);
-        let failed = (rc != 0).then(|| {
-            system("setting the length of the node segment (is the size of files limited, `ulimit -f`?)")
-        });
-        libc::setrlimit(libc::RLIMIT_FSIZE, &old);
-        libc::signal(libc::SIGXFSZ, action);
-        failed.map_or(Ok(()), Err)
     }
 }
 

@@ -13,7 +13,7 @@ mod extents;
 use super::domain::Domain;
 use crate::contract::Remote;
 use extents::{Extents, PAGE};
-use fastpath_bootstrap::segment::{ARENA_BYTES, Mapping, SegmentError};
+use fastpath_bootstrap::segment::{Mapping, SegmentError};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
@@ -99,7 +99,7 @@ impl Arena {
         Arena {
             domain,
             start: domain.arena_start(domain.me),
-            extents: Extents::new(ARENA_BYTES),
+            extents: Extents::new(domain.arena_bytes()),
             pieces: BTreeMap::new(),
             open: [const { Vec::new() }; CLASSES],
         }
@@ -123,7 +123,7 @@ impl Arena {
     fn allocate_whole(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
         let pages = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
         let pages = pages
-            .filter(|&pages| pages <= ARENA_BYTES)
+            .filter(|&pages| pages <= self.domain.arena_bytes())
             .ok_or_else(|| self.full(bytes))?;
         // A mapping starts at a page of the kernel's choice: with room to move up inside.
         let spare = if align > PAGE as usize {
@@ -246,10 +246,11 @@ impl Arena {
 
     #[cold]
     fn full(&self, bytes: usize) -> SegmentError {
-        let available = fastpath_base::topology::available_memory().min(ARENA_BYTES);
+        let available = fastpath_base::topology::available_memory();
         SegmentError::Shortage {
             needed: bytes as u64,
-            available,
+            available: available.min(self.domain.arena_bytes()),
+            in_file_system: false,
         }
     }
 
@@ -330,6 +331,7 @@ mod tests {
     use super::*;
     use crate::contract::RemoteError;
     use fastpath_bootstrap::job::Job;
+    use fastpath_bootstrap::segment::ARENA_BYTES;
 
     fn domain() -> &'static Domain {
         let job: &'static Job = Box::leak(Box::new(Job::singleton().unwrap()));

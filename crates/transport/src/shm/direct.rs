@@ -7,7 +7,7 @@
 use super::arena::KEY_ARENA;
 use super::domain::Domain;
 use crate::contract::{Remote, RemoteError};
-use fastpath_bootstrap::segment::{ARENA_BYTES, Mapping};
+use fastpath_bootstrap::segment::Mapping;
 
 /// Bytes of a window.
 const WINDOW_BYTES: u64 = 256 << 20;
@@ -30,7 +30,7 @@ struct Window {
 fn check(domain: &Domain, remote: Remote, len: usize) -> Result<(u32, u64), RemoteError> {
     let rank = remote.rkey & !KEY_ARENA;
     let end = remote.addr.checked_add(len as u64);
-    let inside = end.is_some_and(|end| end <= ARENA_BYTES);
+    let inside = end.is_some_and(|end| end <= domain.arena_bytes());
     if !inside || rank >= domain.job.size() as u64 {
         return Err(RemoteError::Fault);
     }
@@ -79,7 +79,9 @@ impl Windows {
             Some(place) => self.open[place..].rotate_left(1),
             None => {
                 let offset = domain.arena_start(rank) + index * WINDOW_BYTES;
-                let mapping = domain.job.map_range(offset, WINDOW_BYTES as usize);
+                // Both are powers of two.
+                let bytes = WINDOW_BYTES.min(domain.arena_bytes());
+                let mapping = domain.job.map_range(offset, bytes as usize);
                 let mapping = mapping.map_err(|_| RemoteError::Unsupported)?;
                 if self.open.len() == WINDOWS_MAX {
                     self.open.remove(0);
@@ -98,4 +100,4 @@ impl Windows {
     }
 }
 
-const _: () = assert!(ARENA_BYTES.is_multiple_of(WINDOW_BYTES));
+const _: () = assert!(WINDOW_BYTES.is_power_of_two());

@@ -65,6 +65,11 @@ impl Domain {
         }
     }
 
+    /// Bytes of a rank's arena.
+    pub fn arena_bytes(&self) -> u64 {
+        self.job.segment().layout().arena_bytes()
+    }
+
     /// The word that says whether a rank is awake, asleep, finished or dead.
     pub fn state_word(&self, rank: u32) -> &'static AtomicU32 {
         &self.page(rank).state

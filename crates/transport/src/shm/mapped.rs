@@ -6,7 +6,7 @@ use super::arena::KEY_ARENA;
 use super::domain::Domain;
 use crate::contract::{Remote, RemoteError};
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
-use fastpath_bootstrap::segment::{ARENA_BYTES, Mapping};
+use fastpath_bootstrap::segment::Mapping;
 
 /// Borders of mappings, in bytes.
 const PAGE: u64 = 4096;
@@ -33,7 +33,7 @@ impl MappedMemory {
             return Err(RemoteError::Unsupported);
         }
         let end = remote.addr.checked_add(len.max(1) as u64);
-        let inside = end.filter(|&end| end <= ARENA_BYTES);
+        let inside = end.filter(|&end| end <= domain.arena_bytes());
         let (Some(end), true) = (inside, remote.rkey & !KEY_ARENA == u64::from(peer)) else {
             return Err(RemoteError::Fault);
         };
@@ -75,6 +75,7 @@ mod tests {
     use super::*;
     use crate::shm::Arena;
     use fastpath_bootstrap::job::Job;
+    use fastpath_bootstrap::segment::ARENA_BYTES;
 
     fn domains() -> [Domain; 2] {
         let jobs: &'static [Job] = Job::in_process(2).unwrap().leak();

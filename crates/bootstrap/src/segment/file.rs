@@ -1,0 +1,276 @@
+#![allow(unsafe_code)]
+//! The file behind a segment. It never has a name, so nothing is left behind and no other user can open it.
+
+use super::layout::Layout;
+use super::memory::{SegmentError, system};
+use fastpath_base::refusal::{Bytes, describe_call};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Makes the file of a segment, as long as its layout: a sealed memory file, or, where those are refused, an unlinked
+/// file in /dev/shm or in a folder for temporary files. The arenas shrink where the length of files is limited.
+///
+/// # Errors
+/// What each of the places had to say.
+pub(super) fn create_file(ranks: usize) -> Result<(OwnedFd, Layout), SegmentError> {
+    let layout = Layout::new(ranks).ok_or(SegmentError::Ranks(ranks))?;
+    let refused = match open_memory_file() {
+        Ok(file) => {
+            let layout = set_length(&file, layout)?;
+            seal(&file)?;
+            return Ok((file, layout));
+        }
+        Err(cause) => describe_call("memfd_create", &cause),
+    };
+    let mut reasons = vec![refused];
+    for folder in folders() {
+        let made = open_unlinked(&folder)
+            .map_err(|e| e.to_string())
+            .and_then(|file| {
+                let layout = set_length(&file, layout).map_err(|e| e.to_string())?;
+                Ok((file, layout))
+            });
+        match made {
+            Ok(made) => return Ok(made),
+            Err(why) => reasons.push(format!("a file in {}: {why}", folder.display())),
+        }
+    }
+    Err(SegmentError::NoFile(reasons.join("; ")))
+}
+
+/// Whether a file can be one of [`create_file`]'s.
+pub(super) fn is_nameless(file: &File) -> io::Result<bool> {
+    let about = file.metadata()?;
+    Ok(about.is_file() && about.nlink() == 0)
+}
+
+/// Bytes that the file system of the file has left; None where only memory limits it.
+pub(super) fn file_system_room(file: BorrowedFd<'_>) -> Option<u64> {
+    // SAFETY: all zeros is a valid structure, and the call fills it.
+    let about = unsafe {
+        let mut about: libc::statvfs = std::mem::zeroed();
+        (libc::fstatvfs(file.as_raw_fd(), &mut about) == 0).then_some(about)?
+    };
+    (about.f_blocks != 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
+}
+
+fn open_memory_file() -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string; the call returns a new descriptor or -1.
+    unsafe {
+        match libc::memfd_create(c"fastpath".as_ptr(), flags) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// A process of the job that changed the length would end the others by SIGBUS. Files with a file system do without.
+fn seal(file: &OwnedFd) -> Result<(), SegmentError> {
+    // SAFETY: plain fcntl on our own descriptor.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } {
+        0 => Ok(()),
+        _ => Err(system("fcntl (F_ADD_SEALS)")),
+    }
+}
+
+/// Where the file may lie, memory first.
+fn folders() -> Vec<PathBuf> {
+    let temporary = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let mut folders = vec![PathBuf::from("/dev/shm")];
+    folders.extend(temporary.filter(|path| path.is_absolute()));
+    folders.push("/tmp".into());
+    folders.dedup();
+    folders
+}
+
+/// A file in this folder that has no name and cannot be given one.
+fn open_unlinked(folder: &Path) -> io::Result<OwnedFd> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options.custom_flags(libc::O_TMPFILE | libc::O_EXCL);
+    match options.open(folder) {
+        // Some file systems have no O_TMPFILE.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {}
+        other => return other.map(OwnedFd::from),
+    }
+    open_and_unlink(folder)
+}
+
+/// The name is there between two calls of the kernel.
+fn open_and_unlink(folder: &Path) -> io::Result<OwnedFd> {
+    let now = fastpath_base::clock::now_ns();
+    let path = folder.join(format!(".fastpath-{}-{now}", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let file = options.create_new(true).open(&path)?;
+    let removed = std::fs::remove_file(&path);
+    removed.map(|()| file.into()).map_err(|e| {
+        let why = describe_call("unlink", &e);
+        let left = path.display();
+        io::Error::new(
+            e.kind(),
+            format!("{why}; {left} is left behind, please remove it"),
+        )
+    })
+}
+
+/// Sets the length of a file to that of the layout, or of one with smaller arenas where the file may not be so long.
+fn set_length(file: &OwnedFd, layout: Layout) -> Result<Layout, SegmentError> {
+    let mut fitting = layout;
+    loop {
+        let Err(cause) = set_bytes(file, fitting.total_bytes()) else {
+            return Ok(fitting);
+        };
+        let too_long = matches!(cause.raw_os_error(), Some(libc::EFBIG));
+        fitting = match fitting.with_smaller_arenas() {
+            Some(smaller) if too_long => smaller,
+            _ if too_long => return Err(too_long_for(fitting, &cause)),
+            _ => {
+                return Err(SegmentError::System {
+                    step: "ftruncate",
+                    cause,
+                });
+            }
+        };
+    }
+}
+
+fn too_long_for(layout: Layout, cause: &io::Error) -> SegmentError {
+    let limit = fastpath_base::refusal::read_limit(libc::RLIMIT_FSIZE);
+    let limit = limit.map_or(String::new(), |bytes| {
+        format!(
+            "; the size of files is limited to {} (`ulimit -f`)",
+            Bytes(bytes)
+        )
+    });
+    SegmentError::NoFile(format!(
+        "ftruncate to {}, most of it without memory: {cause}{limit}",
+        Bytes(layout.total_bytes())
+    ))
+}
+
+/// Sets the length of a file. The limit on the size of files (`ulimit -f`) counts for memory
+/// files too: it is raised as far as allowed for the moment, and its signal held back.
+fn set_bytes(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    let mut old = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: plain calls on valid structures; the signal's former action is put back.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
+        let action = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let raise = |limit: libc::rlimit| libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
+        // Whoever is privileged may go beyond the hard limit.
+        if !raise(libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        }) {
+            raise(libc::rlimit {
+                rlim_cur: old.rlim_max,
+                rlim_max: old.rlim_max,
+            });
+        }
+        let rc = libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t);
+        let failed = (rc != 0).then(io::Error::last_os_error);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &old);
+        libc::signal(libc::SIGXFSZ, action);
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::memory::Segment;
+    use super::*;
+
+    /// A folder that is gone with the test, and must be empty then.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+            std::fs::create_dir(&path).unwrap();
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_dir(&self.0).expect("nothing is left in it");
+        }
+    }
+
+    #[test]
+    fn unlinked_file__has_no_name_and_is_nobody_elses() {
+        let scratch = Scratch::new("segment-file");
+        let open: [fn(&Path) -> io::Result<OwnedFd>; 2] = [open_unlinked, open_and_unlink];
+        for open in open {
+            let file = File::from(open(&scratch.0).unwrap());
+            assert!(is_nameless(&file).unwrap());
+            assert_eq!(file.metadata().unwrap().mode() & 0o177, 0);
+            // SAFETY: plain fcntl on an open descriptor.
+            let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
+            assert_eq!(flags, libc::FD_CLOEXEC);
+            assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn unlinked_file__serves_as_a_segment() {
+        let scratch = Scratch::new("segment-unlinked");
+        let file = open_unlinked(&scratch.0).unwrap();
+        let layout = set_length(&file, Layout::new(2).unwrap()).unwrap();
+        let segment = Segment::begin(file, layout, 5).unwrap();
+        let again = segment.file().try_clone_to_owned().unwrap();
+        let other = Segment::attach(again, 5).unwrap();
+        segment.back_pair(0, 1).unwrap();
+        let [one, two] = [&segment, &other].map(|s| s.pair_region(0, 1).unwrap().as_ptr());
+        // SAFETY: both are the first byte of the region just backed.
+        unsafe {
+            one.write(7);
+            assert_eq!(two.read(), 7);
+        }
+        assert!(file_system_room(segment.file()).is_some());
+    }
+
+    #[test]
+    fn file_with_a_name__is_no_segment() {
+        let scratch = Scratch::new("segment-named");
+        let path = scratch.0.join("file");
+        let file = File::create_new(&path).unwrap();
+        assert!(!is_nameless(&file).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_nameless(&file).unwrap());
+        assert!(!is_nameless(&File::open("/dev/null").unwrap()).unwrap());
+    }
+
+    #[test]
+    fn folder__that_is_missing_is_an_error() {
+        assert!(open_unlinked(Path::new("/no/such/folder")).is_err());
+    }
+
+    #[test]
+    fn memory_file__is_limited_by_memory_alone() {
+        let (file, layout) = create_file(1).unwrap();
+        assert_eq!(file_system_room(std::os::fd::AsFd::as_fd(&file)), None);
+        assert_eq!(layout, Layout::new(1).unwrap());
+    }
+
+    #[test]
+    fn length__that_is_refused_states_amount_and_limit() {
+        let (file, layout) = create_file(1).unwrap();
+        // Sealed: no other length is allowed.
+        let refused = set_length(&file, layout.with_smaller_arenas().unwrap());
+        assert!(matches!(refused, Err(SegmentError::System { .. })));
+        let text = too_long_for(layout, &io::Error::from_raw_os_error(libc::EFBIG)).to_string();
+        assert!(text.contains("1024 GiB"), "{text}");
+    }
+}
