@@ -5,6 +5,7 @@
 //! started (a program below a shell script, say) would live on. The guard waits for the end
 //! of a pipe that only the launcher holds, and then kills the ranks' process groups.
 
+use crate::limits::{Need, describe_clone, describe_files};
 use crate::signals::signal_group;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::Segment;
@@ -23,14 +24,14 @@ impl Guard {
     /// Starts the guard; to be called before the first rank.
     ///
     /// # Errors
-    /// No pipe or no process to be had.
-    pub fn start(segment: &Segment) -> io::Result<Guard> {
-        let (reader, writer) = std::io::pipe()?;
+    /// No pipe or no process to be had, and why.
+    pub fn start(segment: &Segment, need: Need) -> Result<Guard, String> {
+        let (reader, writer) = std::io::pipe().map_err(|e| describe_files("pipe2", &e, need))?;
         let (reader, alive) = (OwnedFd::from(reader), OwnedFd::from(writer));
         // SAFETY: the launcher has one thread, so the child is a whole copy of it.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
-            return Err(io::Error::last_os_error());
+            return Err(describe_clone(&io::Error::last_os_error()));
         }
         if pid == 0 {
             drop(alive);

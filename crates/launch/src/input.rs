@@ -10,7 +10,7 @@ use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// With this much waiting for the slowest reader, nothing more is read.
 const MOST_WAITING: usize = 16 << 20;
@@ -38,8 +38,6 @@ pub struct Forward {
     terminal: bool,
     /// A terminal that some other job has in the foreground.
     background: bool,
-    /// The input cannot be watched, because it is always ready: a file.
-    always_ready: bool,
     watched: bool,
     ended: bool,
     /// What some writer has not written yet.
@@ -69,26 +67,24 @@ pub fn open_inputs(
         Stdin::Ranks(list) => list.clone(),
     };
     let mut inputs = Inputs {
-        null: File::open("/dev/null")?.into(),
+        null: open_null()?,
         readers: Vec::new(),
     };
     let terminal = io::stdin().is_terminal();
     if let ([rank], false) = (&list[..], terminal) {
-        let own = above_standard(poll::standard(0).as_raw_fd())?;
+        let own = copy_above(poll::standard(0), 3)?;
         inputs.readers.push((*rank, own));
         return Ok((inputs, None));
     }
     if list.is_empty() {
         return Ok((inputs, None));
     }
-    let watched = poller.add(poll::standard(0), token, Interest::Read).is_ok();
     let mut forward = Forward {
         writers: Vec::new(),
         token,
         terminal,
         background: false,
-        always_ready: !watched,
-        watched,
+        watched: false,
         ended: false,
         waiting: Vec::new(),
     };
@@ -107,16 +103,26 @@ pub fn open_inputs(
     Ok((inputs, Some(forward)))
 }
 
-/// A copy of a descriptor that is none of 0, 1, 2 and closes on exec.
-fn above_standard(fd: i32) -> io::Result<OwnedFd> {
-    use std::os::fd::FromRawFd;
+/// What a rank gets that reads nothing.
+fn open_null() -> io::Result<OwnedFd> {
+    match File::open("/dev/null") {
+        Ok(file) => Ok(file.into()),
+        // A container may have no /dev: a pipe that nobody writes to ends as well.
+        Err(_) => Ok(std::io::pipe()?.0.into()),
+    }
+}
+
+/// A copy of a descriptor with a number of at least `least` that closes on exec.
+///
+/// # Errors
+/// The kernel's.
+pub fn copy_above(fd: BorrowedFd<'_>, least: i32) -> io::Result<OwnedFd> {
     // SAFETY: plain fcntl; the copy is new and nobody else's.
     unsafe {
-        let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3);
-        if copy < 0 {
-            return Err(io::Error::last_os_error());
+        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) {
+            -1 => Err(io::Error::last_os_error()),
+            copy => Ok(OwnedFd::from_raw_fd(copy)),
         }
-        Ok(OwnedFd::from_raw_fd(copy))
     }
 }
 
@@ -149,7 +155,7 @@ impl Forward {
         // Reading in the background would stop the launcher; somebody continues it in the
         // foreground, and then `resume` is called.
         self.background |= self.terminal && !is_foreground();
-        if !self.is_hungry() || !(self.always_ready || poll::is_readable(input)) {
+        if !self.is_hungry() || !poll::is_readable(input) {
             return;
         }
         let mut buffer = [0u8; 64 * 1024];
@@ -186,14 +192,19 @@ impl Forward {
         if self.ended {
             // Closing is how a rank learns of the end.
             let left = self.waiting.len();
-            self.writers.retain(|w| w.written < left);
+            self.writers.retain(|w| {
+                let waits = w.written < left;
+                if !waits {
+                    poller.change(w.fd.as_fd(), 0, Interest::Nothing);
+                }
+                waits
+            });
         }
     }
 
     /// Watches whatever the next step needs.
     fn settle(&mut self, poller: &Poller) {
-        let hungry = self.is_hungry();
-        let want = hungry && !self.always_ready;
+        let want = self.is_hungry();
         if want != self.watched {
             let interest = if want {
                 Interest::Read
@@ -203,11 +214,9 @@ impl Forward {
             poller.change(poll::standard(0), self.token, interest);
             self.watched = want;
         }
-        // With a file, room in a pipe is what makes us read on.
-        let more = hungry && self.always_ready;
         let (token, left) = (self.token, self.waiting.len());
         for writer in &mut self.writers {
-            let want = more || writer.written < left;
+            let want = writer.written < left;
             if want != writer.watched {
                 let interest = if want {
                     Interest::Write

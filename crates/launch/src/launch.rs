@@ -5,7 +5,8 @@ use crate::args::{App, JobSpec, Stdin};
 use crate::binding::{Machine, Plan, claim_processors, describe_plan, plan_binding};
 use crate::environment::{find_missing, select_variables};
 use crate::guard::Guard;
-use crate::input::open_inputs;
+use crate::input::{copy_above, open_inputs};
+use crate::limits::{Need, check_calls, describe_clone, describe_files, limit_files};
 use crate::output::Outputs;
 use crate::poll::{Poller, make_pipe};
 use crate::program::{
@@ -13,10 +14,11 @@ use crate::program::{
 };
 use crate::ranks::{Ranks, list_children};
 use crate::show::describe_map;
-use crate::signals::{Inherited, Signals, raise_file_limit};
+use crate::signals::{Inherited, Signals};
 use crate::spawn::{RankStart, SpawnError, Spawner, Step};
 use crate::watch::{INPUT, SINKS, STREAMS, Watch};
 use fastpath_base::config::{Config, Key, shorten};
+use fastpath_base::refusal::describe_call;
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
 use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, describe_copies, random_job_id};
@@ -25,7 +27,7 @@ use fastpath_bootstrap::trace::prepare_file;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write as _;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -126,9 +128,14 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
             )
         })?;
     }
+    check_calls().map_err(|text| (1, text))?;
     let (signals, inherited) =
-        Signals::take_over().map_err(|e| (1, format!("cannot take over signals: {e}")))?;
-    limit_files(count_files(spec, app_of.len()), app_of.len(), &inherited)?;
+        Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
+    let need = Need {
+        ranks: app_of.len(),
+        files: count_files(spec, app_of.len()),
+    };
+    limit_files(need, &inherited).map_err(|text| (1, text))?;
 
     let machine = read_machine();
     let plan = plan_for(spec, app_of.len(), &machine);
@@ -140,11 +147,11 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
     outputs.open_files().map_err(|text| (2, text))?;
-    let (segment, keep) = make_segment(spec, &app_of, &machine, &plan)?;
-    let poller = Poller::new().map_err(|e| (1, format!("cannot make an event queue: {e}")))?;
+    let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need)?;
+    let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let mut spared = list_children();
     adopt_orphans();
-    let guard = Guard::start(segment).map_err(|e| {
+    let guard = Guard::start(segment, need).map_err(|e| {
         (
             1,
             format!("cannot start the process that guards the job: {e}"),
@@ -171,6 +178,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         &app_of,
         &plan,
         &inherited,
+        need,
         keep.as_raw_fd(),
     );
     // The claims on processors and the segment's inherited number last as long as we do.
@@ -211,13 +219,14 @@ fn start_ranks(
     app_of: &[usize],
     plan: &Plan,
     inherited: &Inherited,
+    need: Need,
     keep: i32,
 ) -> Result<(), Refusal> {
-    let system = |what: &str, e: std::io::Error| (1, format!("{what}: {e}"));
-    let mut spawner = Spawner::new(inherited.mask, inherited.files)
-        .map_err(|e| system("no memory to start ranks", e))?;
+    let files = |call: &str, e: std::io::Error| (1, describe_files(call, &e, need));
+    let mut spawner =
+        Spawner::new(*inherited).map_err(|e| (1, format!("no memory to start ranks: {e}")))?;
     let (inputs, forward) = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, app_of.len())
-        .map_err(|e| system("standard input", e))?;
+        .map_err(|e| files("fcntl or pipe2", e))?;
     watch.input = forward;
     let mut identity = Identity {
         fd: keep,
@@ -234,10 +243,8 @@ fn start_ranks(
             c_pair("FASTPATH_RANK".as_ref(), rank.to_string().as_ref()),
             size.clone(),
         ];
-        let (out_reader, out) =
-            make_pipe().map_err(|e| system("pipes for the ranks' output", e))?;
-        let (err_reader, err) =
-            make_pipe().map_err(|e| system("pipes for the ranks' output", e))?;
+        let (out_reader, out) = make_pipe().map_err(|e| files("pipe2", e))?;
+        let (err_reader, err) = make_pipe().map_err(|e| files("pipe2", e))?;
         let Some(page) = watch.segment.page(rank) else {
             continue;
         };
@@ -255,10 +262,8 @@ fn start_ranks(
             .map_err(|e| describe_spawn_error(&e, rank, prepared))?;
         watch.ranks.started(rank, pid);
         for (which, reader) in [(0, out_reader), (1, err_reader)] {
-            watch
-                .outputs
-                .add_stream(&watch.poller, STREAMS, rank, which, reader)
-                .map_err(|e| system("cannot watch the ranks' output", e))?;
+            let outputs = &mut watch.outputs;
+            outputs.add_stream(&watch.poller, STREAMS, rank, which, reader);
         }
     }
     Ok(())
@@ -272,14 +277,14 @@ fn describe_spawn_error(error: &SpawnError, rank: usize, app: &Prepared) -> Refu
             (e.code, e.text)
         }
         Step::Chdir => (2, format!("-wdir: {cause}")),
-        Step::Clone if error.errno == libc::EAGAIN => (
-            1,
-            format!(
-                "rank {rank} cannot be started: {cause}; the number of processes is limited \
-                 (`ulimit -u`, or the control group's pids.max)"
-            ),
-        ),
-        Step::Clone | Step::Setup => (1, format!("rank {rank} cannot be started: {cause}")),
+        Step::Clone => {
+            let why = describe_clone(&cause);
+            (1, format!("rank {rank} cannot be started: {why}"))
+        }
+        Step::Setup(call) => {
+            let why = describe_call(call, &cause);
+            (1, format!("rank {rank} cannot be started: {why}"))
+        }
     }
 }
 
@@ -331,21 +336,6 @@ fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
     (2 * ranks + 2 * copies + files) as u64
 }
 
-/// Both ends of a rank's pipes are open while it starts; and some more.
-fn limit_files(files: u64, ranks: usize, inherited: &Inherited) -> Result<(), Refusal> {
-    let need = files + 128;
-    if raise_file_limit(inherited, need) {
-        return Ok(());
-    }
-    Err((
-        1,
-        format!(
-            "{ranks} ranks need {need} open files in the launcher, allowed are {} (`ulimit -Hn`)",
-            inherited.files.rlim_max
-        ),
-    ))
-}
-
 fn read_machine() -> Machine {
     let allowed = topology::affinity();
     let processors = topology::limit_by_quota(allowed.len(), topology::cpu_quota());
@@ -387,6 +377,7 @@ fn make_segment(
     app_of: &[usize],
     machine: &Machine,
     plan: &Plan,
+    need: Need,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
     let segment = Segment::create(app_of.len(), random_job_id())
         .map_err(|e| (1, format!("cannot make the job's memory: {e}")))?;
@@ -409,19 +400,9 @@ fn make_segment(
                 .store(u32::from(plan.exclusive), Ordering::Relaxed);
         }
     }
-    // SAFETY: plain fcntl; the copy is new and nobody else's.
-    let keep = unsafe {
-        let fd = libc::fcntl(
-            segment.file().as_raw_fd(),
-            libc::F_DUPFD_CLOEXEC,
-            SEGMENT_FD,
-        );
-        if fd < 0 {
-            let cause = std::io::Error::last_os_error();
-            return Err((1, format!("cannot hand on the job's memory: {cause}")));
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
+    // Few files may be allowed: then any number must do.
+    let keep = copy_above(segment.file(), SEGMENT_FD).or_else(|_| copy_above(segment.file(), 3));
+    let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;
     Ok((segment, keep))
 }
 

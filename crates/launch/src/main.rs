@@ -7,6 +7,7 @@ mod facts;
 mod guard;
 mod input;
 mod launch;
+mod limits;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]

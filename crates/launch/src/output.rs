@@ -214,6 +214,14 @@ struct Stream {
     touched: Option<Instant>,
 }
 
+impl Stream {
+    fn close(&mut self, poller: &Poller) {
+        if let Some(fd) = self.fd.take() {
+            poller.change(fd.as_fd(), 0, Interest::Nothing);
+        }
+    }
+}
+
 /// Where a stream goes, and who gets a copy; numbers of sinks.
 type Destination = (usize, Option<usize>);
 
@@ -303,9 +311,6 @@ impl<'a> Outputs<'a> {
 
     /// Watches a rank's output (`which` 0) or error (1). Streams are numbered in the order
     /// they are added, which is also their token's offset from `first_token`.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn add_stream(
         &mut self,
         poller: &Poller,
@@ -313,12 +318,9 @@ impl<'a> Outputs<'a> {
         rank: usize,
         which: usize,
         fd: OwnedFd,
-    ) -> io::Result<()> {
-        poller.add(
-            fd.as_fd(),
-            first_token + self.streams.len() as u64,
-            Interest::Read,
-        )?;
+    ) {
+        let token = first_token + self.streams.len() as u64;
+        poller.change(fd.as_fd(), token, Interest::Read);
         let (sink, copy) = self.files[rank][which];
         let who = Who { rank, ..self.who };
         self.streams.push(Stream {
@@ -329,11 +331,10 @@ impl<'a> Outputs<'a> {
             paused: false,
             touched: None,
         });
-        Ok(())
     }
 
     /// Reads a stream that is ready.
-    pub fn read_stream(&mut self, index: usize) {
+    pub fn read_stream(&mut self, poller: &Poller, index: usize) {
         let Some(stream) = self.streams.get_mut(index) else {
             return;
         };
@@ -355,13 +356,13 @@ impl<'a> Outputs<'a> {
         if ended {
             stream.lines.finish(&mut sink.queue);
             stream.touched = None;
-            stream.fd = None;
+            stream.close(poller);
         }
-        self.pass_on(index, before);
+        self.pass_on(poller, index, before);
     }
 
     /// Writes what a stream has added to its sink, which held `before` bytes, and copies it.
-    fn pass_on(&mut self, index: usize, before: usize) {
+    fn pass_on(&mut self, poller: &Poller, index: usize, before: usize) {
         let stream = &mut self.streams[index];
         if let Some(copy) = stream.copy {
             let new = self.sinks[stream.sink].queue[before..].to_vec();
@@ -372,7 +373,7 @@ impl<'a> Outputs<'a> {
         sink.write_ready();
         if sink.broken {
             // As if the rank wrote to the broken pipe itself: it gets SIGPIPE.
-            stream.fd = None;
+            stream.close(poller);
         }
     }
 
@@ -405,7 +406,7 @@ impl<'a> Outputs<'a> {
 
     /// Shows prompts that have waited long enough; returns in how many milliseconds the next
     /// one is due.
-    pub fn show_prompts(&mut self) -> Option<u64> {
+    pub fn show_prompts(&mut self, poller: &Poller) -> Option<u64> {
         if !self.terminal || !self.what.prefix.is_empty() {
             return None;
         }
@@ -421,7 +422,7 @@ impl<'a> Outputs<'a> {
                 let before = queue.len();
                 stream.lines.flush_partial(queue);
                 stream.touched = None;
-                self.pass_on(index, before);
+                self.pass_on(poller, index, before);
             } else {
                 let left = PROMPT_MS - age;
                 next = Some(next.map_or(left, |n: u64| n.min(left)));
@@ -432,13 +433,13 @@ impl<'a> Outputs<'a> {
 
     /// The ranks are gone: reads what is left in the pipes, without waiting for their ends,
     /// which a process that left the job may hold.
-    pub fn drain(&mut self) {
+    pub fn drain(&mut self, poller: &Poller) {
         for index in 0..self.streams.len() {
-            self.drain_stream(index);
+            self.drain_stream(poller, index);
         }
     }
 
-    fn drain_stream(&mut self, index: usize) {
+    fn drain_stream(&mut self, poller: &Poller, index: usize) {
         // A pipe holds a mebibyte at most where nobody has asked for more; a process that
         // writes on and on must not keep us here.
         for _ in 0..1024 {
@@ -448,14 +449,14 @@ impl<'a> Outputs<'a> {
             if !poll::is_readable(fd.as_fd()) {
                 break;
             }
-            self.read_stream(index);
+            self.read_stream(poller, index);
         }
         let stream = &mut self.streams[index];
-        stream.fd = None;
+        stream.close(poller);
         let queue = &mut self.sinks[stream.sink].queue;
         let before = queue.len();
         stream.lines.finish(queue);
-        self.pass_on(index, before);
+        self.pass_on(poller, index, before);
     }
 
     /// Writes all that waits, as long as somebody reads it and `go_on` agrees.

@@ -1,8 +1,11 @@
 #![allow(unsafe_code)]
-//! The kernel's event queue (`epoll`), and the few calls on descriptors that the loop needs.
+//! Waiting for descriptors and signals (`ppoll`), and the few calls on descriptors that the loop needs.
 
+use crate::signals::has_arrived;
+use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{from_ref, null};
 
 /// What a descriptor is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,129 +19,138 @@ pub enum Interest {
 }
 
 /// A set of watched descriptors.
-#[derive(Debug)]
 pub struct Poller {
-    queue: OwnedFd,
-    ready: Vec<libc::epoll_event>,
+    watched: RefCell<Watched>,
+    /// Signals held back while it waits.
+    mask: libc::sigset_t,
+}
+
+#[derive(Default)]
+struct Watched {
+    entries: Vec<libc::pollfd>,
+    /// What comes back with the events of each.
+    tokens: Vec<u64>,
 }
 
 impl Poller {
-    /// An empty set.
+    /// An empty set. `mask` are the signals to hold back while it waits; others end a wait.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn new() -> io::Result<Poller> {
-        // SAFETY: plain call; the descriptor is new and nobody else's.
-        let queue = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
+    /// The kernel refuses the call that waits.
+    pub fn new(mask: libc::sigset_t) -> io::Result<Poller> {
+        let poller = Poller {
+            watched: RefCell::default(),
+            mask,
         };
-        Ok(Poller {
-            queue,
-            ready: Vec::new(),
-        })
+        match poll_entries(&mut [], Some(0), Some(&poller.mask)) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+            _ => Ok(poller),
+        }
     }
 
-    /// Watches a descriptor; `token` comes back with its events. Regular files cannot be
-    /// watched: they are always ready.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
-    }
-
-    /// Watches it for something else. With [`Interest::Nothing`] a closed far end is not
-    /// reported either.
+    /// Watches a descriptor for something; `token` comes back with its events. It must be watched for nothing before it
+    /// is closed. Regular files are always ready.
     pub fn change(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
-        // EPOLLHUP cannot be masked, so a descriptor without interest leaves the set.
-        if interest == Interest::Nothing {
-            let _ = self.control(libc::EPOLL_CTL_DEL, fd, token, interest);
-        } else if self
-            .control(libc::EPOLL_CTL_MOD, fd, token, interest)
-            .is_err()
-        {
-            let _ = self.control(libc::EPOLL_CTL_ADD, fd, token, interest);
-        }
-    }
-
-    fn control(
-        &self,
-        op: i32,
-        fd: BorrowedFd<'_>,
-        token: u64,
-        interest: Interest,
-    ) -> io::Result<()> {
-        let events = match interest {
-            Interest::Read => libc::EPOLLIN,
-            Interest::Write => libc::EPOLLOUT,
-            Interest::Nothing => 0,
-        };
-        let mut event = libc::epoll_event {
-            events: events as u32,
-            u64: token,
-        };
-        // SAFETY: the event is valid for the call.
-        let rc = unsafe { libc::epoll_ctl(self.queue.as_raw_fd(), op, fd.as_raw_fd(), &mut event) };
-        if rc == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    }
-
-    /// Waits until something is ready or the time is up; None waits without limit. Returns
-    /// the tokens.
-    pub fn wait(&mut self, limit_ms: Option<u64>) -> Vec<u64> {
-        const BATCH: usize = 256;
-        let limit = limit_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
-        self.ready
-            .resize(BATCH, libc::epoll_event { events: 0, u64: 0 });
-        // SAFETY: the buffer has BATCH entries.
-        let n = unsafe {
-            libc::epoll_wait(
-                self.queue.as_raw_fd(),
-                self.ready.as_mut_ptr(),
-                BATCH as i32,
-                limit,
-            )
-        };
-        self.ready
+        let mut watched = self.watched.borrow_mut();
+        let place = watched
+            .entries
             .iter()
-            .take(usize::try_from(n).unwrap_or(0))
-            .map(|e| e.u64)
+            .position(|entry| entry.fd == fd.as_raw_fd());
+        let events = match interest {
+            Interest::Read => libc::POLLIN,
+            Interest::Write => libc::POLLOUT,
+            Interest::Nothing => {
+                if let Some(place) = place {
+                    watched.entries.swap_remove(place);
+                    watched.tokens.swap_remove(place);
+                }
+                return;
+            }
+        };
+        match place {
+            Some(place) => {
+                watched.entries[place].events = events;
+                watched.tokens[place] = token;
+            }
+            None => {
+                watched.entries.push(libc::pollfd {
+                    fd: fd.as_raw_fd(),
+                    events,
+                    revents: 0,
+                });
+                watched.tokens.push(token);
+            }
+        }
+    }
+
+    /// Waits until something is ready, a signal has come or the time is up; None waits without
+    /// limit. Returns the tokens.
+    pub fn wait(&self, limit_ms: Option<u64>) -> Vec<u64> {
+        let mut watched = self.watched.borrow_mut();
+        // One that has come and was not taken would not end the wait.
+        let limit = if has_arrived() { Some(0) } else { limit_ms };
+        if poll_entries(&mut watched.entries, limit, Some(&self.mask)).is_err() {
+            return Vec::new();
+        }
+        let ready = watched.entries.iter().zip(&watched.tokens);
+        ready
+            .filter(|(entry, _)| entry.revents != 0)
+            .map(|(_, &token)| token)
             .collect()
     }
 }
 
+/// Waits until an entry is ready or a signal that `mask` lets in has come, for at most `limit_ms` milliseconds. Returns
+/// how many entries are ready.
+fn poll_entries(
+    entries: &mut [libc::pollfd],
+    limit_ms: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> io::Result<usize> {
+    let limit = limit_ms.map(|ms| libc::timespec {
+        tv_sec: (ms / 1000) as libc::time_t,
+        tv_nsec: (ms % 1000 * 1_000_000) as libc::c_long,
+    });
+    // SAFETY: the entries, the time and the mask are valid for the call.
+    let ready = unsafe {
+        libc::ppoll(
+            entries.as_mut_ptr(),
+            entries.len() as libc::nfds_t,
+            limit.as_ref().map_or(null(), from_ref),
+            mask.map_or(null(), from_ref),
+        )
+    };
+    usize::try_from(ready).map_err(|_| io::Error::last_os_error())
+}
+
+/// Lets in the signals that are held back and not in `mask`.
+pub fn let_signals_in(mask: &libc::sigset_t) {
+    let _ = poll_entries(&mut [], Some(0), Some(mask));
+}
+
 /// Is there room to write right now?
 pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
-    wait_writable(fd, 0)
+    wait_for(fd, libc::POLLOUT, 0)
 }
 
 /// Waits until there is room to write (or an error to be met by writing).
-pub fn wait_writable(fd: BorrowedFd<'_>, limit_ms: i32) -> bool {
-    let mut p = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one valid entry.
-    unsafe { libc::poll(&mut p, 1, limit_ms) == 1 }
+pub fn wait_writable(fd: BorrowedFd<'_>, limit_ms: u64) -> bool {
+    wait_for(fd, libc::POLLOUT, limit_ms)
 }
 
 /// Is there something to read right now, or the end to be met?
 pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    let mut p = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
+    wait_for(fd, libc::POLLIN, 0)
+}
+
+fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, limit_ms: u64) -> bool {
+    let fd = fd.as_raw_fd();
+    let mut entry = libc::pollfd {
+        fd,
+        events,
         revents: 0,
     };
-    // SAFETY: one valid entry.
-    unsafe { libc::poll(&mut p, 1, 0) == 1 }
+    poll_entries(std::slice::from_mut(&mut entry), Some(limit_ms), None).is_ok_and(|n| n == 1)
 }
 
 /// Reads what is there, at most the buffer's length.
@@ -203,5 +215,45 @@ pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
     unsafe {
         let mut s: libc::stat = std::mem::zeroed();
         libc::fstat(fd.as_raw_fd(), &mut s) == 0 && s.st_mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn poller() -> Poller {
+        // SAFETY: all zeros is the empty set.
+        Poller::new(unsafe { std::mem::zeroed() }).unwrap()
+    }
+
+    #[test]
+    fn poller__tells_what_is_ready_of_what_it_watches() {
+        let poller = poller();
+        let (reader, writer) = make_pipe().unwrap();
+        poller.change(reader.as_fd(), 7, Interest::Read);
+        assert!(poller.wait(Some(0)).is_empty());
+        assert_eq!(write(writer.as_fd(), b"x").unwrap(), 1);
+        assert_eq!(poller.wait(None), [7]);
+        poller.change(writer.as_fd(), 8, Interest::Write);
+        assert_eq!(poller.wait(None), [7, 8]);
+        poller.change(reader.as_fd(), 7, Interest::Nothing);
+        assert_eq!(poller.wait(None), [8]);
+        // Twice is once.
+        poller.change(reader.as_fd(), 7, Interest::Nothing);
+        poller.change(reader.as_fd(), 9, Interest::Read);
+        poller.change(writer.as_fd(), 8, Interest::Nothing);
+        assert_eq!(poller.wait(None), [9]);
+    }
+
+    #[test]
+    fn poller__tells_of_an_end() {
+        let poller = poller();
+        let (reader, writer) = make_pipe().unwrap();
+        poller.change(reader.as_fd(), 1, Interest::Read);
+        drop(writer);
+        assert_eq!(poller.wait(None), [1]);
+        assert!(is_readable(reader.as_fd()));
     }
 }

@@ -112,10 +112,15 @@ fn judge(at: &Path) -> Verdict {
     }
 }
 
+/// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it tells.
 fn may(path: &Path, mode: libc::c_int) -> bool {
-    CString::new(path.as_os_str().as_bytes().to_vec())
-        // SAFETY: the path is a C string.
-        .is_ok_and(|p| unsafe { libc::access(p.as_ptr(), mode) } == 0)
+    let Ok(path) = CString::new(path.as_os_str().as_bytes().to_vec()) else {
+        return false;
+    };
+    // SAFETY: the path is a C string.
+    let answer = unsafe { libc::access(path.as_ptr(), mode) };
+    let cause = std::io::Error::last_os_error().raw_os_error();
+    answer == 0 || matches!(cause, Some(libc::EPERM | libc::ENOSYS))
 }
 
 /// What an exec that failed after all these checks has to say.

@@ -1,9 +1,12 @@
 #![allow(unsafe_code)]
-//! Signals as something to read, and their names.
+//! Signals as something to take one by one, and their names.
 
+use crate::poll::let_signals_in;
+use fastpath_base::refusal::describe_call;
+use fastpath_base::sync::{StaticOrdering as Ordering, StaticU64};
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::null_mut;
 
 /// Signals that are passed on to every rank.
 pub const FORWARDED: &[i32] = &[
@@ -17,10 +20,22 @@ pub const FORWARDED: &[i32] = &[
     libc::SIGCONT,
 ];
 
-/// All signals that the launcher handles, held back and read one by one.
-#[derive(Debug)]
+/// Signals that have come and were not taken, a bit each. A handler writes it.
+static ARRIVED: StaticU64 = StaticU64::new(0);
+
+extern "C" fn note_arrival(signal: libc::c_int) {
+    ARRIVED.fetch_or(1 << signal, Ordering::Relaxed);
+}
+
+/// Has a signal come that was not taken?
+pub fn has_arrived() -> bool {
+    ARRIVED.load(Ordering::Relaxed) != 0
+}
+
+/// All signals that the launcher handles. They are held back, and let in while it waits.
 pub struct Signals {
-    fd: OwnedFd,
+    /// What is held back while it waits.
+    mask: libc::sigset_t,
 }
 
 /// What the launcher was started with; its ranks get it back.
@@ -28,27 +43,25 @@ pub struct Signals {
 pub struct Inherited {
     /// Blocked signals.
     pub mask: libc::sigset_t,
-    /// Limit of open files.
-    pub files: libc::rlimit,
+    /// Signals that have a handler in the launcher and must not have one in a rank.
+    pub handled: libc::sigset_t,
+    /// Limit of open files; None where the kernel does not say.
+    pub files: Option<libc::rlimit>,
 }
 
 impl Signals {
-    /// Blocks every signal that can be blocked (those that are not read are delivered to
-    /// nobody, and a rank is never started with a handler of ours) and opens the queue. A
+    /// Blocks every signal that can be blocked (those that are not handled are delivered to
+    /// nobody) and notes the handled ones while the launcher waits. A
     /// signal that was ignored when the launcher was started (`nohup`) stays ignored.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn take_over() -> io::Result<(Signals, Inherited)> {
-        // SAFETY: all zeros is valid for these plain structures, and the calls fill them.
+    /// The call that was refused, and why.
+    pub fn take_over() -> Result<(Signals, Inherited), String> {
+        // SAFETY: all zeros is valid for these plain structures, and the calls fill them; the handler writes an atomic
+        // and nothing else.
         unsafe {
-            let mut inherited = Inherited {
-                mask: zeroed(),
-                files: zeroed(),
-            };
             // A daemon may have left SIGCHLD ignored; then nobody's end could be waited for.
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            libc::getrlimit(libc::RLIMIT_NOFILE, &mut inherited.files);
             let mut wanted: libc::sigset_t = zeroed();
             libc::sigemptyset(&mut wanted);
             libc::sigaddset(&mut wanted, libc::SIGCHLD);
@@ -62,36 +75,63 @@ impl Signals {
             libc::sigaddset(&mut blocked, libc::SIGTTOU);
             libc::sigaddset(&mut blocked, libc::SIGTTIN);
             libc::sigaddset(&mut blocked, libc::SIGPIPE);
-            if libc::sigprocmask(libc::SIG_BLOCK, &blocked, &mut inherited.mask) != 0 {
-                return Err(io::Error::last_os_error());
+            let mut old: libc::sigset_t = zeroed();
+            if libc::sigprocmask(libc::SIG_BLOCK, &blocked, &mut old) != 0 {
+                let cause = io::Error::last_os_error();
+                return Err(describe_call("rt_sigprocmask", &cause));
             }
-            let fd = libc::signalfd(-1, &wanted, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
+            let mut mask = old;
+            members(&blocked).for_each(|signal| {
+                libc::sigaddset(&mut mask, signal);
+            });
+            let mut action: libc::sigaction = zeroed();
+            let handler: extern "C" fn(libc::c_int) = note_arrival;
+            action.sa_sigaction = handler as usize;
+            libc::sigfillset(&mut action.sa_mask);
+            for signal in members(&wanted) {
+                libc::sigdelset(&mut mask, signal);
+                if libc::sigaction(signal, &action, null_mut()) != 0 {
+                    let cause = io::Error::last_os_error();
+                    return Err(describe_call("rt_sigaction", &cause));
+                }
             }
-            Ok((
-                Signals {
-                    fd: OwnedFd::from_raw_fd(fd),
-                },
-                inherited,
-            ))
+            let inherited = Inherited {
+                mask: old,
+                handled: wanted,
+                files: read_file_limit(),
+            };
+            Ok((Signals { mask }, inherited))
         }
     }
 
-    /// For the poller.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// What to hold back while the launcher waits.
+    pub fn mask(&self) -> libc::sigset_t {
+        self.mask
     }
 
     /// The next signal that has come, if any.
     pub fn next(&self) -> Option<i32> {
-        // SAFETY: all zeros is a valid record, and the call fills it whole or fails.
-        unsafe {
-            let mut info: libc::signalfd_siginfo = zeroed();
-            let size = size_of::<libc::signalfd_siginfo>();
-            let n = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size);
-            (n == size as isize).then_some(info.ssi_signo as i32)
+        if !has_arrived() {
+            let_signals_in(&self.mask);
         }
+        let arrived = ARRIVED.load(Ordering::Relaxed);
+        let signal = (arrived != 0).then(|| arrived.trailing_zeros())?;
+        ARRIVED.fetch_and(!(1 << signal), Ordering::Relaxed);
+        Some(signal as i32)
+    }
+}
+
+/// The signals of a set.
+pub fn members(set: &libc::sigset_t) -> impl Iterator<Item = i32> {
+    // SAFETY: the set is valid, the numbers are those of signals.
+    (1..32).filter(move |&signal| unsafe { libc::sigismember(set, signal) } == 1)
+}
+
+fn read_file_limit() -> Option<libc::rlimit> {
+    // SAFETY: all zeros is valid for the structure, which the call fills.
+    unsafe {
+        let mut files: libc::rlimit = zeroed();
+        (libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0).then_some(files)
     }
 }
 
@@ -117,26 +157,17 @@ pub fn stop_self() {
 }
 
 /// Raises the limit of open files to `need`; false when that is not allowed.
-pub fn raise_file_limit(inherited: &Inherited, need: u64) -> bool {
-    let old = inherited.files;
+pub fn raise_file_limit(old: libc::rlimit, need: u64) -> bool {
     if old.rlim_cur >= need {
         return true;
     }
-    let set = |limit: libc::rlimit| {
-        // SAFETY: plain setrlimit on a valid structure.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0 }
-    };
-    if old.rlim_max >= need {
-        return set(libc::rlimit {
-            rlim_cur: need,
-            ..old
-        });
-    }
     // Whoever is privileged may go beyond the hard limit.
-    set(libc::rlimit {
+    let raised = libc::rlimit {
         rlim_cur: need,
-        rlim_max: need,
-    })
+        rlim_max: old.rlim_max.max(need),
+    };
+    // SAFETY: plain setrlimit on a valid structure.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 }
 }
 
 /// Name and meaning of a signal, as in "SIGSEGV (Segmentation fault)".

@@ -5,6 +5,8 @@
 //! copied and a rank costs a few hundred microseconds whatever the launcher holds. In return
 //! the child may do nothing but system calls: no allocation, no lock, no formatting.
 
+use crate::signals::{Inherited, members};
+use fastpath_base::refusal::describe_mapping;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::topology::CpuSet;
 use std::ffi::CString;
@@ -37,14 +39,10 @@ pub struct RankStart<'a> {
 }
 
 /// What all ranks of the job have in common.
-#[derive(Debug)]
 pub struct Spawner {
     stack: *mut libc::c_void,
     launcher: libc::pid_t,
-    /// Signals blocked when the launcher was started.
-    mask: libc::sigset_t,
-    /// Limit of open files when the launcher was started.
-    files: libc::rlimit,
+    inherited: Inherited,
 }
 
 /// At which step a child gave up.
@@ -54,8 +52,8 @@ pub enum Step {
     Clone,
     /// Its folder.
     Chdir,
-    /// Descriptors, process group and the like.
-    Setup,
+    /// This system call: for descriptors, the process group and the like.
+    Setup(&'static str),
     /// The program.
     Exec,
 }
@@ -81,17 +79,16 @@ struct Child {
     cpu_bytes: usize,
     pid_cell: *const AtomicU32,
     launcher: libc::pid_t,
-    mask: *const libc::sigset_t,
-    files: *const libc::rlimit,
+    inherited: *const Inherited,
     failed: Option<(Step, i32)>,
 }
 
 impl Spawner {
-    /// `mask` and `files` are what the launcher itself was started with; ranks get them back.
+    /// `inherited` is what the launcher itself was started with; ranks get it back.
     ///
     /// # Errors
     /// No memory for the child's stack.
-    pub fn new(mask: libc::sigset_t, files: libc::rlimit) -> io::Result<Spawner> {
+    pub fn new(inherited: Inherited) -> io::Result<Spawner> {
         // SAFETY: a new private mapping.
         let stack = unsafe {
             libc::mmap(
@@ -104,15 +101,17 @@ impl Spawner {
             )
         };
         if stack == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return Err(describe_mapping(
+                STACK_BYTES as u64,
+                &io::Error::last_os_error(),
+            ));
         }
-        // SAFETY: getpid cannot fail.
+        // SAFETY: no arguments.
         let launcher = unsafe { libc::getpid() };
         Ok(Spawner {
             stack,
             launcher,
-            mask,
-            files,
+            inherited,
         })
     }
 
@@ -140,8 +139,7 @@ impl Spawner {
             cpu_bytes: words.map_or(0, |w| w.len() * 8),
             pid_cell: from_ref(start.pid_cell),
             launcher: self.launcher,
-            mask: from_ref(&self.mask),
-            files: from_ref(&self.files),
+            inherited: from_ref(&self.inherited),
             failed: None,
         };
         // SAFETY: the stack is ours, idle (CLONE_VFORK suspends this thread until the child has
@@ -204,20 +202,24 @@ extern "C" fn enter_child(argument: *mut libc::c_void) -> libc::c_int {
 /// # Safety
 /// To be called in the child of `spawn` only.
 unsafe fn prepare_child(child: &Child) -> Result<(), Step> {
-    let check = |rc: libc::c_int| if rc < 0 { Err(Step::Setup) } else { Ok(()) };
+    let check = |call, rc: libc::c_int| match rc {
+        -1 => Err(Step::Setup(call)),
+        _ => Ok(()),
+    };
     // SAFETY: plain system calls; pointers are valid or null as `spawn` has made them.
     unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        // Where it is refused, the guard ends what the launcher leaves behind.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != child.launcher {
             // The launcher died before the call above: nobody would end us.
             libc::_exit(127);
         }
-        check(libc::setpgid(0, 0))?;
+        check("setpgid", libc::setpgid(0, 0))?;
         (*child.pid_cell).store(libc::getpid() as u32, Ordering::Relaxed);
         for (target, &fd) in child.stdio.iter().enumerate() {
-            check(libc::dup2(fd, target as libc::c_int))?;
+            check("dup2", libc::dup2(fd, target as libc::c_int))?;
         }
-        check(libc::fcntl(child.keep, libc::F_SETFD, 0))?;
+        check("fcntl", libc::fcntl(child.keep, libc::F_SETFD, 0))?;
         if !child.wdir.is_null() && libc::chdir(child.wdir) != 0 {
             return Err(Step::Chdir);
         }
@@ -225,9 +227,19 @@ unsafe fn prepare_child(child: &Child) -> Result<(), Step> {
             // A mask that went stale (processors taken offline) is no reason to fail.
             libc::sched_setaffinity(0, child.cpu_bytes, child.cpus.cast());
         }
-        libc::setrlimit(libc::RLIMIT_NOFILE, child.files);
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::sigprocmask(libc::SIG_SETMASK, child.mask, null_mut());
+        let inherited = &*child.inherited;
+        if let Some(files) = &inherited.files {
+            libc::setrlimit(libc::RLIMIT_NOFILE, files);
+        }
+        // A handler would write to the launcher's memory.
+        for signal in members(&inherited.handled).chain([libc::SIGPIPE]) {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mask = &inherited.mask;
+        check(
+            "rt_sigprocmask",
+            libc::sigprocmask(libc::SIG_SETMASK, mask, null_mut()),
+        )?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::args::JobSpec;
 use crate::guard::Guard;
 use crate::input::Forward;
 use crate::output::Outputs;
-use crate::poll::{Interest, Poller};
+use crate::poll::Poller;
 use crate::ranks::{Failure, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::show::describe_ends;
@@ -16,8 +16,6 @@ use fastpath_bootstrap::trace;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Token of the queue of signals.
-pub const SIGNALS: u64 = 0;
 /// Token of the input that is passed on.
 pub const INPUT: u64 = 1;
 /// Tokens of the launcher's outputs.
@@ -44,7 +42,6 @@ struct Ending {
 }
 
 /// All that the loop looks after.
-#[derive(Debug)]
 pub struct Watch<'a> {
     /// The command line.
     pub spec: &'a JobSpec,
@@ -88,21 +85,17 @@ impl Watch<'_> {
             timeout_at: self.spec.timeout.and_then(|t| started.checked_add(t)),
             ..State::default()
         };
-        if self
-            .poller
-            .add(self.signals.fd(), SIGNALS, Interest::Read)
-            .is_err()
-        {
-            state.ending = Some(end_now(1, "mpiexec: cannot watch for signals\n".into()));
-        }
         let mut prompt = None;
         while self.ranks.running() > 0 {
             let limit = earliest_ms(&state).into_iter().chain(prompt).min();
             for token in self.poller.wait(limit) {
-                self.handle(token, &mut state);
+                self.handle(token);
+            }
+            while let Some(signal) = self.signals.next() {
+                self.take_signal(signal, &mut state);
             }
             self.outputs.settle(&self.poller, STREAMS);
-            prompt = self.outputs.show_prompts();
+            prompt = self.outputs.show_prompts(&self.poller);
             self.meet_deadlines(&mut state);
         }
         self.finish(state)
@@ -112,7 +105,7 @@ impl Watch<'_> {
     pub fn abandon(mut self, code: i32, text: &str) -> i32 {
         self.ranks.kill_groups(self.segment);
         kill_adopted(&self.spared);
-        self.outputs.drain();
+        self.outputs.drain(&self.poller);
         self.outputs.say(text);
         let signals = &self.signals;
         self.outputs.flush(|| !wants_end(signals));
@@ -120,19 +113,16 @@ impl Watch<'_> {
         code
     }
 
-    fn handle(&mut self, token: u64, state: &mut State) {
+    fn handle(&mut self, token: u64) {
         match token {
-            SIGNALS => {
-                while let Some(signal) = self.signals.next() {
-                    self.take_signal(signal, state);
-                }
-            }
             INPUT => {
                 if let Some(input) = &mut self.input {
                     input.forward(&self.poller);
                 }
             }
-            t if t >= STREAMS => self.outputs.read_stream((t - STREAMS) as usize),
+            t if t >= STREAMS => self
+                .outputs
+                .read_stream(&self.poller, (t - STREAMS) as usize),
             // Room in an output: `settle` writes.
             _ => {}
         }
@@ -255,7 +245,7 @@ impl Watch<'_> {
         if state.ending.is_some() {
             kill_adopted(&self.spared);
         }
-        self.outputs.drain();
+        self.outputs.drain(&self.poller);
         let mut code = state.ending.map_or(0, |ending| {
             self.outputs.say(&ending.text);
             ending.code
