@@ -1,17 +1,13 @@
-#![allow(unsafe_code)]
 //! Which processors each rank may use.
 //!
-//! Two jobs at once must not pile on the same cores, so a job claims those it binds to: a lock
-//! (`flock`) on the kernel's own folder of each processor. Nothing is created for it, and it
-//! vanishes with the launcher however that ends.
+//! Two jobs at once must not pile on the same cores, so a job claims those it binds to (`claims`).
 
 use crate::args::{Bind, Placement};
+use crate::claims::{Claimed, Others, Pick};
 use crate::placing::{Placed, group_units, number, place_on};
 use fastpath_base::topology::{Core, CpuSet, Level};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::path::Path;
 
 /// Where the ranks run.
 #[derive(Debug)]
@@ -25,7 +21,7 @@ pub struct Plan {
     /// Something asked for could not be done.
     pub warning: Option<String>,
     /// Holds the claims for as long as the job runs.
-    _claims: Vec<File>,
+    _claims: Option<File>,
 }
 
 /// What is there to bind to.
@@ -39,17 +35,8 @@ pub struct Machine {
     pub read: fn(&str) -> Option<String>,
 }
 
-/// Why processors could not be claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Another job has one of them.
-    Taken,
-    /// There is nothing to lock.
-    Unavailable,
-}
-
-/// Claims processors for this job, all of them or none.
-pub type Claim<'a> = &'a mut dyn FnMut(&[usize]) -> Result<Vec<File>, Refused>;
+/// Claims what is picked for this job.
+pub type Claim<'a> = &'a mut dyn FnMut(Pick<'_>) -> Result<Claimed, String>;
 
 /// Decides for `ranks` ranks that run `threads` threads each.
 pub fn plan_binding(
@@ -91,7 +78,7 @@ fn float(reason: &str) -> Plan {
         reason: reason.to_owned(),
         exclusive: false,
         warning: None,
-        _claims: Vec::new(),
+        _claims: None,
     }
 }
 
@@ -145,17 +132,21 @@ fn bind_to_cores(
             continue;
         }
         let groups = group_units(units, placement.map, machine)?;
-        let (placed, claims) = claim_units(&groups, placement, ranks, per_rank, claim)?;
+        let claimed = claim(&|others| pick_units(&groups, placement, ranks, per_rank, others))?;
+        let shared = match claimed.shared {
+            true => "; another user has claimed some of them",
+            false => "",
+        };
         return Ok(Plan {
-            sets: number(placed, placement.rank, machine),
+            sets: number(claimed.placed, placement.rank, machine),
             reason: match (per_rank, placement.per_rank) {
-                (1, _) => format!("one {name} for each rank"),
-                (n, Some(_)) => format!("{n} {name}s for each rank"),
-                (n, None) => format!("{n} {name}s for each rank (OMP_NUM_THREADS)"),
+                (1, _) => format!("one {name} for each rank{shared}"),
+                (n, Some(_)) => format!("{n} {name}s for each rank{shared}"),
+                (n, None) => format!("{n} {name}s for each rank (OMP_NUM_THREADS){shared}"),
             },
-            exclusive: true,
+            exclusive: !claimed.shared,
             warning: None,
-            _claims: claims,
+            _claims: claimed.locks,
         });
     }
     Err(format!(
@@ -163,90 +154,42 @@ fn bind_to_cores(
     ))
 }
 
-type Claimed = (Vec<Placed>, Vec<File>);
-
-/// Goes round the groups and claims units for one rank after the other, passing over those of other jobs.
-fn claim_units(
+/// Goes round the groups and picks units for one rank after the other. Those of other jobs of this user are passed over,
+/// those of other users come last in their group.
+fn pick_units(
     groups: &[Vec<Vec<usize>>],
     placement: &Placement,
     ranks: usize,
     per_rank: usize,
-    claim: Claim<'_>,
-) -> Result<Claimed, String> {
-    let mut left: Vec<_> = groups.iter().map(|units| units.iter()).collect();
-    let (mut placed, mut claims, mut others) = (Vec::new(), Vec::new(), false);
+    others: &Others,
+) -> Result<Vec<Placed>, String> {
+    let is_in = |unit: &[usize], set: &CpuSet| unit.iter().any(|&cpu| set.contains(cpu));
+    let free = |units: &Vec<Vec<usize>>| {
+        let mut free = units.clone();
+        free.retain(|unit| !is_in(unit, &others.own));
+        free.sort_by_key(|unit| is_in(unit, &others.foreign));
+        free
+    };
+    let groups: Vec<_> = groups.iter().map(free).collect();
+    let mut left: Vec<_> = groups
+        .iter()
+        .map(|units| units.chunks_exact(per_rank.max(1)))
+        .collect();
+    let mut placed = Vec::new();
     while placed.len() < ranks {
         let before = placed.len();
         for (at, units) in left.iter_mut().enumerate() {
-            for _ in 0..placement.in_a_row.max(1).min(ranks - placed.len()) {
-                if let Some((set, files)) = claim_next(units, per_rank, claim, &mut others)? {
-                    placed.push((at, set));
-                    claims.extend(files);
-                }
-            }
+            let next = units.take(placement.in_a_row.max(1).min(ranks - placed.len()));
+            placed.extend(next.map(|unit| (at, unit.iter().flatten().copied().collect())));
         }
         if placed.len() == before {
-            return Err(match (others, placement.map) {
-                (false, Some((level, _))) => format!("no {level} has {per_rank} cores left"),
+            return Err(match (others.own.is_empty(), placement.map) {
+                (true, Some((level, _))) => format!("no {level} has {per_rank} cores left"),
                 _ => "other jobs have bound to the cores".to_owned(),
             });
         }
     }
-    Ok((placed, claims))
-}
-
-/// Claims units for one rank; none where there are too few left.
-fn claim_next(
-    units: &mut std::slice::Iter<'_, Vec<usize>>,
-    per_rank: usize,
-    claim: Claim<'_>,
-    others: &mut bool,
-) -> Result<Option<(CpuSet, Vec<File>)>, String> {
-    let (mut taken, mut files) = (Vec::new(), Vec::new());
-    while taken.len() < per_rank {
-        let Some(unit) = units.next() else {
-            return Ok(None);
-        };
-        match claim(unit) {
-            Ok(claimed) => {
-                taken.push(unit);
-                files.extend(claimed);
-            }
-            Err(Refused::Taken) => *others = true,
-            Err(Refused::Unavailable) => {
-                return Err(
-                    "processors cannot be claimed here, so other jobs might get the \
-                            same (no /sys/devices/system/cpu)"
-                        .to_owned(),
-                );
-            }
-        }
-    }
-    Ok(Some((
-        taken.into_iter().flatten().copied().collect(),
-        files,
-    )))
-}
-
-/// Locks the folder of each of these processors, all or none; the kernel's are in
-/// /sys/devices/system/cpu.
-///
-/// # Errors
-/// One of them is locked, or there are no such folders.
-pub fn claim_processors(folder: &Path, cpus: &[usize]) -> Result<Vec<File>, Refused> {
-    let lock = |cpu: &usize| {
-        let file =
-            File::open(folder.join(format!("cpu{cpu}"))).map_err(|_| Refused::Unavailable)?;
-        // SAFETY: plain flock on an open descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            return Ok(file);
-        }
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EWOULDBLOCK) => Err(Refused::Taken),
-            _ => Err(Refused::Unavailable),
-        }
-    };
-    cpus.iter().map(lock).collect()
+    Ok(placed)
 }
 
 /// The lines of `--report-bindings`.
@@ -300,6 +243,7 @@ fn describe_place(set: &CpuSet, machine: &Machine) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::claims::claim_beside;
 
     /// `nodes` nodes of `cores` cores of `threads` hardware threads.
     fn machine(nodes: usize, cores: usize, threads: usize) -> Machine {
@@ -321,10 +265,6 @@ mod tests {
         plan.sets.iter().map(CpuSet::to_string).collect()
     }
 
-    fn free(_: &[usize]) -> Result<Vec<File>, Refused> {
-        Ok(Vec::new())
-    }
-
     fn to(bind: Bind) -> Placement {
         Placement {
             bind,
@@ -333,7 +273,7 @@ mod tests {
     }
 
     fn plan(bind: Bind, ranks: usize, machine: &Machine) -> Plan {
-        plan_binding(&to(bind), ranks, 1, machine, &mut free)
+        plan_binding(&to(bind), ranks, 1, machine, &mut claim_beside("", ""))
     }
 
     #[test]
@@ -382,36 +322,64 @@ mod tests {
 
     #[test]
     fn cores_of_another_job__are_left_alone() {
-        let mut claim = |cpus: &[usize]| {
-            if cpus[0] == 0 {
-                Err(Refused::Taken)
-            } else {
-                Ok(Vec::new())
-            }
-        };
-        let p = plan_binding(&to(Bind::Auto), 2, 1, &machine(1, 4, 1), &mut claim);
-        assert_eq!(sets(&p), ["1", "2"]);
-        let p = plan_binding(&to(Bind::Auto), 4, 1, &machine(1, 4, 1), &mut claim);
+        let m = machine(1, 4, 2);
+        let beside =
+            |ranks, own| plan_binding(&to(Bind::Auto), ranks, 1, &m, &mut claim_beside(own, ""));
+        assert_eq!(sets(&beside(2, "0")), ["1,5", "2,6"]);
+        assert_eq!(sets(&beside(2, "4-5")), ["2,6", "3,7"]);
+        let p = beside(4, "0");
         assert!(p.sets.is_empty() && p.reason.contains("other jobs"));
+        let threads = plan_binding(&to(Bind::Auto), 2, 2, &m, &mut claim_beside("1", ""));
+        assert_eq!(sets(&threads), Vec::<String>::new());
+    }
+
+    #[test]
+    fn cores_of_another_user__are_avoided_and_shared_where_there_are_no_others() {
+        let m = machine(1, 4, 1);
+        let beside = |ranks, own, foreign| {
+            plan_binding(
+                &to(Bind::Auto),
+                ranks,
+                1,
+                &m,
+                &mut claim_beside(own, foreign),
+            )
+        };
+        let p = beside(2, "", "0-1");
+        assert_eq!(sets(&p), ["2", "3"]);
+        assert!(p.exclusive);
+        let p = beside(3, "", "0-1");
+        assert_eq!(sets(&p), ["2", "3", "0"]);
+        assert!(!p.exclusive && p.reason.contains("another user"));
+        assert_eq!(sets(&beside(4, "", "0-65535")), ["0", "1", "2", "3"]);
+        assert_eq!(sets(&beside(2, "1", "0-65535")), ["0", "2"]);
+        assert!(beside(4, "3", "0-65535").sets.is_empty());
     }
 
     #[test]
     fn ranks__float_where_nothing_can_be_claimed() {
-        let mut claim = |_: &[usize]| Err(Refused::Unavailable);
+        let mut claim = |_: Pick<'_>| Err("processors cannot be claimed here".to_owned());
         let p = plan_binding(&to(Bind::Auto), 2, 1, &machine(1, 4, 1), &mut claim);
         assert!(p.sets.is_empty() && p.reason.contains("cannot be claimed"));
-        let nowhere = Path::new("/no/such/folder");
-        assert_eq!(
-            claim_processors(nowhere, &[0]).unwrap_err(),
-            Refused::Unavailable
-        );
     }
 
     #[test]
     fn threads__get_cores_of_their_own() {
-        let p = plan_binding(&to(Bind::Auto), 2, 2, &machine(1, 4, 1), &mut free);
+        let p = plan_binding(
+            &to(Bind::Auto),
+            2,
+            2,
+            &machine(1, 4, 1),
+            &mut claim_beside("", ""),
+        );
         assert_eq!(sets(&p), ["0-1", "2-3"]);
-        let p = plan_binding(&to(Bind::Auto), 2, usize::MAX, &machine(1, 4, 1), &mut free);
+        let p = plan_binding(
+            &to(Bind::Auto),
+            2,
+            usize::MAX,
+            &machine(1, 4, 1),
+            &mut claim_beside("", ""),
+        );
         assert!(p.sets.is_empty());
     }
 

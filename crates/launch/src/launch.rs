@@ -2,7 +2,8 @@
 //! From a command line to running ranks.
 
 use crate::args::{App, JobSpec, Stdin};
-use crate::binding::{Machine, Plan, claim_processors, describe_plan, plan_binding};
+use crate::binding::{Machine, Plan, describe_plan, plan_binding};
+use crate::claims::{Pick, claim_processors};
 use crate::environment::{find_missing, select_variables};
 use crate::guard::Guard;
 use crate::input::{copy_above, open_inputs};
@@ -366,7 +367,7 @@ fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
     let per_rank = threads.unwrap_or(1).max(1);
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
     let folder = Path::new(config.text(Key::InternalClaims));
-    let mut claim = |cpus: &[usize]| claim_processors(folder, cpus);
+    let mut claim = |pick: Pick<'_>| claim_processors(folder, pick);
     plan_binding(&spec.placement, ranks, per_rank, machine, &mut claim)
 }
 

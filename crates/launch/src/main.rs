@@ -2,6 +2,7 @@
 
 mod args;
 mod binding;
+mod claims;
 mod environment;
 mod facts;
 mod guard;

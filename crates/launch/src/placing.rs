@@ -132,9 +132,9 @@ pub fn number(mut placed: Vec<Placed>, rank: Rank, machine: &Machine) -> Vec<Cpu
 mod tests {
     use super::*;
     use crate::args::Bind;
-    use crate::binding::{Plan, Refused, plan_binding};
+    use crate::binding::{Plan, plan_binding};
+    use crate::claims::claim_beside;
     use fastpath_base::topology::list_cores_in;
-    use std::fs::File;
 
     /// The files of /sys/devices/system of a node with two packages of two NUMA nodes of two cores of two threads;
     /// n and n + 8 are siblings. The cores of a package share a cache of level 3.
@@ -180,8 +180,7 @@ mod tests {
     }
 
     fn plan(ranks: usize, placement: Placement) -> Plan {
-        let mut free = |_: &[usize]| Ok(Vec::<File>::new());
-        plan_binding(&placement, ranks, 1, &machine(), &mut free)
+        plan_binding(&placement, ranks, 1, &machine(), &mut claim_beside("", ""))
     }
 
     fn sets(ranks: usize, placement: Placement) -> Vec<String> {
@@ -354,12 +353,12 @@ mod tests {
 
     #[test]
     fn cores_of_another_job__are_passed_over_within_their_place() {
-        let mut claim = |cpus: &[usize]| match cpus[0] {
-            0 | 5 => Err(Refused::Taken),
-            _ => Ok(Vec::new()),
-        };
-        let p = plan_binding(&map(Level::Package), 4, 1, &machine(), &mut claim);
-        let sets: Vec<String> = p.sets.iter().map(CpuSet::to_string).collect();
-        assert_eq!(sets, ["1,9", "4,12", "2,10", "6,14"]);
+        // Those of another user come last in theirs.
+        for (own, foreign) in [("0,5", ""), ("0", "5")] {
+            let mut claim = claim_beside(own, foreign);
+            let p = plan_binding(&map(Level::Package), 4, 1, &machine(), &mut claim);
+            let sets: Vec<String> = p.sets.iter().map(CpuSet::to_string).collect();
+            assert_eq!(sets, ["1,9", "4,12", "2,10", "6,14"]);
+        }
     }
 }

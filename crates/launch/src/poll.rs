@@ -123,6 +123,11 @@ fn poll_entries(
     usize::try_from(ready).map_err(|_| io::Error::last_os_error())
 }
 
+/// Lets so many milliseconds pass.
+pub fn pause(ms: u64) {
+    let _ = poll_entries(&mut [], Some(ms), None);
+}
+
 /// Lets in the signals that are held back and not in `mask`.
 pub fn let_signals_in(mask: &libc::sigset_t) {
     let _ = poll_entries(&mut [], Some(0), Some(mask));

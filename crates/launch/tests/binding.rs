@@ -11,8 +11,12 @@ use std::process::Stdio;
 
 const MASK: &str = "grep Cpus_allowed_list /proc/self/status | tr -d '\\t'";
 
+fn folder(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("launch-{name}-{}", std::process::id()))
+}
+
 fn claims() -> PathBuf {
-    std::env::temp_dir().join(format!("launch-claims-{}", std::process::id()))
+    folder("claims")
 }
 
 fn mpiexec(words: &[&str]) -> Job {
@@ -31,8 +35,7 @@ fn masks(words: &[&str]) -> Vec<String> {
 #[test]
 fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
     let all = affinity();
-    all.iter()
-        .for_each(|cpu| std::fs::create_dir_all(claims().join(format!("cpu{cpu}"))).unwrap());
+    std::fs::create_dir_all(claims()).unwrap();
     let cores = list_cores(&all).len();
 
     assert_eq!(
@@ -126,4 +129,39 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
     // Now they are.
     assert_eq!(masks(&["-n", "1", "--bind-to", "core"]), [held]);
     std::fs::remove_dir_all(claims()).unwrap();
+}
+
+#[test]
+fn jobs__that_start_at_once_never_bind_to_the_same_core() {
+    let folder = folder("claims-at-once");
+    std::fs::create_dir_all(&folder).unwrap();
+    let cores = list_cores(&affinity()).len();
+    for _ in 0..5 {
+        let start = |_| {
+            let script = format!("{MASK}; cat");
+            let words = ["-n", "1", "--bind-to", "core", "sh", "-c", &script];
+            let mut job = common::mpiexec(&words);
+            job.command.stdin(Stdio::piped());
+            job.env("FASTPATH_INTERNAL_CLAIMS", folder.to_str().unwrap())
+                .start()
+        };
+        let mut jobs: Vec<_> = (0..cores + 2).map(start).collect();
+        let mut masks: Vec<String> = jobs
+            .iter_mut()
+            .map(|job| job.read_until("Cpus_allowed"))
+            .map(|line| line.trim().rsplit(':').next().unwrap().to_owned())
+            .filter(|mask| *mask != affinity().to_string())
+            .collect();
+        let bound = masks.len();
+        masks.sort();
+        masks.dedup();
+        assert_eq!(masks.len(), bound, "two jobs on one core");
+        assert!(bound > 0 || cores == 1, "nobody got any");
+        for job in jobs {
+            let mut job = job;
+            drop(job.child.stdin.take());
+            job.finish().expect_code(0);
+        }
+    }
+    std::fs::remove_dir(&folder).unwrap();
 }

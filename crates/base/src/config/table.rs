@@ -143,7 +143,7 @@ variables! {
     InternalJob "FASTPATH_INTERNAL_JOB" Kind::Text, "", true,
         "the launcher tells a rank who it is";
     InternalClaims "FASTPATH_INTERNAL_CLAIMS" Kind::Text, "/sys/devices/system/cpu", true,
-        "folder with a folder for each processor, which jobs lock to claim it; set by tests";
+        "folder of processors, whose bytes jobs lock to claim them; set by tests";
     Rank "FASTPATH_RANK" Kind::Text, "", true,
         "the launcher tells scripts which rank they are";
     Size "FASTPATH_SIZE" Kind::Text, "", true,
