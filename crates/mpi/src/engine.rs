@@ -138,6 +138,7 @@ pub fn init(required: i32) -> Result<i32> {
         print_selection(&mut worker, config);
     }
     worker.name_comm = name_comm;
+    worker.on_no_answer = Some(crate::p2p_slow::end_without_answer);
     let worker = Box::into_raw(Box::new(worker));
     let check = config.flag(Key::Check);
     let allowed = Allowed {

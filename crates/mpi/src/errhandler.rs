@@ -4,7 +4,7 @@
 pub mod abort;
 pub mod classes;
 pub mod codes;
-mod report;
+pub(crate) mod report;
 
 use crate::comm::Comm;
 use crate::consts::*;

@@ -8,7 +8,7 @@ mod unasked;
 
 pub(crate) use exchange::refuse_alias;
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
-pub(crate) use fault::{explain, explain_disagreement};
+pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub(crate) use senders::Senders;
 use unasked::{end_fetch, try_send_buffered};
 

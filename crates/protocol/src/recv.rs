@@ -71,7 +71,9 @@ impl Worker {
     /// A receive request that is not posted yet.
     #[inline]
     pub fn allocate_recv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
-        let id = self.requests.allocate(Kind::Recv).ok_or(Fault::NoMemory)?;
+        let Some(id) = self.requests.allocate(Kind::Recv) else {
+            return Err(self.out_of_requests());
+        };
         self.counters.requests += 1;
         let request = self.requests.get(id);
         request.peer = want.peer;

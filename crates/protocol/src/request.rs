@@ -390,6 +390,16 @@ impl RequestPool {
         request
     }
 
+    /// Most requests at once.
+    pub fn capacity(&self) -> u32 {
+        self.mask + 1 - FIRST
+    }
+
+    /// Whether there is address space for fewer than there could be.
+    pub fn is_limited(&self) -> bool {
+        self.mask + 1 < CAPACITY
+    }
+
     /// Whether a request is free that has been used before.
     #[inline]
     pub fn has_free(&self) -> bool {
@@ -492,13 +502,14 @@ mod tests {
         // As if address space were limited; what is reserved beyond it stays unused.
         let whole = std::mem::replace(&mut pool.mask, CAPACITY_MIN - 1);
         let got = std::iter::from_fn(|| pool.allocate(Kind::Send)).count();
+        assert_eq!(got, pool.capacity() as usize);
         assert_eq!(got, (CAPACITY_MIN - FIRST) as usize);
-        assert!(!pool.has_room());
+        assert!(!pool.has_room() && pool.is_limited());
         for handle in [
             0,
             u64::MAX,
             (USER_BIT | CAPACITY_MIN) as u64,
-            (USER_BIT | CAPACITY - 1) as u64,
+            (USER_BIT | (CAPACITY - 1)) as u64,
         ] {
             assert_eq!(pool.find(handle), None, "{handle:#x}");
         }

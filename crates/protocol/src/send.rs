@@ -82,7 +82,9 @@ impl Worker {
                 Post::InProgress | Post::NoResource | Post::Rouse => {}
             }
         }
-        let id = self.requests.allocate(Kind::Send).ok_or(Fault::NoMemory)?;
+        let Some(id) = self.requests.allocate(Kind::Send) else {
+            return Err(self.out_of_requests());
+        };
         self.counters.requests += 1;
         let request = self.requests.get(id);
         request.peer = args.peer;

@@ -5,7 +5,7 @@ use crate::endpoint::{Endpoint, Pending};
 use crate::habit::Habits;
 use crate::matching::Matcher;
 use crate::recall::Recalled;
-use crate::request::{Request, RequestId, RequestPool, State};
+use crate::request::{Fault, Kind, Request, RequestId, RequestPool, State};
 use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
@@ -91,6 +91,8 @@ pub struct Worker {
     pub name_comm: fn(usize) -> String,
     /// Called with every completed detached request (buffered sends) before it is freed.
     pub on_detached: Option<fn(&Request)>,
+    /// Called where there is no memory to answer a peer, whose operation could never end.
+    pub on_no_answer: Option<fn(u32)>,
 }
 
 impl Drop for Worker {
@@ -145,6 +147,7 @@ impl Worker {
             job,
             name_comm: |_| String::new(),
             on_detached: None,
+            on_no_answer: None,
         })
     }
 
@@ -190,8 +193,11 @@ impl Worker {
     /// Sends a small control message now or as soon as there is room.
     pub(crate) fn send_control(&mut self, peer: u32, header: Header, payload: &[u8]) {
         debug_assert!(payload.len() <= CONTROL_MAX);
-        if self.connect(peer).is_err() {
-            return; // noted; the peer's operation will not complete, and the job says why
+        if let Err(fault) = self.connect(peer) {
+            if let (Fault::NoMemory, Some(call)) = (fault, self.on_no_answer) {
+                call(peer);
+            }
+            return; // a peer that is gone waits for nothing
         }
         let endpoint = self.endpoint(peer);
         // Control messages may overtake waiting data: they are matched by request, not by order.
@@ -202,6 +208,20 @@ impl Worker {
             bytes[..payload.len()].copy_from_slice(payload);
             self.enqueue(peer, Pending::Control(header, bytes, payload.len() as u8));
         }
+    }
+
+    /// No request is free: says so on the status page, where a fault finds its text.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn out_of_requests(&self) -> Fault {
+        let most = self.requests.capacity();
+        let why = match self.requests.is_limited() {
+            true => "; there are so few because address space is limited (`ulimit -v`)",
+            false => "",
+        };
+        let text = format!("all {most} requests are in use{why}");
+        self.job.own_page().message.store(&text);
+        Fault::NoMemory
     }
 
     /// Queues something that found no room.

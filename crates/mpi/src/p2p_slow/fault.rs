@@ -3,6 +3,7 @@
 
 use crate::channel;
 use crate::consts::*;
+use crate::errhandler::{abort, report};
 use crate::error::Error;
 use crate::p2p::Args;
 use crate::process;
@@ -40,7 +41,7 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::SourceGone => Error::new(MPI_ERR_OTHER, explain_silence(peer, tag)),
         Fault::NoMemory => Error::new(
             MPI_ERR_NO_MEM,
-            format!("no memory to talk to rank {peer}: {}", last_note()),
+            format!("no memory for a message: {}", last_note()),
         ),
         Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
     };
@@ -89,6 +90,17 @@ fn explain_loss() -> String {
             "; or cannot be reached: the adapter has lost rank {rank} of MPI_COMM_WORLD ({why})"
         )
     })
+}
+
+/// Ends the job where this rank has no memory to answer a peer: no call would ever say so.
+#[cold]
+pub(crate) fn end_without_answer(peer: u32) {
+    // SAFETY: called inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    let why = format!("no memory to answer rank {peer}: {}", last_note());
+    let error = Error::new(MPI_ERR_NO_MEM, why);
+    let report = report::describe(p, "an MPI call", &error, None);
+    abort::abort_after_error(p, MPI_ERR_NO_MEM, &report)
 }
 
 fn last_note() -> String {
