@@ -21,6 +21,7 @@ mod memory;
 mod page;
 mod text;
 
+pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{ARENA_BYTES, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use memory::{Mapping, Segment, SegmentError};

@@ -12,32 +12,45 @@ use std::path::{Path, PathBuf};
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Makes the file of a segment, as long as its layout: a sealed memory file, or, where those are refused, an unlinked
-/// file in /dev/shm or in a folder for temporary files. The arenas shrink where the length of files is limited.
+/// Makes the file of a segment, as long as its layout. The arenas shrink where the length of files is limited.
+///
+/// # Errors
+/// As [`open_nameless`]; or its length is refused.
+pub(super) fn create_file(ranks: usize) -> Result<(OwnedFd, Layout), SegmentError> {
+    let layout = Layout::new(ranks).ok_or(SegmentError::Ranks(ranks))?;
+    let (file, can_seal) = open_somewhere()?;
+    let layout = set_length(&file, layout)?;
+    // A process of the job that changed the length would end the others by SIGBUS.
+    if can_seal {
+        // SAFETY: plain fcntl on our own descriptor.
+        let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) };
+        if rc != 0 {
+            return Err(system("fcntl (F_ADD_SEALS)"));
+        }
+    }
+    Ok((file, layout))
+}
+
+/// An empty file without a name, readable and writable: a memory file, or, where those are refused, an unlinked file in
+/// /dev/shm or in a folder for temporary files.
 ///
 /// # Errors
 /// What each of the places had to say.
-pub(super) fn create_file(ranks: usize) -> Result<(OwnedFd, Layout), SegmentError> {
-    let layout = Layout::new(ranks).ok_or(SegmentError::Ranks(ranks))?;
+pub fn open_nameless() -> Result<OwnedFd, SegmentError> {
+    open_somewhere().map(|(file, _)| file)
+}
+
+/// The file, and whether it is a memory file, which can be sealed.
+fn open_somewhere() -> Result<(OwnedFd, bool), SegmentError> {
     let refused = match open_memory_file() {
-        Ok(file) => {
-            let layout = set_length(&file, layout)?;
-            seal(&file)?;
-            return Ok((file, layout));
-        }
+        Ok(file) => return Ok((file, true)),
         Err(cause) => describe_call("memfd_create", &cause),
     };
     let mut reasons = vec![refused];
     for folder in folders() {
-        let made = open_unlinked(&folder)
-            .map_err(|e| e.to_string())
-            .and_then(|file| {
-                let layout = set_length(&file, layout).map_err(|e| e.to_string())?;
-                Ok((file, layout))
-            });
-        match made {
-            Ok(made) => return Ok(made),
-            Err(why) => reasons.push(format!("a file in {}: {why}", folder.display())),
+        match open_unlinked(&folder) {
+            Ok(file) => return Ok((file, false)),
+            Err(cause) => reasons.push(format!("a file in {}: {cause}", folder.display())),
         }
     }
     Err(SegmentError::NoFile(reasons.join("; ")))
@@ -67,15 +80,6 @@ fn open_memory_file() -> io::Result<OwnedFd> {
             -1 => Err(io::Error::last_os_error()),
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }
-    }
-}
-
-/// A process of the job that changed the length would end the others by SIGBUS. Files with a file system do without.
-fn seal(file: &OwnedFd) -> Result<(), SegmentError> {
-    // SAFETY: plain fcntl on our own descriptor.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } {
-        0 => Ok(()),
-        _ => Err(system("fcntl (F_ADD_SEALS)")),
     }
 }
 

@@ -304,10 +304,10 @@ impl Segment {
         }
         // A control group at its limit answers with a kill, not with an error: ask first.
         // What cannot be had by anyone is not counted: the others would think it taken.
-        self.check_available(self.available(), bytes)?;
+        self.check_available(available_memory(), bytes)?;
         let backing = &self.header().backing;
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
-        let available = self.available().saturating_sub(others);
+        let available = available_memory().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
             let share = left / (8 * self.layout.ranks() as u64);
             self.unasked
@@ -332,6 +332,11 @@ impl Segment {
                 cause,
             }),
         }
+    }
+
+    /// Bytes that the file system of the file has left; None where it is a memory file, which memory alone limits.
+    pub fn file_system_room(&self) -> Option<u64> {
+        file_system_room(self.file())
     }
 
     /// Bytes of memory behind the segment now.
@@ -409,28 +414,18 @@ impl Segment {
         })
     }
 
+    /// A file system that is full, unlike a control group, answers with an error: nobody asks it before.
     fn explain_allocate(&self, cause: io::Error, needed: u64) -> SegmentError {
-        match cause.raw_os_error() {
-            Some(libc::ENOSPC | libc::ENOMEM) => self.shortage(needed, self.available()),
-            _ => SegmentError::System {
-                step: "fallocate",
-                cause,
-            },
+        if !matches!(cause.raw_os_error(), Some(libc::ENOSPC | libc::ENOMEM)) {
+            let step = "fallocate";
+            return SegmentError::System { step, cause };
         }
-    }
-
-    /// Bytes that can still be had, by all that is known.
-    fn available(&self) -> u64 {
+        let memory = available_memory();
         let room = file_system_room(self.file()).unwrap_or(u64::MAX);
-        available_memory().min(room)
-    }
-
-    fn shortage(&self, needed: u64, available: u64) -> SegmentError {
         SegmentError::Shortage {
             needed,
-            available,
-            in_file_system: file_system_room(self.file())
-                .is_some_and(|room| room < available_memory()),
+            available: memory.min(room),
+            in_file_system: room < memory,
         }
     }
 
@@ -439,7 +434,11 @@ impl Segment {
         available
             .checked_sub(margin(available))
             .and_then(|a| a.checked_sub(bytes))
-            .ok_or_else(|| self.shortage(bytes, available))
+            .ok_or(SegmentError::Shortage {
+                needed: bytes,
+                available,
+                in_file_system: false,
+            })
     }
 
     fn spend_unasked(&self, bytes: u64) -> bool {

@@ -1,13 +1,12 @@
 #![allow(unsafe_code)]
 //! Ways of moving a message and of waiting for one: each is tried, and the outcome is the reason.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
-
 use fastpath_base::config::{Config, Key};
+use fastpath_base::refusal::Bytes;
 use fastpath_base::sync::AtomicU32;
-use fastpath_base::wait;
+use fastpath_base::wait::{self, Wake};
+use fastpath_bootstrap::job::random_job_id;
+use fastpath_bootstrap::segment::Segment;
 use fastpath_protocol::selection;
 use fastpath_protocol::selection::inline::StoredInline;
 use fastpath_transport::adapter::{self, By};
@@ -104,30 +103,15 @@ fn switched_off(config: &Config, name: &str) -> Option<String> {
 }
 
 fn try_shared_memory() -> Result<String, String> {
-    let file = make_memory_file().map_err(|e| format!("memfd_create: {e}"))?;
-    file.set_len(1 << 20)
-        .map_err(|e| format!("a memory file cannot grow: {e}"))?;
-    // SAFETY: an open descriptor; the range lies within the file.
-    let rc = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 1 << 16) };
-    if rc != 0 {
-        let e = io::Error::last_os_error();
-        return Err(format!(
-            "memory cannot be reserved (fallocate of 64 KiB): {e}"
-        ));
-    }
-    Ok("ranks of one node, through a memory file without a name (memfd_create works)".to_owned())
-}
-
-/// A memory file that may be sealed, as the launcher makes one.
-fn make_memory_file() -> io::Result<File> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string; the call touches no other memory.
-    let fd = unsafe { libc::memfd_create(c"fastpath-info".as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `fd` is open and owned by nobody else.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    let segment = Segment::create(2, random_job_id()).map_err(|e| e.to_string())?;
+    let place = match segment.file_system_room() {
+        None => "a memory file without a name (memfd_create works)".to_owned(),
+        Some(room) => format!(
+            "an unlinked file in a file system that has {} left (memfd_create is refused)",
+            Bytes(room)
+        ),
+    };
+    Ok(format!("ranks of one node, through {place}"))
 }
 
 fn try_cma() -> Result<String, String> {
@@ -154,6 +138,10 @@ pub fn list_waiting() -> Vec<Facility> {
         wait::futex_wake(&word, 1);
     });
     let yielding = minimum(&mut wait::yield_now);
+    // The word holds something else.
+    let sleeps = wait::futex_wait(&word, 1, None) == Wake::Changed;
+    // SAFETY: no arguments, no memory.
+    let yields = unsafe { libc::sched_yield() } == 0;
     let fence = wait::register_membarrier();
     let note = if fence {
         let ns = minimum(&mut || {
@@ -171,13 +159,19 @@ pub fn list_waiting() -> Vec<Facility> {
         },
         Facility {
             name: "futex between processes",
-            available: true,
-            note: format!("a wake with nobody asleep takes {futex:.0} ns (minimum)"),
+            available: sleeps,
+            note: match sleeps {
+                true => format!("a wake with nobody asleep takes {futex:.0} ns (minimum)"),
+                false => "a sandbox refuses it: who sleeps looks every millisecond".to_owned(),
+            },
         },
         Facility {
             name: "sched_yield",
-            available: true,
-            note: format!("{yielding:.0} ns with nobody to yield to (minimum)"),
+            available: yields,
+            note: match yields {
+                true => format!("{yielding:.0} ns with nobody to yield to (minimum)"),
+                false => "a sandbox refuses it: ranks on a crowded node sleep instead".to_owned(),
+            },
         },
     ]
 }
@@ -233,7 +227,7 @@ mod tests {
     fn shared_memory__works_or_names_the_call_that_failed() {
         match try_shared_memory() {
             Ok(reason) => assert!(reason.contains("memfd_create")),
-            Err(reason) => assert!(reason.contains("mem"), "{reason}"),
+            Err(reason) => assert!(reason.contains("memory"), "{reason}"),
         }
     }
 

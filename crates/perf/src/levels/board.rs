@@ -4,12 +4,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
+use fastpath_bootstrap::segment::open_nameless;
 
 use crate::measure::floor::Lines;
 
@@ -46,13 +47,7 @@ impl SharedBoard {
     /// # Errors
     /// The kernel has no memory for it.
     pub fn create() -> io::Result<SharedBoard> {
-        // SAFETY: the name is a string with its end; the kernel gives a descriptor or -1.
-        let fd = unsafe { libc::memfd_create(c"fastpath-levels".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, and nobody else's.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let file = File::from(open_nameless().map_err(io::Error::other)?);
         file.set_len(BYTES as u64)?;
         SharedBoard::map(file)
     }
