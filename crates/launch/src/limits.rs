@@ -2,8 +2,10 @@
 //! What a job needs of the system: calls, open files, processes. Where a container or a limit refuses one of them, the
 //! job does not start and says why.
 
+use crate::ranks::End;
 use crate::signals::{Inherited, raise_file_limit};
-use fastpath_base::refusal::{describe_call, read_limit};
+use fastpath_base::refusal::{Bytes, describe_call, read_limit};
+use std::fmt::Write as _;
 use std::io;
 
 /// Descriptors of the launcher itself, those of a rank that starts among them, with some to spare.
@@ -97,7 +99,7 @@ fn too_few_files(need: Need) -> String {
 pub fn describe_clone(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EAGAIN) => {
-            let limit = fastpath_base::refusal::read_limit(libc::RLIMIT_NPROC);
+            let limit = read_limit(libc::RLIMIT_NPROC);
             let limit = limit.map_or(String::new(), |n| format!(" to {n} for this user"));
             format!(
                 "{cause}; the number of processes is limited{limit} (`ulimit -u`, or the control group's pids.max)"
@@ -113,6 +115,39 @@ pub fn describe_files(call: &str, cause: &io::Error, need: Need) -> String {
         Some(libc::EMFILE) => format!("{call}: {cause}; {}", too_few_files(need)),
         _ => describe_call(call, cause),
     }
+}
+
+/// A line on each limit that may have ended a rank so, as the launcher has handed it on; `early`: before `MPI_Init`.
+pub fn describe_limits(end: Option<End>, early: bool) -> String {
+    let memory = [
+        (libc::RLIMIT_AS, "address space", "-v"),
+        (libc::RLIMIT_DATA, "private memory", "-d"),
+    ];
+    let suspects: &[_] = match end {
+        Some(End::Signal(libc::SIGKILL | libc::SIGXCPU, _)) => {
+            &[(libc::RLIMIT_CPU, "processor time", "-t")]
+        }
+        Some(End::Signal(libc::SIGXFSZ, _)) => &[(libc::RLIMIT_FSIZE, "size of files", "-f")],
+        Some(End::Signal(libc::SIGABRT, _)) => &memory,
+        // The code of a loader that cannot map a library.
+        Some(End::Exit(127)) if early => &memory,
+        _ => &[],
+    };
+    let mut text = String::new();
+    for &(resource, what, option) in suspects {
+        let Some(limit) = read_limit(resource) else {
+            continue;
+        };
+        let amount = match resource {
+            libc::RLIMIT_CPU => format!("{limit} s"),
+            _ => Bytes(limit).to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "mpiexec:   the {what} of a process is limited to {amount} (`ulimit {option}`)"
+        );
+    }
+    text
 }
 
 #[cfg(test)]
@@ -136,6 +171,21 @@ mod tests {
         let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(0);
         let most = limit.saturating_sub(OWN_FILES) / 2;
         assert!(text.contains(&format!("enough for {most} ranks")), "{text}");
+    }
+
+    #[test]
+    fn limits__are_told_of_where_they_can_be_the_cause() {
+        let expected = match read_limit(libc::RLIMIT_CPU) {
+            Some(limit) => format!("limited to {limit} s (`ulimit -t`)"),
+            None => String::new(),
+        };
+        let told = describe_limits(Some(End::Signal(libc::SIGXCPU, false)), false);
+        assert!(told.contains(&expected) && told.is_empty() == expected.is_empty());
+        assert_eq!(describe_limits(Some(End::Exit(127)), false), "");
+        assert_eq!(
+            describe_limits(Some(End::Signal(libc::SIGSEGV, false)), true),
+            ""
+        );
     }
 
     #[test]

@@ -75,6 +75,8 @@ impl Signals {
             libc::sigaddset(&mut blocked, libc::SIGTTOU);
             libc::sigaddset(&mut blocked, libc::SIGTTIN);
             libc::sigaddset(&mut blocked, libc::SIGPIPE);
+            // Output to a file that may not grow (`ulimit -f`) is lost with an error.
+            libc::sigaddset(&mut blocked, libc::SIGXFSZ);
             let mut old: libc::sigset_t = zeroed();
             if libc::sigprocmask(libc::SIG_BLOCK, &blocked, &mut old) != 0 {
                 let cause = io::Error::last_os_error();

@@ -3,6 +3,7 @@
 use crate::args::JobSpec;
 use crate::guard::Guard;
 use crate::input::Forward;
+use crate::limits::describe_limits;
 use crate::output::Outputs;
 use crate::poll::Poller;
 use crate::ranks::{Failure, Ranks, kill_adopted};
@@ -192,7 +193,7 @@ impl Watch<'_> {
             FailureKind::Abort => exit_code(failure.code),
         };
         let now = now_ns();
-        let text = describe_failure(
+        let mut text = describe_failure(
             failure,
             &self.ranks,
             self.spec,
@@ -204,6 +205,8 @@ impl Watch<'_> {
             .segment
             .page(failure.rank)
             .map_or(Phase::Launched, |p| p.phase());
+        let end = self.ranks.list().get(failure.rank).and_then(|r| r.end);
+        text += &describe_limits(end, phase == Phase::Launched);
         let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
         let mut ending = end_now(code, text);
         if late {
