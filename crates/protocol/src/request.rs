@@ -437,11 +437,11 @@ impl RequestPool {
         self.free = request;
     }
 
-    /// Where the request of an id lies.
+    /// Where the request of an id that this pool gave out lies.
     #[inline]
     pub fn address(&self, id: RequestId) -> *mut Request {
-        // SAFETY: inside the reservation.
-        unsafe { self.base.add((id & self.mask) as usize) }
+        // SAFETY: inside the reservation, as every id that was given out.
+        unsafe { self.base.add((id & (CAPACITY - 1)) as usize) }
     }
 
     /// The request of an id that this pool gave out.
@@ -449,9 +449,9 @@ impl RequestPool {
     #[allow(clippy::mut_from_ref)]
     pub fn get(&self, id: RequestId) -> &mut Request {
         debug_assert!((FIRST..self.fresh).contains(&id));
-        // SAFETY: inside the reservation; a worker belongs to one thread at a time, and callers do
-        // not hold two references to one request.
-        unsafe { &mut *self.base.add((id & self.mask) as usize) }
+        // SAFETY: inside the reservation, as every id that was given out; a worker belongs to one thread at a time, and
+        // callers do not hold two references to one request.
+        unsafe { &mut *self.base.add((id & (CAPACITY - 1)) as usize) }
     }
 
     /// The id behind a handle, or `None` where it is stale or garbage. One load.

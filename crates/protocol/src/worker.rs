@@ -194,10 +194,7 @@ impl Worker {
     pub(crate) fn send_control(&mut self, peer: u32, header: Header, payload: &[u8]) {
         debug_assert!(payload.len() <= CONTROL_MAX);
         if let Err(fault) = self.connect(peer) {
-            if let (Fault::NoMemory, Some(call)) = (fault, self.on_no_answer) {
-                call(peer);
-            }
-            return; // a peer that is gone waits for nothing
+            return self.leave_unanswered(peer, fault);
         }
         let endpoint = self.endpoint(peer);
         // Control messages may overtake waiting data: they are matched by request, not by order.
@@ -207,6 +204,15 @@ impl Worker {
             let mut bytes = [0; CONTROL_MAX];
             bytes[..payload.len()].copy_from_slice(payload);
             self.enqueue(peer, Pending::Control(header, bytes, payload.len() as u8));
+        }
+    }
+
+    /// A peer that is gone waits for nothing; one that is there would wait for ever.
+    #[cold]
+    #[inline(never)]
+    fn leave_unanswered(&self, peer: u32, fault: Fault) {
+        if let (Fault::NoMemory, Some(call)) = (fault, self.on_no_answer) {
+            call(peer);
         }
     }
 
