@@ -5,7 +5,7 @@ use crate::endpoint::{Endpoint, Pending};
 use crate::habit::Habits;
 use crate::matching::Matcher;
 use crate::recall::Recalled;
-use crate::request::{Fault, Kind, Request, RequestId, RequestPool, State};
+use crate::request::{Fault, Request, RequestId, RequestPool, State};
 use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
