@@ -88,7 +88,7 @@ pub fn claim_processors(folder: &Path, pick: Pick<'_>) -> Result<Claimed, String
         // Another launcher may have picked at the same time. Of two that meet, each gives way and tries again; another
         // user who is there again and again is no reason to.
         let surprised = after.meet_foreign(&placed) && !before.meet_foreign(&placed);
-        if !after.meet_own(&placed) && !(surprised && attempt < TRIES) {
+        if !(after.meet_own(&placed) || surprised && attempt < TRIES) {
             return Ok(Claimed {
                 shared: after.meet_foreign(&placed),
                 placed,
