@@ -109,7 +109,7 @@ variables! {
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Check "FASTPATH_CHECK" Kind::Flag, "0", false,
-        "look for mistakes of the program, at the cost of its speed: types that do not match, buffers that overlap, messages and receives left over at the end; the same on all ranks";
+        "1: collective calls look whether their buffers overlap in part, at the cost of speed";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
         "transports that may be used: shm between ranks of one host; ud, and rc for pairs that talk much, between hosts, and within one where shm is not listed";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 32 << 10), "auto", false,
