@@ -45,6 +45,8 @@ struct Prepared {
     argv: Vec<CString>,
     env: Vec<CString>,
     wdir: Option<CString>,
+    /// Whether its ranks look for mistakes.
+    checks: bool,
     /// The file for a trace.
     trace: Option<PathBuf>,
 }
@@ -114,6 +116,10 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         .map(|a| prepare_app(a, spec))
         .collect::<Result<Vec<_>, _>>();
     let apps = apps.map_err(|e: ProgramError| (e.code, e.text))?;
+    if !apps.windows(2).all(|two| two[0].checks == two[1].checks) {
+        let text = "FASTPATH_CHECK differs among the programs: set it for all of them, with -x or before mpiexec";
+        return Err((2, text.to_string()));
+    }
     let app_of: Vec<usize> = spec
         .apps
         .iter()
@@ -312,6 +318,7 @@ fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
         argv: app.argv.iter().map(|a| c_string(a)).collect(),
         env: env.iter().map(|(n, v)| c_pair(n, v)).collect(),
         wdir: app.wdir.as_ref().map(|d| c_string(d.as_os_str())),
+        checks: config.flag(Key::Check),
         trace,
     })
 }

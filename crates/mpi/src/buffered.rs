@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::consts::*;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow::{self as slow, Checked};
 use crate::process::Process;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, RequestId, Started, Worker};
 use std::cell::Cell;
@@ -42,21 +44,25 @@ pub(crate) fn install(p: &Process) {
 }
 
 fn release(request: &Request) {
+    // SAFETY: called inside MPI, by the thread that makes progress.
+    let p = unsafe { crate::process::get_unlocked() };
+    if let Some(checks) = p.checks() {
+        checks.forget(request.id());
+    }
     if request.owned {
-        // SAFETY: called inside MPI, by the thread that makes progress.
-        let p = unsafe { crate::process::get_unlocked() };
         // SAFETY: `send` leaked a vector of exactly this length and capacity.
         drop(unsafe {
             Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize)
         });
-        p.attached
-            .used
-            .set(p.attached.used.get() - cost(request.bytes));
+        let used = &p.attached.used;
+        used.set(used.get() - cost(p, request.bytes));
     }
 }
 
-fn cost(bytes: u64) -> i64 {
-    bytes as i64 + MPI_BSEND_OVERHEAD as i64
+/// What a message takes of the attached buffer, by its bytes on its way.
+fn cost(p: &Process, bytes: u64) -> i64 {
+    let record = p.engine().map_or(0, Engine::record_bytes);
+    (bytes - record) as i64 + MPI_BSEND_OVERHEAD as i64
 }
 
 /// Sends by way of a copy.
@@ -64,15 +70,17 @@ fn cost(bytes: u64) -> i64 {
 /// # Safety
 /// The buffer is readable as its layout says.
 pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result<Started> {
-    let bytes = checked.buffer.bytes;
+    let (_record, buffer) = slow::watch(p, args, Kind::Send, checked)?;
+    let bytes = buffer.bytes;
+    let need = cost(p, bytes);
     let attached = &p.attached;
     let room = |p: &Process| p.attached.size.get() - p.attached.used.get();
-    if room(p) < cost(bytes) {
+    if room(p) < need {
         // SAFETY: the worker lives while MPI runs.
         unsafe { (*p.worker()?).progress() };
     }
-    if room(p) < cost(bytes) {
-        let (need, have) = (cost(bytes), room(p).max(0));
+    if room(p) < need {
+        let (bytes, have) = (checked.buffer.bytes, room(p).max(0));
         return Err(Error::new(
             MPI_ERR_BUFFER,
             format!(
@@ -83,33 +91,29 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     let mut copy = Vec::with_capacity(bytes as usize);
     // SAFETY: the user's buffer as promised; the vector has the capacity.
     unsafe {
-        match &checked.buffer.layout {
-            None => {
-                fastpath_base::copy::copy(copy.as_mut_ptr(), checked.buffer.ptr, bytes as usize)
-            }
+        match &buffer.layout {
+            None => fastpath_base::copy::copy(copy.as_mut_ptr(), buffer.ptr, bytes as usize),
             Some(layout) => {
                 let to = std::slice::from_raw_parts_mut(copy.as_mut_ptr(), bytes as usize);
-                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, to);
+                layout.pack(buffer.ptr, buffer.count, 0, to);
             }
         }
         copy.set_len(bytes as usize);
     }
     let copy = copy.into_boxed_slice();
-    let copied = Checked {
-        comm: checked.comm.clone(),
-        buffer: Buffer::contiguous(Box::into_raw(copy).cast(), bytes),
-    };
+    let copied = Buffer::contiguous(Box::into_raw(copy).cast(), bytes);
+    let ptr = copied.ptr;
     let give_back = || {
         // SAFETY: made above, and no request holds it.
-        drop(unsafe { Vec::from_raw_parts(copied.buffer.ptr, bytes as usize, bytes as usize) });
+        drop(unsafe { Vec::from_raw_parts(ptr, bytes as usize, bytes as usize) });
     };
     // SAFETY: the copy lives until the request completes (`release`).
-    match unsafe { slow::start_send(p, &copied, args, Mode::Standard) } {
+    match unsafe { slow::post_send(p, &checked.comm, copied, args, Mode::Standard) } {
         Ok(Started::Done) => give_back(),
         Ok(Started::Request(id)) => {
             // SAFETY: the worker lives while MPI runs.
             let worker = unsafe { &mut *p.worker()? };
-            attached.used.set(attached.used.get() + cost(bytes));
+            attached.used.set(attached.used.get() + need);
             let request = worker.requests.get(id);
             request.owned = true;
             if request.state == fastpath_protocol::State::Complete {
@@ -139,7 +143,7 @@ pub(crate) fn take_over(p: &Process, worker: &mut Worker, id: RequestId) {
         let request = worker.requests.get(heir);
         request.owned = true;
         let used = &p.attached.used;
-        used.set(used.get() + cost(request.bytes));
+        used.set(used.get() + cost(p, request.bytes));
     }
 }
 

@@ -42,6 +42,17 @@ pub struct Channel<'a> {
     pub tag: i32,
     /// The first error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
+    /// Where mistakes are looked for: whether the ranks have still to compare their arguments of this call.
+    pub(crate) is_unchecked: Cell<bool>,
+}
+
+impl Drop for Channel<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_unchecked.get() {
+            crate::coll::refuse_call(self);
+        }
+    }
 }
 
 impl<'a> Channel<'a> {
@@ -70,6 +81,7 @@ impl<'a> Channel<'a> {
     pub(crate) fn take_back(&self) {
         let sequence = &self.comm.collective_sequence;
         sequence.set(sequence.get().wrapping_sub(1));
+        self.is_unchecked.set(false);
     }
 
     /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
@@ -81,6 +93,7 @@ impl<'a> Channel<'a> {
             comm,
             tag,
             disagreement: Cell::new(None),
+            is_unchecked: Cell::new(false),
         }
     }
 

@@ -19,7 +19,7 @@ mod tests;
 pub use array::DistributedArray;
 pub use contents::{Combiner, Contents, Form};
 pub use predefined::{Basic, Kind};
-pub use signature::Signature;
+pub use signature::{Digest, Signature};
 
 use crate::attribute::{Attributes, Holder, Kind as HolderKind};
 use crate::consts::*;

@@ -1,6 +1,7 @@
 //! Initialisation and finalisation: the job, the worker and the predefined objects.
 #![allow(unsafe_code)]
 
+use crate::check::Checks;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub struct Engine {
     pub config: &'static Config,
     worker: *mut Worker,
     pub(crate) allowed: Allowed,
+    /// What looks for mistakes of the program.
+    pub(crate) checks: Option<Box<Checks>>,
 }
 
 impl Engine {
@@ -57,11 +60,6 @@ impl Process {
     #[inline]
     pub fn worker(&self) -> Result<*mut Worker> {
         Ok(self.running()?.worker)
-    }
-
-    /// Whether mistakes of the program are looked for (`FASTPATH_CHECK`).
-    pub fn is_checking(&self) -> bool {
-        self.engine().is_some_and(|engine| engine.allowed.check)
     }
 
     /// Whether more ranks are awake on this node than it has processors.
@@ -145,7 +143,6 @@ pub fn init(required: i32) -> Result<i32> {
         send: !check && !config.is_disabled("sendi"),
         recv: !check && !config.is_disabled("recvi"),
         datatype: !check && !config.is_disabled("immediate-datatype"),
-        check,
         traced: crate::traced::start(config, job, level == MPI_THREAD_MULTIPLE),
     };
     if allowed.traced {
@@ -162,10 +159,11 @@ pub fn init(required: i32) -> Result<i32> {
             config,
             worker,
             allowed,
+            checks: check.then(Box::default),
         })
     };
     hot::set_worker(
-        if level == MPI_THREAD_MULTIPLE {
+        if level == MPI_THREAD_MULTIPLE || check {
             std::ptr::null_mut()
         } else {
             worker

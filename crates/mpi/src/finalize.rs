@@ -12,9 +12,14 @@ use crate::error::Result;
 use crate::hot;
 use crate::process::{Phase, Process};
 use fastpath_base::config::{Config, Key};
-use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase};
+use fastpath_base::wait::futex_wait;
+use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_FINALIZED};
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, Worker};
+use std::time::Duration;
+
+/// How often a process that looks for mistakes asks whether the last messages have come.
+const AWAIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Finalises MPI: delivers what is under way, runs the callbacks that the standard asks for, and
 /// leaves the job.
@@ -25,6 +30,10 @@ pub fn finalize(p: &Process) -> Result {
         crate::attribute::delete_all(p, &own)?;
     }
     wait(p, worker, |w| w.is_idle());
+    if let Some(checks) = p.checks() {
+        // SAFETY: the worker lives as long as the engine, and this call holds the lock.
+        checks.tell_pending(p, unsafe { &*worker });
+    }
     advance(worker, RankPhase::Silent);
     // SAFETY: the worker lives as long as the engine, and this call holds the lock.
     unsafe { (*worker).abandon_posted() };
@@ -47,8 +56,29 @@ pub fn finalize(p: &Process) -> Result {
         (*worker).interfaces().keep_registrations(0);
         (*worker).tell_phase(RankPhase::Finalized);
     }
+    if let Some(checks) = p.checks() {
+        // Who waits for this process has heard by now that it waits in vain.
+        // SAFETY: as above.
+        checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
+    }
     p.set_phase(Phase::Finalized);
     Ok(())
+}
+
+/// Waits until no rank begins a message any more, when all have come. This process has left the job already: what says so
+/// is where a process that waits would say that it sleeps.
+fn await_last_messages(worker: &mut Worker) -> &Worker {
+    while !(0..worker.size()).all(|peer| worker.is_silent(peer)) {
+        worker.take_arrivals();
+        // Nobody wakes a process that has left: the time ends the wait.
+        futex_wait(
+            &worker.job.own_page().state,
+            STATE_FINALIZED,
+            Some(AWAIT_PAUSE),
+        );
+    }
+    worker.take_arrivals();
+    worker
 }
 
 /// Says how far this process has come, when all that it has sent so far is where its peers find it.

@@ -171,8 +171,6 @@ pub struct Allowed {
     pub datatype: bool,
     /// Whether points are recorded: then what is immediate goes through `traced`.
     pub traced: bool,
-    /// Whether mistakes of the program are looked for.
-    pub check: bool,
 }
 
 pub(crate) fn set_worker(worker: *mut Worker, traced: bool) {

@@ -5,7 +5,9 @@
 
 pub mod attribute;
 pub mod buffered;
+mod caller;
 pub mod channel;
+pub mod check;
 pub mod coll;
 pub mod comm;
 pub mod consts;

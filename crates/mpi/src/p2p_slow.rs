@@ -3,17 +3,22 @@
 
 mod exchange;
 mod fault;
+mod nonblocking;
 mod senders;
 mod unasked;
 
 pub(crate) use exchange::refuse_alias;
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
 pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
+pub use nonblocking::{irecv, isend};
+pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};
 pub(crate) use senders::Senders;
 use unasked::{end_fetch, try_send_buffered};
 
+use crate::check::Watched;
 use crate::comm::Comm;
 use crate::consts::*;
+use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::hot;
 use crate::p2p::{Args, Immediate, Mode, fill_status, find_source, try_send};
@@ -26,6 +31,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::recv::Parts;
+use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
@@ -38,6 +44,8 @@ pub(crate) struct Checked {
     pub comm: Rc<Comm>,
     /// The buffer.
     pub buffer: Buffer,
+    /// What it holds; none of a message to or from `MPI_PROC_NULL` without a datatype.
+    pub datatype: Option<Rc<Datatype>>,
 }
 
 /// Whether a receive could never fail its checks once the send half has gone.
@@ -61,7 +69,11 @@ fn check(p: &Process, args: &Args) -> Result<Checked> {
     if args.datatype == MPI_DATATYPE_NULL && args.peer == MPI_PROC_NULL {
         // No data is moved, so that none needs a type.
         let buffer = Buffer::contiguous(args.buf, 0);
-        return Ok(Checked { comm, buffer });
+        return Ok(Checked {
+            comm,
+            buffer,
+            datatype: None,
+        });
     }
     let datatype = p.datatype(args.datatype)?;
     if !datatype.is_supported() {
@@ -89,7 +101,11 @@ fn check(p: &Process, args: &Args) -> Result<Checked> {
             ),
         ));
     }
-    Ok(Checked { comm, buffer })
+    Ok(Checked {
+        comm,
+        buffer,
+        datatype: Some(datatype),
+    })
 }
 
 /// Checks a send. `None` stands for `MPI_PROC_NULL`.
@@ -198,12 +214,33 @@ pub(crate) unsafe fn start_send(
     args: &Args,
     mode: Mode,
 ) -> Result<Started> {
-    let comm = &checked.comm;
+    let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
+    // SAFETY: the caller's; the record lives as long as the request.
+    let started = unsafe { post_send(p, &checked.comm, buffer, args, mode)? };
+    if let Started::Request(id) = started {
+        keep(p, id, watched);
+    }
+    Ok(started)
+}
+
+/// Starts a send of what is to travel.
+///
+/// # Safety
+/// As [`start_send`].
+pub(crate) unsafe fn post_send(
+    p: &Process,
+    comm: &Comm,
+    buffer: Buffer,
+    args: &Args,
+    mode: Mode,
+) -> Result<Started> {
+    let engine = p.running()?;
+    let bytes = buffer.bytes;
     let send = SendArgs {
         peer: comm.peer_group().world_ranks()[args.peer as usize],
         key: comm.context.key(comm.rank),
         tag: args.tag,
-        buffer: checked.buffer.clone(),
+        buffer,
         synchronous: mode == Mode::Synchronous,
     };
     // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
@@ -213,12 +250,47 @@ pub(crate) unsafe fn start_send(
             _ => (*p.worker()?).start_send(send),
         }
     };
-    let started = started.map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
+    let refuse = |fault| explain(fault, args, bytes - engine.record_bytes(), 0);
+    let started = started.map_err(refuse)?;
     if let Started::Request(id) = started {
         // SAFETY: as above.
         unsafe { (*p.worker()?).requests.get(id).user = args.comm };
     }
     Ok(started)
+}
+
+/// The buffer as it travels; where mistakes are looked for, with a record before it that [`keep`] takes.
+#[inline]
+pub(crate) fn watch(
+    p: &Process,
+    args: &Args,
+    kind: Kind,
+    checked: &Checked,
+) -> Result<(Option<Watched>, Buffer)> {
+    match (p.checks(), &checked.datatype) {
+        (Some(checks), Some(datatype)) => {
+            let data = (datatype, args.count as u64);
+            let (watched, buffer) = checks.watch(p, kind, data, &checked.buffer)?;
+            Ok((Some(watched), buffer))
+        }
+        _ => Ok((None, checked.buffer.clone())),
+    }
+}
+
+/// Keeps the record of a request.
+#[inline]
+pub(crate) fn keep(p: &Process, id: RequestId, watched: Option<Watched>) {
+    if let (Some(checks), Some(watched)) = (p.checks(), watched) {
+        checks.keep(id, watched);
+    }
+}
+
+/// Takes the record off a request that has ended, and compares it.
+#[inline]
+pub(crate) fn settle(p: &Process, id: RequestId) {
+    if let Some(checks) = p.checks() {
+        checks.settle(p, id);
+    }
 }
 
 /// Starts a checked receive.
@@ -228,12 +300,14 @@ pub(crate) unsafe fn start_send(
 pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
     let want = want(&checked.comm, args.peer, args.tag);
     let worker = p.worker()?;
+    let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
     // SAFETY: as in `start_send`.
     unsafe {
         let id = (*worker)
-            .start_recv(want, checked.buffer.clone())
+            .start_recv(want, buffer)
             .map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
         (*worker).requests.get(id).user = args.comm;
+        keep(p, id, watched);
         Ok(id)
     }
 }
@@ -299,6 +373,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
                     id,
                     &note(name, &checked.comm, &args, checked.buffer.bytes),
                 );
+                settle(&p, id);
                 let fault = (*worker).requests.get(id).fault;
                 (*worker).requests.free(id);
                 match fault {
@@ -362,6 +437,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
             &note(name, &checked.comm, &args, checked.buffer.bytes),
         );
         trace::share_time_of(Point::Waited);
+        settle(&p, id);
         finish_recv(worker, id, &args, status)
     }
 }
@@ -480,109 +556,5 @@ pub(crate) unsafe fn finish_recv(
                 sent,
             )),
         }
-    }
-}
-
-/// Any nonblocking send.
-///
-/// # Safety
-/// The buffer is readable until the request completes; `request` is null or a variable.
-#[inline(never)]
-pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut usize) -> Result {
-    let p = process::enter(name, false)?;
-    if request.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the request is null",
-        ));
-    }
-    if mode != Mode::Buffered {
-        // Since the call was entered, its arguments were checked.
-        trace::share_time_of(Point::Call);
-    }
-    // SAFETY: the caller's.
-    unsafe {
-        *request = isend_checked(&p, &args, mode)?;
-    }
-    trace::share_time_of(Point::Posted);
-    Ok(())
-}
-
-/// As [`isend`], inside MPI; returns the request's handle.
-pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Result<usize> {
-    let checked = check_send(p, args)?;
-    // SAFETY: the caller's.
-    unsafe { start_isend(p, checked.as_ref(), args, mode) }
-}
-
-/// Starts what [`check_send`] has returned; returns the request's handle.
-///
-/// # Safety
-/// As for [`isend`].
-pub(crate) unsafe fn start_isend(
-    p: &Process,
-    checked: Option<&Checked>,
-    args: &Args,
-    mode: Mode,
-) -> Result<usize> {
-    let Some(checked) = checked else {
-        return Ok(request::DONE_HANDLE);
-    };
-    // SAFETY: the caller's.
-    unsafe {
-        let started = match mode {
-            Mode::Buffered => crate::buffered::send(p, checked, args)?,
-            _ => start_send(p, checked, args, mode)?,
-        };
-        match started {
-            Started::Done => Ok(request::DONE_HANDLE),
-            Started::Request(id) => Ok((*p.worker()?).requests.get(id).handle as usize),
-        }
-    }
-}
-
-/// Any nonblocking receive.
-///
-/// # Safety
-/// The buffer is writable until the request completes; `request` is null or a variable.
-#[inline(never)]
-pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Result {
-    let p = process::enter(name, false)?;
-    if request.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the request is null",
-        ));
-    }
-    // SAFETY: the caller's.
-    unsafe {
-        *request = irecv_checked(&p, &args)?;
-    }
-    Ok(())
-}
-
-/// As [`irecv`], inside MPI; returns the request's handle.
-pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
-    let checked = check_recv(p, args)?;
-    // SAFETY: the caller's.
-    unsafe { start_irecv(p, checked.as_ref(), args) }
-}
-
-/// Starts what [`check_recv`] has returned; returns the request's handle.
-///
-/// # Safety
-/// As for [`irecv`].
-pub(crate) unsafe fn start_irecv(
-    p: &Process,
-    checked: Option<&Checked>,
-    args: &Args,
-) -> Result<usize> {
-    let Some(checked) = checked else {
-        return request::make_proc_null(p);
-    };
-    // SAFETY: the caller's.
-    unsafe {
-        let id = start_recv(p, checked, args)?;
-        Ok((*p.worker()?).requests.get(id).handle as usize)
     }
 }

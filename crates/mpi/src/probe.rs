@@ -2,12 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::consts::*;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow::{self as slow, Senders};
 use crate::process::{Process, out_of_handles};
 use crate::status::Status;
 use fastpath_protocol::recv::Found;
+use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Fault, Worker};
 use std::cell::Cell;
@@ -28,13 +30,10 @@ pub struct Probed {
     pub status: Status,
 }
 
-fn status_of(found: &Found) -> Status {
-    Status::new(
-        found.source as i32,
-        found.tag,
-        MPI_SUCCESS,
-        found.bytes as i64,
-    )
+fn status_of(p: &Process, found: &Found) -> Status {
+    let record = p.engine().map_or(0, Engine::record_bytes);
+    let bytes = found.bytes.saturating_sub(record);
+    Status::new(found.source as i32, found.tag, MPI_SUCCESS, bytes as i64)
 }
 
 /// Any probe: with `wait` until a message is there, with `take` it is taken out of matching.
@@ -125,7 +124,7 @@ pub fn probe(
     };
     Ok(Some(Probed {
         message,
-        status: status_of(&found),
+        status: status_of(p, &found),
     }))
 }
 
@@ -168,9 +167,11 @@ pub unsafe fn imrecv(
     let worker = p.worker()?;
     // SAFETY: the caller's; the worker lives while MPI runs.
     unsafe {
+        let (watched, buffer) = slow::watch(p, &args, Kind::Recv, &checked)?;
         let id = (*worker)
-            .recv_matched(token, checked.buffer)
+            .recv_matched(token, buffer)
             .map_err(|fault| slow::explain(fault, &args, 0, 0))?;
+        slow::keep(p, id, watched);
         let request = (*worker).requests.get(id);
         request.user = found.comm;
         Ok(request.handle as usize)

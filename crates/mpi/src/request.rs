@@ -15,8 +15,9 @@ pub use immediate::try_collect;
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
 pub use result::empty_status;
+pub(crate) use result::peer_of;
 pub(crate) use result::source_of;
-use result::{peer_of, read_result, status_of};
+use result::{read_result, status_of};
 pub use several::{Outcome, complete_some, join_errors, test_all, test_any, wait_any, wait_into};
 
 use crate::comm::freed::release_unused;
@@ -279,6 +280,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 }
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
+    slow::settle(p, id);
     let pool = pool(p)?;
     if pool.get(id).kind == Kind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
@@ -348,7 +350,7 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 peer,
                 tag: request.tag,
                 comm: request.user,
-                bytes: request.bytes,
+                bytes: request.bytes.saturating_sub(p.running()?.record_bytes()),
                 awaited: Awaited::UNKNOWN,
             };
             slow::wait_complete(p.worker()?, id, &note);

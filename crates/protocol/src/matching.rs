@@ -320,6 +320,15 @@ impl Matcher {
         std::iter::successors(first, move |&id| listed(self.nodes[id as usize].next))
     }
 
+    /// The tokens of all unexpected messages, in the order of their arrival.
+    pub fn all_unexpected(&self) -> impl Iterator<Item = u32> {
+        let listed = |id: NodeId| (id != NIL).then_some(id);
+        let first = listed(self.all_unexpected.first);
+        let nodes =
+            std::iter::successors(first, move |&id| listed(self.nodes[id as usize].all_next));
+        nodes.map(|id| self.token(id))
+    }
+
     /// The token of an entry.
     pub fn token(&self, id: NodeId) -> u32 {
         self.nodes[id as usize].token

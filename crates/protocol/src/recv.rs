@@ -107,6 +107,12 @@ impl Worker {
         self.describe(self.matcher.token(node))
     }
 
+    /// The messages that nobody has asked for, in the order of their arrival.
+    pub fn unexpected_messages(&self) -> impl Iterator<Item = &Unexpected> {
+        let tokens = self.matcher.all_unexpected();
+        tokens.filter_map(|token| self.unexpected.get(token))
+    }
+
     fn describe(&self, token: u32) -> Option<Found> {
         let message = self.unexpected.get(token)?;
         Some(Found {

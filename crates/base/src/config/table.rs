@@ -109,7 +109,7 @@ variables! {
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Check "FASTPATH_CHECK" Kind::Flag, "0", false,
-        "1: collective calls look whether their buffers overlap in part, at the cost of speed";
+        "1: look for mistakes of the program, at the cost of speed: datatypes that do not match, collective calls that differ, requests and messages left at MPI_Finalize";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
         "transports that may be used: shm between ranks of one host; ud, and rc for pairs that talk much, between hosts, and within one where shm is not listed";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 32 << 10), "auto", false,

@@ -1,6 +1,7 @@
 //! Allgather and Allgatherv.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Fabric, send_to_all, trade};
@@ -24,6 +25,8 @@ pub unsafe fn allgather(
     let first = Vector::new(recv.0, recv.1, recv.2)?;
     let own = own_block(send)?;
     check_apart(f, own, even_blocks(first)(f.rank()))?;
+    let into = Some((recv.2, recv.1));
+    compare(f, Arguments::new(&|_| given(send).or(into), &|_| into))?;
     let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
     let how = choose::allgather(total, true, ranks, f.room());
     let whole = first.part(0, first.count * ranks as u64);
@@ -43,6 +46,8 @@ pub unsafe fn allgatherv(
     let block = recv.check()?;
     let own = own_block(send)?;
     check_apart(f, own, block(f.rank()))?;
+    let sends = |_| given(send).or(recv.data(f.rank()));
+    compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
     let how = choose::allgather(total, false, f.size(), f.room());
     // SAFETY: by the contract of this function.

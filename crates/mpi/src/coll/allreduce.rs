@@ -1,6 +1,7 @@
 //! Allreduce.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::Fabric;
@@ -34,10 +35,12 @@ pub unsafe fn allreduce(
     } else {
         Vector::new(send, count, datatype.0)?
     };
+    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    let data = |_| Some((datatype.0, count));
+    compare(f, Arguments::new(&data, &data).op(op))?;
     if result.bytes() == 0 {
         return Ok(());
     }
-    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
     let how = choose::allreduce(red.size(result.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, how, red, operand, result) })

@@ -1,6 +1,7 @@
 //! Alltoall, Alltoallv and Alltoallw.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Batch, Fabric, trade};
@@ -25,6 +26,8 @@ pub unsafe fn alltoall(
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
     let into = Vector::new(recv.0, recv.1, recv.2)?;
+    let data = Some((recv.2, recv.1));
+    compare(f, Arguments::new(&|_| given(send).or(data), &|_| data))?;
     let how = choose::alltoall(into.bytes(), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
@@ -49,6 +52,8 @@ pub unsafe fn alltoall(
 /// As [`alltoall`].
 pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
     let into = recv.check()?;
+    let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
+    compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         match send {
@@ -68,6 +73,8 @@ pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_
 /// As [`alltoall`].
 pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
     let into = recv.check()?;
+    let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
+    compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         match send {

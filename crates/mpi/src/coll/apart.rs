@@ -16,8 +16,36 @@ pub(super) fn check_apart(f: &Channel<'_>, out: Option<Vector<'_>>, into: Vector
         Some(out) if out.ptr == into.ptr && out.bytes() > 0 && into.bytes() > 0 => {
             refuse_alias(f, out)
         }
+        Some(out) if f.process.checks().is_some() => check_overlap(f, out, into),
         _ => Ok(()),
     }
+}
+
+/// As [`check_apart`], of blocks that overlap in part, where mistakes are looked for. Blocks with gaps may lie in each
+/// other's.
+#[cold]
+#[inline(never)]
+fn check_overlap(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
+    let (Some(from), Some(to)) = (out.dense(), into.dense()) else {
+        return Ok(());
+    };
+    let ends = (
+        from.addr() as u64 + out.bytes(),
+        to.addr() as u64 + into.bytes(),
+    );
+    let apart = ends.0 <= to.addr() as u64 || ends.1 <= from.addr() as u64;
+    if apart || out.bytes() == 0 || into.bytes() == 0 {
+        return Ok(());
+    }
+    f.take_back();
+    Err(Error::new(
+        MPI_ERR_BUFFER,
+        format!(
+            "the send buffer ({} bytes at {from:p}) and the receive buffer ({} bytes at {to:p}) overlap",
+            out.bytes(),
+            into.bytes()
+        ),
+    ))
 }
 
 #[cold]

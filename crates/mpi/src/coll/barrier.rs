@@ -1,6 +1,7 @@
 //! Barrier.
 #![allow(unsafe_code)]
 
+use super::agreement::{self, Arguments, compare};
 use super::choose;
 use super::fabric::Fabric;
 use crate::channel::Channel;
@@ -10,6 +11,7 @@ use fastpath_protocol::buffer::Buffer;
 /// `MPI_Barrier`
 #[inline]
 pub fn barrier(f: &Channel<'_>) -> Result {
+    compare(f, Arguments::new(&agreement::nothing, &agreement::nothing))?;
     f.conclude(run(f))
 }
 

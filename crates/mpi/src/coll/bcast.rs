@@ -1,6 +1,7 @@
 //! Broadcast.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare};
 use super::choose;
 use super::fabric::{Fabric, send_to_all, trade};
 use super::scratch::Scratch;
@@ -22,6 +23,10 @@ pub unsafe fn bcast(
 ) -> Result {
     let root = super::check_root(f.comm, root)?;
     let data = Vector::new(buf, count, datatype)?;
+    let all = Some((datatype, count));
+    let sends = |_| all.filter(|_| f.rank() == root);
+    let receives = |from| all.filter(|_| from == root);
+    compare(f, Arguments::new(&sends, &receives).root(root))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, data, root) })
 }

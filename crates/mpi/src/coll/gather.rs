@@ -1,6 +1,7 @@
 //! Gather and Gatherv.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
@@ -25,6 +26,7 @@ pub unsafe fn gather(
 ) -> Result {
     let root = check_root(f.comm, root)?;
     let own = own_block(send, f.rank() == root)?;
+    let recv_data = recv.2.map(|datatype| (datatype, recv.1));
     let recv = match recv.2 {
         Some(datatype) if f.rank() == root => Some(Vector::new(recv.0, recv.1, datatype)?),
         _ => None,
@@ -32,6 +34,9 @@ pub unsafe fn gather(
     if let Some(recv) = recv {
         check_apart(f, own, even_blocks(recv)(root))?;
     }
+    let sends = |to| given(send).filter(|_| to == root);
+    let receives = |_| recv_data.filter(|_| f.rank() == root);
+    compare(f, Arguments::new(&sends, &receives).root(root))?;
     let block = recv.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
@@ -50,13 +55,14 @@ pub unsafe fn gatherv(
 ) -> Result {
     let root = check_root(f.comm, root)?;
     let own = own_block(send, f.rank() == root)?;
-    let recv = match recv {
-        Some(array) if f.rank() == root => Some(array.check()?),
-        _ => None,
-    };
+    let array = recv.filter(|_| f.rank() == root);
+    let recv = array.map(|array| array.check()).transpose()?;
     if let Some(block) = &recv {
         check_apart(f, own, block(root))?;
     }
+    let sends = |to| given(send).filter(|_| to == root);
+    let receives = |from| array.and_then(|array| array.data(from));
+    compare(f, Arguments::new(&sends, &receives).root(root))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root) })
 }

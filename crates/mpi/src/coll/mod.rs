@@ -8,6 +8,7 @@
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
 #![allow(unsafe_code)]
 
+mod agreement;
 mod allgather;
 mod allreduce;
 mod alltoall;
@@ -32,6 +33,7 @@ mod simulator;
 mod tests;
 mod vector;
 
+pub(crate) use agreement::refuse_call;
 pub use allgather::{allgather, allgatherv};
 pub use allreduce::allreduce;
 pub use alltoall::{alltoall, alltoallv, alltoallw};
@@ -65,7 +67,9 @@ pub fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
     if comm.is_inter() {
         return Err(refuse_inter());
     }
-    Ok(Channel::next(p, comm))
+    let f = Channel::next(p, comm);
+    f.is_unchecked.set(p.checks().is_some());
+    Ok(f)
 }
 
 /// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false where

@@ -1,6 +1,7 @@
 //! Reduce.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
@@ -40,11 +41,13 @@ pub unsafe fn reduce(
         Some(result) if is_in_place(send) => result,
         _ => Vector::new(send, count, datatype.0)?,
     };
-    if operand.bytes() == 0 {
-        return Ok(());
-    }
     if let Some(result) = result {
         check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    }
+    let data = |_| Some((datatype.0, count));
+    compare(f, Arguments::new(&data, &data).op(op).root(root))?;
+    if operand.bytes() == 0 {
+        return Ok(());
     }
     let how = choose::reduce(red.size(operand.count), f.size(), f.room());
     // SAFETY: by the contract of this function.

@@ -1,6 +1,7 @@
 //! Reduce_scatter and Reduce_scatter_block.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::Fabric;
@@ -40,6 +41,9 @@ pub unsafe fn reduce_scatter(
     let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    let sends = |to: u32| Some((datatype.0, counts[to as usize]));
+    let receives = |_| sends(f.rank());
+    compare(f, Arguments::new(&sends, &receives).op(op))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         run(
@@ -72,6 +76,8 @@ pub unsafe fn reduce_scatter_block(
     let deal = move |rank: u32| (rank as u64 * share, share);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
     check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    let data = |_| Some((datatype.0, count));
+    compare(f, Arguments::new(&data, &data).op(op))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
         run(

@@ -1,6 +1,7 @@
 //! Scan and Exscan: prefix reductions, always in the order of ranks.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::Fabric;
@@ -70,6 +71,8 @@ unsafe fn prefix(
         Vector::new(send, count, datatype.0)?
     };
     check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    let data = |_| Some((datatype.0, count));
+    compare(f, Arguments::new(&data, &data).op(op))?;
     let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, how, prefix, red, operand, result) })

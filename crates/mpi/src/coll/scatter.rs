@@ -1,6 +1,7 @@
 //! Scatter and Scatterv.
 #![allow(unsafe_code)]
 
+use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
@@ -25,6 +26,7 @@ pub unsafe fn scatter(
     root: i32,
 ) -> Result {
     let root = check_root(f.comm, root)?;
+    let send_data = send.2.map(|datatype| (datatype, send.1));
     let send = match send.2 {
         Some(datatype) if f.rank() == root => Some(Vector::new(send.0, send.1, datatype)?),
         _ => None,
@@ -33,6 +35,9 @@ pub unsafe fn scatter(
     if let (Some(send), Some(own)) = (send, own) {
         check_apart(f, Some(even_blocks(send)(root)), own)?;
     }
+    let sends = |_| send_data.filter(|_| f.rank() == root);
+    let receives = |from| given((recv.0.cast_const(), recv.1, recv.2)).filter(|_| from == root);
+    compare(f, Arguments::new(&sends, &receives).root(root))?;
     let block = send.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
@@ -50,14 +55,15 @@ pub unsafe fn scatterv(
     root: i32,
 ) -> Result {
     let root = check_root(f.comm, root)?;
-    let send = match send {
-        Some(array) if f.rank() == root => Some(array.check()?),
-        _ => None,
-    };
+    let array = send.filter(|_| f.rank() == root);
+    let send = array.map(|array| array.check()).transpose()?;
     let own = own_block(recv, f.rank() == root)?;
     if let (Some(block), Some(own)) = (&send, own) {
         check_apart(f, Some(block(root)), own)?;
     }
+    let sends = |to| array.and_then(|array| array.data(to));
+    let receives = |from| given((recv.0.cast_const(), recv.1, recv.2)).filter(|_| from == root);
+    compare(f, Arguments::new(&sends, &receives).root(root))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe { run(f, choose::Gather::Linear, send, own, root) })
 }

@@ -3,7 +3,10 @@
 //! Stored as runs of one basic type and as repetitions of shared signatures, so that its size follows the arguments
 //! a type was made from and not its number of elements.
 
+mod digest;
+
 use super::predefined::Basic;
+pub use digest::Digest;
 use std::sync::Arc;
 
 /// Items up to which a part's signature is copied; above it is shared.

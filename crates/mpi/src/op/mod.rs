@@ -67,6 +67,14 @@ impl Op {
         self.commutes
     }
 
+    /// The ABI's handle of a predefined operation; 0 of the program's own.
+    pub fn predefined_handle(&self) -> u32 {
+        match self.function {
+            Function::Builtin(builtin) => builtin.handle() as u32,
+            Function::User(_) | Function::UserLarge(_) => 0,
+        }
+    }
+
     /// Whether it is predefined, and so cannot be freed.
     pub fn is_predefined(&self) -> bool {
         matches!(self.function, Function::Builtin(_))
@@ -101,6 +109,14 @@ impl Op {
             _ => self.reducer(datatype, handle),
         }
     }
+}
+
+/// The name of the predefined operation with a handle, or what another one is.
+pub(crate) fn describe_handle(handle: u32) -> &'static str {
+    let known = Builtin::ALL
+        .into_iter()
+        .find(|b| b.handle() == handle as usize);
+    known.map_or("an operation of its own", Builtin::name)
 }
 
 /// The kernel, remembered for the next time.

@@ -50,6 +50,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                         id,
                         &note(name, &checked.comm, &out, checked.buffer.bytes),
                     );
+                    settle(&p, id);
                     let fault = (*worker).requests.get(id).fault;
                     (*worker).requests.free(id);
                     if fault != Fault::None {
@@ -69,6 +70,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                     id,
                     &note(name, &checked.comm, &into, checked.buffer.bytes),
                 );
+                settle(&p, id);
                 let received = finish_recv(worker, id, &into, status);
                 result.and(received)
             }
@@ -86,7 +88,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
 #[inline(never)]
 pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
     let moves = |checked: Option<Checked>| checked.is_some_and(|checked| checked.buffer.bytes > 0);
-    if !p.is_checking()
+    if p.checks().is_none()
         || out.buf.is_null()
         || !moves(check_send(p, out)?)
         || !moves(check_recv(p, into)?)
@@ -141,7 +143,7 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
         let out = Args {
             buf: copy.as_mut_ptr(),
             count: bytes,
-            datatype: MPI_BYTE,
+            datatype: MPI_PACKED,
             ..out
         };
         sendrecv("MPI_Sendrecv_replace", out, into, status)
@@ -159,7 +161,7 @@ pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<us
         let out = Args {
             buf: copy.as_mut_ptr(),
             count: bytes,
-            datatype: MPI_BYTE,
+            datatype: MPI_PACKED,
             ..out
         };
         request::isendrecv(p, out, into, Some(copy))

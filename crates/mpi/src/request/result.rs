@@ -64,7 +64,7 @@ fn error_of(p: &Process, request: &Request) -> Option<Error> {
 }
 
 /// The other side of a request that is under way, as a rank of its communicator; `MPI_ANY_SOURCE` for any.
-pub(super) fn peer_of(p: &Process, request: &Request) -> i32 {
+pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     match request.kind {
         _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
         Kind::Recv if request.posted => key_source(request.key) as i32,
@@ -81,6 +81,7 @@ pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<
     match *named {
         Named::Inactive => Ok((empty_status(), None)),
         Named::Plain(id) => {
+            slow::settle(p, id);
             let request = pool(p)?.get(id);
             Ok((status_of(request), error_of(p, request)))
         }

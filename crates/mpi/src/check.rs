@@ -1,0 +1,93 @@
+//! `FASTPATH_CHECK=1`: looks for mistakes of the program and tells of them on the standard error output, at the cost of
+//! speed. Without it there is no [`Checks`], and nothing of this runs.
+//!
+//! - A message between two ranks begins with the [`Record`] of the call that sends it, which the receive compares with
+//!   its own (`message`).
+//! - The ranks of a collective call exchange such records before it begins (`coll/agreement.rs`).
+//! - `MPI_Finalize` lists requests that were never completed and messages that nobody received (`left`).
+//!
+//! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.
+#![allow(unsafe_code)]
+
+mod left;
+mod message;
+mod record;
+
+pub(crate) use record::{RECORD_BYTES, Record};
+
+use crate::caller::{Call, Place};
+use crate::engine::Engine;
+use crate::process::Process;
+use fastpath_protocol::RequestId;
+pub(crate) use message::Watched;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+/// Lines of one process after which it tells no more.
+const LINES_MAX: usize = 200;
+
+/// What is known in a process that looks for mistakes.
+#[derive(Default)]
+pub struct Checks {
+    /// The program's sends and receives under way.
+    watched: RefCell<HashMap<RequestId, Watched>>,
+    /// Places as they are written.
+    places: RefCell<HashMap<Place, String>>,
+    /// What was told, since one mistake in a loop is one mistake.
+    told: RefCell<HashSet<String>>,
+}
+
+impl Process {
+    /// What looks for mistakes of the program, where that is asked for (`FASTPATH_CHECK`).
+    #[inline]
+    pub fn checks(&self) -> Option<&Checks> {
+        self.engine()?.checks.as_deref()
+    }
+}
+
+impl Engine {
+    /// Bytes that a message of the program is longer by, on its way.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        match self.checks {
+            Some(_) => RECORD_BYTES,
+            None => 0,
+        }
+    }
+}
+
+impl Checks {
+    /// Where the program has made the call that this thread is in; empty where the stack does not say.
+    pub(crate) fn place(&self) -> String {
+        let Some(place) = Call::find(None).map(|call| call.place()) else {
+            return String::new();
+        };
+        let mut places = self.places.borrow_mut();
+        places
+            .entry(place)
+            .or_insert_with(|| place.to_string())
+            .clone()
+    }
+
+    /// Writes a line about a mistake, once.
+    pub(crate) fn tell(&self, p: &Process, what: &str) {
+        let mut told = self.told.borrow_mut();
+        if told.len() >= LINES_MAX || !told.insert(what.to_string()) {
+            return;
+        }
+        let rank = p.engine().map_or(0, |engine| engine.job.rank());
+        eprintln!("fastpath: rank {rank}: {what}");
+        if told.len() == LINES_MAX {
+            eprintln!(
+                "fastpath: rank {rank}: FASTPATH_CHECK has told of {LINES_MAX} mistakes, and tells no more"
+            );
+        }
+    }
+}
+
+/// `call at place`, as a message names a call.
+fn name_call(call: &str, place: &str) -> String {
+    match place {
+        "" => call.to_string(),
+        _ => format!("{call} at {place}"),
+    }
+}

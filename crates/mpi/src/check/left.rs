@@ -1,0 +1,92 @@
+//! What is left when the program calls `MPI_Finalize`: requests that were never completed, messages that nobody received.
+#![allow(unsafe_code)]
+
+use super::record::{RECORD_BYTES, Record};
+use super::{Checks, name_call};
+use crate::comm::Comm;
+use crate::consts::MPI_ANY_TAG;
+use crate::process::Process;
+use fastpath_protocol::Worker;
+use fastpath_protocol::request::{Kind, Request, State};
+use fastpath_protocol::tag::{key_context, key_source};
+use fastpath_protocol::unexpected::Unexpected;
+use std::rc::Rc;
+
+impl Checks {
+    /// Tells of requests that the program has neither completed nor freed (MPI-5.0 section 11.2.2).
+    pub(crate) fn tell_pending(&self, p: &Process, worker: &Worker) {
+        let watched = self.watched.borrow();
+        let requests = worker.requests.in_use().filter(|r| !r.detached);
+        for request in requests {
+            let Some(own) = watched.get(&request.id()) else {
+                continue;
+            };
+            let call = name_call(own.call, &own.place);
+            let what = describe_request(p, request);
+            self.tell(p, &format!("{call} was never completed: {what}"));
+        }
+    }
+
+    /// Tells of messages that have arrived and that nobody has received; of many from one call once.
+    pub(crate) fn tell_unreceived(&self, p: &Process, worker: &Worker) {
+        let mut groups: Vec<(String, Vec<&Unexpected>)> = Vec::new();
+        for message in worker.unexpected_messages() {
+            let Some(comm) = comm_of(p, message.key).filter(|_| message.tag >= 0) else {
+                continue; // of a collective call that failed
+            };
+            let sender = match Record::parse(&message.data) {
+                Some(record) => format!("sent by {}", record.title()),
+                None => "whose sender waits in vain".to_string(),
+            };
+            let source = key_source(message.key);
+            let origin = format!("from rank {source} in {}, {sender}", comm.title());
+            match groups.iter_mut().find(|(known, _)| *known == origin) {
+                Some((_, messages)) => messages.push(message),
+                None => groups.push((origin, vec![message])),
+            }
+        }
+        for (origin, messages) in groups {
+            let first = messages[0];
+            let bytes = first.total().saturating_sub(RECORD_BYTES);
+            let which = match messages.len() {
+                1 => format!("a message (tag {}, {bytes} bytes)", first.tag),
+                n => format!("{n} messages (the first: tag {}, {bytes} bytes)", first.tag),
+            };
+            self.tell(p, &format!("nobody received {which} {origin}"));
+        }
+    }
+}
+
+fn describe_request(p: &Process, request: &Request) -> String {
+    let comm = p.comm_of_request(request.user);
+    let title = comm
+        .as_ref()
+        .map_or_else(String::new, |comm| format!(" in {}", comm.title()));
+    let bytes = request.bytes.saturating_sub(RECORD_BYTES);
+    let tag = match request.tag {
+        MPI_ANY_TAG => "any tag".to_string(),
+        tag => format!("tag {tag}"),
+    };
+    let peer = match crate::request::peer_of(p, request) {
+        peer if peer >= 0 => format!("rank {peer}"),
+        _ => "any rank".to_string(),
+    };
+    match (request.kind, request.state) {
+        (Kind::Send, _) => format!("{bytes} bytes to {peer} with {tag}{title}"),
+        (_, State::Complete) => {
+            format!("its message has come, but no call has waited for it or tested it{title}")
+        }
+        _ => format!("it waits for up to {bytes} bytes from {peer} with {tag}{title}"),
+    }
+}
+
+/// The communicator that a match key belongs to, unless it is that of collective calls.
+fn comm_of(p: &Process, key: u64) -> Option<Rc<Comm>> {
+    let handles = p.comms.handles().into_iter();
+    let predefined = [crate::consts::MPI_COMM_WORLD, crate::consts::MPI_COMM_SELF];
+    let mut comms = predefined
+        .into_iter()
+        .chain(handles)
+        .filter_map(|handle| p.comms.get(handle));
+    comms.find(|comm| comm.context.key(0) == key_context(key))
+}

@@ -1,0 +1,190 @@
+//! Whether the ranks of a collective call agree, where mistakes are looked for (`FASTPATH_CHECK`).
+//!
+//! Before the call begins each rank gives each other a record of it: which call, root and operation, and the signature
+//! of the data that goes to that rank. This is an alltoall by the same algorithms as the program's, and it comes before
+//! the call's own messages.
+#![allow(unsafe_code)]
+
+use super::fabric::Fabric;
+use super::vector::{Array, Arrays, Vector};
+use super::{alltoall, choose};
+use crate::channel::Channel;
+use crate::check::{Checks, RECORD_BYTES, Record};
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::op::Op;
+
+/// Elements of a datatype; none where nothing is sent or received.
+pub(super) type Data<'a> = Option<(&'a Datatype, i64)>;
+
+/// The arguments of a collective call that must agree with those of the other ranks.
+pub(super) struct Arguments<'a> {
+    root: Option<u32>,
+    op: Option<&'a Op>,
+    /// What this rank sends to a rank.
+    sends: &'a dyn Fn(u32) -> Data<'a>,
+    /// What this rank receives from a rank.
+    receives: &'a dyn Fn(u32) -> Data<'a>,
+}
+
+impl<'a> Arguments<'a> {
+    /// What each rank sends to each other and receives from it.
+    pub(super) fn new(
+        sends: &'a dyn Fn(u32) -> Data<'a>,
+        receives: &'a dyn Fn(u32) -> Data<'a>,
+    ) -> Self {
+        Arguments {
+            root: None,
+            op: None,
+            sends,
+            receives,
+        }
+    }
+
+    /// With a root.
+    pub(super) fn root(self, root: u32) -> Self {
+        let root = Some(root);
+        Arguments { root, ..self }
+    }
+
+    /// With an operation.
+    pub(super) fn op(self, op: &'a Op) -> Self {
+        let op = Some(op);
+        Arguments { op, ..self }
+    }
+}
+
+/// Nothing is sent to, or received from, any rank.
+pub(super) fn nothing<'a>(_: u32) -> Data<'a> {
+    None
+}
+
+/// A side of a call as it is passed; nothing with `MPI_IN_PLACE`.
+pub(super) fn given<'a>(side: (*const u8, i64, Option<&'a Datatype>)) -> Data<'a> {
+    match side {
+        (buf, count, Some(datatype)) if !super::is_in_place(buf) => Some((datatype, count)),
+        _ => None,
+    }
+}
+
+impl<'a> Array<'a> {
+    /// The block of a rank.
+    pub(super) fn data(&self, rank: u32) -> Data<'a> {
+        Some((self.datatype, self.counts[rank as usize]))
+    }
+}
+
+impl<'a> Arrays<'a> {
+    /// The block of a rank.
+    pub(super) fn data(&self, rank: u32) -> Data<'a> {
+        Some((&self.datatypes[rank as usize], self.counts[rank as usize]))
+    }
+}
+
+/// Compares the arguments with those of the other ranks, where that is asked for. They have been checked.
+///
+/// # Errors
+/// `MPI_ERR_ROOT`, `MPI_ERR_OP` where root or operation differ, `MPI_ERR_OTHER` where the ranks make different calls; on all
+/// ranks. Signatures that differ are told, and the call goes on.
+#[inline]
+pub(super) fn compare(f: &Channel<'_>, arguments: Arguments<'_>) -> Result {
+    match f.process.checks() {
+        None => Ok(()),
+        Some(checks) => compare_slow(f, checks, &arguments),
+    }
+}
+
+/// Tells the other ranks that this one has refused its arguments, since they wait to hear of them.
+#[cold]
+#[inline(never)]
+pub(crate) fn refuse_call(f: &Channel<'_>) {
+    f.is_unchecked.set(false);
+    let handler = f.comm.errhandler.get();
+    if handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT {
+        return; // they end with this rank
+    }
+    if let Some(checks) = f.process.checks() {
+        let own = Record::of_refused(f.process.call.get(), &checks.place());
+        // Why it has refused them is the error of the call.
+        let _ = exchange(f, &vec![own; f.comm.size() as usize]);
+    }
+}
+
+/// Gives each rank its record and returns theirs.
+fn exchange(f: &Channel<'_>, out: &[Record]) -> Result<Vec<Record>> {
+    let mut into = vec![Record::NONE; out.len()];
+    let from = into.as_mut_ptr();
+    let block = |at: *const Record| {
+        move |rank: u32| Vector::raw(at.wrapping_add(rank as usize).cast(), RECORD_BYTES)
+    };
+    let how = choose::alltoall(RECORD_BYTES, f.comm.size(), f.room());
+    // SAFETY: a record for each rank, in two vectors.
+    unsafe { alltoall::run(f, how, &block(out.as_ptr()), &block(from))? };
+    Ok(into)
+}
+
+#[cold]
+#[inline(never)]
+fn compare_slow(f: &Channel<'_>, checks: &Checks, arguments: &Arguments<'_>) -> Result {
+    f.is_unchecked.set(false);
+    let mut own = Record::of_call(f.process.call.get(), &checks.place());
+    own.root = arguments.root.map_or(-1, |root| root as i32);
+    own.op = arguments.op.map_or(0, Op::predefined_handle);
+    let with_data = |record: Record, data: Data<'_>| match data {
+        Some((datatype, count)) => record.with_data(datatype, count as u64),
+        None => record,
+    };
+    let out = (0..f.comm.size()).map(|rank| with_data(own, (arguments.sends)(rank)));
+    let into = exchange(f, &out.collect::<Vec<_>>())?;
+    let mut result = Ok(());
+    for (rank, theirs) in (0..).zip(&into) {
+        let expected = with_data(own, (arguments.receives)(rank));
+        if let Err(error) = agree(rank, &expected, theirs) {
+            result = result.and(Err(error));
+        } else if !expected.has_same_data(theirs) {
+            let text = format!(
+                "{} expects {} from rank {rank}, which passes {} to {}",
+                expected.title(),
+                expected.describe_data(),
+                theirs.describe_data(),
+                theirs.title()
+            );
+            checks.tell(f.process, &text);
+        }
+    }
+    result
+}
+
+fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {
+    let all = "all ranks make the same collective calls, in the same order";
+    let refuse = |class, text: String| Err(Error::new(class, text));
+    if theirs.is_valid() && theirs.is_refused() {
+        return Ok(()); // it says why itself
+    }
+    if !theirs.is_valid() {
+        let text = format!("rank {rank} makes another call, or runs without FASTPATH_CHECK: {all}");
+        return refuse(MPI_ERR_OTHER, text);
+    }
+    let (own_title, their_title) = (own.title(), theirs.title());
+    if own.call() != theirs.call() {
+        let text = format!("rank {rank} is in {their_title}, this rank in {own_title}: {all}");
+        return refuse(MPI_ERR_OTHER, text);
+    }
+    if own.root != theirs.root {
+        let text = format!(
+            "rank {rank} passes the root {} to {their_title}, this rank {} to {own_title}",
+            theirs.root, own.root
+        );
+        return refuse(MPI_ERR_ROOT, text);
+    }
+    if own.op != theirs.op {
+        let text = format!(
+            "rank {rank} passes {} to {their_title}, this rank {} to {own_title}",
+            crate::op::describe_handle(theirs.op),
+            crate::op::describe_handle(own.op)
+        );
+        return refuse(MPI_ERR_OP, text);
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+/* Programs with one mistake each, named by the first argument, for FASTPATH_CHECK=1.
+ * test: only=build */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+static const char *how;
+static int ints[64];
+static float floats[64];
+static double doubles[1 << 17];
+
+static int is(const char *name)
+{
+    return strcmp(how, name) == 0;
+}
+
+/* Rank 0 sends ints, rank 1 receives floats. */
+static void exchange_other_types(void)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Message message;
+    if (rank == 0) {
+        if (is("types-isend")) {
+            MPI_Isend(ints, 10, MPI_INT, 1, 5, world, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else if (is("types-bsend")) {
+            int room = 1000 + MPI_BSEND_OVERHEAD;
+            void *buffer = malloc(room);
+            MPI_Buffer_attach(buffer, room);
+            MPI_Bsend(ints, 10, MPI_INT, 1, 5, world);
+            MPI_Buffer_detach(&buffer, &room);
+            free(buffer);
+        } else if (is("types-start")) {
+            MPI_Send_init(ints, 10, MPI_INT, 1, 5, world, &request);
+            MPI_Start(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            MPI_Request_free(&request);
+        } else if (is("types-large")) {
+            MPI_Send(doubles, 1 << 17, MPI_DOUBLE, 1, 5, world);
+        } else {
+            MPI_Send(ints, 10, MPI_INT, 1, 5, world);
+        }
+    } else if (rank == 1) {
+        if (is("types-irecv")) {
+            MPI_Irecv(floats, 64, MPI_FLOAT, MPI_ANY_SOURCE, MPI_ANY_TAG, world, &request);
+            MPI_Wait(&request, &status);
+        } else if (is("types-mrecv")) {
+            MPI_Mprobe(0, 5, world, &message, &status);
+            MPI_Mrecv(floats, 64, MPI_FLOAT, &message, &status);
+        } else if (is("types-large")) {
+            MPI_Recv(doubles, 1 << 17, MPI_INT64_T, 0, 5, world, &status);
+        } else {
+            MPI_Recv(floats, 64, MPI_FLOAT, 0, 5, world, &status);
+        }
+        int count, bytes = is("types-large") ? 8 << 17 : 40;
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        if (count != bytes)
+            printf("%d bytes instead of %d\n", count, bytes);
+    }
+}
+
+/* An int and a double against two doubles' worth of other types. */
+static void exchange_other_structs(void)
+{
+    int lengths[] = {1, 1};
+    MPI_Aint at[] = {0, 8};
+    MPI_Datatype sent, received;
+    MPI_Type_create_struct(2, lengths, at, (MPI_Datatype[]){MPI_INT, MPI_DOUBLE}, &sent);
+    MPI_Type_create_struct(2, lengths, at, (MPI_Datatype[]){MPI_FLOAT, MPI_DOUBLE}, &received);
+    MPI_Type_commit(&sent);
+    MPI_Type_commit(&received);
+    MPI_Type_set_name(received, "particle");
+    if (rank == 0)
+        MPI_Send(doubles, 3, sent, 1, 5, MPI_COMM_WORLD);
+    else if (rank == 1)
+        MPI_Recv(doubles, 3, received, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Type_free(&sent);
+    MPI_Type_free(&received);
+}
+
+/* What is left at MPI_Finalize. */
+static void leave(void)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Request request;
+    int other = 1 - rank;
+    if (is("left-irecv") && rank == 1)
+        MPI_Irecv(ints, 10, MPI_INT, 0, 7, world, &request);
+    if (is("left-any") && rank == 1)
+        MPI_Irecv(ints, 10, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, world, &request);
+    if (is("left-done")) {
+        if (rank == 1)
+            MPI_Irecv(ints, 10, MPI_INT, 0, 7, world, &request);
+        MPI_Barrier(world);
+        if (rank == 0)
+            MPI_Send(ints, 10, MPI_INT, 1, 7, world);
+        MPI_Barrier(world);
+    }
+    if (is("left-short") && rank == 0)
+        MPI_Send(ints, 10, MPI_INT, other, 7, world);
+    if (is("left-large") && rank == 0) {
+        MPI_Isend(doubles, 1 << 17, MPI_DOUBLE, other, 7, world, &request);
+        MPI_Request_free(&request);
+    }
+    if (is("left-many") && rank == 0)
+        for (int i = 0; i < 1000; i++)
+            MPI_Send(ints, 10, MPI_INT, other, i, world);
+    if (is("left-dup")) {
+        MPI_Comm dup;
+        MPI_Comm_dup(world, &dup);
+        MPI_Comm_set_name(dup, "halo");
+        if (rank == 0)
+            MPI_Send(ints, 3, MPI_INT, other, 1, dup);
+    }
+    if (strncmp(how, "left", 4) == 0)
+        MPI_Barrier(world); /* nobody sends to one that has gone */
+}
+
+/* Collective calls whose arguments do not agree. */
+static void disagree(void)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    int last = rank == size - 1;
+    if (is("coll-type"))
+        MPI_Bcast(floats, 10, last ? MPI_INT : MPI_FLOAT, 0, world);
+    if (is("coll-gather"))
+        MPI_Gather(last ? (void *)ints : floats, 2, last ? MPI_INT : MPI_FLOAT, doubles, 2, MPI_FLOAT, 0, world);
+    if (is("coll-alltoallv")) {
+        int counts[8], displs[8];
+        for (int i = 0; i < 8; i++)
+            counts[i] = 2, displs[i] = 2 * i;
+        MPI_Alltoallv(ints, counts, displs, last ? MPI_INT : MPI_FLOAT, floats, counts, displs, MPI_FLOAT, world);
+    }
+    if (is("coll-allreduce"))
+        MPI_Allreduce(ints, floats, 4, last ? MPI_INT : MPI_FLOAT, MPI_SUM, world);
+    if (is("coll-call")) {
+        if (last)
+            MPI_Barrier(world);
+        else
+            MPI_Bcast(ints, 1, MPI_INT, 0, world);
+    }
+    if (is("coll-root"))
+        MPI_Bcast(ints, 1, MPI_INT, last ? 0 : 1, world);
+    if (is("coll-overlap"))
+        MPI_Allreduce(ints, ints + 2, 4, MPI_INT, MPI_SUM, world);
+    if (is("coll-op"))
+        MPI_Allreduce(ints, ints + 32, 4, MPI_INT, last ? MPI_MAX : MPI_SUM, world);
+}
+
+int main(int argc, char **argv)
+{
+    how = argc > 1 ? argv[1] : "";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (is("types-struct"))
+        exchange_other_structs();
+    else if (strncmp(how, "types", 5) == 0)
+        exchange_other_types();
+    leave();
+    disagree();
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,85 @@
+"""FASTPATH_CHECK=1: what is told of a program with a mistake, and that nothing is told of one without."""
+
+import re
+
+PLACE = r"mistakes\+0x[0-9a-f]+"
+FLOATS = rf"receives 10 MPI_FLOAT, but the message from rank 0 with tag 5 holds 10 MPI_INT, sent by MPI_\w+ at {PLACE}"
+NOBODY = r"fastpath: rank 1: nobody received "
+
+# What the program does, the lines that are told of it, and the exit code. Ranks: 2.
+MISTAKES = {
+    "types": ([rf"rank 1: MPI_Recv at {PLACE} {FLOATS}"], 0),
+    "types-isend": ([rf"rank 1: MPI_Recv at {PLACE} {FLOATS}"], 0),
+    "types-bsend": ([rf"rank 1: MPI_Recv at {PLACE} {FLOATS}"], 0),
+    "types-start": ([rf"rank 1: MPI_Recv at {PLACE} {FLOATS}"], 0),
+    "types-irecv": ([rf"rank 1: MPI_Irecv at {PLACE} {FLOATS}"], 0),
+    "types-mrecv": ([rf"rank 1: MPI_Mrecv at {PLACE} {FLOATS}"], 0),
+    "types-large": ([rf"MPI_Recv at {PLACE} receives 131072 MPI_INT64_T, but .* holds 131072 MPI_DOUBLE, sent by"], 0),
+    "types-struct": ([r"receives elements of particle, but .* holds 6 elements of several types, sent by MPI_Send"], 0),
+    "left-irecv": ([rf"rank 1: MPI_Irecv at {PLACE} was never completed: it waits for up to 40 bytes from rank 0 with "
+                    r"tag 7 in MPI_COMM_WORLD"], 0),
+    "left-any": ([r"it waits for up to 40 bytes from any rank with any tag in MPI_COMM_WORLD"], 0),
+    "left-done": ([rf"MPI_Irecv at {PLACE} was never completed: its message has come, but no call "], 0),
+    "left-short": ([rf"{NOBODY}a message \(tag 7, 40 bytes\) from rank 0 in MPI_COMM_WORLD, sent by MPI_Send at {PLACE}"], 0),
+    "left-large": ([rf"{NOBODY}a message \(tag 7, 1048576 bytes\) from rank 0 in .*, sent by MPI_Isend at {PLACE}"], 0),
+    "left-many": ([rf"{NOBODY}1000 messages \(the first: tag 0, 40 bytes\) from rank 0 in .*, sent by MPI_Send at {PLACE}"], 0),
+    "left-dup": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in halo, sent by MPI_Send at {PLACE}"], 0),
+    "coll-type": ([rf"rank 1: MPI_Bcast at {PLACE} expects 10 MPI_INT from rank 0, which passes 10 MPI_FLOAT to "
+                   rf"MPI_Bcast at {PLACE}"], 0),
+    "coll-gather": ([r"rank 0: MPI_Gather at .* expects 2 MPI_FLOAT from rank 1, which passes 2 MPI_INT"], 0),
+    "coll-alltoallv": ([r"rank 0: MPI_Alltoallv at .* expects 2 MPI_FLOAT from rank 1, which passes 2 MPI_INT"], 0),
+    "coll-allreduce": ([r"rank 0: MPI_Allreduce at .* expects 4 MPI_FLOAT from rank 1, which passes 4 MPI_INT",
+                        r"rank 1: MPI_Allreduce at .* expects 4 MPI_INT from rank 0, which passes 4 MPI_FLOAT"], 0),
+    "coll-call": ([rf"rank \d is in MPI_(Barrier|Bcast) at {PLACE}, this rank in MPI_(Bcast|Barrier) at {PLACE}"], 16),
+    "coll-root": ([r"rank \d passes the root \d to MPI_Bcast at .*, this rank \d to MPI_Bcast"], 8),
+    "coll-overlap": ([r"MPI_ERR_BUFFER", r"the send buffer \(16 bytes at .*\) and the receive buffer \(16 .*\) overlap"], 1),
+    "coll-op": ([r"rank \d passes MPI_\w+ to MPI_Allreduce at .*, this rank MPI_\w+ to MPI_Allreduce"], 10),
+}
+
+CHECK = {"FASTPATH_CHECK": "1"}
+
+
+def _make(how, lines, code):
+    def case(session):
+        outcome = session.mpirun(2, [session.binary("mistakes"), how], env=CHECK).finish()
+        problem = outcome.problem(code, quiet=False)
+        missing = [line for line in lines if not re.search(line, outcome.err)]
+        told = len(re.findall(r"^fastpath: rank \d+: ", outcome.err, re.MULTILINE))
+        if problem or missing:
+            return problem or f"not told: {missing}; but: {outcome.err}"
+        if outcome.out.strip():
+            return f"a status is wrong: {outcome.out}"
+        return f"more is told than the mistake: {outcome.err}" if code == 0 and told > len(lines) + 1 else None
+
+    return case
+
+
+def case_off(session):
+    """Without the variable nothing is looked for."""
+    for how in ("types", "left-short", "coll-type"):
+        problem = session.mpirun(2, [session.binary("mistakes"), how]).finish().problem()
+        if problem:
+            return f"{how}: {problem}"
+    return None
+
+
+def case_some_ranks(session):
+    """Ranks that look for mistakes and ranks that do not cannot talk to each other: the job does not start."""
+    program = session.binary("mistakes")
+    words = [program, "none", ":", "-n", "1", "-env", "FASTPATH_CHECK", "1", program, "none"]
+    outcome = session.mpirun(1, words).finish()
+    said = "FASTPATH_CHECK differs among the programs" in outcome.err
+    return outcome.problem(2, quiet=False) or (None if said else f"not said: {outcome.err}")
+
+
+def case_nothing(session):
+    """Programs without a mistake: nothing is told, at any number of ranks."""
+    for ranks in (1, 2, 3, 4):
+        problem = session.mpirun(ranks, [session.binary("mistakes"), "none"], env=CHECK).finish().problem()
+        if problem:
+            return f"{ranks} ranks: {problem}"
+    return None
+
+
+for _how, (_lines, _code) in MISTAKES.items():
+    globals()[f"case_{_how.replace('-', '_')}"] = _make(_how, _lines, _code)
