@@ -214,6 +214,24 @@ pub(crate) unsafe fn start_send(
     args: &Args,
     mode: Mode,
 ) -> Result<Started> {
+    // SAFETY: the caller's.
+    unsafe {
+        match p.checks() {
+            None => post_send(p, &checked.comm, checked.buffer.clone(), args, mode),
+            Some(_) => start_watched_send(p, checked, args, mode),
+        }
+    }
+}
+
+/// As [`start_send`], with a record before the data.
+#[cold]
+#[inline(never)]
+unsafe fn start_watched_send(
+    p: &Process,
+    checked: &Checked,
+    args: &Args,
+    mode: Mode,
+) -> Result<Started> {
     let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
     // SAFETY: the caller's; the record lives as long as the request.
     let started = unsafe { post_send(p, &checked.comm, buffer, args, mode)? };
@@ -227,6 +245,7 @@ pub(crate) unsafe fn start_send(
 ///
 /// # Safety
 /// As [`start_send`].
+#[inline]
 pub(crate) unsafe fn post_send(
     p: &Process,
     comm: &Comm,
@@ -234,7 +253,6 @@ pub(crate) unsafe fn post_send(
     args: &Args,
     mode: Mode,
 ) -> Result<Started> {
-    let engine = p.running()?;
     let bytes = buffer.bytes;
     let send = SendArgs {
         peer: comm.peer_group().world_ranks()[args.peer as usize],
@@ -250,8 +268,7 @@ pub(crate) unsafe fn post_send(
             _ => (*p.worker()?).start_send(send),
         }
     };
-    let refuse = |fault| explain(fault, args, bytes - engine.record_bytes(), 0);
-    let started = started.map_err(refuse)?;
+    let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
     if let Started::Request(id) = started {
         // SAFETY: as above.
         unsafe { (*p.worker()?).requests.get(id).user = args.comm };
@@ -260,7 +277,6 @@ pub(crate) unsafe fn post_send(
 }
 
 /// The buffer as it travels; where mistakes are looked for, with a record before it that [`keep`] takes.
-#[inline]
 pub(crate) fn watch(
     p: &Process,
     args: &Args,
@@ -298,18 +314,50 @@ pub(crate) fn settle(p: &Process, id: RequestId) {
 /// # Safety
 /// The buffer is writable until the request completes.
 pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
+    // SAFETY: the caller's.
+    unsafe {
+        match p.checks() {
+            None => post_recv(p, checked, checked.buffer.clone(), args),
+            Some(_) => start_watched_recv(p, checked, args),
+        }
+    }
+}
+
+/// As [`start_recv`], with room for a record before the data.
+#[cold]
+#[inline(never)]
+unsafe fn start_watched_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
+    let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
+    // SAFETY: the caller's; the record lives as long as the request.
+    let id = unsafe { post_recv(p, checked, buffer, args)? };
+    keep(p, id, watched);
+    Ok(id)
+}
+
+/// Starts a receive of what travels.
+#[inline]
+unsafe fn post_recv(
+    p: &Process,
+    checked: &Checked,
+    buffer: Buffer,
+    args: &Args,
+) -> Result<RequestId> {
     let want = want(&checked.comm, args.peer, args.tag);
     let worker = p.worker()?;
-    let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
     // SAFETY: as in `start_send`.
     unsafe {
         let id = (*worker)
             .start_recv(want, buffer)
             .map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
         (*worker).requests.get(id).user = args.comm;
-        keep(p, id, watched);
         Ok(id)
     }
+}
+
+/// Bytes that a message is longer by on its way.
+#[cold]
+fn record_bytes(p: &Process) -> u64 {
+    p.engine().map_or(0, crate::engine::Engine::record_bytes)
 }
 
 /// Waits until a request is complete.

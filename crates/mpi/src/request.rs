@@ -280,7 +280,6 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 }
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
-    slow::settle(p, id);
     let pool = pool(p)?;
     if pool.get(id).kind == Kind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
@@ -540,6 +539,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
         free_operation(p, id, index)?;
         release_unused(p);
     } else if found.state == State::Complete {
+        slow::settle(p, id);
         free_plain(p, id)?;
     } else {
         found.detached = true;
