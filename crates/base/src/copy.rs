@@ -1,6 +1,10 @@
 //! Memory copies of the message path.
 #![allow(unsafe_code)]
 
+pub mod engine;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86;
+
 /// Largest length [`copy_small`] accepts, in bytes.
 pub const COPY_SMALL_MAX: usize = 48;
 
