@@ -4,6 +4,7 @@
 //! job for each number of ranks; what it measures is printed as it comes and kept in one
 //! [`Report`].
 
+pub mod copy;
 pub mod floor;
 pub mod options;
 pub(crate) mod startup;
@@ -520,9 +521,9 @@ fn print_list() {
         }
     }
     print_line(
-        "hardware:\n  floor                  the cache line between two processors, the copy of memory, ways to carry many bytes",
+        "hardware:\n  floor                  the cache line between two processors, the copy of memory, ways to carry many bytes\n  copy                   loops that copy, alone and as a pipeline between two processors: the floor of large messages",
     );
-    print_line("A group's name runs all of it, `all` everything but the floor.");
+    print_line("A group's name runs all of it, `all` everything but the hardware.");
 }
 
 #[cfg(test)]

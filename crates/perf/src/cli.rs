@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::ablation::{self, AblationOptions};
 use crate::audit::AuditOptions;
+use crate::bench::copy::CopyOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
 use crate::bench::{self, BenchError};
@@ -67,6 +68,7 @@ const BENCH_EXAMPLES: &str = "Examples:
   fastpath bench allreduce -n 2,4,8 --json r.json  stored; `fastpath page r.json` draws it
   fastpath bench latency --level mpi,transport     what the levels of the library add
   fastpath bench floor                             the hardware alone
+  fastpath bench copy                              copy loops; the bare pipeline of large messages
   fastpath bench --list                            all tests";
 
 /// Tests by name, or what is measured in other ways.
@@ -86,6 +88,8 @@ pub struct Bench {
 pub enum OtherBench {
     /// What the hardware takes: the cache line between two processors, the copy of memory
     Floor(FloorOptions),
+    /// What copies take, alone and as a pipeline between two processors: the floor of large messages
+    Copy(CopyOptions),
     /// How many instructions a call takes, and where they go (needs valgrind)
     Instructions(InstructionOptions),
     /// What each optimisation gives: all off, then one after the other on
@@ -105,6 +109,7 @@ pub enum OtherBench {
 pub fn run_bench(command: Bench) -> Result<(), BenchError> {
     match command.other {
         Some(OtherBench::Floor(options)) => bench::floor::run(&options),
+        Some(OtherBench::Copy(options)) => bench::copy::run(&options),
         Some(OtherBench::Instructions(options)) => instructions::run(&options),
         Some(OtherBench::Ablation(options)) => ablation::run(&options),
         Some(OtherBench::Rank { plan }) => levels::run_rank(&plan)

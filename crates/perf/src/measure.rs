@@ -1,7 +1,9 @@
 //! Numbers that can be trusted: samples, their statistics, the clock behind them, and the floor
 //! that the hardware sets.
 
+pub mod copies;
 pub mod floor;
+pub mod pipeline;
 pub mod placement;
 pub mod points;
 pub mod statistics;

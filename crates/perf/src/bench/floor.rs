@@ -41,7 +41,7 @@ pub struct FloorOptions {
     processors: Vec<usize>,
 }
 
-fn parse_batch(text: &str) -> Result<u64, String> {
+pub(super) fn parse_batch(text: &str) -> Result<u64, String> {
     match parse_duration_ns(text)? {
         0 => Err("must be above zero".to_owned()),
         ns => Ok(ns),
@@ -51,7 +51,7 @@ fn parse_batch(text: &str) -> Result<u64, String> {
 /// The most samples of a case.
 const SAMPLES_MAX: usize = 1 << 20;
 
-fn parse_samples(text: &str) -> Result<usize, String> {
+pub(super) fn parse_samples(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if (1..=SAMPLES_MAX).contains(&n) => Ok(n),
         _ => Err("expected a whole number from 1 to 1048576".to_owned()),
@@ -99,14 +99,14 @@ impl Amount {
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     /// A table.
     Text,
     /// One JSON object a line.
     Json,
 }
 
-fn print_json(value: &Value) {
+pub(super) fn print_json(value: &Value) {
     print_line(&value.to_string());
 }
 
@@ -138,7 +138,7 @@ const TRANSFER_WAYS: [Way; 8] = [
 ];
 
 /// The two processors to measure between.
-fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchError> {
+pub(super) fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchError> {
     let refuse = |why: &str| Err(BenchError::Floor(io::Error::other(why)));
     let allowed = placement::allowed_processors();
     match (asked, allowed.as_slice()) {

@@ -370,7 +370,7 @@ impl BenchOptions {
         let mut chosen: Vec<&'static Test> = Vec::new();
         for word in self.tests.iter().flat_map(|w| w.split(',')) {
             let found = catalogue::select(word);
-            if let "floor" | "instructions" | "ablation" = word {
+            if let "floor" | "copy" | "instructions" | "ablation" = word {
                 return Err(format!(
                     "`{word}` is measured by itself: fastpath bench {word}"
                 ));

@@ -10,15 +10,24 @@ pub fn allowed_processors() -> Vec<usize> {
     topology::affinity().iter().collect()
 }
 
+/// Whether the calling thread may use this processor.
+///
+/// # Errors
+/// No such processor, or not one this thread may use.
+pub fn check_processor(processor: usize) -> io::Result<()> {
+    if topology::affinity().contains(processor) {
+        return Ok(());
+    }
+    let why = format!("processor {processor} is not one this process may use");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
 /// Binds the calling thread to one processor.
 ///
 /// # Errors
 /// No such processor, or not one this thread may use.
 pub fn bind_thread(processor: usize) -> io::Result<()> {
-    if !topology::affinity().contains(processor) {
-        let why = format!("processor {processor} is not one this process may use");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
+    check_processor(processor)?;
     topology::set_affinity(&CpuSet::from_iter([processor]))
 }
 

@@ -270,10 +270,7 @@ pub fn measure_transfer(
     batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
     for processor in processors {
-        if !placement::allowed_processors().contains(&processor) {
-            let why = format!("processor {processor} is not one this process may use");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
+        placement::check_processor(processor)?;
     }
     // A refusal would leave the other side waiting: find out before there is one.
     Direction::new(way, bytes).try_alone(way, bytes)?;

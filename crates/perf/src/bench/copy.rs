@@ -1,0 +1,374 @@
+//! `fastpath bench copy`: the loops of the copy engine, alone and as a pipeline between two
+//! processors, which is the floor of large messages.
+
+use std::io;
+
+use clap::Args;
+use fastpath_base::copy::engine::Loop;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
+use super::floor::{Form, choose_processors, parse_batch, parse_samples, print_json};
+use super::options::parse_bytes;
+use super::table::describe_pair;
+use super::{BenchError, make_bar};
+use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
+use crate::measure::floor::measure_lines;
+use crate::measure::pipeline::Pipeline;
+use crate::measure::pipeline::search::{Effort, Found, compare, search};
+use crate::measure::statistics::{Summary, summarize};
+use crate::output::print_line;
+
+/// Options of the copy loops.
+#[derive(Args, Debug)]
+pub struct CopyOptions {
+    /// Sizes in bytes, separated by commas; K and M are powers of 1024 [default: 1K to 4M, of the pipeline 4K to 1M]
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
+    sizes: Vec<u64>,
+    /// Samples of each case; the fastest cases of the pipeline get four times as many
+    #[arg(long, default_value_t = Effort::DEFAULT.samples, value_parser = parse_samples)]
+    samples: usize,
+    /// A sample is the mean over a batch that lasts at least this long
+    #[arg(long, default_value = "100us", value_parser = parse_batch)]
+    batch: u64,
+    /// The pipeline: each loop of the sender with each of the receiver, in place of the best for each
+    #[arg(long)]
+    all: bool,
+    /// The pipeline alone
+    #[arg(long)]
+    pipeline: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long)]
+    no_progress: bool,
+    /// The two processors, as 0,1 [default: the first two this process may use]
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    processors: Vec<usize>,
+}
+
+const SIZES: [usize; 7] = [
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+];
+
+const PIPELINE_SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// How buffers lie: large blocks of malloc begin 16 bytes into a page, a ring's chunks begin one.
+const OFFSETS: [Offsets; 4] = [
+    Offsets { from: 0, to: 0 },
+    Offsets { from: 16, to: 0 },
+    Offsets { from: 0, to: 16 },
+    Offsets { from: 29, to: 7 },
+];
+
+/// What every case needs to know.
+struct Session<'a> {
+    options: &'a CopyOptions,
+    pair: [usize; 2],
+    form: Form,
+    bar: ProgressBar,
+}
+
+/// All loops alone, then as the two sides of a pipeline.
+///
+/// # Errors
+/// A processor that cannot be used.
+pub fn run(options: &CopyOptions) -> Result<(), BenchError> {
+    let session = Session {
+        options,
+        pair: choose_processors(&options.processors)?,
+        form: if options.json { Form::Json } else { Form::Text },
+        bar: make_bar(!options.no_progress),
+    };
+    if !options.pipeline {
+        session.run_alone()?;
+    }
+    session.run_pipeline()?;
+    session.bar.finish_and_clear();
+    Ok(())
+}
+
+impl Session<'_> {
+    fn sizes(&self, otherwise: &[usize]) -> Vec<usize> {
+        match self.options.sizes.as_slice() {
+            [] => otherwise.to_vec(),
+            asked => asked.iter().map(|&b| b as usize).collect(),
+        }
+    }
+
+    /// A line of the table, or a record.
+    fn say(&self, text: &str, record: impl FnOnce() -> Value) {
+        self.bar.suspend(|| match self.form {
+            Form::Text => print_line(text),
+            Form::Json => print_json(&record()),
+        });
+    }
+
+    /// What stands above a table.
+    fn head(&self, lines: &[&str]) {
+        if self.form == Form::Text {
+            self.bar
+                .suspend(|| lines.iter().for_each(|line| print_line(line)));
+        }
+    }
+
+    /// Loops that run on one processor and find everything in its caches, if it fits.
+    fn run_alone(&self) -> Result<(), BenchError> {
+        let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
+        let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
+        self.bar
+            .set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
+        self.head(&[
+            "copies on one processor, ns per copy (min, median) and GB/s at the median, by where source and target begin",
+            &format!(
+                "in their pages; to a buffer, or to a ring of {} KiB by pieces of {} KiB; * the fastest median",
+                RING >> 10,
+                PIECE >> 10
+            ),
+            &head_alone(),
+        ]);
+        for &bytes in &sizes {
+            for target in [Target::Buffer, Target::Ring] {
+                let mut rows = Vec::new();
+                for &which in &loops {
+                    self.bar.set_message(format!("{}, {bytes} B", which.name()));
+                    rows.push((
+                        which,
+                        self.measure_alone(&mut copies, which, target, bytes)?,
+                    ));
+                }
+                self.print_alone(bytes, target, &rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// One time for each way that the buffers lie.
+    fn measure_alone(
+        &self,
+        copies: &mut Copies,
+        which: Loop,
+        target: Target,
+        bytes: usize,
+    ) -> Result<Vec<Summary>, BenchError> {
+        let amount = (self.options.samples, self.options.batch / 4);
+        let mut times = Vec::new();
+        for offsets in OFFSETS {
+            let case = (target, offsets);
+            let time = copies.measure(self.pair[0], which, case, bytes, amount);
+            times.push(time.map_err(BenchError::Floor)?.ok_or(BenchError::Empty)?);
+            self.bar.inc(1);
+        }
+        Ok(times)
+    }
+
+    fn print_alone(&self, bytes: usize, target: Target, rows: &[(Loop, Vec<Summary>)]) {
+        let best = |column: usize| {
+            let medians = rows.iter().map(|(_, times)| times[column].median);
+            medians.fold(f64::INFINITY, f64::min)
+        };
+        let best: Vec<f64> = (0..OFFSETS.len()).map(best).collect();
+        let to = match target {
+            Target::Buffer => "buffer",
+            Target::Ring => "ring",
+        };
+        for (which, times) in rows {
+            let cells = times.iter().zip(&best);
+            let cells = cells.map(|(time, &best)| write_alone(time, bytes, best));
+            let cells: Vec<String> = cells.collect();
+            let text = format!(
+                "{bytes:>8} {to:<6} {:<19} {}",
+                which.name(),
+                cells.join(" ")
+            );
+            let record = || {
+                let by_offsets = OFFSETS.iter().zip(times).map(|(offsets, time)| {
+                    json!({
+                        "from": offsets.from, "to": offsets.to, "time": time,
+                        "GB_per_s_at_median": bytes as f64 / time.median,
+                    })
+                });
+                json!({
+                    "record": "copy_alone", "unit": "ns per copy", "bytes": bytes,
+                    "target": to, "loop": which.name(),
+                    "by_offsets": by_offsets.collect::<Vec<_>>(),
+                })
+            };
+            self.say(text.trim_end(), record);
+        }
+    }
+
+    /// Every size through the pipeline, with the cache line before and after.
+    fn run_pipeline(&self) -> Result<(), BenchError> {
+        let effort = Effort {
+            samples: self.options.samples,
+            batch_ns: self.options.batch,
+            all: self.options.all,
+        };
+        let sizes = self.sizes(&PIPELINE_SIZES);
+        let plans: usize = sizes.iter().map(|&b| effort.count_plans(b)).sum();
+        self.bar.reset();
+        self.bar.set_length(plans as u64);
+        let [title, columns] = head_pipeline(self.pair);
+        self.head(&["", &title, &columns]);
+        for bytes in sizes {
+            self.print_line_time()?;
+            self.bar.set_message(format!("pipeline, {bytes} B"));
+            let mut found = self.search(bytes, effort).map_err(BenchError::Floor)?;
+            found.sort_by(compare);
+            for (place, found) in found.iter().enumerate() {
+                self.print_pipeline(bytes, found, place == 0);
+            }
+        }
+        self.print_line_time()
+    }
+
+    fn search(&self, bytes: usize, effort: Effort) -> io::Result<Vec<Found>> {
+        let mut pipeline = Pipeline::new(self.pair, bytes)?;
+        search(&mut pipeline, effort, &mut || self.bar.inc(1))
+    }
+
+    /// The time of a line between the two: it tells what they share at the moment.
+    fn print_line_time(&self) -> Result<(), BenchError> {
+        let taken = measure_lines(self.pair, 100, self.options.batch / 4);
+        let time = summarize(&taken.map_err(BenchError::Floor)?).ok_or(BenchError::Empty)?;
+        self.say(&write_row("line", ' ', ["a cache line one way", "", "", ""], &time), || {
+            json!({
+                "record": "copy_line", "unit": "ns one way", "processors": self.pair, "time": time,
+            })
+        });
+        Ok(())
+    }
+
+    fn print_pipeline(&self, bytes: usize, found: &Found, best: bool) {
+        let (plan, time) = (found.plan, found.time);
+        let (into, out) = (plan.into_ring.name(), plan.out_of_ring.name());
+        let kib = |n: usize| format!("{}K", n >> 10);
+        let cells = [into, out, &kib(plan.chunk), &kib(plan.ring)];
+        let mark = if best { '*' } else { ' ' };
+        let rate = bytes as f64 / time.min;
+        let row = write_row(&bytes.to_string(), mark, cells, &time);
+        self.say(&format!("{row} {rate:>7.1}"), || {
+            json!({
+                "record": "copy_pipeline", "unit": "ns per half round trip", "bytes": bytes,
+                "into_ring": into, "out_of_ring": out, "chunk": plan.chunk, "ring": plan.ring,
+                "time": time, "GB_per_s_at_min": rate, "best": best,
+            })
+        });
+    }
+}
+
+/// A row of the pipeline's table, without its rate.
+fn write_row(bytes: &str, mark: char, cells: [&str; 4], time: &Summary) -> String {
+    let [into, out, chunk, ring] = cells;
+    format!(
+        "{bytes:>8}{mark} {into:<20} {out:<19} {chunk:>5} {ring:>5} {:>11.1} {:>11.1} {:>11.1}",
+        time.min, time.median, time.p99
+    )
+}
+
+fn head_alone() -> String {
+    let columns = OFFSETS.map(|o| format!("{:>20}", format!("{} to {}", o.from, o.to)));
+    format!(
+        "{:>8} {:<6} {:<19} {}",
+        "bytes",
+        "to",
+        "loop",
+        columns.join(" ")
+    )
+}
+
+/// Minimum, median, rate; what is best is marked.
+fn write_alone(time: &Summary, bytes: usize, best: f64) -> String {
+    let mark = if time.median <= best { '*' } else { ' ' };
+    let rate = bytes as f64 / time.median;
+    let short = |t: f64| match t < 1000.0 {
+        true => format!("{t:.1}"),
+        false => format!("{t:.0}"),
+    };
+    let (min, median) = (short(time.min), short(time.median));
+    format!("{min:>6} {median:>6} {rate:>5.1}{mark}")
+}
+
+fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
+    let title = format!(
+        "bare pipeline between {},\nns per half round trip; * the best by its minimum, which GB/s is of too",
+        describe_pair(pair[0] as i32, pair[1] as i32)
+    );
+    let columns = format!(
+        "{:>8}  {:<20} {:<19} {:>5} {:>5} {:>11} {:>11} {:>11} {:>7}",
+        "bytes",
+        "into the ring",
+        "out of the ring",
+        "chunk",
+        "ring",
+        "min",
+        "median",
+        "p99",
+        "GB/s"
+    );
+    [title, columns]
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::cli::parse_options;
+    use crate::measure::placement::allowed_processors;
+
+    const TIME: Summary = Summary {
+        min: 123_456.7,
+        median: 234_567.8,
+        p99: 99_345_678.9,
+        samples: 1,
+    };
+
+    #[test]
+    fn columns__stand_below_their_heads_on_a_line_of_120() {
+        for which in Loop::all_available() {
+            let name = which.name();
+            let row = write_row("1048576", '*', [name, name, "8K", "64K"], &TIME);
+            let [title, columns] = head_pipeline([0, 1]);
+            assert_eq!(columns.len(), row.len() + " 1234.5".len() + 1, "{row}");
+            assert!(columns.len() <= 120 && title.lines().all(|l| l.len() <= 120));
+            let cells = OFFSETS.map(|_| write_alone(&TIME, 1 << 20, 0.0).len());
+            let width =
+                "1048576 buffer ".len() + 1 + 19 + cells.iter().sum::<usize>() + cells.len();
+            assert_eq!(head_alone().len(), width);
+            assert!(width <= 120 && name.len() <= 19);
+        }
+    }
+
+    #[test]
+    fn options__have_the_default_effort_of_a_search() {
+        let options: CopyOptions = parse_options(&[]).unwrap();
+        assert_eq!(options.samples, Effort::DEFAULT.samples);
+        assert_eq!(options.batch, Effort::DEFAULT.batch_ns);
+        let options: CopyOptions = parse_options(&["--sizes", "4K,1M", "--all"]).unwrap();
+        assert_eq!(options.sizes, [4 << 10, 1 << 20]);
+        assert!(options.all);
+    }
+
+    #[test]
+    fn run__measures_a_size_alone_and_as_a_pipeline() {
+        let cpus = allowed_processors();
+        let pair = format!("--processors={},{}", cpus[0], cpus[cpus.len() - 1]);
+        let words = [
+            "--sizes=1K",
+            "--samples=1",
+            "--batch=1us",
+            "--json",
+            "--no-progress",
+            &pair,
+        ];
+        run(&parse_options(&words).unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+#![allow(unsafe_code)]
+//! The loops of the copy engine alone: one processor, both sides in its caches.
+
+use std::hint::black_box;
+use std::io;
+use std::thread;
+
+use fastpath_base::copy::engine::Loop;
+
+use super::statistics::{Summary, summarize};
+use super::{calibrate_calls, placement, time_calls};
+
+/// Where source and target begin in their pages, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offsets {
+    /// The source.
+    pub from: usize,
+    /// The target.
+    pub to: usize,
+}
+
+/// What is copied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A buffer as large as the source.
+    Buffer,
+    /// A ring of [`RING`] bytes, in pieces of up to [`PIECE`] bytes.
+    Ring,
+}
+
+/// Bytes of the ring.
+pub const RING: usize = 32 << 10;
+
+/// Bytes of the largest piece that goes into the ring by one call.
+pub const PIECE: usize = 4 << 10;
+
+const PAGE: usize = 4096;
+
+/// Memory for copies of up to a number of bytes.
+pub struct Copies {
+    source: Vec<u8>,
+    target: Vec<u8>,
+}
+
+impl Copies {
+    /// Touched memory; an offset may be up to a page.
+    pub fn new(largest: usize) -> Copies {
+        Copies {
+            source: vec![1; largest + 2 * PAGE],
+            target: vec![2; largest.max(RING) + 2 * PAGE],
+        }
+    }
+
+    /// Nanoseconds of a copy of `bytes` bytes (at most the `largest` of `new`) on this processor.
+    ///
+    /// # Errors
+    /// A processor that this process may not use.
+    pub fn measure(
+        &mut self,
+        processor: usize,
+        which: Loop,
+        (target, offsets): (Target, Offsets),
+        bytes: usize,
+        (samples, batch_ns): (usize, u64),
+    ) -> io::Result<Option<Summary>> {
+        let mut sample = || {
+            placement::bind_thread(processor)?;
+            let mut copy = self.make_copy(which, target, offsets, bytes);
+            let calls = calibrate_calls(batch_ns, |n| (0..n).for_each(|_| copy()));
+            Ok((0..samples).map(|_| time_calls(calls, &mut copy)).collect())
+        };
+        let taken: io::Result<Vec<f64>> =
+            thread::scope(|scope| match scope.spawn(&mut sample).join() {
+                Ok(taken) => taken,
+                Err(_) => Ok(Vec::new()),
+            });
+        taken.map(|samples| summarize(&samples))
+    }
+
+    /// What one call copies.
+    fn make_copy(
+        &mut self,
+        which: Loop,
+        target: Target,
+        offsets: Offsets,
+        bytes: usize,
+    ) -> impl FnMut() {
+        assert!(which.is_available() && offsets.from < PAGE && offsets.to < PAGE);
+        let piece = match target {
+            Target::Buffer => bytes.max(1),
+            Target::Ring => bytes.clamp(1, PIECE),
+        };
+        let pieces = RING / piece;
+        let from = self.source.as_ptr().align_offset(PAGE) + offsets.from;
+        let to = self.target.as_ptr().align_offset(PAGE) + offsets.to;
+        assert!(from + bytes <= self.source.len() && to + RING.max(bytes) <= self.target.len());
+        let from = self.source[from..].as_ptr();
+        let to = self.target[to..].as_mut_ptr();
+        let mut slot = 0;
+        move || {
+            for at in (0..bytes).step_by(piece) {
+                let (from, to) = black_box((from, to));
+                // SAFETY: inside the two buffers: their lengths were compared above, and a slot
+                // lies in the ring; the loop is available.
+                unsafe { which.run(to.add(slot * piece), from.add(at), piece.min(bytes - at)) };
+                if target == Target::Ring {
+                    slot = (slot + 1) % pieces;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy__moves_the_bytes_to_the_buffer_and_around_the_ring() {
+        let offsets = Offsets { from: 16, to: 7 };
+        for (target, touched) in [(Target::Buffer, 10_000), (Target::Ring, RING)] {
+            let mut copies = Copies::new(10_000);
+            let mut copy = copies.make_copy(Loop::widest(), target, offsets, 10_000);
+            (0..8).for_each(|_| copy());
+            drop(copy);
+            assert_eq!(copies.target.iter().filter(|&&b| b == 1).count(), touched);
+            let first = copies.target.iter().position(|&b| b == 1).unwrap();
+            assert_eq!(copies.target[first..].as_ptr() as usize % PAGE, 7);
+        }
+    }
+
+    #[test]
+    fn measure__summarizes_or_says_that_there_is_no_such_processor() {
+        let mut copies = Copies::new(100);
+        let to = (Target::Buffer, Offsets { from: 0, to: 0 });
+        let mut measure = |cpu| copies.measure(cpu, Loop::widest(), to, 100, (3, 100));
+        let first = placement::allowed_processors()[0];
+        assert_eq!(measure(first).unwrap().unwrap().samples, 3);
+        assert!(measure(1 << 20).is_err());
+    }
+}

@@ -1,0 +1,381 @@
+#![allow(unsafe_code)]
+//! The floor of large messages: a bare pipeline. The sender copies from its buffer into a ring,
+//! chunk by chunk, and raises a flag for each; the receiver copies out. Nothing else is done.
+//!
+//! Two threads, bound to two processors, send each other a message of the same size in turn. The
+//! ring is memory as processes share it, and either buffer begins 16 bytes into a page, as every
+//! large block of malloc does.
+
+pub mod search;
+
+use std::io;
+use std::ptr::NonNull;
+use std::thread;
+
+use fastpath_base::clock;
+use fastpath_base::copy::engine::Loop;
+use fastpath_base::sync::{AtomicU64, Ordering};
+
+use super::placement;
+
+/// How a message is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The sender's copy.
+    pub into_ring: Loop,
+    /// The receiver's copy.
+    pub out_of_ring: Loop,
+    /// Bytes of a chunk.
+    pub chunk: usize,
+    /// Bytes of the ring, a multiple of the chunk.
+    pub ring: usize,
+}
+
+impl Plan {
+    /// Chunks of the ring.
+    fn chunks(self) -> u64 {
+        (self.ring / self.chunk) as u64
+    }
+}
+
+/// The largest ring of a plan.
+pub const RING_MAX: usize = 64 << 10;
+
+/// The smallest chunk of a plan.
+pub const CHUNK_MIN: usize = 1 << 10;
+
+/// Where a buffer begins in its page.
+const MALLOC_OFFSET: usize = 16;
+
+const PAGE: usize = 4096;
+
+/// A word alone on two lines, as processors fetch them in pairs.
+#[repr(C, align(128))]
+struct Word(AtomicU64);
+
+/// Shared memory: its pages are small, as those of the ring between two ranks.
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address and a length; who touches what lies there is said by `Direction`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(len: usize) -> io::Result<Mapping> {
+        // SAFETY: new memory, at a place that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(first) if start != libc::MAP_FAILED => Ok(Mapping { start: first, len }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The address of a byte.
+    fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.len);
+        // SAFETY: inside the mapping.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new`, and nobody uses it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// One direction: the sender's buffer, the ring, the receiver's buffer.
+///
+/// A chunk of `ring` is the sender's until its word in `written` is raised, and the receiver's
+/// until `read` is. The sender alone reads `source`, the receiver alone writes `target`.
+struct Direction {
+    /// For each chunk of the ring, how many chunks had been written when it was.
+    written: Vec<Word>,
+    /// Chunks read; the sender looks only when the ring seems full.
+    read: Word,
+    ring: Mapping,
+    source: Mapping,
+    target: Mapping,
+}
+
+/// How far one side of a direction has come.
+#[derive(Default)]
+struct Progress {
+    /// Chunks carried.
+    position: u64,
+    /// Chunks that the other side was seen to have read.
+    read: u64,
+}
+
+impl Direction {
+    fn new(bytes: usize) -> io::Result<Direction> {
+        let words = (0..RING_MAX / CHUNK_MIN).map(|_| Word(AtomicU64::new(0)));
+        let direction = Direction {
+            written: words.collect(),
+            read: Word(AtomicU64::new(0)),
+            ring: Mapping::new(RING_MAX)?,
+            source: Mapping::new(bytes + PAGE)?,
+            target: Mapping::new(bytes + PAGE)?,
+        };
+        for i in 0..bytes {
+            // SAFETY: inside the buffer, of which nobody else knows yet.
+            unsafe {
+                direction
+                    .source
+                    .at(MALLOC_OFFSET + i)
+                    .write((i % 251) as u8)
+            };
+        }
+        Ok(direction)
+    }
+
+    fn reset(&mut self) {
+        self.read.0.store(0, Ordering::Relaxed);
+        for word in &self.written {
+            word.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The sender's part of a message.
+    fn send(&self, plan: Plan, bytes: usize, mine: &mut Progress) {
+        let chunks = plan.chunks();
+        for at in (0..bytes).step_by(plan.chunk) {
+            wait_until(|| {
+                if mine.position >= mine.read + chunks {
+                    // ORDERING: pairs with the release store in `receive`: the chunk was read.
+                    mine.read = self.read.0.load(Ordering::Acquire);
+                }
+                mine.position < mine.read + chunks
+            });
+            let slot = (mine.position % chunks) as usize;
+            let (to, from) = (
+                self.ring.at(slot * plan.chunk),
+                self.source.at(MALLOC_OFFSET + at),
+            );
+            // SAFETY: inside the ring and the buffer; the chunk is the sender's now.
+            unsafe { plan.into_ring.run(to, from, plan.chunk.min(bytes - at)) };
+            mine.position += 1;
+            // ORDERING: publishes the chunk to the acquire load in `receive`.
+            self.written[slot].0.store(mine.position, Ordering::Release);
+        }
+    }
+
+    /// The receiver's part of a message.
+    fn receive(&self, plan: Plan, bytes: usize, mine: &mut Progress) {
+        let chunks = plan.chunks();
+        for at in (0..bytes).step_by(plan.chunk) {
+            let slot = (mine.position % chunks) as usize;
+            mine.position += 1;
+            // ORDERING: pairs with the release store in `send`: the chunk is written.
+            wait_until(|| self.written[slot].0.load(Ordering::Acquire) == mine.position);
+            let (to, from) = (
+                self.target.at(MALLOC_OFFSET + at),
+                self.ring.at(slot * plan.chunk),
+            );
+            // SAFETY: inside the buffer and the ring; the chunk is the receiver's now.
+            unsafe { plan.out_of_ring.run(to, from, plan.chunk.min(bytes - at)) };
+            // ORDERING: gives the chunk back to the acquire load in `send`.
+            self.read.0.store(mine.position, Ordering::Release);
+        }
+    }
+}
+
+/// Looks before a side that waits lets others have the processor: far more than a chunk takes,
+/// unless the other side is not running.
+const LOOKS: u32 = 1 << 14;
+
+/// Spins until it is so.
+#[inline]
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let mut looks = 0;
+    while !is_so() {
+        looks += 1;
+        if looks == LOOKS {
+            thread::yield_now();
+            looks = 0;
+        }
+    }
+}
+
+/// Two processors and the memory between them.
+pub struct Pipeline {
+    processors: [usize; 2],
+    bytes: usize,
+    there: Direction,
+    back: Direction,
+}
+
+impl Pipeline {
+    /// For messages of `bytes` bytes.
+    ///
+    /// # Errors
+    /// A processor that this process may not use; no memory.
+    pub fn new(processors: [usize; 2], bytes: usize) -> io::Result<Pipeline> {
+        for processor in processors {
+            placement::check_processor(processor)?;
+        }
+        Ok(Pipeline {
+            processors,
+            bytes,
+            there: Direction::new(bytes)?,
+            back: Direction::new(bytes)?,
+        })
+    }
+
+    /// Samples of half a round trip in nanoseconds, each the mean over a batch of at least
+    /// `batch_ns` (as far as a first trial tells).
+    ///
+    /// # Errors
+    /// The processors cannot be used any more; a loop that this processor cannot run.
+    pub fn sample(&mut self, plan: Plan, samples: usize, batch_ns: u64) -> io::Result<Vec<f64>> {
+        if !plan.into_ring.is_available() || !plan.out_of_ring.is_available() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        assert!(plan.chunk >= CHUNK_MIN && plan.ring <= RING_MAX && plan.chunk <= plan.ring);
+        self.there.reset();
+        self.back.reset();
+        let this = &*self;
+        let trips = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let partner = scope.spawn(|| this.answer(plan, &trips));
+            let leader = scope.spawn(|| {
+                let taken = this.ask(plan, &trips, samples, batch_ns);
+                trips.store(u64::MAX, Ordering::Relaxed);
+                taken
+            });
+            let taken = leader.join().unwrap_or_else(|_| Ok(Vec::new()));
+            partner.join().unwrap_or(Ok(())).and(taken)
+        })
+    }
+
+    /// The side that is not timed: answers as many round trips as `trips` says, until that is
+    /// the largest number.
+    fn answer(&self, plan: Plan, trips: &AtomicU64) -> io::Result<()> {
+        let bound = placement::bind_thread(self.processors[1]);
+        let (mut receiving, mut sending) = (Progress::default(), Progress::default());
+        let mut done = 0;
+        loop {
+            let wanted = trips.load(Ordering::Relaxed);
+            if wanted == u64::MAX {
+                return bound;
+            }
+            while done < wanted {
+                self.there.receive(plan, self.bytes, &mut receiving);
+                self.back.send(plan, self.bytes, &mut sending);
+                done += 1;
+            }
+        }
+    }
+
+    /// The side that is timed.
+    fn ask(
+        &self,
+        plan: Plan,
+        trips: &AtomicU64,
+        samples: usize,
+        batch_ns: u64,
+    ) -> io::Result<Vec<f64>> {
+        placement::bind_thread(self.processors[0])?;
+        let (mut sending, mut receiving) = (Progress::default(), Progress::default());
+        let mut batch = |count: u64| {
+            trips.fetch_add(count, Ordering::Relaxed);
+            let start = clock::now_ns();
+            for _ in 0..count {
+                self.there.send(plan, self.bytes, &mut sending);
+                self.back.receive(plan, self.bytes, &mut receiving);
+            }
+            (clock::now_ns() - start) as f64 / (2 * count) as f64
+        };
+        let trial = (0..WARM_UP).map(|_| batch(1)).fold(f64::INFINITY, f64::min);
+        let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0);
+        batch(count as u64);
+        Ok((0..samples).map(|_| batch(count as u64)).collect())
+    }
+}
+
+/// Round trips before those that count; the shortest says how many make a batch.
+const WARM_UP: usize = 8;
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn processors() -> [usize; 2] {
+        let allowed = placement::allowed_processors();
+        [allowed[0], *allowed.last().unwrap()]
+    }
+
+    #[test]
+    fn pipeline__brings_every_byte_by_every_loop() {
+        for which in Loop::all_available() {
+            for (chunk, ring) in [(CHUNK_MIN, 2 * CHUNK_MIN), (8192, RING_MAX)] {
+                let (bytes, plan) = (
+                    100_001,
+                    Plan {
+                        into_ring: which,
+                        out_of_ring: which,
+                        chunk,
+                        ring,
+                    },
+                );
+                let direction = Direction::new(bytes).unwrap();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let mut mine = Progress::default();
+                        (0..2).for_each(|_| direction.send(plan, bytes, &mut mine));
+                    });
+                    let mut mine = Progress::default();
+                    (0..2).for_each(|_| direction.receive(plan, bytes, &mut mine));
+                });
+                let (source, target) = (direction.source.at(0), direction.target.at(0));
+                // SAFETY: both are mapped for so many bytes, and no thread is left that writes.
+                let [source, target] = [source, target].map(|start| unsafe {
+                    std::slice::from_raw_parts(start.add(MALLOC_OFFSET), bytes)
+                });
+                assert!(source == target, "{}", which.name());
+            }
+        }
+    }
+
+    #[test]
+    fn sample__gives_as_many_as_asked_for_and_can_be_repeated() {
+        let mut pipeline = Pipeline::new(processors(), 10_000).unwrap();
+        let plan = Plan {
+            into_ring: Loop::widest(),
+            out_of_ring: Loop::String,
+            chunk: 2048,
+            ring: 16 << 10,
+        };
+        let wanted = match Loop::String.is_available() {
+            true => plan,
+            false => Plan {
+                out_of_ring: Loop::widest(),
+                ..plan
+            },
+        };
+        for _ in 0..2 {
+            let samples = pipeline.sample(wanted, 3, 1000).unwrap();
+            assert!(samples.len() == 3 && samples.iter().all(|&s| s > 0.0));
+        }
+    }
+
+    #[test]
+    fn pipeline__on_a_processor_that_is_not_there_is_an_error() {
+        assert!(Pipeline::new([0, 1 << 20], 64).is_err());
+    }
+}

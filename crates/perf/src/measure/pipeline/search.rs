@@ -1,0 +1,221 @@
+//! Which loops, chunk and ring make the bare pipeline fastest for a message of one size.
+
+use std::cmp::Ordering;
+use std::io;
+
+use fastpath_base::copy::engine::Loop;
+
+use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX};
+use crate::measure::statistics::{Summary, summarize};
+
+/// A plan and what it took: half a round trip in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// How the message was carried.
+    pub plan: Plan,
+    /// The time of one way.
+    pub time: Summary,
+}
+
+/// How long each plan is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Samples of each plan.
+    pub samples: usize,
+    /// A sample is the mean over a batch that lasts at least so long.
+    pub batch_ns: u64,
+    /// Every loop of one side with every loop of the other, each with every chunk and ring.
+    pub all: bool,
+}
+
+impl Effort {
+    /// Enough to tell loops apart that differ by some percent.
+    pub const DEFAULT: Effort = Effort {
+        samples: 12,
+        batch_ns: 100_000,
+        all: false,
+    };
+
+    /// How many times [`search`] measures a plan.
+    pub fn count_plans(self, bytes: usize) -> usize {
+        let (loops, shapes) = (Loop::all_available().len(), list_shapes(bytes).len());
+        let plans = match self.all {
+            true => loops * loops * (shapes + 1),
+            false => shapes + loops * loops + loops * shapes + loops,
+        };
+        plans * ROUNDS
+    }
+}
+
+/// Turns in which plans that are compared alternate: what two processors share can change within
+/// a second on a virtual machine.
+const ROUNDS: usize = 4;
+
+/// How much longer those are measured that are shown: the fastest of many is partly the luckiest.
+const FINAL_FACTOR: usize = 4;
+
+const CHUNKS: [usize; 4] = [CHUNK_MIN, 2 << 10, 4 << 10, 8 << 10];
+const RINGS: [usize; 3] = [16 << 10, 32 << 10, RING_MAX];
+
+/// Chunk and ring, for messages of so many bytes.
+fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
+    let useful = |chunk: &usize| *chunk <= bytes.next_power_of_two().max(CHUNK_MIN);
+    let chunks = CHUNKS.into_iter().filter(useful);
+    chunks
+        .flat_map(|chunk| RINGS.map(|ring| (chunk, ring)))
+        .collect()
+}
+
+/// The best plan for messages of `bytes` bytes: the floor of a large message between these
+/// processors. Takes a second or so.
+///
+/// # Errors
+/// A processor that this process may not use; no memory.
+pub fn find_best(processors: [usize; 2], bytes: usize) -> io::Result<Option<Found>> {
+    let mut pipeline = Pipeline::new(processors, bytes)?;
+    let mut found = search(&mut pipeline, Effort::DEFAULT, &mut || ())?;
+    found.sort_by(compare);
+    Ok(found.into_iter().next())
+}
+
+/// By the fastest batch: an interruption makes a batch longer, and nothing makes it shorter.
+pub fn compare(one: &Found, two: &Found) -> Ordering {
+    one.time.min.total_cmp(&two.time.min)
+}
+
+/// For each loop of the sender the best loop of the receiver with the best chunk and ring (with
+/// `all`: for each pair of loops the best chunk and ring), in no order. Chunk and ring are chosen
+/// by one pair of loops, then all pairs are measured with those, then chunk and ring once more.
+/// `tick` is called after each measurement.
+///
+/// # Errors
+/// See [`Pipeline::sample`].
+pub fn search(
+    pipeline: &mut Pipeline,
+    effort: Effort,
+    tick: &mut impl FnMut(),
+) -> io::Result<Vec<Found>> {
+    let (loops, shapes) = (Loop::all_available(), list_shapes(pipeline.bytes));
+    let shapes_of = |pair: &[Loop; 2]| {
+        let [into_ring, out_of_ring] = *pair;
+        let shapes = shapes.iter();
+        shapes.map(move |&shape| make_plan(into_ring, out_of_ring, shape))
+    };
+    let pairs = match effort.all {
+        true => pair_all(&loops),
+        false => {
+            let widest = [Loop::widest(); 2];
+            let found = measure_plans(pipeline, shapes_of(&widest).collect(), effort, tick)?;
+            let shape = keep_best(found, |_| ()).into_iter().next();
+            let shape = shape.map_or(shapes[0], |f| (f.plan.chunk, f.plan.ring));
+            let plans = pair_all(&loops);
+            let plans = plans.iter().map(|&[one, two]| make_plan(one, two, shape));
+            let found = measure_plans(pipeline, plans.collect(), effort, tick)?;
+            let best = keep_best(found, |plan| plan.into_ring);
+            best.iter()
+                .map(|f| [f.plan.into_ring, f.plan.out_of_ring])
+                .collect()
+        }
+    };
+    let plans = pairs.iter().flat_map(shapes_of).collect();
+    let found = measure_plans(pipeline, plans, effort, tick)?;
+    let best = keep_best(found, |plan| (plan.into_ring, plan.out_of_ring));
+    let longer = Effort {
+        samples: effort.samples * FINAL_FACTOR,
+        ..effort
+    };
+    measure_plans(
+        pipeline,
+        best.iter().map(|f| f.plan).collect(),
+        longer,
+        tick,
+    )
+}
+
+fn pair_all(loops: &[Loop]) -> Vec<[Loop; 2]> {
+    let pairs = loops
+        .iter()
+        .map(|&one| loops.iter().map(move |&two| [one, two]));
+    pairs.flatten().collect()
+}
+
+/// The best of those that have the same key, in the order in which the keys appear.
+fn keep_best<K: PartialEq>(found: Vec<Found>, key: impl Fn(Plan) -> K) -> Vec<Found> {
+    let mut best: Vec<Found> = Vec::new();
+    for one in found {
+        match best.iter_mut().find(|b| key(b.plan) == key(one.plan)) {
+            Some(held) if compare(&one, held).is_lt() => *held = one,
+            Some(_) => (),
+            None => best.push(one),
+        }
+    }
+    best
+}
+
+fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) -> Plan {
+    Plan {
+        into_ring,
+        out_of_ring,
+        chunk,
+        ring,
+    }
+}
+
+/// Measures the plans in turn.
+fn measure_plans(
+    pipeline: &mut Pipeline,
+    plans: Vec<Plan>,
+    effort: Effort,
+    tick: &mut impl FnMut(),
+) -> io::Result<Vec<Found>> {
+    let mut taken = vec![Vec::new(); plans.len()];
+    for _ in 0..ROUNDS {
+        for (&plan, taken) in plans.iter().zip(&mut taken) {
+            let samples = effort.samples.div_ceil(ROUNDS);
+            taken.extend(pipeline.sample(plan, samples, effort.batch_ns)?);
+            tick();
+        }
+    }
+    let found = plans.into_iter().zip(taken);
+    let found =
+        found.filter_map(|(plan, taken)| summarize(&taken).map(|time| Found { plan, time }));
+    Ok(found.collect())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::measure::placement::allowed_processors;
+
+    const SHORT: Effort = Effort {
+        samples: 2,
+        batch_ns: 1,
+        all: false,
+    };
+
+    #[test]
+    fn search__gives_a_plan_for_each_loop_or_pair_and_counts_what_it_measures() {
+        let cpus = allowed_processors();
+        let pair = [cpus[0], *cpus.last().unwrap()];
+        let loops = Loop::all_available().len();
+        for (all, expected) in [(false, loops), (true, loops * loops)] {
+            let effort = Effort { all, ..SHORT };
+            let mut pipeline = Pipeline::new(pair, 1500).unwrap();
+            let mut ticks = 0;
+            let found = search(&mut pipeline, effort, &mut || ticks += 1).unwrap();
+            assert_eq!(found.len(), expected);
+            assert_eq!(ticks, effort.count_plans(1500));
+        }
+    }
+
+    #[test]
+    fn shapes__have_no_chunk_that_is_larger_than_the_message_needs() {
+        let largest = |bytes| list_shapes(bytes).into_iter().map(|s| s.0).max();
+        assert_eq!(largest(100), Some(1024));
+        assert_eq!(largest(1500), Some(2048));
+        assert_eq!(largest(1 << 20), Some(8192));
+        let whole = |(chunk, ring): (usize, usize)| ring % chunk == 0 && ring <= RING_MAX;
+        assert!(list_shapes(1 << 20).into_iter().all(whole));
+    }
+}
