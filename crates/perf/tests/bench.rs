@@ -222,7 +222,7 @@ fn list__names_the_tests_without_an_mpi() {
         .unwrap();
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for name in ["latency", "rate", "floor"] {
+    for name in ["latency", "rate", "floor", "copy"] {
         assert!(text.contains(name), "{text}");
     }
 }

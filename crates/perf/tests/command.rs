@@ -66,6 +66,31 @@ fn floor__states_unit_statistic_and_processors() {
 }
 
 #[test]
+fn copy__shows_each_loop_alone_and_marks_one_pipeline_of_a_size() {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        let output = run(&["bench", "copy", "--sizes", "1K"], &[]);
+        return assert!(!output.status.success());
+    }
+    let words = "bench copy --json --samples 1 --batch 1us --sizes 1K,4K --no-progress";
+    let output = run(&words.split(' ').collect::<Vec<_>>(), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let records = records(&output);
+    let of =
+        |kind: &str| -> Vec<&Value> { records.iter().filter(|r| r["record"] == kind).collect() };
+    let loops = of("copy_pipeline").len() / 2;
+    assert!(loops > 0);
+    // Two sizes, to a buffer and to a ring.
+    assert_eq!(of("copy_alone").len(), 2 * 2 * loops);
+    for bytes in [1024, 4096] {
+        let best = of("copy_pipeline")
+            .into_iter()
+            .filter(|r| r["best"] == true);
+        assert_eq!(best.filter(|r| r["bytes"] == bytes).count(), 1);
+    }
+}
+
+#[test]
 fn floor__with_a_processor_that_is_not_there_fails_and_names_it() {
     let output = run(&["bench", "floor", "--processors", "0,99999"], &[]);
     assert!(!output.status.success());

@@ -13,10 +13,9 @@ use super::options::parse_bytes;
 use super::table::describe_pair;
 use super::{BenchError, make_bar};
 use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
-use crate::measure::floor::measure_lines;
 use crate::measure::pipeline::Pipeline;
 use crate::measure::pipeline::search::{Effort, Found, compare, search};
-use crate::measure::statistics::{Summary, summarize};
+use crate::measure::statistics::Summary;
 use crate::output::print_line;
 
 /// Options of the copy loops.
@@ -205,7 +204,7 @@ impl Session<'_> {
         }
     }
 
-    /// Every size through the pipeline, with the cache line before and after.
+    /// Every size through the pipeline, with the cache line beside it.
     fn run_pipeline(&self) -> Result<(), BenchError> {
         let effort = Effort {
             samples: self.options.samples,
@@ -216,10 +215,9 @@ impl Session<'_> {
         let plans: usize = sizes.iter().map(|&b| effort.count_plans(b)).sum();
         self.bar.reset();
         self.bar.set_length(plans as u64);
-        let [title, columns] = head_pipeline(self.pair);
-        self.head(&["", &title, &columns]);
+        let [title, legend, columns] = head_pipeline(self.pair);
+        self.head(&["", &title, &legend, &columns]);
         for bytes in sizes {
-            self.print_line_time()?;
             self.bar.set_message(format!("pipeline, {bytes} B"));
             let mut found = self.search(bytes, effort).map_err(BenchError::Floor)?;
             found.sort_by(compare);
@@ -227,7 +225,7 @@ impl Session<'_> {
                 self.print_pipeline(bytes, found, place == 0);
             }
         }
-        self.print_line_time()
+        Ok(())
     }
 
     fn search(&self, bytes: usize, effort: Effort) -> io::Result<Vec<Found>> {
@@ -235,43 +233,31 @@ impl Session<'_> {
         search(&mut pipeline, effort, &mut || self.bar.inc(1))
     }
 
-    /// The time of a line between the two: it tells what they share at the moment.
-    fn print_line_time(&self) -> Result<(), BenchError> {
-        let taken = measure_lines(self.pair, 100, self.options.batch / 4);
-        let time = summarize(&taken.map_err(BenchError::Floor)?).ok_or(BenchError::Empty)?;
-        self.say(&write_row("line", ' ', ["a cache line one way", "", "", ""], &time), || {
-            json!({
-                "record": "copy_line", "unit": "ns one way", "processors": self.pair, "time": time,
-            })
-        });
-        Ok(())
-    }
-
     fn print_pipeline(&self, bytes: usize, found: &Found, best: bool) {
         let (plan, time) = (found.plan, found.time);
         let (into, out) = (plan.into_ring.name(), plan.out_of_ring.name());
         let kib = |n: usize| format!("{}K", n >> 10);
-        let cells = [into, out, &kib(plan.chunk), &kib(plan.ring)];
-        let mark = if best { '*' } else { ' ' };
-        let rate = bytes as f64 / time.min;
-        let row = write_row(&bytes.to_string(), mark, cells, &time);
-        self.say(&format!("{row} {rate:>7.1}"), || {
+        let rate = bytes as f64 / time.median;
+        let text = format!(
+            "{bytes:>8}{} {into:<19} {out:<19} {:>5} {:>5} {:>6.0} {:>5} {:>11.1} {:>11.1} {:>10.1}",
+            if best { '*' } else { ' ' },
+            kib(plan.chunk),
+            kib(plan.ring),
+            found.line,
+            found.elsewhere,
+            time.min,
+            time.median,
+            rate
+        );
+        self.say(&text, || {
             json!({
                 "record": "copy_pipeline", "unit": "ns per half round trip", "bytes": bytes,
-                "into_ring": into, "out_of_ring": out, "chunk": plan.chunk, "ring": plan.ring,
-                "time": time, "GB_per_s_at_min": rate, "best": best,
+                "processors": self.pair, "into_ring": into, "out_of_ring": out,
+                "chunk": plan.chunk, "ring": plan.ring, "time": time, "GB_per_s_at_median": rate,
+                "line_ns_one_way": found.line, "batches_elsewhere": found.elsewhere, "best": best,
             })
         });
     }
-}
-
-/// A row of the pipeline's table, without its rate.
-fn write_row(bytes: &str, mark: char, cells: [&str; 4], time: &Summary) -> String {
-    let [into, out, chunk, ring] = cells;
-    format!(
-        "{bytes:>8}{mark} {into:<20} {out:<19} {chunk:>5} {ring:>5} {:>11.1} {:>11.1} {:>11.1}",
-        time.min, time.median, time.p99
-    )
 }
 
 fn head_alone() -> String {
@@ -297,24 +283,27 @@ fn write_alone(time: &Summary, bytes: usize, best: f64) -> String {
     format!("{min:>6} {median:>6} {rate:>5.1}{mark}")
 }
 
-fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
+fn head_pipeline(pair: [usize; 2]) -> [String; 3] {
     let title = format!(
-        "bare pipeline between {},\nns per half round trip; * the best by its minimum, which GB/s is of too",
+        "bare pipeline between {}, ns per half round trip",
         describe_pair(pair[0] as i32, pair[1] as i32)
     );
+    let legend = "line: ns of a cache line one way, measured before and after every case; other: batches with another line, which\n\
+                  do not count; GB/s of the median; * the fastest median";
     let columns = format!(
-        "{:>8}  {:<20} {:<19} {:>5} {:>5} {:>11} {:>11} {:>11} {:>7}",
+        "{:>8}  {:<19} {:<19} {:>5} {:>5} {:>6} {:>5} {:>11} {:>11} {:>10}",
         "bytes",
         "into the ring",
         "out of the ring",
         "chunk",
         "ring",
+        "line",
+        "other",
         "min",
         "median",
-        "p99",
         "GB/s"
     );
-    [title, columns]
+    [title, legend.to_owned(), columns]
 }
 
 #[cfg(test)]
@@ -322,7 +311,6 @@ fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
 mod tests {
     use super::*;
     use crate::cli::parse_options;
-    use crate::measure::placement::allowed_processors;
 
     const TIME: Summary = Summary {
         min: 123_456.7,
@@ -332,13 +320,15 @@ mod tests {
     };
 
     #[test]
+    fn heads__fit_a_line_of_120() {
+        let heads = head_pipeline([0, 1]);
+        assert!(heads.iter().flat_map(|h| h.lines()).all(|l| l.len() <= 120));
+    }
+
+    #[test]
     fn columns__stand_below_their_heads_on_a_line_of_120() {
         for which in Loop::all_available() {
             let name = which.name();
-            let row = write_row("1048576", '*', [name, name, "8K", "64K"], &TIME);
-            let [title, columns] = head_pipeline([0, 1]);
-            assert_eq!(columns.len(), row.len() + " 1234.5".len() + 1, "{row}");
-            assert!(columns.len() <= 120 && title.lines().all(|l| l.len() <= 120));
             let cells = OFFSETS.map(|_| write_alone(&TIME, 1 << 20, 0.0).len());
             let width =
                 "1048576 buffer ".len() + 1 + 19 + cells.iter().sum::<usize>() + cells.len();
@@ -355,20 +345,5 @@ mod tests {
         let options: CopyOptions = parse_options(&["--sizes", "4K,1M", "--all"]).unwrap();
         assert_eq!(options.sizes, [4 << 10, 1 << 20]);
         assert!(options.all);
-    }
-
-    #[test]
-    fn run__measures_a_size_alone_and_as_a_pipeline() {
-        let cpus = allowed_processors();
-        let pair = format!("--processors={},{}", cpus[0], cpus[cpus.len() - 1]);
-        let words = [
-            "--sizes=1K",
-            "--samples=1",
-            "--batch=1us",
-            "--json",
-            "--no-progress",
-            &pair,
-        ];
-        run(&parse_options(&words).unwrap()).unwrap();
     }
 }

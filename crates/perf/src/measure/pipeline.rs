@@ -16,6 +16,7 @@ use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
 use fastpath_base::sync::{AtomicU64, Ordering};
 
+use super::floor::Lines;
 use super::placement;
 
 /// How a message is carried.
@@ -215,6 +216,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 pub struct Pipeline {
     processors: [usize; 2],
     bytes: usize,
+    lines: Lines,
     there: Direction,
     back: Direction,
 }
@@ -228,20 +230,24 @@ impl Pipeline {
         for processor in processors {
             placement::check_processor(processor)?;
         }
+        if processors[0] == processors[1] {
+            return Err(io::Error::other("a pipeline needs two processors"));
+        }
         Ok(Pipeline {
             processors,
             bytes,
+            lines: Lines::default(),
             there: Direction::new(bytes)?,
             back: Direction::new(bytes)?,
         })
     }
 
-    /// Samples of half a round trip in nanoseconds, each the mean over a batch of at least
-    /// `batch_ns` (as far as a first trial tells).
+    /// Half a round trip, each sample the mean over a batch of at least `batch_ns` (as far as a
+    /// first trial tells).
     ///
     /// # Errors
     /// The processors cannot be used any more; a loop that this processor cannot run.
-    pub fn sample(&mut self, plan: Plan, samples: usize, batch_ns: u64) -> io::Result<Vec<f64>> {
+    pub fn sample(&mut self, plan: Plan, samples: usize, batch_ns: u64) -> io::Result<Taken> {
         if !plan.into_ring.is_available() || !plan.out_of_ring.is_available() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
@@ -252,25 +258,25 @@ impl Pipeline {
         let trips = AtomicU64::new(0);
         thread::scope(|scope| {
             let partner = scope.spawn(|| this.answer(plan, &trips));
-            let leader = scope.spawn(|| {
-                let taken = this.ask(plan, &trips, samples, batch_ns);
-                trips.store(u64::MAX, Ordering::Relaxed);
-                taken
-            });
-            let taken = leader.join().unwrap_or_else(|_| Ok(Vec::new()));
+            let leader = scope.spawn(|| this.ask(plan, &trips, samples, batch_ns));
+            let taken = leader.join().unwrap_or_else(|_| Ok(Taken::default()));
             partner.join().unwrap_or(Ok(())).and(taken)
         })
     }
 
     /// The side that is not timed: answers as many round trips as `trips` says, until that is
-    /// the largest number.
+    /// the largest number; before and after, the line's.
     fn answer(&self, plan: Plan, trips: &AtomicU64) -> io::Result<()> {
         let bound = placement::bind_thread(self.processors[1]);
         let (mut receiving, mut sending) = (Progress::default(), Progress::default());
         let mut done = 0;
+        self.lines.answer();
         loop {
-            let wanted = trips.load(Ordering::Relaxed);
+            // ORDERING: pairs with the release store in `ask`, before which the lines were made
+            // ready for another use.
+            let wanted = trips.load(Ordering::Acquire);
             if wanted == u64::MAX {
+                self.lines.answer();
                 return bound;
             }
             while done < wanted {
@@ -281,15 +287,16 @@ impl Pipeline {
         }
     }
 
-    /// The side that is timed.
+    /// The side that is timed. Goes through all of it whatever happens, as the other side waits.
     fn ask(
         &self,
         plan: Plan,
         trips: &AtomicU64,
         samples: usize,
         batch_ns: u64,
-    ) -> io::Result<Vec<f64>> {
-        placement::bind_thread(self.processors[0])?;
+    ) -> io::Result<Taken> {
+        let bound = placement::bind_thread(self.processors[0]);
+        let before = self.time_line();
         let (mut sending, mut receiving) = (Progress::default(), Progress::default());
         let mut batch = |count: u64| {
             trips.fetch_add(count, Ordering::Relaxed);
@@ -301,11 +308,42 @@ impl Pipeline {
             (clock::now_ns() - start) as f64 / (2 * count) as f64
         };
         let trial = (0..WARM_UP).map(|_| batch(1)).fold(f64::INFINITY, f64::min);
-        let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0);
-        batch(count as u64);
-        Ok((0..samples).map(|_| batch(count as u64)).collect())
+        let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0) as u64;
+        batch(count);
+        let times = (0..samples).map(|_| batch(count)).collect();
+        // ORDERING: pairs with the acquire load in `answer`: the lines are ready again.
+        trips.store(u64::MAX, Ordering::Release);
+        let lines = [before, self.time_line()];
+        bound.map(|()| Taken { times, lines })
+    }
+
+    /// One way of a line, in nanoseconds: the shortest of some means, as interruptions lengthen.
+    fn time_line(&self) -> f64 {
+        let mut last = self.lines.ask(0, LINE_TRIPS);
+        let means = (0..LINE_MEANS).map(|_| {
+            let start = clock::now_ns();
+            last = self.lines.ask(last, LINE_TRIPS);
+            (clock::now_ns() - start) as f64 / (2 * LINE_TRIPS) as f64
+        });
+        let shortest = means.fold(f64::INFINITY, f64::min);
+        self.lines.stop();
+        shortest
     }
 }
+
+/// What a plan took.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Half a round trip in nanoseconds, a value for each batch.
+    pub times: Vec<f64>,
+    /// One way of a cache line before and after, in nanoseconds: what the two processors share
+    /// changes on a virtual machine.
+    pub lines: [f64; 2],
+}
+
+/// Round trips of a line that are timed together, and how often.
+const LINE_TRIPS: u64 = 24;
+const LINE_MEANS: usize = 3;
 
 /// Round trips before those that count; the shortest says how many make a batch.
 const WARM_UP: usize = 8;
@@ -314,11 +352,6 @@ const WARM_UP: usize = 8;
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    fn processors() -> [usize; 2] {
-        let allowed = placement::allowed_processors();
-        [allowed[0], *allowed.last().unwrap()]
-    }
 
     #[test]
     fn pipeline__brings_every_byte_by_every_loop() {
@@ -354,23 +387,20 @@ mod tests {
 
     #[test]
     fn sample__gives_as_many_as_asked_for_and_can_be_repeated() {
-        let mut pipeline = Pipeline::new(processors(), 10_000).unwrap();
-        let plan = Plan {
-            into_ring: Loop::widest(),
-            out_of_ring: Loop::String,
-            chunk: 2048,
-            ring: 16 << 10,
+        let [first, .., last] = placement::allowed_processors()[..] else {
+            return assert!(Pipeline::new([0, 0], 64).is_err());
         };
-        let wanted = match Loop::String.is_available() {
-            true => plan,
-            false => Plan {
-                out_of_ring: Loop::widest(),
-                ..plan
-            },
-        };
-        for _ in 0..2 {
-            let samples = pipeline.sample(wanted, 3, 1000).unwrap();
-            assert!(samples.len() == 3 && samples.iter().all(|&s| s > 0.0));
+        let mut pipeline = Pipeline::new([first, last], 10_000).unwrap();
+        for which in [Loop::widest(), Loop::all_available()[0]] {
+            let plan = Plan {
+                into_ring: Loop::widest(),
+                out_of_ring: which,
+                chunk: 2048,
+                ring: 16 << 10,
+            };
+            let taken = pipeline.sample(plan, 3, 1000).unwrap();
+            assert!(taken.times.len() == 3 && taken.times.iter().all(|&s| s > 0.0));
+            assert!(taken.lines.iter().all(|&l| l > 0.0 && l.is_finite()));
         }
     }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use fastpath_base::copy::engine::Loop;
 
-use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX};
+use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken};
 use crate::measure::statistics::{Summary, summarize};
 
 /// A plan and what it took: half a round trip in nanoseconds.
@@ -13,8 +13,12 @@ use crate::measure::statistics::{Summary, summarize};
 pub struct Found {
     /// How the message was carried.
     pub plan: Plan,
-    /// The time of one way.
+    /// The time of one way, over the batches beside which a line took about as long as `line`.
     pub time: Summary,
+    /// One way of a cache line: the median beside all that it was compared with.
+    pub line: f64,
+    /// Batches beside which a line took longer or shorter than that.
+    pub elsewhere: usize,
 }
 
 /// How long each plan is measured.
@@ -78,10 +82,14 @@ pub fn find_best(processors: [usize; 2], bytes: usize) -> io::Result<Option<Foun
     Ok(found.into_iter().next())
 }
 
-/// By the fastest batch: an interruption makes a batch longer, and nothing makes it shorter.
+/// By the median.
 pub fn compare(one: &Found, two: &Found) -> Ordering {
-    one.time.min.total_cmp(&two.time.min)
+    one.time.median.total_cmp(&two.time.median)
 }
+
+/// Lines that differ by less than this factor are of one state of the machine. Between threads of
+/// a core, cores of a cache, and caches it is 2 and more.
+const SAME_LINE: f64 = 1.5;
 
 /// For each loop of the sender the best loop of the receiver with the best chunk and ring (with
 /// `all`: for each pair of loops the best chunk and ring), in no order. Chunk and ring are chosen
@@ -161,7 +169,8 @@ fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) 
     }
 }
 
-/// Measures the plans in turn.
+/// Measures the plans in turn, and compares what was measured in the same state of the machine:
+/// the one in which most was.
 fn measure_plans(
     pipeline: &mut Pipeline,
     plans: Vec<Plan>,
@@ -172,14 +181,35 @@ fn measure_plans(
     for _ in 0..ROUNDS {
         for (&plan, taken) in plans.iter().zip(&mut taken) {
             let samples = effort.samples.div_ceil(ROUNDS);
-            taken.extend(pipeline.sample(plan, samples, effort.batch_ns)?);
+            taken.push(pipeline.sample(plan, samples, effort.batch_ns)?);
             tick();
         }
     }
-    let found = plans.into_iter().zip(taken);
-    let found =
-        found.filter_map(|(plan, taken)| summarize(&taken).map(|time| Found { plan, time }));
-    Ok(found.collect())
+    let lines: Vec<f64> = taken.iter().flatten().flat_map(|t| t.lines).collect();
+    let line = summarize(&lines).map_or(0.0, |l| l.median);
+    let found = plans.into_iter().zip(&taken);
+    Ok(found
+        .filter_map(|(plan, taken)| summarize_at(plan, taken, line))
+        .collect())
+}
+
+/// What a plan took while a line took about `line`; if that never was, what it took at all.
+fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<Found> {
+    let is_same = |l: f64| l < line * SAME_LINE && line < l * SAME_LINE;
+    let there = taken.iter().filter(|t| t.lines.into_iter().all(is_same));
+    let mut times: Vec<f64> = there.flat_map(|t| &t.times).copied().collect();
+    let all = taken.iter().flat_map(|t| &t.times);
+    let elsewhere = all.clone().count() - times.len();
+    if times.is_empty() {
+        times = all.copied().collect();
+    }
+    let time = summarize(&times)?;
+    Some(Found {
+        plan,
+        time,
+        line,
+        elsewhere,
+    })
 }
 
 #[cfg(test)]
@@ -196,8 +226,10 @@ mod tests {
 
     #[test]
     fn search__gives_a_plan_for_each_loop_or_pair_and_counts_what_it_measures() {
-        let cpus = allowed_processors();
-        let pair = [cpus[0], *cpus.last().unwrap()];
+        let [first, .., last] = allowed_processors()[..] else {
+            return;
+        };
+        let pair = [first, last];
         let loops = Loop::all_available().len();
         for (all, expected) in [(false, loops), (true, loops * loops)] {
             let effort = Effort { all, ..SHORT };
@@ -207,6 +239,26 @@ mod tests {
             assert_eq!(found.len(), expected);
             assert_eq!(ticks, effort.count_plans(1500));
         }
+    }
+
+    #[test]
+    fn times__count_where_the_line_took_as_long_before_and_after() {
+        let plan = make_plan(Loop::widest(), Loop::widest(), (1024, 16 << 10));
+        let taken = |time, lines| Taken {
+            times: vec![time; 2],
+            lines,
+        };
+        let all = [
+            taken(100.0, [60.0, 65.0]),
+            taken(400.0, [250.0, 260.0]),
+            taken(200.0, [60.0, 250.0]),
+        ];
+        let found = summarize_at(plan, &all, 62.0).unwrap();
+        assert_eq!((found.time.p99, found.time.samples), (100.0, 2));
+        assert_eq!(found.elsewhere, 4);
+        let found = summarize_at(plan, &all, 25.0).unwrap();
+        assert_eq!((found.time.samples, found.elsewhere), (6, 6));
+        assert!(summarize_at(plan, &[], 25.0).is_none());
     }
 
     #[test]
