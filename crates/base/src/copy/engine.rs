@@ -13,7 +13,7 @@ use crate::hint::LINE;
 /// Up to so many bytes are copied line by line in every loop.
 const SHORT: usize = 256;
 
-/// Lines are the 16-byte loop where nothing else is known.
+/// A line's worth, as vectors that every processor has.
 type Line = [u128; 4];
 const _: () = assert!(size_of::<Line>() == LINE);
 
