@@ -6,6 +6,7 @@ mod fault;
 mod nonblocking;
 mod senders;
 mod unasked;
+mod watched;
 
 pub(crate) use exchange::refuse_alias;
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
@@ -14,8 +15,9 @@ pub use nonblocking::{irecv, isend};
 pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};
 pub(crate) use senders::Senders;
 use unasked::{end_fetch, try_send_buffered};
+pub(crate) use watched::{keep, settle, watch};
+use watched::{record_bytes, start_watched_recv, start_watched_send};
 
-use crate::check::Watched;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype::Datatype;
@@ -31,7 +33,6 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::recv::Parts;
-use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
@@ -223,24 +224,6 @@ pub(crate) unsafe fn start_send(
     }
 }
 
-/// As [`start_send`], with a record before the data.
-#[cold]
-#[inline(never)]
-unsafe fn start_watched_send(
-    p: &Process,
-    checked: &Checked,
-    args: &Args,
-    mode: Mode,
-) -> Result<Started> {
-    let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
-    // SAFETY: the caller's; the record lives as long as the request.
-    let started = unsafe { post_send(p, &checked.comm, buffer, args, mode)? };
-    if let Started::Request(id) = started {
-        keep(p, id, watched);
-    }
-    Ok(started)
-}
-
 /// Starts a send of what is to travel.
 ///
 /// # Safety
@@ -276,39 +259,6 @@ pub(crate) unsafe fn post_send(
     Ok(started)
 }
 
-/// The buffer as it travels; where mistakes are looked for, with a record before it that [`keep`] takes.
-pub(crate) fn watch(
-    p: &Process,
-    args: &Args,
-    kind: Kind,
-    checked: &Checked,
-) -> Result<(Option<Watched>, Buffer)> {
-    match (p.checks(), &checked.datatype) {
-        (Some(checks), Some(datatype)) => {
-            let data = (datatype, args.count as u64);
-            let (watched, buffer) = checks.watch(p, kind, data, &checked.buffer)?;
-            Ok((Some(watched), buffer))
-        }
-        _ => Ok((None, checked.buffer.clone())),
-    }
-}
-
-/// Keeps the record of a request.
-#[inline]
-pub(crate) fn keep(p: &Process, id: RequestId, watched: Option<Watched>) {
-    if let (Some(checks), Some(watched)) = (p.checks(), watched) {
-        checks.keep(id, watched);
-    }
-}
-
-/// Takes the record off a request that has ended, and compares it.
-#[inline]
-pub(crate) fn settle(p: &Process, id: RequestId) {
-    if let Some(checks) = p.checks() {
-        checks.settle(p, id);
-    }
-}
-
 /// Starts a checked receive.
 ///
 /// # Safety
@@ -321,17 +271,6 @@ pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> 
             Some(_) => start_watched_recv(p, checked, args),
         }
     }
-}
-
-/// As [`start_recv`], with room for a record before the data.
-#[cold]
-#[inline(never)]
-unsafe fn start_watched_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
-    let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
-    // SAFETY: the caller's; the record lives as long as the request.
-    let id = unsafe { post_recv(p, checked, buffer, args)? };
-    keep(p, id, watched);
-    Ok(id)
 }
 
 /// Starts a receive of what travels.
@@ -352,12 +291,6 @@ unsafe fn post_recv(
         (*worker).requests.get(id).user = args.comm;
         Ok(id)
     }
-}
-
-/// Bytes that a message is longer by on its way.
-#[cold]
-fn record_bytes(p: &Process) -> u64 {
-    p.engine().map_or(0, crate::engine::Engine::record_bytes)
 }
 
 /// Waits until a request is complete.
