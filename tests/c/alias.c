@@ -27,7 +27,14 @@ static void test_one_rank(int n, int root)
         EXPECT(MPI_ERR_BUFFER, MPI_Scatter(a, n, MPI_INT, own, n, MPI_INT, root, world));
         EXPECT(MPI_ERR_BUFFER, MPI_Scatterv(a, counts, displs, MPI_INT, own_v, n, MPI_INT, root, world));
         EXPECT(MPI_ERR_BUFFER, MPI_Reduce(a, a, n, MPI_INT, MPI_SUM, root, world));
+        EXPECT(MPI_ERR_BUFFER, MPI_Alltoall(a, n, MPI_INT, a, n, MPI_INT, world));
+        EXPECT(MPI_ERR_BUFFER, MPI_Alltoallv(a, counts, displs, MPI_INT, a, counts, displs, MPI_INT, world));
     }
+    for (int i = 0; i < n * ranks; i++)
+        a[i] = 10 * me + i, b[i] = -1;
+    EXPECT(MPI_SUCCESS, MPI_Alltoall(a, n, MPI_INT, b, n, MPI_INT, world));
+    for (int i = 0; i < n * ranks; i++)
+        CHECK(b[i] == 10 * (i / n) + me * n + i % n);
     /* The others call once, the root once more than they. */
     for (int i = 0; i < n; i++)
         a[i] = 10 * me + i, b[i] = -1;
@@ -89,6 +96,40 @@ static void test_all_ranks(int n)
     free(bytes);
 }
 
+/* One address, of which two types take different parts: a column of a grid and its halo. */
+static void test_disjoint(void)
+{
+    int sizes[] = {4, 6}, part[] = {4, 1}, from[] = {0, 4}, to[] = {0, 0}, one = 1, *counts = ints(ranks, 0);
+    int *displs = ints(ranks, 0), right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    double grid[4][6];
+    MPI_Aint at = 10 * sizeof(double);
+    MPI_Datatype column, halo, piece, columns[ranks], halos[ranks];
+    MPI_Type_create_subarray(2, sizes, part, from, MPI_ORDER_C, MPI_DOUBLE, &column);
+    MPI_Type_create_subarray(2, sizes, part, to, MPI_ORDER_C, MPI_DOUBLE, &halo);
+    MPI_Type_create_hindexed(1, &one, &at, MPI_DOUBLE, &piece);
+    MPI_Type_commit(&column);
+    MPI_Type_commit(&halo);
+    MPI_Type_commit(&piece);
+    for (int i = 0; i < 24; i++)
+        grid[i / 6][i % 6] = 100 * me + i;
+    EXPECT(MPI_SUCCESS, MPI_Sendrecv(grid, 1, column, right, 3, grid, 1, halo, left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (int i = 0; i < 4; i++)
+        CHECK(grid[i][0] == 100 * left + 6 * i + 4);
+    for (int i = 0; i < ranks; i++)
+        columns[i] = column, halos[i] = halo, counts[i] = i == me;
+    EXPECT(MPI_SUCCESS, MPI_Alltoallw(grid, counts, displs, columns, grid, counts, displs, halos, MPI_COMM_WORLD));
+    for (int i = 0; i < 4; i++)
+        CHECK(grid[i][0] == 100 * me + 6 * i + 4);
+    EXPECT(MPI_SUCCESS, MPI_Gather(grid, 1, piece, grid, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD));
+    for (int i = 0; me == 0 && i < ranks; i++)
+        CHECK(grid[i / 6][i % 6] == 100 * i + 10);
+    MPI_Type_free(&column);
+    MPI_Type_free(&halo);
+    MPI_Type_free(&piece);
+    free(counts);
+    free(displs);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -102,5 +143,6 @@ int main(int argc, char **argv)
         test_one_rank(lengths[i], ranks - 1);
         test_all_ranks(lengths[i]);
     }
+    test_disjoint();
     return finish();
 }

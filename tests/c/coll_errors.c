@@ -1,4 +1,4 @@
-/* test: ranks=1,2,3,4,5,8
+/* test: ranks=1,2,3,4,5,8 mistakes=yes
    Wrong arguments to collective calls give the right error class, and the ranks stay in step. Any number of ranks. */
 #include "coll_check.h"
 

@@ -143,6 +143,13 @@ static void disagree(void)
         else
             MPI_Bcast(ints, 1, MPI_INT, 0, world);
     }
+    if (is("coll-comm")) {
+        MPI_Comm half;
+        if (last)
+            MPI_Barrier(world);
+        else
+            MPI_Comm_split(world, 0, 0, &half);
+    }
     if (is("coll-root"))
         MPI_Bcast(ints, 1, MPI_INT, last ? 0 : 1, world);
     if (is("coll-overlap"))

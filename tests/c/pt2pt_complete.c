@@ -326,7 +326,8 @@ static void free_active(void)
     HOLDS(in, sizeof big, 9);
     free(in);
     /* The neighbour has it all when it says so. */
-    OK(MPI_Sendrecv(&token, 1, MPI_INT, from, 701, &token, 1, MPI_INT, to, 701, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    int token_in;
+    OK(MPI_Sendrecv(&token, 1, MPI_INT, from, 701, &token_in, 1, MPI_INT, to, 701, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
 /* Errors of several: each status has its own, and those that are fine say so. */

@@ -1,6 +1,6 @@
 /* Rank 0 alone stays in the job. Sending to a rank that has finalized, and waiting for its messages, is an error that
  * returns and not a hang; what it sent before it left arrives.
- * test: ranks=2,3 args=send;recv;irecv;test;any;several;probe;sendrecv;silent;collective */
+ * test: ranks=2,3 mistakes=yes args=send;recv;irecv;test;any;several;probe;sendrecv;silent;collective */
 #include "check.h"
 
 static int value;

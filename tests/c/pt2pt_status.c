@@ -9,14 +9,14 @@ int main(int argc, char **argv)
     int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks, count, flag;
     MPI_Status status;
     MPI_Count large;
-    char data[4096] = {0};
+    char data[4096] = {0}, in[4096];
     static const int sizes[] = {0, 1, 4, 7, 8, 12, 48, 49, 4096};
 
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         MPI_Request request;
         memset(&status, 0x5a, sizeof status);
         int before = status.MPI_ERROR;
-        OK(MPI_Sendrecv(data, sizes[i], MPI_BYTE, to, 3, data, sizeof data, MPI_BYTE, from, 3, MPI_COMM_WORLD, &status));
+        OK(MPI_Sendrecv(data, sizes[i], MPI_BYTE, to, 3, in, sizeof in, MPI_BYTE, from, 3, MPI_COMM_WORLD, &status));
         STATUS(status, from, 3, sizes[i]);
         SAME(status.MPI_ERROR, before);
         memset(&status, 0x5a, sizeof status);
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
     MPI_Aint places[] = {0, 8};
     OK(MPI_Type_create_struct(2, lengths, places, parts, &pair));
     OK(MPI_Type_commit(&pair));
-    OK(MPI_Sendrecv(data, 16, MPI_BYTE, to, 7, data, 24, MPI_BYTE, from, 7, MPI_COMM_WORLD, &status));
+    OK(MPI_Sendrecv(data, 16, MPI_BYTE, to, 7, in, 24, MPI_BYTE, from, 7, MPI_COMM_WORLD, &status));
     OK(MPI_Get_count(&status, pair, &count));
     SAME(count, MPI_UNDEFINED);
     OK(MPI_Get_elements(&status, pair, &count));

@@ -11,6 +11,7 @@
     exit       exit code that is right (0)
     only       `all`: only in the long run; `build`: compiled for other tests, never run by itself
     variants   `none`: not run with the optimisations off or with other ways to wait
+    mistakes   `yes`: it makes mistakes on purpose, so that it is not run where FASTPATH_CHECK tells of them
 """
 
 import os
@@ -18,13 +19,14 @@ import re
 import subprocess
 import zlib
 
-KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants"}
+KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes"}
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
 
 # Name, variables, and the largest number of ranks it is run with.
 VARIANTS = [
     ("immediate-off", {"FASTPATH_DISABLE": IMMEDIATE_OFF}, 8),
+    ("check", {"FASTPATH_CHECK": "1"}, 3),
     ("yield", {"FASTPATH_WAIT": "yield"}, 8),
     ("sleep", {"FASTPATH_WAIT": "sleep"}, 8),
     ("spin", {"FASTPATH_WAIT": "spin"}, 2),
@@ -67,6 +69,7 @@ class Program:
         self.name = os.path.splitext(os.path.basename(path))[0]
         self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [[]], {}, []
         self.quiet, self.exit, self.only, self.has_variants = True, 0, "", True
+        self.has_mistakes = False
         with open(path, encoding="utf-8") as file:
             head = file.read(4096)
         for line in re.findall(r"^[ /*]*test: (.*?)(?:\*/)?$", head, re.MULTILINE):
@@ -96,6 +99,8 @@ class Program:
             self.only = value
         elif key == "variants":
             self.has_variants = value != "none"
+        elif key == "mistakes":
+            self.has_mistakes = value == "yes"
 
     def compile(self, mpicc, folder):
         """Compiles it if it is newer than what was made of it; returns what the compiler said."""
@@ -109,9 +114,11 @@ class Program:
         """Each run: name, number of ranks, arguments, variables of the variant."""
         variants = [("", {}, max(self.ranks))]
         if self.has_variants:
-            # The short run has the first one, and for each program another one, always the same.
-            one = VARIANTS[1 + zlib.crc32(self.name.encode()) % (len(VARIANTS) - 1)]
-            variants += VARIANTS if everything else [VARIANTS[0], one]
+            # The short run has the first two, and for each program another one, always the same.
+            one = VARIANTS[2 + zlib.crc32(self.name.encode()) % (len(VARIANTS) - 2)]
+            variants += VARIANTS if everything else [*VARIANTS[:2], one]
+        if self.has_mistakes:
+            variants = [variant for variant in variants if variant[0] != "check"]
         found = []
         for args in self.args:
             for variant, env, most in variants:

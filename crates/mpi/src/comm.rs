@@ -240,6 +240,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
     if comm.size() > 1 && !comm.is_inter() {
+        crate::coll::compare_calls(p, &comm)?;
         agree::synchronize(&crate::channel::Channel::next(p, &comm))?;
     }
     free_comm(p, handle)

@@ -193,6 +193,13 @@ pub fn set_errhandler(p: &Process, kind: Kind, place: &Cell<usize>, handle: usiz
     Ok(())
 }
 
+/// Notes that the program has set the error handler of a communicator.
+pub fn note_set(p: &Process, comm: usize) {
+    if comm == MPI_COMM_SELF {
+        p.own_handler_is_set.set(true);
+    }
+}
+
 /// The error handler that an object keeps in `place`, as a handle that the user has to free.
 pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
     let handle = place.get();
@@ -240,14 +247,14 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
 }
 
 /// The communicator whose error handler takes errors of no object: `MPI_COMM_SELF`. Before MPI 4.0 it
-/// was `MPI_COMM_WORLD`, and a program that set that one alone still means it, as MPICH and Open MPI
-/// have it.
+/// was `MPI_COMM_WORLD`, and a program that has set no handler of `MPI_COMM_SELF` still means it, as
+/// MPICH and Open MPI have it.
 fn find_default(p: &Process) -> Option<Rc<Comm>> {
-    let own = p.comms.get(MPI_COMM_SELF)?;
-    match own.errhandler.get() {
-        MPI_ERRORS_ARE_FATAL => p.comms.get(MPI_COMM_WORLD).or(Some(own)),
-        _ => Some(own),
-    }
+    let default = match p.own_handler_is_set.get() {
+        true => MPI_COMM_SELF,
+        false => MPI_COMM_WORLD,
+    };
+    p.comms.get(default)
 }
 
 /// Hands `error` of the call `name` to the error handler of `scope` and returns the code that the

@@ -69,6 +69,8 @@ pub struct Process {
     pub codes: Codes,
     /// Error handler of errors on no open file, and of files when they are opened.
     pub file_errhandler: Cell<usize>,
+    /// Whether the program has set the error handler of `MPI_COMM_SELF`.
+    pub own_handler_is_set: Cell<bool>,
     /// Requests of this layer.
     pub extras: crate::request::Extras,
     /// The buffer of buffered sends.
@@ -190,6 +192,7 @@ impl Process {
             environment: Environment::new(),
             codes: Codes::new(),
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
+            own_handler_is_set: Cell::new(false),
             extras: crate::request::Extras::new(),
             attached: crate::buffered::Attached::new(),
             messages: Table::new(),

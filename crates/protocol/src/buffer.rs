@@ -27,6 +27,16 @@ impl Buffer {
         }
     }
 
+    /// Whether it is known to be the same memory as another one: one piece at one address, or the same elements.
+    pub fn is_same(&self, other: &Buffer) -> bool {
+        let same_elements = match (&self.layout, &other.layout) {
+            (None, None) => true,
+            (Some(layout), Some(others)) => Arc::ptr_eq(layout, others),
+            _ => false,
+        };
+        self.ptr == other.ptr && same_elements
+    }
+
     /// No bytes at all.
     pub fn empty() -> Self {
         Buffer::contiguous(std::ptr::null_mut(), 0)

@@ -7,7 +7,7 @@ use fastpath_mpi::consts::{
     MPI_ERR_FILE, MPI_ERRHANDLER_NULL, MPI_FILE_NULL, MPI_MAX_ERROR_STRING,
 };
 use fastpath_mpi::errhandler::{
-    Kind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler,
+    Kind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler, note_set,
     set_errhandler,
 };
 use fastpath_mpi::{Error, Process, Result};
@@ -32,7 +32,9 @@ pub unsafe fn comm_create_errhandler(
 
 /// `MPI_Comm_set_errhandler`
 pub fn comm_set_errhandler(p: &Process, comm: usize, errhandler: usize) -> Result<()> {
-    set_errhandler(p, Kind::Comm, &p.comm(comm)?.errhandler, errhandler)
+    set_errhandler(p, Kind::Comm, &p.comm(comm)?.errhandler, errhandler)?;
+    note_set(p, comm);
+    Ok(())
 }
 
 /// `MPI_Comm_get_errhandler`

@@ -10,10 +10,12 @@ use super::vector::{Array, Arrays, Vector};
 use super::{alltoall, choose};
 use crate::channel::Channel;
 use crate::check::{Checks, RECORD_BYTES, Record};
+use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::op::Op;
+use crate::process::Process;
 
 /// Elements of a datatype; none where nothing is sent or received.
 pub(super) type Data<'a> = Option<(&'a Datatype, i64)>;
@@ -93,6 +95,18 @@ pub(super) fn compare(f: &Channel<'_>, arguments: Arguments<'_>) -> Result {
         None => Ok(()),
         Some(checks) => compare_slow(f, checks, &arguments),
     }
+}
+
+/// Compares, where that is asked for, whether all ranks are in the same call that makes or ends a communicator.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` where they make different calls.
+pub(crate) fn compare_calls(p: &Process, comm: &Comm) -> Result {
+    if p.checks().is_none() || comm.is_inter() {
+        return Ok(());
+    }
+    let none = Arguments::new(&nothing, &nothing);
+    compare(&Channel::next(p, comm), none)
 }
 
 /// Tells the other ranks that this one has refused its arguments, since they wait to hear of them.

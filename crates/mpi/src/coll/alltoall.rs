@@ -5,7 +5,6 @@ use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Batch, Fabric, trade};
-use super::is_in_place;
 use super::scratch::Scratch;
 use super::vector::{Array, Arrays, Vector, even_blocks};
 use crate::channel::Channel;
@@ -26,22 +25,20 @@ pub unsafe fn alltoall(
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
     let into = Vector::new(recv.0, recv.1, recv.2)?;
+    let out = match given(send) {
+        Some((datatype, count)) => Some(Vector::new(send.0, count, datatype)?),
+        None => None,
+    };
+    let own = out.map(|out| even_blocks(out)(f.rank()));
+    check_apart(f, own, even_blocks(into)(f.rank()))?;
     let data = Some((recv.2, recv.1));
     compare(f, Arguments::new(&|_| given(send).or(data), &|_| data))?;
     let how = choose::alltoall(into.bytes(), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
-        match send {
-            (buf, count, Some(datatype)) if !is_in_place(buf) => {
-                let out = Vector::new(buf, count, datatype)?;
-                check_apart(
-                    f,
-                    Some(even_blocks(out)(f.rank())),
-                    even_blocks(into)(f.rank()),
-                )?;
-                run(f, how, &even_blocks(out), &even_blocks(into))
-            }
-            _ => run_in_place(f, &even_blocks(into)),
+        match out {
+            Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)),
+            None => run_in_place(f, &even_blocks(into)),
         }
     })
 }
@@ -52,16 +49,15 @@ pub unsafe fn alltoall(
 /// As [`alltoall`].
 pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
     let into = recv.check()?;
+    let out = send.map(|send| send.check()).transpose()?;
+    let own = out.as_ref().map(|out| out(f.rank()));
+    check_apart(f, own, into(f.rank()))?;
     let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
     compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
-        match send {
-            Some(send) => {
-                let out = send.check()?;
-                check_apart(f, Some(out(f.rank())), into(f.rank()))?;
-                run(f, choose::Alltoall::Together, &out, &into)
-            }
+        match &out {
+            Some(out) => run(f, choose::Alltoall::Together, out, &into),
             None => run_in_place(f, &into),
         }
     })
@@ -73,16 +69,15 @@ pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_
 /// As [`alltoall`].
 pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
     let into = recv.check()?;
+    let out = send.map(|send| send.check()).transpose()?;
+    let own = out.as_ref().map(|out| out(f.rank()));
+    check_apart(f, own, into(f.rank()))?;
     let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
     compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
     // SAFETY: by the contract of this function.
     f.conclude(unsafe {
-        match send {
-            Some(send) => {
-                let out = send.check()?;
-                check_apart(f, Some(out(f.rank())), into(f.rank()))?;
-                run(f, choose::Alltoall::Together, &out, &into)
-            }
+        match &out {
+            Some(out) => run(f, choose::Alltoall::Together, out, &into),
             None => run_in_place(f, &into),
         }
     })

@@ -5,6 +5,8 @@ use crate::channel::Channel;
 use crate::consts::*;
 use crate::error::{Error, Result};
 
+const ADVICE: &str = "pass MPI_IN_PLACE for the rank's own data, or two buffers";
+
 /// Refuses a call whose rank sends to itself from where it receives; `out` is none with `MPI_IN_PLACE`. Both are the
 /// rank's own blocks. The call is taken back: nothing was sent, and the program may make it again as it should be.
 ///
@@ -14,7 +16,7 @@ use crate::error::{Error, Result};
 pub(super) fn check_apart(f: &Channel<'_>, out: Option<Vector<'_>>, into: Vector<'_>) -> Result {
     match out {
         Some(out) if out.ptr == into.ptr && out.bytes() > 0 && into.bytes() > 0 => {
-            refuse_alias(f, out)
+            refuse_alias(f, out, into)
         }
         Some(out) if f.process.checks().is_some() => check_overlap(f, out, into),
         _ => Ok(()),
@@ -38,28 +40,24 @@ fn check_overlap(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
         return Ok(());
     }
     f.take_back();
-    Err(Error::new(
-        MPI_ERR_BUFFER,
-        format!(
-            "the send buffer ({} bytes at {from:p}) and the receive buffer ({} bytes at {to:p}) overlap",
-            out.bytes(),
-            into.bytes()
-        ),
-    ))
+    let text = format!(
+        "the send buffer ({} bytes at {from:p}) and the receive buffer ({} bytes at {to:p}) overlap",
+        out.bytes(),
+        into.bytes()
+    );
+    Err(Error::new(MPI_ERR_BUFFER, text).with_advice(Some(ADVICE)))
 }
 
 #[cold]
 #[inline(never)]
-fn refuse_alias(f: &Channel<'_>, out: Vector<'_>) -> Result {
-    if out.ptr.is_null() {
-        return Ok(()); // MPI_BOTTOM: the types say where the data lies
+fn refuse_alias(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
+    if !out.buffer().is_same(&into.buffer()) {
+        return Ok(()); // one address, of which the types take different parts
     }
     f.take_back();
-    Err(Error::new(
-        MPI_ERR_BUFFER,
-        format!(
-            "the rank's own data lies at {:p} in the send buffer and in the receive buffer: pass MPI_IN_PLACE, or two buffers",
-            out.ptr
-        ),
-    ))
+    let text = format!(
+        "the rank's own data lies at {:p} in the send buffer and in the receive buffer",
+        out.ptr
+    );
+    Err(Error::new(MPI_ERR_BUFFER, text).with_advice(Some(ADVICE)))
 }

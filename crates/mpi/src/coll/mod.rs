@@ -33,7 +33,7 @@ mod simulator;
 mod tests;
 mod vector;
 
-pub(crate) use agreement::refuse_call;
+pub(crate) use agreement::{compare_calls, refuse_call};
 pub use allgather::{allgather, allgatherv};
 pub use allreduce::allreduce;
 pub use alltoall::{alltoall, alltoallv, alltoallw};

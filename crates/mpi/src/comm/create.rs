@@ -9,6 +9,7 @@ use super::contexts::Block;
 use super::{Comm, hints, publish};
 use crate::attribute::{self, Holder};
 use crate::channel::Channel;
+use crate::coll;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -29,6 +30,7 @@ pub fn duplicate(p: &Process, parent: &Comm) -> Result<usize> {
 /// # Errors
 /// As [`duplicate`].
 pub fn duplicate_with(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
+    coll::compare_calls(p, parent)?;
     let handle = duplicate_early(p, parent, given)?;
     // The call may wait for the others, so that `MPI_Comm_idup` later need not.
     if parent.spares.get().is_empty() {
@@ -137,6 +139,7 @@ pub(crate) fn create_among(
 /// A communicator of the first members of `parent`, all of which call this, with what is left of the
 /// parent's contexts. `None` on those that are no members.
 pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<Option<Comm>> {
+    coll::compare_calls(p, parent)?;
     let context = take_spare(p, parent)?;
     if parent.rank >= count {
         return Ok(None);
@@ -168,6 +171,7 @@ pub fn create(p: &Process, parent: &Comm, group: &Rc<Group>) -> Result<usize> {
     parent
         .require_intra()
         .map_err(|_| Error::unsupported("MPI_Comm_create on an intercommunicator"))?;
+    coll::compare_calls(p, parent)?;
     let channel = Channel::next(p, parent);
     ranks_in(group, parent)?;
     if group.rank().is_none() {
@@ -209,6 +213,7 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
             format!("the color {color} is negative: pass one of 0 or more, or MPI_UNDEFINED");
         return Err(Error::new(MPI_ERR_ARG, message));
     }
+    coll::compare_calls(p, parent)?;
     let channel = Channel::next(p, parent);
     match split_members(p, &channel, &parent.group, color, key)? {
         None => Ok(MPI_COMM_NULL),

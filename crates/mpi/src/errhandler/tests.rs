@@ -35,6 +35,7 @@ fn process() -> (Process, Rc<Comm>) {
     own.handle.set(MPI_COMM_SELF);
     own.errhandler.set(MPI_ERRORS_RETURN);
     p.comms.insert_predefined(MPI_COMM_SELF, own);
+    note_set(&p, MPI_COMM_SELF);
     let comm = Rc::new(Comm::new(&p, Context::from_leader(0, 9), group, None, 0));
     comm.handle.set(p.comms.insert_rc(comm.clone()).unwrap());
     (p, comm)
@@ -144,6 +145,22 @@ fn handler__of_another_kind_is_refused() {
     // SAFETY: null is allowed.
     let result = unsafe { create_errhandler(&p, Kind::Comm, 0) };
     assert_eq!(result.unwrap_err().code(), MPI_ERR_ARG);
+}
+
+#[test]
+fn default_handler__is_that_of_self_once_the_program_has_set_it() {
+    let (p, _) = process();
+    p.own_handler_is_set.set(false);
+    let group = Rc::new(Group::new(vec![0], 0));
+    let world = Comm::new(&p, Context::WORLD, group, None, 0);
+    world.handle.set(MPI_COMM_WORLD);
+    p.comms.insert_predefined(MPI_COMM_WORLD, world);
+    let default = || find_default(&p).map(|comm| comm.handle.get());
+    assert_eq!(default(), Some(MPI_COMM_WORLD));
+    note_set(&p, MPI_COMM_WORLD);
+    assert_eq!(default(), Some(MPI_COMM_WORLD));
+    note_set(&p, MPI_COMM_SELF);
+    assert_eq!(default(), Some(MPI_COMM_SELF));
 }
 
 #[test]

@@ -87,21 +87,19 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
-    let moves = |checked: Option<Checked>| checked.is_some_and(|checked| checked.buffer.bytes > 0);
-    if p.checks().is_none()
-        || out.buf.is_null()
-        || !moves(check_send(p, out)?)
-        || !moves(check_recv(p, into)?)
-    {
+    if p.checks().is_none() {
         return Ok(());
     }
-    Err(Error::new(
-        MPI_ERR_BUFFER,
-        format!(
-            "send and receive buffer are the same, at {:p}: call MPI_Sendrecv_replace, or pass two buffers",
-            out.buf
-        ),
-    ))
+    let (Some(send), Some(receive)) = (check_send(p, out)?, check_recv(p, into)?) else {
+        return Ok(());
+    };
+    let (from, to) = (&send.buffer, &receive.buffer);
+    if from.bytes == 0 || to.bytes == 0 || !from.is_same(to) {
+        return Ok(());
+    }
+    let text = format!("send and receive buffer are the same, at {:p}", from.ptr);
+    let advice = "call MPI_Sendrecv_replace, or pass two buffers";
+    Err(Error::new(MPI_ERR_BUFFER, text).with_advice(Some(advice)))
 }
 
 /// The packed contents of a send buffer, at least one byte long.

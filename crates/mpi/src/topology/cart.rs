@@ -196,6 +196,7 @@ pub fn map_cart(comm: &Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
 /// # Errors
 /// Those of communication.
 pub fn create_sub(p: &Process, parent: &Comm, cart: &Cart, remain: &[bool]) -> Result<usize> {
+    crate::coll::compare_calls(p, parent)?;
     let (part, ranks) = cart.slice(parent.rank, remain);
     let group: Group = parent.group.include(&ranks)?;
     let channel = Channel::next(p, parent);

@@ -173,6 +173,7 @@ pub fn create_dist_graph(
         check_end(parent, destination)?;
         check_weight(weight)?;
     }
+    crate::coll::compare_calls(p, parent)?;
     let graph = distribute(&Channel::next(p, parent), edges, weighted)?;
     publish_graph(p, parent, graph)
 }
