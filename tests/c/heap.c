@@ -1,6 +1,7 @@
 /* Making and freeing objects of every kind leaves no memory in use, however often it is done.
  * test: ranks=1,2,3 env=GLIBC_TUNABLES=glibc.malloc.tcache_count=0 */
 #include "check.h"
+#include <limits.h>
 #include <malloc.h>
 
 enum { ROUNDS = 20000 };
@@ -265,13 +266,18 @@ int main(int argc, char **argv)
         for (int i = 0; i < rounds / 2; i++)
             KINDS[kind].run();
         meet();
-        size_t before = in_use();
-        for (int i = 0; i < rounds; i++)
-            KINDS[kind].run();
-        long long more = (long long)in_use() - (long long)before;
-        /* A queue has grown where a rank was ahead of another. */
-        if (more > 2048)
-            fail(__LINE__, "%d rounds of %s leave %lld bytes in use", rounds, KINDS[kind].name, more);
+        /* A queue grows where a rank is ahead of another, once or twice; what is lost grows each time. */
+        long long least = LLONG_MAX;
+        for (int attempt = 0; attempt < 3; attempt++) {
+            size_t before = in_use();
+            for (int i = 0; i < rounds; i++)
+                KINDS[kind].run();
+            long long more = (long long)in_use() - (long long)before;
+            least = more < least ? more : least;
+            meet();
+        }
+        if (least > 2048)
+            fail(__LINE__, "%d rounds of %s leave %lld bytes in use", rounds, KINDS[kind].name, least);
         meet();
     }
     return finish();

@@ -116,7 +116,28 @@ static void leave(void)
         if (rank == 0)
             MPI_Send(ints, 3, MPI_INT, other, 1, dup);
     }
-    if (strncmp(how, "left", 4) == 0)
+    if (is("left-mprobe")) {
+        MPI_Message message;
+        if (rank == 0)
+            MPI_Send(ints, 3, MPI_INT, other, 1, world);
+        else if (rank == 1)
+            MPI_Mprobe(0, 1, world, &message, MPI_STATUS_IGNORE);
+    }
+    if (is("left-freed")) {
+        MPI_Comm dup;
+        MPI_Comm_dup(world, &dup);
+        if (rank == 0)
+            MPI_Send(ints, 3, MPI_INT, other, 1, dup);
+        MPI_Barrier(world);
+        MPI_Comm_free(&dup);
+    }
+    if (is("left-late") && rank == 0) {
+        /* The other one is in MPI_Finalize by now. */
+        for (double begin = MPI_Wtime(); MPI_Wtime() < begin + 0.3;)
+            ;
+        MPI_Send(ints, 10, MPI_INT, other, 7, world);
+    }
+    if (strncmp(how, "left", 4) == 0 && !is("left-late"))
         MPI_Barrier(world); /* nobody sends to one that has gone */
 }
 

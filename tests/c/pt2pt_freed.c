@@ -1,6 +1,6 @@
 /* Requests that are freed while they are active: what they stand for is carried out before MPI_Finalize returns, and
  * what nothing can match any more ends there.
- * test: ranks=1,2,3,4 args=recv;persistent;any;typed;send;ssend;buffered;unmatched;mixed */
+ * test: mistakes=yes ranks=1,2,3,4 args=recv;persistent;any;typed;send;ssend;buffered;unmatched;mixed */
 #include "check.h"
 
 enum { SIZES = 9, MOST = 3000000, TAG = 5 };

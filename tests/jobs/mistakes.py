@@ -23,6 +23,9 @@ MISTAKES = {
     "left-short": ([rf"{NOBODY}a message \(tag 7, 40 bytes\) from rank 0 in MPI_COMM_WORLD, sent by MPI_Send at {PLACE}"], 0),
     "left-large": ([rf"{NOBODY}a message \(tag 7, 1048576 bytes\) from rank 0 in .*, sent by MPI_Isend at {PLACE}"], 0),
     "left-many": ([rf"{NOBODY}1000 messages \(the first: tag 0, 40 bytes\) from rank 0 in .*, sent by MPI_Send at {PLACE}"], 0),
+    "left-late": ([rf"{NOBODY}a message \(tag 7, 40 bytes\) from rank 0 in MPI_COMM_WORLD, sent by MPI_Send at {PLACE}"], 0),
+    "left-mprobe": ([r"rank 1: no MPI_Mrecv followed the probe of the message from rank 0 with tag 1 in .*, 12 bytes"], 0),
+    "left-freed": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in a communicator that was freed, sent by"], 0),
     "left-dup": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in halo, sent by MPI_Send at {PLACE}"], 0),
     "coll-type": ([rf"rank 1: MPI_Bcast at {PLACE} expects 10 MPI_INT from rank 0, which passes 10 MPI_FLOAT to "
                    rf"MPI_Bcast at {PLACE}"], 0),

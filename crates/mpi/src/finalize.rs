@@ -11,15 +11,18 @@ use crate::consts::*;
 use crate::error::Result;
 use crate::hot;
 use crate::process::{Phase, Process};
+use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::wait::futex_wait;
-use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_FINALIZED};
+use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_AWAKE};
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, Worker};
 use std::time::Duration;
 
 /// How often a process that looks for mistakes asks whether the last messages have come.
 const AWAIT_PAUSE: Duration = Duration::from_millis(1);
+/// How long a rank has slept in one wait, in nanoseconds, before it is taken to wait in vain.
+const SLEEPS_LONG_NS: u64 = 1_000_000_000;
 
 /// Finalises MPI: delivers what is under way, runs the callbacks that the standard asks for, and
 /// leaves the job.
@@ -46,6 +49,10 @@ pub fn finalize(p: &Process) -> Result {
         }
         settled && !others && w.is_idle()
     });
+    if let Some(checks) = p.checks() {
+        // SAFETY: as above.
+        checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
+    }
     p.hot_clear_all();
     hot::set_worker(std::ptr::null_mut(), false);
     // SAFETY: as above.
@@ -56,29 +63,35 @@ pub fn finalize(p: &Process) -> Result {
         (*worker).interfaces().keep_registrations(0);
         (*worker).tell_phase(RankPhase::Finalized);
     }
-    if let Some(checks) = p.checks() {
-        // Who waits for this process has heard by now that it waits in vain.
-        // SAFETY: as above.
-        checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
-    }
     p.set_phase(Phase::Finalized);
     Ok(())
 }
 
-/// Waits until no rank begins a message any more, when all have come. This process has left the job already: what says so
-/// is where a process that waits would say that it sleeps.
+/// Waits until no rank of this host will send a message any more, and takes those that have come: each rank has begun no
+/// message since it called `MPI_Finalize`, or all others have slept for a while, in waits that only this process can end.
 fn await_last_messages(worker: &mut Worker) -> &Worker {
-    while !(0..worker.size()).all(|peer| worker.is_silent(peer)) {
+    let will_send = |worker: &Worker, peer: u32| {
+        let is_away = worker.job.is_remote(peer as usize) || worker.is_silent(peer);
+        !is_away && !sleeps_long(worker, peer)
+    };
+    loop {
         worker.take_arrivals();
-        // Nobody wakes a process that has left: the time ends the wait.
-        futex_wait(
-            &worker.job.own_page().state,
-            STATE_FINALIZED,
-            Some(AWAIT_PAUSE),
-        );
+        if !(0..worker.size()).any(|peer| will_send(worker, peer)) {
+            return worker;
+        }
+        // Nobody wakes a process that does not say that it sleeps: the time ends the wait.
+        let state = &worker.job.own_page().state;
+        futex_wait(state, STATE_AWAKE, Some(AWAIT_PAUSE));
     }
-    worker.take_arrivals();
-    worker
+}
+
+/// Whether a rank has been asleep in one wait for so long that what it waits for may never come.
+fn sleeps_long(worker: &Worker, peer: u32) -> bool {
+    let page = worker.job.rank_page(peer as usize);
+    let note = page
+        .filter(|page| page.sleeps_alone())
+        .and_then(|page| page.wait_note());
+    note.is_some_and(|note| clock::now_ns().saturating_sub(note.since_ns) > SLEEPS_LONG_NS)
 }
 
 /// Says how far this process has come, when all that it has sent so far is where its peers find it.

@@ -21,6 +21,24 @@ pub struct Message {
     comm: usize,
 }
 
+impl Message {
+    /// Bytes, source and tag, and the communicator.
+    pub(crate) fn describe(&self, p: &Process) -> String {
+        let status = status_of(p, &self.found);
+        let comm = p.comm_of_request(self.comm);
+        format!(
+            "the message from rank {} with tag {} in {}, {} bytes",
+            status.source,
+            status.tag,
+            comm.map_or_else(
+                || "a communicator that was freed".into(),
+                |comm| comm.title()
+            ),
+            status.bytes()
+        )
+    }
+}
+
 /// What a probe saw.
 #[derive(Debug, Clone, Copy)]
 pub struct Probed {

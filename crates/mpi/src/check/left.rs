@@ -3,14 +3,12 @@
 
 use super::record::{RECORD_BYTES, Record};
 use super::{Checks, name_call};
-use crate::comm::Comm;
 use crate::consts::MPI_ANY_TAG;
 use crate::process::Process;
 use fastpath_protocol::Worker;
 use fastpath_protocol::request::{Kind, Request, State};
-use fastpath_protocol::tag::{key_context, key_source};
+use fastpath_protocol::tag::{collective_key, key_context, key_source};
 use fastpath_protocol::unexpected::Unexpected;
-use std::rc::Rc;
 
 impl Checks {
     /// Tells of requests that the program has neither completed nor freed (MPI-5.0 section 11.2.2).
@@ -31,7 +29,7 @@ impl Checks {
     pub(crate) fn tell_unreceived(&self, p: &Process, worker: &Worker) {
         let mut groups: Vec<(String, Vec<&Unexpected>)> = Vec::new();
         for message in worker.unexpected_messages() {
-            let Some(comm) = comm_of(p, message.key).filter(|_| message.tag >= 0) else {
+            let Some(comm) = title_of(p, message.key).filter(|_| message.tag >= 0) else {
                 continue; // of a collective call that failed
             };
             let sender = match Record::parse(&message.data) {
@@ -39,10 +37,16 @@ impl Checks {
                 None => "whose sender waits in vain".to_string(),
             };
             let source = key_source(message.key);
-            let origin = format!("from rank {source} in {}, {sender}", comm.title());
+            let origin = format!("from rank {source} in {comm}, {sender}");
             match groups.iter_mut().find(|(known, _)| *known == origin) {
                 Some((_, messages)) => messages.push(message),
                 None => groups.push((origin, vec![message])),
+            }
+        }
+        for message in p.messages.handles() {
+            if let Some(message) = p.messages.get(message) {
+                let what = message.describe(p);
+                self.tell(p, &format!("no MPI_Mrecv followed the probe of {what}"));
             }
         }
         for (origin, messages) in groups {
@@ -80,13 +84,20 @@ fn describe_request(p: &Process, request: &Request) -> String {
     }
 }
 
-/// The communicator that a match key belongs to, unless it is that of collective calls.
-fn comm_of(p: &Process, key: u64) -> Option<Rc<Comm>> {
-    let handles = p.comms.handles().into_iter();
-    let predefined = [crate::consts::MPI_COMM_WORLD, crate::consts::MPI_COMM_SELF];
-    let mut comms = predefined
-        .into_iter()
-        .chain(handles)
-        .filter_map(|handle| p.comms.get(handle));
-    comms.find(|comm| comm.context.key(0) == key_context(key))
+/// The title of the communicator that a match key belongs to; none of a collective call's.
+fn title_of(p: &Process, key: u64) -> Option<String> {
+    if key_context(key) != collective_key(key_context(key)) {
+        let handles = p.comms.handles().into_iter();
+        let predefined = [crate::consts::MPI_COMM_WORLD, crate::consts::MPI_COMM_SELF];
+        let mut comms = predefined
+            .into_iter()
+            .chain(handles)
+            .filter_map(|handle| p.comms.get(handle));
+        let found = comms.find(|comm| comm.context.key(0) == key_context(key));
+        return Some(found.map_or_else(
+            || "a communicator that was freed".into(),
+            |comm| comm.title(),
+        ));
+    }
+    None
 }
