@@ -35,7 +35,7 @@ pub fn compare_tables(findings: &[TableFindings]) -> Vec<Comparison> {
             let resolution = x.2.max(y.2);
             for (at, value) in x.0.iter().zip(x.1) {
                 let same = y.0.iter().position(|o| o.value == at.value);
-                let Some(other) = same.map(|row| y.1[row]) else {
+                let Some(other) = same.and_then(|row| y.1.get(row)) else {
                     continue;
                 };
                 let difference = other.value - value.value;

@@ -12,7 +12,7 @@ use super::formats::{
     FORMATS, Format, Heading, IPERF3, IPERF3_COLUMNS, Note, OSU, QPERF, imb_megabytes, matches,
     written_unit,
 };
-use super::table::{Cell, Column, Role, Table, read_number};
+use super::table::{Cell, Column, Role, Table, Unit, read_number};
 use context::Context;
 use values::{read_hpcc_major, read_hpcc_summary, read_netpipe, read_osu_init, read_qperf};
 
@@ -44,8 +44,8 @@ enum Rows {
     Headed(Vec<&'static Heading>),
     /// iperf3's, with the columns of its headings.
     Iperf3(Vec<usize>),
-    /// A value by name on each line, or a line of a fixed form.
-    Named,
+    /// A value by name on each line, or a line of a fixed form. A row ends where a name comes again; its number.
+    Named(usize),
 }
 
 #[derive(Default)]
@@ -82,9 +82,10 @@ impl Reader {
 
     /// Ends the table under way; headings without rows are none.
     fn close(&mut self) {
-        if let Some((table, _)) = self.open.take()
+        if let Some((mut table, _)) = self.open.take()
             && table.lines.0 > 0
         {
+            table.fill(table.rows());
             self.tables.push(table);
         }
     }
@@ -189,8 +190,17 @@ impl Reader {
                 }
                 None => false,
             },
-            Rows::Iperf3(layout) => push_iperf3(table, layout, line).is_some(),
-            Rows::Named => false,
+            Rows::Iperf3(layout) => match read_iperf3(layout, line) {
+                Some(cells) => {
+                    for (column, (cell, unit)) in table.columns.iter_mut().zip(cells) {
+                        column.cells.push(cell);
+                        unit.into_iter().for_each(|unit| column.add_unit(unit));
+                    }
+                    true
+                }
+                None => false,
+            },
+            Rows::Named(_) => false,
         }
     }
 
@@ -214,7 +224,7 @@ impl Reader {
             None => self.context.title_of(values.tool).to_owned(),
         };
         let goes_on = |t: &Table| t.tool.as_ref() == Some(&tool) && t.title == title;
-        let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named) && goes_on(t);
+        let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named(_)) && goes_on(t);
         if !self.open.as_ref().is_some_and(is_named) {
             self.close();
             let goes_on = self.tables.pop_if(|t| values.tool == QPERF && goes_on(t));
@@ -225,10 +235,17 @@ impl Reader {
                 unknown: values.unknown,
                 ..Table::default()
             });
-            self.open = Some((table, Rows::Named));
+            let row = table.rows();
+            self.open = Some((table, Rows::Named(row)));
         }
-        if let Some((table, _)) = &mut self.open {
-            values.values.into_iter().for_each(|v| v.push_to(table));
+        if let Some((table, Rows::Named(row))) = &mut self.open {
+            if values.values.iter().any(|v| v.is_in(table, *row)) {
+                *row += 1;
+            }
+            values
+                .values
+                .into_iter()
+                .for_each(|v| v.push_to(table, *row));
         }
         true
     }
@@ -301,23 +318,32 @@ fn read_value(word: &str) -> Option<Cell> {
     rest.is_empty().then_some(cell)
 }
 
-/// Adds iperf3's row, of which columns at the end may be missing; None: it is no row.
-fn push_iperf3(table: &mut Table, layout: &[usize], line: &str) -> Option<()> {
+/// The values of iperf3's row with their units; None: it is no row. All have a total and a rate; of the other columns
+/// those at the end may be missing.
+fn read_iperf3(layout: &[usize], line: &str) -> Option<Vec<(Cell, Option<Unit>)>> {
     let (_, values) = line.trim().strip_prefix('[')?.rsplit_once(']')?;
     let mut words = values.split_whitespace().peekable();
     words.next()?.split_once('-')?;
     words.next_if_eq(&"sec")?;
-    for (column, &known) in table.columns.iter_mut().zip(layout) {
+    let mut cells = Vec::new();
+    for &known in layout {
+        let (name, _, count) = IPERF3_COLUMNS[known];
         let cell = words.peek().and_then(|w| read_value(w.split('/').next()?));
-        if let Some(cell) = cell {
-            words.next();
-            column.cells.push(cell);
-            if IPERF3_COLUMNS[known].2 == 2 {
-                column.add_unit(written_unit(IPERF3, words.next()?)?);
+        let Some(cell) = cell else {
+            if ["Transfer", "Bitrate"].contains(&name) {
+                return None;
             }
-        } else {
-            column.cells.push(Cell::MISSING);
-        }
+            cells.push((Cell::MISSING, None));
+            continue;
+        };
+        words.next();
+        let unit = match count {
+            2 => Some(written_unit(IPERF3, words.next()?)?),
+            _ => None,
+        };
+        cells.push((cell, unit));
     }
-    Some(())
+    // The share of lost datagrams, `(omitted)`, and whose row of the whole run it is.
+    let is_remark = |w: &str| ["sender", "receiver"].contains(&w) || w.starts_with('(');
+    words.all(is_remark).then_some(cells)
 }

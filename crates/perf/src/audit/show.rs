@@ -210,8 +210,8 @@ fn write_worth(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::R
             let Some(steps) = step.lattice.multiple(cell.scaled(scale)) else {
                 continue;
             };
-            let at = parameter.map(|p| table.table.columns[p].cells[row].value);
-            let at = at.map_or(String::new(), |v| format!("{v:>9}"));
+            let at = parameter.and_then(|p| table.table.columns[p].cells.get(row));
+            let at = at.map_or(String::new(), |at| format!("{:>9}", at.value));
             let said = match above {
                 None => String::new(),
                 Some(before) => {

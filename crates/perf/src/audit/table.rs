@@ -137,6 +137,13 @@ impl Column {
         }
     }
 
+    /// Adds cells without a number until it has so many.
+    pub fn fill(&mut self, rows: usize) {
+        let missing = rows.saturating_sub(self.cells.len());
+        self.cells
+            .extend(std::iter::repeat_n(Cell::MISSING, missing));
+    }
+
     /// Notes that a number of the column is in a unit.
     pub fn add_unit(&mut self, unit: Unit) {
         if !self.units.contains(&unit) {
@@ -260,5 +267,10 @@ impl Table {
             .map(|c| c.cells.len())
             .max()
             .unwrap_or(0)
+    }
+
+    /// Makes all columns so long, with cells without a number.
+    pub fn fill(&mut self, rows: usize) {
+        self.columns.iter_mut().for_each(|c| c.fill(rows));
     }
 }

@@ -18,8 +18,14 @@ pub struct Value {
 }
 
 impl Value {
-    /// Adds it to the column of its name.
-    pub fn push_to(self, table: &mut Table) {
+    /// Whether the row, from 0, of a table has a value of its name already.
+    pub fn is_in(&self, table: &Table, row: usize) -> bool {
+        let named = table.columns.iter().find(|c| c.name == self.name);
+        named.is_some_and(|c| c.cells.len() > row)
+    }
+
+    /// Adds it to the column of its name, in the last row, which has none of this name yet.
+    pub fn push_to(self, table: &mut Table, row: usize) {
         let known = table.columns.iter().position(|c| c.name == self.name);
         let index = known.unwrap_or_else(|| {
             table.columns.push(Column {
@@ -32,6 +38,8 @@ impl Value {
             table.columns.len() - 1
         });
         let column = &mut table.columns[index];
+        // Lines of rows above were not read.
+        column.fill(row);
         column.cells.push(self.cell);
         self.unit.into_iter().for_each(|unit| column.add_unit(unit));
     }
@@ -103,17 +111,19 @@ pub fn read_hpcc_major(line: &str) -> Option<Values> {
 
 pub fn read_osu_init(line: &str) -> Option<Values> {
     let rest = line.trim().strip_prefix("nprocs: ")?;
-    let parts = rest.split(',').skip(1).map(|part| {
-        let (name, value) = part.trim().split_once(": ")?;
-        let value = value.strip_suffix(" ms").unwrap_or(value);
-        let cell = read_value(value)?;
-        Some(make_value(
-            name,
-            find_named(&OSU_INIT_VALUES, name)?,
-            None,
-            cell,
-        ))
-    });
+    let parts: Vec<&str> = rest.split(',').skip(1).collect();
+    if parts.len() != OSU_INIT_VALUES.len() {
+        return None;
+    }
+    let parts = parts
+        .into_iter()
+        .zip(&OSU_INIT_VALUES)
+        .map(|(part, named)| {
+            let (name, value) = part.trim().split_once(": ")?;
+            let value = value.strip_suffix(" ms").unwrap_or(value);
+            let cell = read_value(value)?;
+            (name == named.pattern).then(|| make_value(name, named, None, cell))
+        });
     Some(Values {
         tool: OSU,
         title: Some("MPI Init"),

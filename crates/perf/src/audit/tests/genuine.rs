@@ -170,3 +170,107 @@ fn hpcc_whole__is_its_parts() {
     let tool = |t: &TableFindings| t.tool.as_deref() == Some("HPCC 1.5.0");
     assert!(found.tables.iter().all(tool), "{found:?}");
 }
+
+/// The cells of the only table, by column, and what it is shown as.
+fn read_only_table(text: &str) -> (Vec<(String, Vec<String>)>, String) {
+    let found = audit(text);
+    let [table] = &found.tables[..] else {
+        panic!("{found:?}");
+    };
+    let columns = table.table.columns.iter().map(|c| {
+        let cells = c.cells.iter().map(Cell::to_string).collect();
+        (c.name.clone(), cells)
+    });
+    (columns.collect(), super::show_text(text))
+}
+
+#[test]
+fn bad_row__is_none_and_shifts_no_other() {
+    let head =
+        "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n";
+    let row = |rest: &str| format!("[  5]   0.00-3.00   sec  {rest}\n");
+    let first = row("71.5 MBytes   200 Mbits/sec  0.001 ms  1/2289 (0%)  sender");
+    let last = row("71.3 MBytes   199 Mbits/sec  0.009 ms  6/2289 (0.26%)  receiver");
+    let good = read_only_table(&format!("{head}{first}\n{last}"));
+    assert!(good.0.iter().all(|(_, cells)| cells.len() == 2), "{good:?}");
+    for bad in [
+        "71.4 MBytes   200 Mfurlongs  0.000 ms  0/2289 (0%)",
+        "71.4 MBytes   200 Mbits/sec  0.005 moons  0/2289 (0%)",
+        "71.4 MBytes   20x0 Mbits/sec  0.005 ms  0/2289 (0%)",
+        "71.4 MBytes   200 Mbits/sec  0.0x05 ms  0/2289 (0%)",
+        "71.4 MBytes   200 Mbits/sec  0.005",
+        "71.4 MBytes",
+        "",
+    ] {
+        let found = read_only_table(&format!("{head}{first}{}{last}", row(bad)));
+        assert_eq!(found, good, "{bad}");
+    }
+}
+
+#[test]
+fn bad_value_with_a_name__leaves_its_own_cell_empty() {
+    let block = |n: u32| {
+        format!(
+            "tcp_lat:\n    latency   =  {n} us\n    msg_size  =  {n} bytes\n    time  =  {n} sec\n"
+        )
+    };
+    let good = [block(1), block(2), block(3)].concat();
+    for (bad, column, row) in [
+        ("latency   =  1 us", 0, 0),
+        ("latency   =  2 us", 0, 1),
+        ("msg_size  =  2 bytes", 1, 1),
+        ("time  =  3 sec", 2, 2),
+    ] {
+        let (mut columns, _) = read_only_table(&good.replace(bad, "latency = 1 furlong"));
+        columns.sort_by_key(|(name, _)| {
+            ["latency", "msg_size", "time"]
+                .iter()
+                .position(|n| n == name)
+        });
+        let mut expected = vec![vec!["1", "2", "3"]; 3];
+        expected[column][row] = "NaN";
+        let cells: Vec<Vec<String>> = columns.into_iter().map(|(_, cells)| cells).collect();
+        assert_eq!(cells, expected, "{bad}");
+    }
+}
+
+#[test]
+fn line_of_osu_init__has_all_of_its_values_or_none() {
+    let good = "nprocs: 2, min: 147 ms, max: 150 ms, avg: 148 ms\n";
+    for bad in [
+        "nprocs: 2\n",
+        "nprocs: 2, min: 1 ms\n",
+        "nprocs: 2, max: 1 ms, min: 1 ms, avg: 1 ms\n",
+        "nprocs: 2, min: 1 ms, min: 1 ms, avg: 1 ms\n",
+    ] {
+        let (columns, _) = read_only_table(&[bad, good].concat());
+        let lengths = columns.iter().map(|(_, cells)| cells.len());
+        assert_eq!(lengths.collect::<Vec<_>>(), [1, 1, 1], "{bad}");
+    }
+}
+
+#[test]
+fn fuzz__damaged_outputs_make_tables_of_equal_columns() {
+    let outputs = read_outputs();
+    let corpus: Vec<&[u8]> = outputs.values().map(|text| text.as_bytes()).collect();
+    let mut round = 0;
+    crate::mutate::run(&corpus, |input| {
+        // All outputs in turn, and not all of the rounds: reading takes long, what is made of it longer.
+        let turn = round / corpus.len();
+        round += 1;
+        if !turn.is_multiple_of(16) {
+            return;
+        }
+        let text = String::from_utf8_lossy(input);
+        for table in recognise::recognise(&text).tables {
+            let rows = table.rows();
+            let is_full = |c: &Column| c.cells.len() == rows;
+            assert!(rows > 0 && table.columns.iter().all(is_full), "{table:?}");
+            // Damage takes rows away; no line makes more than one.
+            assert!(rows <= table.lines.1 + 1 - table.lines.0, "{table:?}");
+        }
+        if turn.is_multiple_of(64) {
+            super::show_text(&text);
+        }
+    });
+}
