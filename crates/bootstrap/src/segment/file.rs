@@ -7,6 +7,7 @@ use fastpath_base::refusal::{Bytes, describe_call};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,30 @@ fn open_somewhere() -> Result<(OwnedFd, bool), SegmentError> {
 pub(super) fn is_nameless(file: &File) -> io::Result<bool> {
     let about = file.metadata()?;
     Ok(about.is_file() && about.nlink() == 0)
+}
+
+/// Whether nobody can shorten a file, or nobody can seal it against that: an unlinked file of a file system, which the
+/// job's processes alone hold (docs/decisions/0022-unlinked-files-are-not-sealed.md). A memory file must be sealed.
+pub(super) fn is_sealed_or_unlinked(file: &File) -> io::Result<bool> {
+    // SAFETY: plain fcntl on an open descriptor.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 {
+        let cause = io::Error::last_os_error();
+        // The file system has no seals.
+        return match cause.raw_os_error() {
+            Some(libc::EINVAL) => Ok(true),
+            _ => Err(cause),
+        };
+    }
+    // A file of tmpfs has this seal alone from its beginning, and so has a memory file that was made without seals.
+    let cannot_be_sealed = seals == libc::F_SEAL_SEAL && !is_memory_file(file);
+    Ok(seals & libc::F_SEAL_SHRINK != 0 || cannot_be_sealed)
+}
+
+/// By what the kernel calls it, since file systems in memory look the same otherwise; false where /proc is missing.
+fn is_memory_file(file: &File) -> bool {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    path.is_ok_and(|path| path.as_os_str().as_bytes().starts_with(b"/memfd:"))
 }
 
 /// Bytes that the file system of the file has left; None where only memory limits it.
@@ -227,12 +252,15 @@ mod tests {
         }
     }
 
+    fn begin_in(file: OwnedFd) -> Segment {
+        let layout = set_length(&file, Layout::new(2).unwrap()).unwrap();
+        Segment::begin(file, layout, 5).unwrap()
+    }
+
     #[test]
     fn unlinked_file__serves_as_a_segment() {
         let scratch = Scratch::new("segment-unlinked");
-        let file = open_unlinked(&scratch.0).unwrap();
-        let layout = set_length(&file, Layout::new(2).unwrap()).unwrap();
-        let segment = Segment::begin(file, layout, 5).unwrap();
+        let segment = begin_in(open_unlinked(&scratch.0).unwrap());
         let again = segment.file().try_clone_to_owned().unwrap();
         let other = Segment::attach(again, 5).unwrap();
         segment.back_pair(0, 1).unwrap();
@@ -243,6 +271,48 @@ mod tests {
             assert_eq!(two.read(), 7);
         }
         assert!(file_system_room(segment.file()).is_some());
+    }
+
+    /// Of tmpfs the kernel tells seals, of other file systems it does not.
+    #[test]
+    fn unlinked_file__is_attached_to_in_every_folder() {
+        let open: [fn(&Path) -> io::Result<OwnedFd>; 2] = [open_unlinked, open_and_unlink];
+        let files = folders()
+            .into_iter()
+            .flat_map(|folder| open.map(|open| open(&folder)));
+        for file in files.filter_map(Result::ok) {
+            let segment = begin_in(file);
+            let again = segment.file().try_clone_to_owned().unwrap();
+            Segment::attach(again, 5).unwrap();
+        }
+    }
+
+    #[test]
+    fn memory_file__that_could_shrink_is_no_segment() {
+        // SAFETY: the name is a C string; the call returns a new descriptor.
+        let unsealable = unsafe {
+            OwnedFd::from_raw_fd(libc::memfd_create(c"fastpath".as_ptr(), libc::MFD_CLOEXEC))
+        };
+        let other_seals = open_memory_file().unwrap();
+        // SAFETY: plain fcntl on an open descriptor.
+        let rc = unsafe {
+            libc::fcntl(
+                other_seals.as_raw_fd(),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_SEAL,
+            )
+        };
+        assert_eq!(rc, 0);
+        for file in [open_memory_file().unwrap(), unsealable, other_seals] {
+            let segment = begin_in(file);
+            let again = segment.file().try_clone_to_owned().unwrap();
+            let refused = Segment::attach(again, 5).unwrap_err();
+            assert!(matches!(refused, SegmentError::Foreign(_)), "{refused}");
+            assert!(
+                refused.to_string().contains("not sealed against shrinking"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 #![allow(unsafe_code)]
-//! The segment as memory: created, sealed, mapped, backed.
+//! The segment as memory: created, attached to, mapped, backed. Its file is sealed against shrinking where the kernel
+//! has seals for it (`file`).
 
-use super::file::{create_file, file_system_room, is_nameless};
+use super::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlinked};
 use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
 use super::page::RankPage;
@@ -149,7 +150,7 @@ impl Segment {
     }
 
     /// Maps a segment that somebody else made, after checking that it is one: magic, version,
-    /// length, no name, and the job's number.
+    /// length, no name, the job's number, and that a memory file is sealed against shrinking.
     ///
     /// # Errors
     /// It is none, or it cannot be mapped.
@@ -163,6 +164,15 @@ impl Segment {
         if !is_nameless(&file).map_err(stat)? {
             return Err(foreign("the descriptor is no file without a name".into()));
         }
+        let seals = |cause| SegmentError::System {
+            step: "fcntl (F_GET_SEALS)",
+            cause,
+        };
+        if !is_sealed_or_unlinked(&file).map_err(seals)? {
+            let why = "the memory file is not sealed against shrinking: whoever shortened it \
+                       would end the ranks by SIGBUS";
+            return Err(foreign(why.into()));
+        }
         let length = file.metadata().map_err(stat)?.len();
         let file = OwnedFd::from(file);
         if length < 2 * PAGE_BYTES as u64 {
@@ -170,7 +180,9 @@ impl Segment {
         }
         let first = Mapping::new(file.as_fd(), 0, PAGE_BYTES)?;
         // SAFETY: the mapping covers the header, whose fields are atomics and valid in any
-        // state; nobody shortens the file, so the page stays there.
+        // state. A memory file has a seal that keeps the page there. An unlinked file has none:
+        // it has no name and was inherited, so only processes of the job hold it, which do not
+        // shorten it; one that did would end the job's ranks by SIGBUS.
         let header = unsafe { first.base.cast::<JobHeader>().as_ref() };
         // ORDERING: partner is the release store in `create`.
         if header.magic.load(Ordering::Acquire) != MAGIC {
