@@ -242,7 +242,8 @@ impl Worker {
             entry,
             released: false,
         });
-        self.end_cancelled(id);
+        self.mark_cancelled(id);
+        self.complete(id);
         true
     }
 
@@ -254,7 +255,19 @@ impl Worker {
         }
     }
 
+    /// Ends a send that its receiver has let go of.
     fn end_cancelled(&mut self, id: RequestId) {
+        self.mark_cancelled(id);
+        let request = self.requests.get(id);
+        if request.announced && request.moved < request.early {
+            // It waits for room with what goes by itself: the queue names the request until that has left.
+            (request.matched, request.finished) = (true, true);
+            return;
+        }
+        self.complete(id);
+    }
+
+    fn mark_cancelled(&mut self, id: RequestId) {
         let request = self.requests.get(id);
         request.cancelled = true;
         if request.announced {
@@ -264,7 +277,6 @@ impl Worker {
             }
             self.conceal_message(id);
         }
-        self.complete(id);
     }
 
     /// Frees the request of a cancelled send, now or when its receiver has forgotten the message.

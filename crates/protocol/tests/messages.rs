@@ -661,6 +661,48 @@ fn cancel__asks_the_receiver_where_they_share_no_memory() {
 }
 
 #[test]
+fn cancel__completes_once_what_goes_by_itself_has_left() {
+    let conditions = Conditions {
+        slots: 6,
+        ..Conditions::default()
+    };
+    let mut world = small_world(2, conditions);
+    let before: Vec<_> = (0..4)
+        .map(|tag| world.send(0, 1, tag, &pattern(tag as u32, 50)))
+        .collect();
+    // Of the 200 bytes that go by themselves the last find no room.
+    let (sending, id) = waiting_send(&mut world, 7, 1000);
+    // The receiver makes room, and the question overtakes what waits.
+    while world.network.advance_to_next() || world.rank(1).progress() {}
+    world.rank(0).cancel_send(id);
+    while world.network.advance_to_next() || world.rank(1).progress() {}
+    world.network.set_weather(1.0, 0.0, 0.0);
+    world.rank(0).progress();
+    assert!(world.rank(0).requests.get(id).cancelled, "it was answered");
+    // The queue names the request: as that of another message, it would be sent twice.
+    assert!(!world.is_sent(&sending), "it has not left");
+    world.network.set_weather(0.0, 0.0, 0.0);
+    let outcome = world.finish_send(sending).unwrap();
+    assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
+    let after: Vec<_> = (4..7)
+        .map(|tag| world.send_as(0, 1, tag, &pattern(tag as u32, 1000), true))
+        .collect();
+    for tag in 0..7 {
+        let receiving = world.recv(1, 0, ANY_TAG, 1000);
+        let received = world.finish_recv(receiving);
+        let len = if tag < 4 { 50 } else { 1000 };
+        assert!(received.data == pattern(tag, len));
+    }
+    finish_all(&mut world, before.into_iter().chain(after));
+    world.settle();
+    assert!(world.rank(1).probe(&want(0, ANY_TAG)).is_none());
+    for rank in 0..2 {
+        assert_eq!(world.rank(rank).requests.alive(), 0);
+        assert_eq!(world.rank(rank).counters.violations, 0);
+    }
+}
+
+#[test]
 fn cancel__of_a_message_that_a_matched_probe_has_taken_changes_nothing() {
     let mut world = World::shared(2);
     let (sending, id) = waiting_send(&mut world, 1, 8);
