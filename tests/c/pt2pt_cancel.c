@@ -132,6 +132,56 @@ static void cancel_unattended(void)
     meet();
 }
 
+/* What the library keeps of cancelled sends takes nothing of the attached buffer, and is not waited for with it. */
+static void cancel_beside_buffered(int bytes)
+{
+    enum { ROW = 100 };
+    static MPI_Request row[ROW];
+    static int flags[ROW];
+    static char attached[1000 + MPI_BSEND_OVERHEAD];
+    char path[100];
+    int pid = getpid(), size;
+    void *buffer;
+    MPI_Bcast(&pid, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    snprintf(path, sizeof path, "/tmp/pt2pt_cancel_beside_%d_%d", pid, bytes);
+    if (rank == 0) {
+        OK(MPI_Buffer_attach(attached, sizeof attached));
+        for (int i = 0; i < ROW; i++) {
+            fill(out[0] + bytes * i, bytes, i);
+            OK(MPI_Isend(out[0] + bytes * i, bytes, MPI_BYTE, 1, 32, MPI_COMM_WORLD, &row[i]));
+        }
+        for (int i = 0; i < ROW; i++)
+            OK(MPI_Cancel(&row[i]));
+        for (int i = 0; i < ROW; i++) {
+            MPI_Status status;
+            OK(MPI_Wait(&row[i], &status));
+            OK(MPI_Test_cancelled(&status, &flags[i]));
+        }
+        /* The receiver takes nothing yet. */
+        OK(MPI_Buffer_detach(&buffer, &size));
+        OK(MPI_Buffer_attach(attached, sizeof attached));
+        fill(out[1], 1000, 33);
+        OK(MPI_Bsend(out[1], 1000, MPI_BYTE, 1, 33, MPI_COMM_WORLD));
+        fclose(fopen(path, "w"));
+        OK(MPI_Buffer_detach(&buffer, &size));
+        CHECK(buffer == attached);
+        OK(MPI_Send(flags, ROW, MPI_INT, 1, 34, MPI_COMM_WORLD));
+    } else if (rank == 1) {
+        while (access(path, F_OK) != 0)
+            ;
+        unlink(path);
+        OK(MPI_Recv(flags, ROW, MPI_INT, 0, 34, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        for (int i = 0; i < ROW; i++)
+            if (!flags[i]) {
+                OK(MPI_Recv(into, bytes, MPI_BYTE, 0, 32, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+                HOLDS(into, bytes, i);
+            }
+        OK(MPI_Recv(into, 1000, MPI_BYTE, 0, 33, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        HOLDS(into, 1000, 33);
+    }
+    meet();
+}
+
 /* Of sends in a row some are cancelled: the others arrive in their order. Many wait for room. */
 static void cancel_some(int to, int from)
 {
@@ -313,6 +363,10 @@ int main(int argc, char **argv)
             SAME(numbers[i], received++);
     }
     SAME(received, MANY / 5);
+    if (ranks > 1 && !are_apart()) {
+        cancel_beside_buffered(12000);
+        cancel_beside_buffered(30000);
+    }
     static unsigned char attached[8 * (LONGEST + MPI_BSEND_OVERHEAD)];
     MPI_Buffer_attach(attached, sizeof attached);
     cancel_sends(to, from);

@@ -54,8 +54,10 @@ fn release(request: &Request) {
         drop(unsafe {
             Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize)
         });
-        let used = &p.attached.used;
-        used.set(used.get() - cost(p, request.bytes));
+        if request.charged {
+            let used = &p.attached.used;
+            used.set(used.get() - cost(p, request.bytes));
+        }
     }
 }
 
@@ -115,7 +117,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             let worker = unsafe { &mut *p.worker()? };
             attached.used.set(attached.used.get() + need);
             let request = worker.requests.get(id);
-            request.owned = true;
+            (request.owned, request.charged) = (true, true);
             if request.state == fastpath_protocol::State::Complete {
                 release(request);
                 worker.requests.free(id);
@@ -131,8 +133,9 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     Ok(Started::Done)
 }
 
-/// Makes a message that is on its way, in part, to a buffered one, so that its send completes whatever the receiver does.
-pub(crate) fn take_over(p: &Process, worker: &mut Worker, id: RequestId) {
+/// Copies a message that is on its way, in part, so that its send completes whatever the receiver does. The copy is the
+/// library's own: the attached buffer has room for what the program sends through it.
+pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
     let copy = |request: &Request| {
         let mut copy = vec![0_u8; request.bytes as usize].into_boxed_slice();
         // SAFETY: the send's buffer is readable until it completes; the copy has the message's length.
@@ -141,9 +144,7 @@ pub(crate) fn take_over(p: &Process, worker: &mut Worker, id: RequestId) {
     };
     if let Some(heir) = worker.hand_over(id, copy) {
         let request = worker.requests.get(heir);
-        request.owned = true;
-        let used = &p.attached.used;
-        used.set(used.get() + cost(p, request.bytes));
+        (request.owned, request.charged) = (true, false);
     }
 }
 

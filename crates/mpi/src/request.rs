@@ -566,7 +566,7 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
             // SAFETY: the worker lives while MPI runs.
             let worker = unsafe { &mut *p.worker()? };
             if !worker.cancel_recv(id) {
-                crate::buffered::take_over(p, worker, id);
+                crate::buffered::take_over(worker, id);
                 worker.cancel_send(id);
             }
             Ok(())

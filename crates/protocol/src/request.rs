@@ -133,6 +133,8 @@ pub struct Request {
     pub remote: u32,
     /// Announced sends: the receiver has begun a joint copy.
     pub joined: bool,
+    /// Where the buffer is the library's: it counts against the buffer that the program attached.
+    pub charged: bool,
     /// Sends: bytes that go without being asked for.
     pub early: u64,
     /// Receives: length of the whole message as announced.
