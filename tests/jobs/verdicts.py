@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import struct
 import time
 
 # How the ranks wait for each other, how many they are, and what is said of it.
@@ -52,6 +53,43 @@ def _pid_of(job, rank):
     raise RuntimeError(f"rank {rank} has no process")
 
 
+class _Page:
+    """What a rank's page in the shared memory says of its wait (crates/bootstrap/src/segment/page.rs)."""
+
+    BYTES = 4096
+    SLEEPING = 1
+
+    def __init__(self, job, rank):
+        with open(f"/proc/{_pid_of(job, rank)}/environ", "rb") as file:
+            job_text = re.search(rb"FASTPATH_INTERNAL_JOB=1,(\d+),", file.read())
+        path = f"/proc/{job.process.pid}/fd/{int(job_text[1])}"
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            page = os.pread(fd, self.BYTES, (1 + rank) * self.BYTES)
+        finally:
+            os.close(fd)
+        self.state, = struct.unpack_from("I", page, 0)
+        self.waiting, = struct.unpack_from("I", page, 256 + 4)
+        self.since_ns, = struct.unpack_from("Q", page, 256 + 24)
+        self.asleep, = struct.unpack_from("I", page, 1696)
+
+    def sleeps_long(self):
+        """Whether the rank has waited for longer than the second that a verdict needs, and sleeps."""
+        lasts = time.monotonic_ns() - self.since_ns > 1_000_000_000
+        return self.waiting == 1 and lasts and self.state == self.SLEEPING and self.asleep == 1
+
+
+def _await_sleep(job, ranks):
+    """Returns when these ranks have slept long enough for a verdict."""
+    while job.process.poll() is None:
+        try:
+            if all(_Page(job, rank).sleeps_long() for rank in ranks):
+                return
+        except (OSError, RuntimeError):
+            pass  # the job has just ended
+        time.sleep(0.01)
+
+
 def _verdicts(outcome):
     """What was said beyond the list of the ranks."""
     lines = outcome.err.splitlines()
@@ -91,17 +129,17 @@ def case_slept(session):
     """The same where ranks sleep at once, and by SIGTERM."""
     job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
     _await_ready(job, 2)
-    time.sleep(2.5)  # the waits must have lasted a second
+    _await_sleep(job, [0, 1])
     os.kill(job.process.pid, signal.SIGTERM)
     return _judge(job.finish(), DEADLOCKS[0][2], 128 + signal.SIGTERM)
 
 
 def case_terminated(session):
-    """SIGTERM while the ranks work, and while they wait for less than a second: they may be about to go on."""
-    for how in ["work", "exchange", "await-work", "ring"]:
+    """SIGTERM while the ranks work, and while one of them sleeps until another has worked."""
+    for how, asleep in [("work", []), ("exchange", []), ("await-work", [0])]:
         job = _start(session, 2, how, timeout=60)
         _await_ready(job, 2)
-        time.sleep(0.1)
+        _await_sleep(job, asleep)
         os.kill(job.process.pid, signal.SIGTERM)
         answer = _judge(job.finish(), None, 128 + signal.SIGTERM)
         if answer:

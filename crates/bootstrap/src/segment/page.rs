@@ -148,6 +148,10 @@ const _: () = {
     assert!(offset_of!(RankPage, phase) == 192);
     assert!(offset_of!(RankPage, wait) == 256);
     assert!(size_of::<Status>() == 256);
+    // Read by tests/jobs/verdicts.py.
+    assert!(offset_of!(Status, waiting) == 4);
+    assert!(offset_of!(Status, since_ns) == 24);
+    assert!(offset_of!(RankPage, asleep) == 1696);
 };
 
 /// What a rank waits for. Written before it sleeps, so never on the path of a message that is
