@@ -69,33 +69,32 @@ unsafe fn store<T: Copy>(to: *mut u8, offset: usize, value: T) {
     unsafe { to.add(offset).cast::<T>().write_unaligned(value) }
 }
 
-/// Copies any number of bytes.
+/// Up to so many bytes the C library's copy is as good as any, and shorter to come to.
+const LIBRARY_MAX: usize = 1024;
+
+/// Copies any number of bytes. Many go by a loop of our own: from 2 to 8 KiB on, depending on the processor, the C library
+/// takes the string instruction, which is ten to forty times slower where the two lie unluckily in their pages (as two large
+/// blocks of malloc and a page do), and which an emulated processor carries out byte by byte.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
+    // SAFETY: the caller's; the loop is one that this processor has.
+    unsafe {
+        match len {
+            0..=LIBRARY_MAX => std::ptr::copy_nonoverlapping(from, to, len),
+            _ => copy_many(to, from, len),
+        }
+    }
 }
 
-/// Bytes of a piece of [`copy_in_pieces`].
-const PIECE: usize = 2048;
-
-/// As [`copy`], in pieces for which the C library takes vectors. From 2 to 8 KiB on, depending on the processor, it takes
-/// the string instruction instead, which an emulated processor carries out byte by byte, and a real one with a start of
-/// dozens of cycles: for what an adapter sends or has received, which costs more than either.
-///
 /// # Safety
-/// As there.
-pub unsafe fn copy_in_pieces(to: *mut u8, from: *const u8, len: usize) {
-    let mut done = 0;
-    while done < len {
-        let piece = PIECE.min(len - done);
-        // SAFETY: inside the bytes that the caller promises.
-        unsafe { copy(to.add(done), from.add(done), piece) };
-        done += piece;
-    }
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_many(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's; the loop is one that this processor has.
+    unsafe { engine::Loop::widest().run(to, from, len) }
 }
 
 #[cfg(test)]
@@ -104,12 +103,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copy_in_pieces__copies_just_that() {
-        let from: Vec<u8> = (0..3 * PIECE).map(|i| (i % 251) as u8 + 1).collect();
-        for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE - 1] {
-            let mut to = vec![0u8; 3 * PIECE + 1];
+    fn copy__copies_just_that() {
+        const MOST: usize = 3 * LIBRARY_MAX;
+        let from: Vec<u8> = (0..MOST).map(|i| (i % 251) as u8 + 1).collect();
+        for len in [
+            0,
+            1,
+            LIBRARY_MAX,
+            LIBRARY_MAX + 1,
+            2 * LIBRARY_MAX,
+            MOST - 1,
+        ] {
+            let mut to = vec![0u8; MOST + 1];
             // SAFETY: both are longer than that.
-            unsafe { copy_in_pieces(to.as_mut_ptr().add(1), from.as_ptr(), len) };
+            unsafe { copy(to.as_mut_ptr().add(1), from.as_ptr(), len) };
             assert_eq!(to[1..=len], from[..len]);
             assert!(to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0));
         }

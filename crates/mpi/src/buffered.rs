@@ -139,7 +139,7 @@ pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
     let copy = |request: &Request| {
         let mut copy = vec![0_u8; request.bytes as usize].into_boxed_slice();
         // SAFETY: the send's buffer is readable until it completes; the copy has the message's length.
-        unsafe { request.pack(0, copy.as_mut_ptr(), copy.len(), true) };
+        unsafe { request.pack(0, copy.as_mut_ptr(), copy.len()) };
         Buffer::contiguous(Box::into_raw(copy).cast(), request.bytes)
     };
     if let Some(heir) = worker.hand_over(id, copy) {

@@ -171,7 +171,7 @@ impl Worker {
             let mut at = 0;
             lane.visit_shared(from, wanted as usize, |from, part| {
                 // SAFETY: the stretches are `wanted` bytes in all, for which the buffer has room.
-                unsafe { request.unpack(at, from, part, true) };
+                unsafe { request.unpack(at, from, part) };
                 at += part as u64;
             })
             .is_ok()
@@ -363,7 +363,7 @@ impl Worker {
         let mut at = request.moved;
         let put = lane.visit_shared(Remote { addr, ..start }, rest as usize, |to, part| {
             // SAFETY: the send buffer holds `limit` bytes; the stretch is mapped.
-            unsafe { request.pack(at, to, part, true) };
+            unsafe { request.pack(at, to, part) };
             at += part as u64;
         });
         if put.is_err() {

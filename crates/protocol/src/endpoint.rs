@@ -4,7 +4,7 @@
 use crate::tag::tag_matches;
 use crate::wire;
 use crate::worker::SHORT_LIMIT;
-use fastpath_base::copy::{copy, copy_in_pieces, copy_small};
+use fastpath_base::copy::{copy, copy_small};
 use fastpath_transport::{Header, Lane, Post};
 use std::collections::VecDeque;
 
@@ -51,21 +51,6 @@ pub struct Endpoint {
 
 // An endpoint per rank of the job: it must stay small.
 const _: () = assert!(size_of::<Endpoint>() <= 192);
-
-/// Copies a payload into or out of what a lane carries; `inside`: [`Lane::is_inside`].
-///
-/// # Safety
-/// As [`copy`].
-#[inline]
-pub unsafe fn copy_payload(inside: bool, to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's.
-    unsafe {
-        match inside {
-            true => copy(to, from, len),
-            false => copy_in_pieces(to, from, len),
-        }
-    }
-}
 
 /// What an immediate receive took.
 #[derive(Debug, Clone, Copy)]
@@ -121,11 +106,8 @@ impl Endpoint {
             return Post::NoResource;
         }
         let header = Header::new(wire::EAGER, tag as u32, key);
-        let inside = self.lane.is_inside();
         // SAFETY: the caller's; `to` has room for `len` bytes.
-        self.post_bcopy(header, len, |to| unsafe {
-            copy_payload(inside, to, data, len)
-        })
+        self.post_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
 
     /// Posts a message of up to one buffer and wakes the peer if it sleeps.
@@ -279,19 +261,14 @@ impl Endpoint {
             aux: len as u16,
             ..Header::new(wire::PARTS, tag as u32, key)
         };
-        let inside = self.lane.is_inside();
         // SAFETY: the caller's; `to` has room for the part.
-        let mut post = self.post_bcopy(header, first, |to| unsafe {
-            copy_payload(inside, to, data, first)
-        });
+        let mut post = self.post_bcopy(header, first, |to| unsafe { copy(to, data, first) });
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
             let header = Header::new(wire::EARLY, 0, 0);
             // SAFETY: as above.
-            post = self.post_bcopy(header, next, |to| unsafe {
-                copy_payload(inside, to, data.add(done), next)
-            });
+            post = self.post_bcopy(header, next, |to| unsafe { copy(to, data.add(done), next) });
             done += next;
         }
         post
@@ -333,7 +310,6 @@ impl Endpoint {
         to: *mut u8,
         room: usize,
     ) -> Option<Taken> {
-        let inside = self.lane.is_inside();
         let arrival = self.lane.look()?;
         let header = arrival.header;
         let (from, len) = (arrival.data(), arrival.len());
@@ -347,7 +323,7 @@ impl Endpoint {
             if len <= fastpath_base::copy::COPY_SMALL_MAX {
                 copy_small(to, from, len);
             } else {
-                copy_payload(inside, to, from, len);
+                copy(to, from, len);
             }
         }
         self.lane.take();

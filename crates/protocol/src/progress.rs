@@ -1,7 +1,7 @@
 //! Progress: looks at what has arrived, and goes on with what was begun.
 #![allow(unsafe_code)]
 
-use crate::endpoint::{Early, copy_payload};
+use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
 use crate::pieces::Pieces;
 use crate::recall::Matched;
@@ -9,6 +9,7 @@ use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
 use crate::worker::Worker;
+use fastpath_base::copy::copy;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::Header;
 
@@ -119,7 +120,7 @@ impl Worker {
     fn handle_eager(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         let tag = header.imm as i32;
         match self.matcher.match_arrival(peer, header.key, tag) {
-            Some(id) => self.deliver(id, peer, header.key, tag, data, len),
+            Some(id) => self.deliver(id, header.key, tag, data, len),
             None => {
                 self.store(peer, header, Arrived::Eager, data, len);
             }
@@ -136,7 +137,7 @@ impl Worker {
         let tag = header.imm as i32;
         match self.match_announced(peer, header.key, tag, Some(sender as u32)) {
             Matched::Receive(id) => {
-                self.deliver(id, peer, header.key, tag, data, len);
+                self.deliver(id, header.key, tag, data, len);
                 self.send_control(peer, Header::new(wire::ACK, 0, sender), &[]);
             }
             Matched::Nothing => {
@@ -215,7 +216,7 @@ impl Worker {
         early.left -= len as u32;
         let (stored, id) = (early.stored, early.id);
         if !stored {
-            return self.add_bytes(id, peer, data, len);
+            return self.add_bytes(id, data, len);
         }
         // SAFETY: `data` holds `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data, len) };
@@ -258,11 +259,10 @@ impl Worker {
         len: usize,
     ) -> u32 {
         trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
-        let inside = self.endpoint(peer).lane.is_inside();
         let mut data = self.unexpected.buffer(len);
         // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
         unsafe {
-            copy_payload(inside, data.as_mut_ptr(), from, len);
+            copy(data.as_mut_ptr(), from, len);
             data.set_len(len);
         }
         self.keep(peer, header, arrived, data)
@@ -299,7 +299,7 @@ impl Worker {
         if request.posted || request.announced || !fits || self.awaits_early(peer, id) {
             return self.violation();
         }
-        self.add_bytes(id, peer, data, len);
+        self.add_bytes(id, data, len);
     }
 
     fn handle_go(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::{Early, Taken, copy_payload};
+use crate::endpoint::{Early, Taken};
 use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
@@ -10,7 +10,7 @@ use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, ANSWER_ASKED, Rtr, Rts};
 use crate::worker::Worker;
 use fastpath_base::clock;
-use fastpath_base::copy::{COPY_SMALL_MAX, copy_small};
+use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_transport::{Header, Lane, Remote};
 
 /// Looks for the next part of a message before a request takes over.
@@ -157,9 +157,9 @@ impl Worker {
             data,
         } = message;
         match arrived {
-            Arrived::Eager => self.deliver(id, peer, key, tag, data.as_ptr(), data.len()),
+            Arrived::Eager => self.deliver(id, key, tag, data.as_ptr(), data.len()),
             Arrived::EagerSync(sender) => {
-                self.deliver(id, peer, key, tag, data.as_ptr(), data.len());
+                self.deliver(id, key, tag, data.as_ptr(), data.len());
                 self.send_control(peer, Header::new(wire::ACK, 0, sender as u64), &[]);
             }
             Arrived::Rendezvous(rts) => {
@@ -177,7 +177,6 @@ impl Worker {
     pub(crate) fn deliver(
         &mut self,
         id: RequestId,
-        peer: u32,
         key: u64,
         tag: i32,
         data: *const u8,
@@ -197,8 +196,7 @@ impl Worker {
             if request.is_contiguous() && fits as usize <= COPY_SMALL_MAX {
                 copy_small(request.ptr, data, fits as usize);
             } else {
-                let inside = self.endpoint(peer).lane.is_inside();
-                request.unpack(0, data, fits as usize, inside);
+                request.unpack(0, data, fits as usize);
             }
         }
         self.complete(id);
@@ -253,16 +251,15 @@ impl Worker {
         } else if rts.joint == ANSWER_ASKED {
             self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
         }
-        self.add_bytes(id, peer, first, first_len);
+        self.add_bytes(id, first, first_len);
     }
 
     /// The next bytes of a long message, in order; completes the receive with the last.
-    pub(crate) fn add_bytes(&mut self, id: RequestId, peer: u32, data: *const u8, len: usize) {
-        let inside = self.endpoint(peer).lane.is_inside();
+    pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
         let request = self.requests.get(id);
         let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
         // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
-        unsafe { request.unpack(request.moved, data, fits as usize, inside) };
+        unsafe { request.unpack(request.moved, data, fits as usize) };
         request.moved += len as u64;
         if request.moved >= request.limit {
             request.received = request.moved.min(request.bytes);
@@ -303,9 +300,8 @@ impl Worker {
             && self.middle(want.peer).pace(total).is_due();
         let start = if timed { clock::now_ns() } else { 0 };
         let lane = &mut self.endpoint(want.peer).lane;
-        let inside = lane.is_inside();
         // SAFETY: `to` has room for `total` bytes; the arrival stays until it is taken.
-        unsafe { copy_payload(inside, to, data, len) };
+        unsafe { copy(to, data, len) };
         lane.take();
         let mut moved = len as u64;
         while moved < total {
@@ -315,7 +311,7 @@ impl Worker {
                     .map(Parts::Request);
             };
             // SAFETY: as above.
-            unsafe { copy_payload(inside, to.add(moved as usize), data, len) };
+            unsafe { copy(to.add(moved as usize), data, len) };
             lane.take();
             moved += len as u64;
         }

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::copy_payload;
 use crate::layout::Layout;
+use fastpath_base::copy::copy;
 use fastpath_base::memory;
 use std::sync::Arc;
 
@@ -184,15 +184,15 @@ impl Request {
         self.layout.is_null()
     }
 
-    /// Packs bytes `from..from + len` of the message into `to`; `inside`: as for [`copy_payload`].
+    /// Packs bytes `from..from + len` of the message into `to`.
     ///
     /// # Safety
     /// The buffer is readable as its layout says, and `to` writable for `len` bytes.
-    pub unsafe fn pack(&self, from: u64, to: *mut u8, len: usize, inside: bool) {
+    pub unsafe fn pack(&self, from: u64, to: *mut u8, len: usize) {
         // SAFETY: the caller's; `layout` is owned by the request.
         unsafe {
             match self.layout.as_ref() {
-                None => copy_payload(inside, to, self.ptr.add(from as usize), len),
+                None => copy(to, self.ptr.add(from as usize), len),
                 Some(layout) => {
                     layout.pack(
                         self.ptr,
@@ -205,15 +205,15 @@ impl Request {
         }
     }
 
-    /// Unpacks `len` bytes to position `at` of the message; `inside`: as for [`copy_payload`].
+    /// Unpacks `len` bytes to position `at` of the message.
     ///
     /// # Safety
     /// The buffer is writable as its layout says, and `from` readable for `len` bytes.
-    pub unsafe fn unpack(&self, at: u64, from: *const u8, len: usize, inside: bool) {
+    pub unsafe fn unpack(&self, at: u64, from: *const u8, len: usize) {
         // SAFETY: the caller's; `layout` is owned by the request.
         unsafe {
             match self.layout.as_ref() {
-                None => copy_payload(inside, self.ptr.add(at as usize), from, len),
+                None => copy(self.ptr.add(at as usize), from, len),
                 Some(layout) => {
                     layout.unpack(
                         self.ptr,

@@ -168,7 +168,6 @@ impl Worker {
         let wire_id = if sync { wire::EAGER_SYNC } else { wire::EAGER };
         let header = Header::new(wire_id, request.tag as u32, request.key);
         let handle = request.handle as u64;
-        let inside = self.endpoint(request.peer).lane.is_inside();
         // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
         let post = self
             .endpoint(request.peer)
@@ -176,7 +175,7 @@ impl Worker {
                 if sync {
                     to.cast::<u64>().write_unaligned(handle);
                 }
-                request.pack(0, to.add(skip), len, inside);
+                request.pack(0, to.add(skip), len);
             });
         if post == Post::Done {
             trace::record(Point::Eager, request.peer, request.tag, request.bytes);
@@ -202,7 +201,7 @@ impl Worker {
         }
         let request = self.requests.get(id);
         let lane = &self.endpoint(request.peer).lane;
-        let (part, inside) = (self.thresholds.part_on(lane), lane.is_inside());
+        let part = self.thresholds.part_on(lane);
         let early = request.early;
         while request.moved < early {
             let len = part.min(early - request.moved) as usize;
@@ -211,7 +210,7 @@ impl Worker {
             let post = self
                 .endpoint(request.peer)
                 .post_bcopy(header, len, |to| unsafe {
-                    request.pack(request.moved, to, len, inside)
+                    request.pack(request.moved, to, len)
                 });
             match post {
                 Post::Done => request.moved += len as u64,
@@ -236,7 +235,6 @@ impl Worker {
         };
         let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
         let endpoint = self.endpoint(request.peer);
-        let inside = endpoint.lane.is_inside();
         let first = self.thresholds.part_on(&endpoint.lane).min(early);
         let exposed = match endpoint.lane.wants_exposure() {
             true => rkey,
@@ -263,7 +261,7 @@ impl Worker {
             // SAFETY: as in `post_eager`.
             _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
                 to.cast::<Rts>().write_unaligned(rts);
-                request.pack(0, to.add(RTS_HEADER), first as usize, inside);
+                request.pack(0, to.add(RTS_HEADER), first as usize);
             }),
         };
         let request = self.requests.get(id);
@@ -372,7 +370,7 @@ impl Worker {
     fn push_one(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
         let lane = &self.endpoint(request.peer).lane;
-        let (fragment, inside) = (self.thresholds.fragment_on(lane), lane.is_inside());
+        let fragment = self.thresholds.fragment_on(lane);
         let mut moved = false;
         while request.moved < request.limit {
             if !self.thresholds.pipelined && !self.endpoint(request.peer).lane.is_drained() {
@@ -384,7 +382,7 @@ impl Worker {
             let post = self
                 .endpoint(request.peer)
                 .post_bcopy(header, len, |to| unsafe {
-                    request.pack(request.moved, to, len, inside)
+                    request.pack(request.moved, to, len)
                 });
             match post {
                 Post::NoResource if !self.endpoint(request.peer).lane.peer_has_left() => break,

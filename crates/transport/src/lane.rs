@@ -211,12 +211,6 @@ impl Lane {
         }
     }
 
-    /// Whether payloads move inside the host, from one processor's cache to another's.
-    #[inline]
-    pub fn is_inside(&self) -> bool {
-        matches!(self, Lane::Shm(_) | Lane::Loopback(_))
-    }
-
     /// See [`Endpoint::take`].
     #[inline]
     pub fn take(&mut self) {

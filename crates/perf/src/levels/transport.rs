@@ -4,9 +4,8 @@
 use std::io;
 
 use fastpath_base::config::Config;
-use fastpath_base::copy::copy_small;
+use fastpath_base::copy::{copy, copy_small};
 use fastpath_bootstrap::Job;
-use fastpath_protocol::endpoint::copy_payload;
 use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
 use fastpath_transport::shm::mapped::MappedMemory;
 use fastpath_transport::{Address, Arrival, Header, Interfaces, Lane, Post, Remote};
@@ -178,12 +177,11 @@ impl TransportLink {
         } else {
             self.thresholds.part_on(&self.lane) as usize
         };
-        let inside = self.lane.is_inside();
         for piece in data.chunks(part) {
             self.post(|lane| {
                 // SAFETY: `to` has room for the piece.
                 lane.am_bcopy(header, piece.len(), |to| unsafe {
-                    copy_payload(inside, to, piece.as_ptr(), piece.len());
+                    copy(to, piece.as_ptr(), piece.len());
                 })
             });
         }
@@ -192,9 +190,8 @@ impl TransportLink {
     /// Takes arrivals until the message is there.
     #[inline]
     fn recv_one(&mut self, into: &mut [u8]) {
-        let inside = self.lane.is_inside();
         if let Some(arrival) = self.lane.look_short(ID) {
-            copy_arrival(&arrival, into, inside);
+            copy_arrival(&arrival, into);
             // SAFETY: it was shown just now.
             unsafe { self.lane.take_short() };
             return;
@@ -202,7 +199,7 @@ impl TransportLink {
         let (mut done, mut looks, mut cold) = (0, 0u32, false);
         loop {
             if let Some(arrival) = self.lane.look() {
-                done += copy_arrival(&arrival, &mut into[done..], inside);
+                done += copy_arrival(&arrival, &mut into[done..]);
                 self.lane.take();
                 if done >= into.len() {
                     if self.is_adapter() {
@@ -249,14 +246,14 @@ fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Re
 
 /// Copies what has arrived; never more than there is room for. Returns the bytes copied.
 #[inline]
-fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8], inside: bool) -> usize {
+fn copy_arrival(arrival: &Arrival<'_>, into: &mut [u8]) -> usize {
     let len = arrival.len().min(into.len());
     // SAFETY: both have `len` bytes; the arrival is valid until it is taken.
     unsafe {
         if len <= SHORT_LIMIT {
             copy_small(into.as_mut_ptr(), arrival.data(), len);
         } else {
-            copy_payload(inside, into.as_mut_ptr(), arrival.data(), len);
+            copy(into.as_mut_ptr(), arrival.data(), len);
         }
     }
     len
@@ -286,7 +283,7 @@ impl Side for TransportLink {
         while taken < SIDE_WINDOW {
             match self.lane.look() {
                 Some(arrival) => {
-                    copy_arrival(&arrival, into, false);
+                    copy_arrival(&arrival, into);
                     self.lane.take();
                     taken += 1;
                 }

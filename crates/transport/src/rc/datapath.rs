@@ -8,7 +8,7 @@ use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
 use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, VerbsError, Wc};
-use fastpath_base::copy::{copy, copy_in_pieces};
+use fastpath_base::copy::copy;
 use std::mem::MaybeUninit;
 
 /// Completions taken by one poll.
@@ -503,7 +503,7 @@ impl Core {
             self.pool.give(slot);
             if let (Some(landing), Ok(())) = (&ticket.landing, result) {
                 // SAFETY: the slot holds as many bytes; the user's memory is there until now, by its owner's promise.
-                unsafe { copy_in_pieces(landing.to, at, landing.len) };
+                unsafe { copy(landing.to, at, landing.len) };
             }
             // SAFETY: a slot is longer than that, and the adapter has written it or never will.
             unsafe { at.cast::<u64>().read() }

@@ -9,7 +9,7 @@ use super::wire::LARGEST;
 use crate::contract::{Post, Remote};
 use crate::remote::{Method, Posted};
 use crate::verbs::{Access, Failure, MemoryRegion, Operation, Sge};
-use fastpath_base::copy::copy_in_pieces;
+use fastpath_base::copy::copy;
 use std::sync::Arc;
 
 /// The cookie of operations whose completion is reported to nobody.
@@ -92,7 +92,7 @@ impl RcEndpoint {
         let bcopy = |this: &mut Self| {
             let len = len.min(LARGEST);
             // SAFETY: the caller's; `at` has room for `len` bytes.
-            let pack = |at| unsafe { copy_in_pieces(at, from, len) };
+            let pack = |at| unsafe { copy(at, from, len) };
             copied(this.put_bcopy(len, pack, to), len)
         };
         match self.put_method(len) {
