@@ -44,8 +44,8 @@ pub struct AuditOptions {
 /// factors that were tried in the text fits by accident.
 pub const CHANCE_MAX: f64 = 1e-3;
 
-/// A longer input is cut off here; a table pasted by a person is far below.
-const BYTES_MAX: usize = 1 << 20;
+/// A longer input is refused.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// Rows of an unknown table below this are taken for something else where the text is a known tool's.
 const ROWS_BESIDE: usize = 3;
@@ -185,12 +185,8 @@ fn audit_at(text: &str, chance_max: f64) -> Audit {
 
 /// The tables of known tools and, in the lines that these leave, those of others.
 fn read_tables(text: &str) -> Vec<Table> {
-    let mut end = text.len().min(BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let known = recognise::recognise(&text[..end]);
-    let mut others = parse::find_tables(&text[..end], &known.taken);
+    let known = recognise::recognise(text);
+    let mut others = parse::find_tables(text, &known.taken);
     let is_alone = known.tables.is_empty();
     others.retain(|t| match is_alone {
         true => t.rows() * t.columns.len() >= ROWS_BESIDE,
@@ -401,13 +397,13 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
 /// # Errors
 /// The text cannot be read, holds no table, or the findings cannot be written.
 pub fn run(options: &AuditOptions) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    if options.file.as_os_str() == "-" {
-        io::stdin().lock().read_to_end(&mut bytes)?;
+    let bytes = if options.file.as_os_str() == "-" {
+        read_whole(io::stdin().lock(), BYTES_MAX)
     } else {
-        bytes = std::fs::read(&options.file)
-            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.file.display())))?;
-    }
+        std::fs::File::open(&options.file).and_then(|file| read_whole(file, BYTES_MAX))
+    };
+    let bytes =
+        bytes.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.file.display())))?;
     let text = remove_colours(&String::from_utf8_lossy(&bytes));
     let found = audit(&text);
     if found.tables.is_empty() {
@@ -426,6 +422,18 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
     } else {
         show::write_text(&found, &mut out)
     }
+}
+
+/// All bytes; an error if there are more than `most`, since findings on a part would be taken for those on the whole.
+fn read_whole(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!(
+            "longer than {most} bytes, which is the most that is read; give a part of it"
+        )));
+    }
+    Ok(bytes)
 }
 
 /// The text without the sequences that colour it on a terminal, which NetPIPE 5 writes into files too.

@@ -293,3 +293,14 @@ fn colours__are_no_part_of_a_number() {
     let found = audit(&remove_colours(line));
     assert_eq!(found.tables[0].tool.as_deref(), Some("NetPIPE 5"));
 }
+
+#[test]
+fn long_input__is_read_whole_or_refused() {
+    let rows = |n: u32| (1..=n).map(|i| format!("{i} {:.9}\n", f64::from(i) * 0.3));
+    let text: String = rows(55_000).collect();
+    assert!(text.len() > 1 << 20);
+    assert_eq!(audit(&text).tables[0].rows, 55_000);
+    assert_eq!(read_whole(&b"1 2"[..], 3).unwrap(), b"1 2");
+    let refused = read_whole(&b"1 2\n"[..], 3).unwrap_err().to_string();
+    assert!(refused.contains("longer than 3 bytes"), "{refused}");
+}
