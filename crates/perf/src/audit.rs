@@ -26,7 +26,7 @@ use clocks::Explanation;
 use compare::{Comparison, compare_tables};
 use lattice::{Lattice, Rounding};
 use statistics::MEAN;
-use table::{Cell, Column, Role, Table};
+use table::{Cell, Column, Role, Table, format_step};
 use units::UnitFinding;
 
 /// Options of `fastpath audit`.
@@ -84,6 +84,9 @@ pub struct TableFindings {
     /// What the table cannot say.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unknown: &'static str,
+    /// Columns that were rounded further than their digits show, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rounded: Vec<String>,
     /// The steps of clocks; empty: no tick found.
     pub steps: Vec<Step>,
     /// Units of bandwidths that the numbers betray.
@@ -195,17 +198,21 @@ fn read_tables(text: &str) -> Vec<Table> {
     let mut tables = known.tables;
     tables.extend(others);
     tables.sort_by_key(|t| t.lines);
+    let columns = tables.iter_mut().flat_map(|t| &mut t.columns);
+    columns.for_each(|c| c.coarsen(CHANCE_MAX));
     tables
 }
 
 fn open_findings(table: Table) -> TableFindings {
+    let rounded = table
+        .columns
+        .iter()
+        .enumerate()
+        .filter_map(describe_rounding);
     let describe = |(i, c): (usize, &Column)| {
         let units: Vec<&str> = c.units.iter().map(|u| u.name).collect();
         ColumnFindings {
-            name: match c.name.as_str() {
-                "" => format!("column {}", i + 1),
-                name => name.to_owned(),
-            },
+            name: c.label(i),
             parameter: c.is_parameter(),
             unit: (!units.is_empty()).then(|| units.join(", ")),
             statistic: c.statistic,
@@ -213,6 +220,7 @@ fn open_findings(table: Table) -> TableFindings {
         }
     };
     TableFindings {
+        rounded: rounded.collect(),
         lines: table.lines,
         rows: table.rows(),
         tool: table.tool.clone(),
@@ -225,6 +233,18 @@ fn open_findings(table: Table) -> TableFindings {
         statistics: Vec::new(),
         table,
     }
+}
+
+/// What coarse numbers say of a column: a power of ten is no clock's step, but printed digits or a conversion.
+fn describe_rounding((index, column): (usize, &Column)) -> Option<String> {
+    let coarse = format_step(column.coarse?);
+    let unit = column
+        .unit()
+        .map_or(String::new(), |u| format!(" {}", u.name));
+    Some(format!(
+        "`{}`: all values are multiples of {coarse}{unit}: rounded, or converted from a coarser unit",
+        column.label(index)
+    ))
 }
 
 /// The columns in which the step of a clock may show: times, and of unknown tables whatever may be one.

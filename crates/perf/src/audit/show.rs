@@ -87,6 +87,9 @@ fn write_findings(table: &TableFindings, out: &mut dyn Write) -> io::Result<()> 
     if table.steps.is_empty() && table.tool.is_none() {
         writeln!(out, "  clock      no tick found")?;
     }
+    for line in &table.rounded {
+        writeln!(out, "  rounding   {line}")?;
+    }
     for step in &table.steps {
         write_step(table, step, out)?;
     }

@@ -124,6 +124,8 @@ pub struct Column {
     pub role: Role,
     /// Digits that the tool prints of each number where it cuts zeros off or moves the point.
     pub digits: Option<u32>,
+    /// The power of ten, above one in the last digit, that all its numbers are multiples of.
+    pub coarse: Option<f64>,
     /// Its numbers.
     pub cells: Vec<Cell>,
 }
@@ -167,6 +169,53 @@ impl Column {
         let says = ["iter", "bytes", "size", "rank", "np", "sample"].iter();
         let says = says.into_iter().any(|w| named.contains(w)) && !named.contains('/');
         self.unit().is_none_or(|u| u.ns.is_none()) && (says || self.cells.iter().all(round))
+    }
+
+    /// Its heading, or its number where it has none.
+    pub fn label(&self, index: usize) -> String {
+        match self.name.as_str() {
+            "" => format!("column {}", index + 1),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Takes zeros at the end of all measurements for digits that were not measured, unless the chance that they are an
+    /// accident is above `chance_max`: numbers that were rounded, or converted from a coarser unit.
+    pub fn coarsen(&mut self, chance_max: f64) {
+        let printed = self.cells.iter().filter(|c| c.value.is_finite());
+        let finest = printed.map(|c| c.quantum).fold(f64::INFINITY, f64::min);
+        let skipped = self.is_parameter() || self.role == Role::Derived || self.digits.is_some();
+        if skipped || !(finest > 0.0 && finest.is_finite()) {
+            return;
+        }
+        let mut counts: Vec<u64> = self
+            .cells
+            .iter()
+            .filter(|c| c.value != 0.0 && c.value.is_finite())
+            .map(|c| (c.value.abs() / finest).round() as u64)
+            .collect();
+        counts.sort_unstable();
+        counts.dedup();
+        // Whole numbers above 2^53 are not exact.
+        if counts.last().is_none_or(|&largest| largest >= 1 << 53) {
+            return;
+        }
+        let mut power = 0;
+        while counts
+            .iter()
+            .all(|n| n.is_multiple_of(10u64.pow(power + 1)))
+        {
+            power += 1;
+        }
+        let chance = 10f64.powf(-f64::from(power) * counts.len() as f64);
+        if power == 0 || counts.len() < 2 || chance > chance_max {
+            return;
+        }
+        let coarse = finest * 10f64.powi(power as i32);
+        self.coarse = Some(coarse);
+        for cell in &mut self.cells {
+            cell.quantum = cell.quantum.max(coarse);
+        }
     }
 
     /// How fine the printed numbers are.
@@ -233,7 +282,7 @@ impl std::fmt::Display for Resolution {
 }
 
 /// A power of ten without a tail of rounding errors.
-fn format_step(step: f64) -> String {
+pub fn format_step(step: f64) -> String {
     let power = step.log10().round() as i32;
     match power {
         -8..0 => format!("{:.*}", power.unsigned_abs() as usize, step),

@@ -304,3 +304,52 @@ fn long_input__is_read_whole_or_refused() {
     let refused = read_whole(&b"1 2\n"[..], 3).unwrap_err().to_string();
     assert!(refused.contains("longer than 3 bytes"), "{refused}");
 }
+
+#[test]
+fn converted_units__are_no_clock() {
+    let us = [
+        44, 43, 44, 42, 41, 43, 44, 46, 52, 59, 78, 112, 137, 290, 433, 871,
+    ];
+    for (head, zeros, coarse) in [
+        ("latency_ns", "0", "10 ns"),
+        ("latency_ns", "0000", "10000 ns"),
+        ("latency_us", ".00", "1 us"),
+        ("value", "0", "10"),
+    ] {
+        let rows = us.iter().enumerate();
+        let rows: String = rows
+            .map(|(i, v)| format!("{} {v}{zeros}\n", 1u64 << i))
+            .collect();
+        let text = format!("size {head}\n{rows}");
+        let found = audit(&text);
+        let [table] = &found.tables[..] else {
+            panic!("{found:?}");
+        };
+        assert!(
+            table.steps.is_empty() && table.statistics.is_empty(),
+            "{table:?}"
+        );
+        let said = format!("`{head}`: all values are multiples of {coarse}: rounded, or converted");
+        let text = show_text(&text);
+        assert!(text.contains(&said), "{text}");
+        assert!(!text.contains("gettimeofday"), "{text}");
+    }
+}
+
+#[test]
+fn acpi_timer__is_seen_through_a_conversion() {
+    let text = WRITES.replace("usec", "nsec").replace('.', "");
+    let text: String = text
+        .lines()
+        .map(|l| match l.split_once(' ') {
+            Some((size, time)) => format!("{size} {}0\n", time.trim_start_matches('0')),
+            None => format!("{l}\n"),
+        })
+        .collect();
+    let text = text.replace("nsec0", "nsec");
+    let found = audit(&text);
+    let step = only_step(&found, 0);
+    assert!(holds(step, PM_TIMER), "{step:?}");
+    assert!(clock_of(step).0.contains("ACPI"), "{step:?}");
+    assert_eq!(found.tables[0].rounded.len(), 1);
+}
