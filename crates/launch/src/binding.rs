@@ -60,6 +60,9 @@ pub fn plan_binding(
     };
     done.unwrap_or_else(|why| {
         let option = match &placement.bind {
+            Bind::Auto if placement.per_rank_typed.is_some() => {
+                placement.per_rank_typed.clone().unwrap_or_default()
+            }
             Bind::To(level) => format!("--bind-to {level}"),
             Bind::Cpus(_) => "--bind-to user".to_owned(),
             _ => "--map-by".to_owned(),
@@ -297,6 +300,22 @@ mod tests {
             plan(Bind::To(Level::Core), 9, &machine(1, 4, 2))
                 .warning
                 .is_some()
+        );
+    }
+
+    #[test]
+    fn warning__names_the_option_as_typed() {
+        let placement = Placement {
+            per_rank: Some(5),
+            per_rank_typed: Some("--cpus-per-proc 5".into()),
+            ..Placement::default()
+        };
+        let m = machine(1, 4, 1);
+        let p = plan_binding(&placement, 2, 1, &m, &mut claim_beside("", ""));
+        let warning = p.warning.expect("a warning");
+        assert!(
+            warning.starts_with("--cpus-per-proc 5: not possible"),
+            "{warning}"
         );
     }
 

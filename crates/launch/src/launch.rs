@@ -72,7 +72,8 @@ pub fn run_job(spec: &JobSpec) -> i32 {
     if let Some(set) = &spec.cpus
         && let Err(e) = topology::set_affinity(set)
     {
-        eprintln!("mpiexec: --cpu-set {set}: {e}");
+        let there = topology::affinity();
+        eprintln!("mpiexec: --cpu-set {set}: {e}; processors {there} may be used here");
         return 2;
     }
     if let Some(text) = describe_copies() {

@@ -5,6 +5,24 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The letters that may follow a `%`, for messages.
+pub const LETTERS: &str = "%r, %R, %h, %t, %T, %g, %p and %%";
+
+/// The first letter after a `%` that means nothing; a `%` at the end stands for itself.
+pub fn find_unknown(text: &[u8]) -> Option<char> {
+    let mut rest = text.iter();
+    while rest.any(|&byte| byte == b'%') {
+        match rest.next() {
+            Some(b'r' | b'R' | b'h' | b'g' | b'p' | b't' | b'T' | b'%') | None => {}
+            Some(_) => {
+                let text = String::from_utf8_lossy(&text[text.len() - rest.len() - 1..]);
+                return text.chars().next();
+            }
+        }
+    }
+    None
+}
+
 /// A pattern for one rank: all is filled in but the time.
 #[derive(Clone, Debug, Default)]
 pub struct Pattern {
@@ -125,6 +143,13 @@ mod tests {
         assert_eq!(write("100%% %x 5%"), "100% %x 5%");
         assert_eq!(write("%%r%r"), "%r7");
         assert_eq!(write(""), "");
+    }
+
+    #[test]
+    fn unknown_letter__is_found() {
+        assert_eq!(find_unknown(b"%r%R%h%t%T%g%p%%z 5%"), None);
+        assert_eq!(find_unknown(b"o.%r.%z"), Some('z'));
+        assert_eq!(find_unknown("%ü".as_bytes()), Some('ü'));
     }
 
     #[test]

@@ -83,7 +83,8 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
     mpiexec(&["--cpu-set", "65535", "true"])
         .run()
         .expect_code(2)
-        .expect_stderr("--cpu-set 65535: ");
+        .expect_stderr("--cpu-set 65535: ")
+        .expect_stderr(" may be used here");
 
     // One job holds a core until its input ends; another then gets a different one.
     let mut job = mpiexec(&[

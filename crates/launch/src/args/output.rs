@@ -3,10 +3,54 @@
 use super::parse::{Given, Parser};
 use super::values::escape;
 use super::{UsageError, wrong};
+use crate::pattern::{LETTERS, find_unknown};
 
 /// Puts a pattern before each line.
 pub fn prefix(parser: &mut Parser<'_>, pattern: &[u8]) {
     parser.spec.output.prefix.extend_from_slice(pattern);
+}
+
+/// A pattern whose letters are all known.
+///
+/// # Errors
+/// The letter that is not, and those that are.
+pub fn read_pattern(given: &Given) -> Result<Vec<u8>, UsageError> {
+    let pattern = given.value().as_encoded_bytes();
+    match find_unknown(pattern) {
+        Some(letter) => wrong(format!(
+            "{}: %{letter} is unknown; {LETTERS} are possible",
+            given.typed()
+        )),
+        None => Ok(pattern.to_vec()),
+    }
+}
+
+/// `--display LIST`: all that is shown is shown together.
+///
+/// # Errors
+/// An unknown word, and those that are known.
+pub fn check_display(given: &Given) -> Result<(), UsageError> {
+    const KNOWN: [&str; 7] = [
+        "map",
+        "map-devel",
+        "bind",
+        "bindings",
+        "allocation",
+        "topo",
+        "cpus",
+    ];
+    for word in given.text().split(',') {
+        // Qualifiers say how Open MPI prints it.
+        let name = word.split([':', '=']).next().unwrap_or("");
+        if !KNOWN.contains(&name.to_ascii_lowercase().as_str()) {
+            return wrong(format!(
+                "{}: {name:?} is unknown; {} are possible",
+                given.typed(),
+                KNOWN.join(", ")
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// `DIR[:nocopy,nojobid]`

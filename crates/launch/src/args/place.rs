@@ -171,6 +171,13 @@ fn take_per_place(parser: &mut Parser<'_>, given: &Given, n: usize, level: Level
     });
 }
 
+/// `--cpus-per-proc N`
+pub fn take_per_rank(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+    parser.spec.placement.per_rank = Some(super::values::read_ranks(given)?);
+    parser.spec.placement.per_rank_typed = Some(given.typed());
+    Ok(())
+}
+
 /// `--npersocket N`
 pub fn take_per_socket(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
     let ranks = super::values::read_ranks(given)?;

@@ -106,6 +106,8 @@ pub struct Placement {
     pub bind: Bind,
     /// Places of that kind for each rank; none: 1, or OMP_NUM_THREADS cores.
     pub per_rank: Option<usize>,
+    /// The option that says so, as typed, where it is none of `--bind-to` and `--map-by`.
+    pub per_rank_typed: Option<String>,
     /// Hardware threads take the place of cores.
     pub threads: bool,
     /// `--map-by`: ranks go round these places, or round groups of so many of them. None: in order.

@@ -4,7 +4,7 @@ mod idle;
 
 pub use idle::BY_HAND;
 
-use super::output::{prefix, take_directory, take_list};
+use super::output::{check_display, prefix, read_pattern, take_directory, take_list};
 use super::parse::{Given, Parser, PerNode};
 use super::spec::{Bind, Inherit};
 use super::values::{
@@ -327,10 +327,10 @@ const OUTPUT: &[Opt] = &[
         |p, _| prefix(p, b"%T "),
         "put date and time before each line",
     ),
-    set(
+    opt(
         "-prepend-pattern",
         One("PATTERN"),
-        |p, g| prefix(p, g.value().as_encoded_bytes()),
+        |p, g| read_pattern(g).map(|pattern| prefix(p, &pattern)),
         "put this before each line",
     ),
     set(
@@ -339,16 +339,16 @@ const OUTPUT: &[Opt] = &[
         |p, _| p.spec.output.merge = true,
         "standard error goes where standard output goes",
     ),
-    set(
+    opt(
         "-outfile-pattern -outfile",
         One("PATTERN"),
-        |p, g| p.spec.output.files[0] = Some(g.value().as_encoded_bytes().to_vec()),
+        |p, g| read_pattern(g).map(|pattern| p.spec.output.files[0] = Some(pattern)),
         "standard output goes to the file of this name, in place of the terminal",
     ),
-    set(
+    opt(
         "-errfile-pattern -errfile",
         One("PATTERN"),
-        |p, g| p.spec.output.files[1] = Some(g.value().as_encoded_bytes().to_vec()),
+        |p, g| read_pattern(g).map(|pattern| p.spec.output.files[1] = Some(pattern)),
         "the same for standard error",
     ),
     opt(
@@ -391,7 +391,7 @@ const PROCESSORS: &[Opt] = &[
     opt(
         "--cpus-per-proc --cpus-per-rank",
         One("N"),
-        |p, g| read_ranks(g).map(|n| p.spec.placement.per_rank = Some(n)),
+        place::take_per_rank,
         "N cores for each rank",
     ),
     set(
@@ -457,10 +457,10 @@ const SAID: &[Opt] = &[
         |p, _| show_map(p),
         "say which ranks run what, where, and how they are bound",
     ),
-    set(
+    opt(
         "--display",
         One("LIST"),
-        |p, _| show_map(p),
+        |p, g| check_display(g).map(|()| show_map(p)),
         "the same for whatever of map, bindings, allocation is in the list",
     ),
     set(

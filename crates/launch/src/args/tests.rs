@@ -910,3 +910,20 @@ fn fuzz__files_of_hosts_and_programs_are_understood_or_refused() {
         }
     });
 }
+
+#[test]
+fn unknown_words__are_refused_with_those_that_are_known() {
+    for (line, part) in [
+        ("--display foo", "\"foo\" is unknown; map, map-devel, bind"),
+        ("--display map,foo", "\"foo\" is unknown"),
+        ("-outfile-pattern o.%z", "%z is unknown; %r, %R, %h"),
+        ("-errfile-pattern e.%z", "%z is unknown"),
+        ("-prepend-pattern %z:", "%z is unknown"),
+    ] {
+        let said = error(&format!("{line} a"));
+        assert!(said.starts_with(line) && said.contains(part), "{said}");
+    }
+    assert!(spec("--display MAP,bindings,allocation a").show_map);
+    let typed = spec("--cpus-per-proc 5 a").placement.per_rank_typed;
+    assert_eq!(typed.as_deref(), Some("--cpus-per-proc 5"));
+}
