@@ -83,25 +83,29 @@ fn errors_without_a_living_object__go_to_comm_self() {
 }
 
 #[test]
-fn errors_of_no_object__go_to_comm_world_where_that_alone_has_a_handler() {
+fn errors_of_no_object__go_to_comm_world_until_comm_self_has_a_handler_of_the_program() {
     let (p, _) = process();
+    p.own_handler_is_set.set(false);
     let group = Rc::new(Group::new(vec![0], 0));
     let world = Comm::new(&p, Context::WORLD, group, None, 0);
     world.handle.set(MPI_COMM_WORLD);
     p.comms.insert_predefined(MPI_COMM_WORLD, world);
-    let world = p.comms.get(MPI_COMM_WORLD).unwrap();
-    set_errhandler(&p, Kind::Comm, &world.errhandler, handler(&p, Kind::Comm)).unwrap();
-    let own = p.comms.get(MPI_COMM_SELF).unwrap();
+    let set = |comm: usize, handler: usize| {
+        let place = p.comms.get(comm).unwrap();
+        set_errhandler(&p, Kind::Comm, &place.errhandler, handler).unwrap();
+        note_set(&p, comm);
+    };
     let fail = || {
         let error = Error::new(MPI_ERR_TYPE, "no");
         raise(Some(&p), Scope::None, "MPI_Type_commit", error)
     };
-    assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![]));
-    set_errhandler(&p, Kind::Comm, &own.errhandler, MPI_ERRORS_ARE_FATAL).unwrap();
+    set(MPI_COMM_WORLD, handler(&p, Kind::Comm));
     assert_eq!(
         (fail(), seen()),
         (MPI_ERR_TYPE, vec![(MPI_COMM_WORLD, MPI_ERR_TYPE)])
     );
+    set(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![]));
 }
 
 #[test]
@@ -145,22 +149,6 @@ fn handler__of_another_kind_is_refused() {
     // SAFETY: null is allowed.
     let result = unsafe { create_errhandler(&p, Kind::Comm, 0) };
     assert_eq!(result.unwrap_err().code(), MPI_ERR_ARG);
-}
-
-#[test]
-fn default_handler__is_that_of_self_once_the_program_has_set_it() {
-    let (p, _) = process();
-    p.own_handler_is_set.set(false);
-    let group = Rc::new(Group::new(vec![0], 0));
-    let world = Comm::new(&p, Context::WORLD, group, None, 0);
-    world.handle.set(MPI_COMM_WORLD);
-    p.comms.insert_predefined(MPI_COMM_WORLD, world);
-    let default = || find_default(&p).map(|comm| comm.handle.get());
-    assert_eq!(default(), Some(MPI_COMM_WORLD));
-    note_set(&p, MPI_COMM_WORLD);
-    assert_eq!(default(), Some(MPI_COMM_WORLD));
-    note_set(&p, MPI_COMM_SELF);
-    assert_eq!(default(), Some(MPI_COMM_SELF));
 }
 
 #[test]
