@@ -94,7 +94,56 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 #[inline(never)]
 unsafe fn copy_many(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: the caller's; the loop is one that this processor has.
-    unsafe { engine::Loop::widest().run(to, from, len) }
+    unsafe {
+        match engine::Loop::usual() {
+            Some(usual) => usual.run(to, from, len),
+            None => std::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+/// How a sender's copy into shared memory stores its lines. Which is fastest depends on the two processors: where they
+/// share no cache, a plain store fetches each line from its reader first.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyLoop {
+    /// Loads and stores of vectors.
+    #[default]
+    Vector,
+    /// The string instruction, which fetches no line that it overwrites.
+    String,
+    /// Stores past the caches.
+    Streaming,
+}
+
+impl CopyLoop {
+    /// Whether this processor has it.
+    pub fn is_available(self) -> bool {
+        self == CopyLoop::Vector || self.engine().is_available()
+    }
+
+    fn engine(self) -> engine::Loop {
+        match self {
+            CopyLoop::Vector | CopyLoop::String => engine::Loop::String,
+            CopyLoop::Streaming => engine::Loop::usual_streaming(),
+        }
+    }
+}
+
+/// As [`copy`], by a loop that the caller has chosen for many bytes.
+///
+/// # Safety
+/// As [`copy`]; the loop [is available](CopyLoop::is_available).
+#[inline]
+pub unsafe fn copy_with(by: CopyLoop, to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        match by {
+            CopyLoop::Vector => copy(to, from, len),
+            _ if len <= LIBRARY_MAX => copy(to, from, len),
+            _ => by.engine().run(to, from, len),
+        }
+    }
 }
 
 #[cfg(test)]

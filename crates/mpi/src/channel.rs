@@ -20,7 +20,7 @@ use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::worker::SHORT_LIMIT;
-use fastpath_protocol::{Fault, SendArgs, Started, State, Worker};
+use fastpath_protocol::{Fault, SendArgs, Started, State};
 use fastpath_transport::Post;
 use std::cell::Cell;
 
@@ -174,7 +174,7 @@ impl<'a> Channel<'a> {
                 return self.recv(from, into);
             }
             let receiving = self.start_recv(from, into)?;
-            let sending = self.start(to, out, Worker::start_exchange)?;
+            let sending = self.start_send(to, out)?;
             let sent = self.wait(sending);
             self.wait(receiving).and(sent)
         }
@@ -185,21 +185,6 @@ impl<'a> Channel<'a> {
     /// # Safety
     /// As [`Channel::send`], until the ticket has been waited for.
     pub unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the caller's.
-        unsafe { self.start(to, data, Worker::start_send) }
-    }
-
-    /// Starts a send in one of the worker's ways.
-    ///
-    /// # Safety
-    /// As [`Channel::start_send`].
-    #[inline]
-    unsafe fn start(
-        &self,
-        to: u32,
-        data: Buffer,
-        how: unsafe fn(&mut Worker, SendArgs) -> std::result::Result<Started, Fault>,
-    ) -> Result<Ticket> {
         let args = self.args(to, &data);
         let bytes = data.bytes;
         let send = SendArgs {
@@ -210,7 +195,7 @@ impl<'a> Channel<'a> {
             synchronous: false,
         };
         // SAFETY: the caller's; the worker lives while MPI runs.
-        match unsafe { how(&mut *self.process.worker()?, send) } {
+        match unsafe { (*self.process.worker()?).start_send(send) } {
             Ok(Started::Done) => Ok(Ticket(0)),
             Ok(Started::Request(id)) => Ok(Ticket(id)),
             Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),

@@ -126,13 +126,15 @@ fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
     senders.all(|&peer| worker.is_silent(peer))
 }
 
-/// Says at the end, where a report is asked for, what the adapter has lost and what was sent again.
+/// Says at the end, where a report is asked for, what was learnt of the ways to peers, and what the adapter has lost and
+/// what was sent again.
 fn print_counts(worker: &Worker, config: &Config) {
     let json = config.choice(Key::Report) == "json";
     if !json && !config.flag(Key::Report) {
         return;
     }
-    for line in worker.report_counts(json) {
+    let learnt = worker.report_learnt(json);
+    for line in learnt.into_iter().chain(worker.report_counts(json)) {
         match json {
             true => eprintln!("{line}"),
             false => eprintln!("fastpath: {line}"),

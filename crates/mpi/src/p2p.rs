@@ -27,8 +27,6 @@ pub enum Mode {
     Ready,
     /// At once: the library copies the message into the attached buffer.
     Buffered,
-    /// As standard, by a caller that receives meanwhile and waits for both.
-    Exchange,
 }
 
 /// The arguments of a send or a receive as the program gave them. `peer` is destination or source.

@@ -14,7 +14,7 @@ pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub use nonblocking::{irecv, isend};
 pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};
 pub(crate) use senders::Senders;
-use unasked::{end_fetch, try_send_buffered};
+use unasked::try_send_unasked;
 pub(crate) use watched::{keep, settle, watch};
 use watched::{record_bytes, start_watched_recv, start_watched_send};
 
@@ -30,7 +30,6 @@ use crate::status::Status;
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::recv::Parts;
 use fastpath_protocol::tag::ANY_TAG;
@@ -245,12 +244,7 @@ pub(crate) unsafe fn post_send(
         synchronous: mode == Mode::Synchronous,
     };
     // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
-    let started = unsafe {
-        match mode {
-            Mode::Exchange => (*p.worker()?).start_exchange(send),
-            _ => (*p.worker()?).start_send(send),
-        }
-    };
+    let started = unsafe { (*p.worker()?).start_send(send) };
     let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
     if let Started::Request(id) = started {
         // SAFETY: as above.
@@ -324,11 +318,8 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
 pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
     if mode == Mode::Standard {
         // SAFETY: the caller's.
-        match unsafe { try_send_buffered(&args) } {
-            Middle::Sent => return Ok(()),
-            // SAFETY: as `try_send_buffered` has found.
-            Middle::Announced(message) => return unsafe { end_fetch(name, &args, message) },
-            Middle::Declined => {}
+        if unsafe { try_send_unasked(&args) } {
+            return Ok(());
         }
     }
     let p = process::enter(name, false)?;
@@ -444,7 +435,7 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
                     tag: args.tag,
                     key,
                 };
-                return recv_arrival(args, endpoint, want, room, status, look > 1);
+                return recv_arrival(args, endpoint, want, room, status);
             }
             if look == 1 {
                 cold = (*endpoint).begin_wait();
@@ -470,7 +461,6 @@ unsafe fn recv_arrival(
     want: Want,
     room: usize,
     status: *mut Status,
-    waited: bool,
 ) -> Spun {
     // SAFETY: as the caller's.
     unsafe {
@@ -479,14 +469,8 @@ unsafe fn recv_arrival(
             return Spun::Done;
         }
         let worker = hot::worker();
-        match (*worker).recv_parts(want, args.buf, room as u64, args.comm, waited) {
-            None => match (*worker).recv_fetched(want, args.buf, room as u64) {
-                None => Spun::Nothing,
-                Some((tag, len)) => {
-                    fill_status(status, args.peer, tag, len as i64);
-                    Spun::Done
-                }
-            },
+        match (*worker).recv_parts(want, args.buf, room as u64, args.comm) {
+            None => Spun::Nothing,
             Some(Parts::Request(id)) => Spun::Request(id),
             Some(Parts::Done { tag, len }) => {
                 fill_status(status, args.peer, tag, len as i64);

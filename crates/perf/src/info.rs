@@ -106,7 +106,6 @@ fn report_protocols(
     transports: &[Transport],
 ) -> (Report, Vec<String>) {
     let mut selection = Selection::of(config);
-    selection.measure();
     // The transport was tried between two processes: that counts more than what this one may do alone.
     if let Some(cma) = transports.iter().find(|t| t.name == "cma" && !t.usable) {
         selection.kernel = Err(cma.reason.clone());

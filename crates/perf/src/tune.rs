@@ -1,6 +1,7 @@
 //! `fastpath tune`: measures in some milliseconds what the choice of protocols rests on, and stores it.
 
 pub mod inline;
+mod kernel;
 
 use std::fmt;
 use std::io;
@@ -8,10 +9,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
-use fastpath_protocol::selection::calibrate::Calibration;
 use fastpath_protocol::selection::constants::{Constants, FIELDS};
 use fastpath_protocol::selection::tuning::{self, Machine, Place};
 use fastpath_transport::shm::cma::explain_refusal;
+use kernel::Calibration;
 
 use crate::measure::floor::measure_lines;
 use crate::measure::placement::allowed_processors;

@@ -6,11 +6,11 @@
 //! ends in the same place: the receiver asks for fragments.
 #![allow(unsafe_code)]
 
-use crate::habit::Verdict;
+use crate::learning::Arm;
 use crate::pieces::{End, Pieces};
-use crate::request::{Copier, RequestId};
+use crate::request::RequestId;
 use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
-use crate::worker::{EARLY_LIMIT, Worker};
+use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Lane, Remote};
 
@@ -63,9 +63,6 @@ impl Worker {
         if self.endpoint(peer).lane.wants_exposure() {
             return Some((self.expose_message(id)?, None));
         }
-        if self.requests.get(id).bytes >= EARLY_LIMIT && self.selection.calibration.is_some() {
-            self.measure_slow();
-        }
         let request = self.requests.get(id);
         if !request.is_contiguous() {
             return None;
@@ -73,7 +70,7 @@ impl Worker {
         let Offer { remote, shared } = self.describe_memory(id, request.peer, request.bytes);
         let endpoint = self.endpoint(request.peer);
         let single = matches!(endpoint.lane, Lane::Loopback(_))
-            || (request.bytes >= self.thresholds.single_copy
+            || (!Arm::of(request.arm).is_none_or(Arm::is_ring)
                 && !endpoint.declines
                 && endpoint
                     .lane
@@ -83,15 +80,10 @@ impl Worker {
             return None;
         }
         // On a crowded node the receiver would wait for its sender's turn.
-        let joint = request.copier == Copier::Any
-            && !self.is_crowded()
-            && match shared {
-                true => request.bytes >= self.thresholds.direct_joint,
-                false => {
-                    request.bytes >= self.thresholds.single_joint
-                        && endpoint.lane.knows_single_copy()
-                }
-            };
+        let joint = match shared {
+            true => request.bytes >= self.thresholds.direct_joint && !self.is_crowded(),
+            false => request.arm == Arm::Cooperative as u8 && endpoint.lane.knows_single_copy(),
+        };
         Some((
             remote,
             if joint {
@@ -290,8 +282,7 @@ impl Worker {
             true => self.counters.direct_reads += 1,
             false => self.counters.single_copies += 1,
         }
-        let untimed = Verdict::Untimed as u32;
-        self.send_control(peer, Header::new(wire::FIN, untimed, sender as u64), &[]);
+        self.send_control(peer, Header::new(wire::FIN, 0, sender as u64), &[]);
         self.finish_recv(id);
     }
 

@@ -1,10 +1,11 @@
 //! The endpoint: one peer as the protocol layer sees it, and the immediate path.
 #![allow(unsafe_code)]
 
+use crate::learning::Learnt;
 use crate::tag::tag_matches;
 use crate::wire;
 use crate::worker::SHORT_LIMIT;
-use fastpath_base::copy::{copy, copy_small};
+use fastpath_base::copy::{CopyLoop, copy, copy_small, copy_with};
 use fastpath_transport::{Header, Lane, Post};
 use std::collections::VecDeque;
 
@@ -42,15 +43,16 @@ pub struct Endpoint {
     /// Whether the peer has declined to fetch a message by a single copy.
     pub(crate) declines: bool,
     /// What waits for room, in order.
-    pub(crate) pending: Option<VecDeque<Pending>>,
+    #[allow(clippy::box_collection)] // an endpoint stays small
+    pub(crate) pending: Option<Box<VecDeque<Pending>>>,
     /// The announced message whose bytes come without being asked for.
     pub(crate) early: Early,
-    /// What is known of messages of middle size: one more than the index in `Worker::middles`, or 0.
-    pub(crate) middle: u32,
+    /// Which way longer messages go; none before the first one.
+    pub(crate) learnt: Option<Box<Learnt>>,
 }
 
 // An endpoint per rank of the job: it must stay small.
-const _: () = assert!(size_of::<Endpoint>() <= 192);
+const _: () = assert!(size_of::<Endpoint>() <= 176);
 
 /// What an immediate receive took.
 #[derive(Debug, Clone, Copy)]
@@ -101,13 +103,14 @@ impl Endpoint {
         tag: i32,
         data: *const u8,
         len: usize,
+        by: CopyLoop,
     ) -> Post {
         if self.gate != 0 {
             return Post::NoResource;
         }
         let header = Header::new(wire::EAGER, tag as u32, key);
         // SAFETY: the caller's; `to` has room for `len` bytes.
-        self.post_bcopy(header, len, |to| unsafe { copy(to, data, len) })
+        self.post_bcopy(header, len, |to| unsafe { copy_with(by, to, data, len) })
     }
 
     /// Posts a message of up to one buffer and wakes the peer if it sleeps.
@@ -248,6 +251,7 @@ impl Endpoint {
         data: *const u8,
         len: usize,
         part: usize,
+        by: CopyLoop,
     ) -> Post {
         let first = part.min(len);
         // In a slot there is no room for the length of the whole (`Header::aux`).
@@ -262,13 +266,17 @@ impl Endpoint {
             ..Header::new(wire::PARTS, tag as u32, key)
         };
         // SAFETY: the caller's; `to` has room for the part.
-        let mut post = self.post_bcopy(header, first, |to| unsafe { copy(to, data, first) });
+        let mut post = self.post_bcopy(header, first, |to| unsafe {
+            copy_with(by, to, data, first)
+        });
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
             let header = Header::new(wire::EARLY, 0, 0);
             // SAFETY: as above.
-            post = self.post_bcopy(header, next, |to| unsafe { copy(to, data.add(done), next) });
+            post = self.post_bcopy(header, next, |to| unsafe {
+                copy_with(by, to, data.add(done), next)
+            });
             done += next;
         }
         post

@@ -111,6 +111,7 @@ impl Worker {
             wire::ACK | wire::FIN => self.handle_matched(peer, header),
             wire::CANCEL => self.handle_cancel(peer, header),
             wire::CANCELLED => self.handle_cancelled(peer, header),
+            wire::ADVICE => self.handle_advice(peer, header),
             wire::REMOTE_PUT..=wire::REMOTE_FLUSHED => self.handle_remote(peer, header, data, len),
             _ => self.violation(),
         }
@@ -195,7 +196,6 @@ impl Worker {
                     id: Early::NOWHERE,
                 };
             }
-            Matched::Nothing if rts.is_fetched() && self.keep_fetched(peer, header, &rts) => {}
             Matched::Nothing => {
                 let token = self.store(peer, header, Arrived::Rendezvous(rts), data, len);
                 self.endpoint(peer).early = Early {

@@ -187,8 +187,8 @@ impl Worker {
         (new.announced, new.joined, new.detached) = (true, false, true);
         (new.moved, new.early) = (request.moved, request.early);
         (new.remote, new.rest_rkey) = (NO_JOINT as u32, 0);
-        let queue = self.endpoint(new.peer).pending.iter_mut().flatten();
-        for pending in queue {
+        let queue = self.endpoint(new.peer).pending.as_deref_mut();
+        for pending in queue.into_iter().flatten() {
             if let Pending::Start(waiting) = pending
                 && *waiting == id
             {

@@ -9,7 +9,6 @@ use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Unexpected};
 use crate::wire::{self, ANSWER_ASKED, Rtr, Rts};
 use crate::worker::Worker;
-use fastpath_base::clock;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_transport::{Header, Lane, Remote};
 
@@ -167,6 +166,8 @@ impl Worker {
                 if early.left > 0 && early.stored && early.id == token {
                     (early.stored, early.id) = (false, id);
                 }
+                // It has waited for its receive, which tells nothing of its way.
+                let rts = Rts { sent_ns: 0, ..rts };
                 self.fetch(id, peer, key, tag, rts, data.as_ptr(), data.len());
             }
         }
@@ -224,6 +225,7 @@ impl Worker {
             request.fault = Fault::Truncated;
         }
         request.announced_bytes = rts.total;
+        (request.arm, request.sent_ns) = (rts.arm, rts.sent_ns);
         let early = rts.early as u64;
         // What comes by itself must be taken even where it does not fit.
         request.limit = wanted.max(early);
@@ -269,8 +271,7 @@ impl Worker {
 
     /// Receives a message that comes in parts by itself, if it is the peer's next arrival, is the wanted
     /// one and fits: straight from the ring into the buffer, without a request. `None`: nothing has
-    /// happened. A sender that stops in the middle leaves the rest to a request. `waited`: the caller has looked before
-    /// and found nothing, so that what the parts take from here on can be timed.
+    /// happened. A sender that stops in the middle leaves the rest to a request.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_quiet`.
@@ -280,7 +281,6 @@ impl Worker {
         to: *mut u8,
         room: u64,
         user: usize,
-        waited: bool,
     ) -> Option<Parts> {
         let arrival = self.endpoint(want.peer).lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
@@ -294,11 +294,6 @@ impl Worker {
         {
             return None;
         }
-        let part = len as u64;
-        let timed = waited
-            && total >= self.thresholds.middle
-            && self.middle(want.peer).pace(total).is_due();
-        let start = if timed { clock::now_ns() } else { 0 };
         let lane = &mut self.endpoint(want.peer).lane;
         // SAFETY: `to` has room for `total` bytes; the arrival stays until it is taken.
         unsafe { copy(to, data, len) };
@@ -314,10 +309,6 @@ impl Worker {
             unsafe { copy(to.add(moved as usize), data, len) };
             lane.take();
             moved += len as u64;
-        }
-        if timed {
-            let ns = clock::now_ns() - start;
-            self.middle(want.peer).pace(total).note(total, part, ns);
         }
         Some(Parts::Done { tag, len: total })
     }
@@ -345,6 +336,7 @@ impl Worker {
         request.received_tag = tag;
         request.moved = moved;
         request.limit = total;
+        request.sent_ns = 0;
         self.endpoint(want.peer).early = Early {
             left: (total - moved) as u32,
             stored: false,
@@ -361,6 +353,9 @@ impl Worker {
 
     /// All bytes of a long message are there.
     pub(crate) fn finish_recv(&mut self, id: RequestId) {
+        if self.requests.get(id).sent_ns != 0 {
+            self.learn(id);
+        }
         let request = self.requests.get(id);
         if request.fault == Fault::Truncated {
             request.limit = request.announced_bytes; // for the message that explains it

@@ -7,7 +7,8 @@
 
 use crate::buffer::Buffer;
 use crate::layout::Layout;
-use fastpath_base::copy::copy;
+use crate::learning::Arm;
+use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
 use std::sync::Arc;
 
@@ -24,16 +25,6 @@ pub enum Kind {
     Recv,
     /// An operation of the layer above, which completes it itself.
     Foreign,
-}
-
-/// Who may copy a long message of this node.
-#[repr(u8)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Copier {
-    /// Both sides, each from one end, or the receiver.
-    Any,
-    /// The receiver alone.
-    Receiver,
 }
 
 /// Where a request is in its life.
@@ -103,12 +94,12 @@ pub struct Request {
     pub tag: i32,
     /// Sends: completes only when the receive has matched.
     pub synchronous: bool,
+    /// Sends: the way of the message, a number of [`crate::learning::Arm`]. Receives that are timed: the same.
+    pub arm: u8,
     /// The buffer belongs to the library (buffered mode).
     pub owned: bool,
     /// The request's owner has let it go: freed as soon as it completes.
     pub detached: bool,
-    /// Sends: who may copy a long message.
-    pub copier: Copier,
     // Second line: results, and what only long or typed messages need.
     /// Order of posting, against receives from any source.
     pub order: u64,
@@ -135,6 +126,8 @@ pub struct Request {
     pub joined: bool,
     /// Where the buffer is the library's: it counts against the buffer that the program attached.
     pub charged: bool,
+    /// Where the message is timed: when its send began, in nanoseconds modulo 2^32; else 0.
+    pub sent_ns: u32,
     /// Sends: bytes that go without being asked for.
     pub early: u64,
     /// Receives: length of the whole message as announced.
@@ -184,6 +177,11 @@ impl Request {
         self.layout.is_null()
     }
 
+    /// How a send's bytes are copied into transport buffers.
+    fn copy_loop(&self) -> CopyLoop {
+        Arm::of(self.arm).map_or(CopyLoop::Vector, Arm::copy_loop)
+    }
+
     /// Packs bytes `from..from + len` of the message into `to`.
     ///
     /// # Safety
@@ -192,7 +190,7 @@ impl Request {
         // SAFETY: the caller's; `layout` is owned by the request.
         unsafe {
             match self.layout.as_ref() {
-                None => copy(to, self.ptr.add(from as usize), len),
+                None => copy_with(self.copy_loop(), to, self.ptr.add(from as usize), len),
                 Some(layout) => {
                     layout.pack(
                         self.ptr,

@@ -1,7 +1,6 @@
 //! Which protocol serves which size: by what each of them costs on this machine, as far as the user's
 //! variables allow.
 
-pub mod calibrate;
 pub mod candidates;
 pub mod constants;
 pub mod decide;
@@ -15,7 +14,6 @@ pub use constants::Constants;
 pub use thresholds::Thresholds;
 
 use crate::worker::Worker;
-use calibrate::Calibration;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
 use fastpath_base::{clock, wait};
@@ -23,7 +21,6 @@ use fastpath_transport::adapter::{By, Counts};
 use fastpath_transport::interfaces::Allowed;
 use fastpath_transport::rc::registrations::Registrations;
 use fastpath_transport::rising::Rule;
-use fastpath_transport::shm::cma::explain_refusal;
 use fastpath_transport::shm::idle::Ahead;
 use inline::StoredInline;
 use report::{Outside, Peers, Report};
@@ -227,8 +224,6 @@ pub enum Source {
     Defaults(&'static str),
     /// A file that `fastpath tune` has made.
     File(PathBuf),
-    /// This process has measured what one process can.
-    Measured,
 }
 
 /// What was selected, and of what.
@@ -242,28 +237,25 @@ pub struct Selection {
     pub source: Source,
     /// Why the kernel does not copy between processes, as far as this process has found out.
     pub kernel: Result<(), String>,
-    /// What the first large messages measure; `None` where nothing is to be measured any more.
-    pub calibration: Option<Calibration>,
     /// What is wrong with stored constants and sizes, a line each.
     pub warnings: Vec<String>,
 }
 
 impl Default for Selection {
-    /// Without wishes, and nothing to be measured.
+    /// Without wishes.
     fn default() -> Self {
         Selection {
             wishes: Wishes::of(&Config::defaults()),
             constants: Constants::default(),
             source: Source::Defaults("nothing was asked for"),
             kernel: Ok(()),
-            calibration: None,
             warnings: Vec::new(),
         }
     }
 }
 
 impl Selection {
-    /// That of a configuration: reads the stored constants, and measures nothing.
+    /// That of a configuration: reads the stored constants.
     pub fn of(config: &Config) -> Selection {
         let mut selection = Selection {
             wishes: Wishes::of(config),
@@ -276,48 +268,15 @@ impl Selection {
         }
         match place.load(Machine::current) {
             Ok(Some((path, constants))) => {
-                selection.constants = constants.settle();
+                selection.constants = constants;
                 selection.source = Source::File(path);
                 return selection;
             }
             Ok(None) => {}
             Err(why) => selection.warnings.push(why),
         }
-        selection.source = Source::Defaults("and no single copy to measure");
-        if selection.wishes.no_cma.is_none() {
-            selection.source = Source::Defaults("until the first large message");
-            selection.calibration = Some(Calibration::default());
-        }
+        selection.source = Source::Defaults("corrected by what messages take");
         selection
-    }
-
-    /// Measures a little more of what one process can measure, where nothing is known; says whether to
-    /// decide anew.
-    pub fn measure_some(&mut self) -> bool {
-        let Some(calibration) = &mut self.calibration else {
-            return false;
-        };
-        if let Err(errno) = calibration.go_on() {
-            self.kernel = Err(explain_refusal(errno));
-            self.calibration = None;
-            return true;
-        }
-        let is_telling = calibration.is_telling();
-        if is_telling {
-            self.constants = calibration.apply(&Constants::default()).settle();
-            self.source = Source::Measured;
-        }
-        if calibration.is_over() {
-            self.calibration = None;
-        }
-        is_telling
-    }
-
-    /// Measures the whole of it at once, in less than a millisecond.
-    pub fn measure(&mut self) {
-        while self.calibration.is_some() {
-            self.measure_some();
-        }
     }
 
     /// What follows for the message path.
@@ -442,20 +401,8 @@ impl Worker {
         &self.selection.warnings
     }
 
-    /// Measures before one of the first messages that a single copy could serve.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn measure_slow(&mut self) {
-        if self.selection.measure_some() {
-            self.thresholds = self.selection.thresholds();
-        }
-    }
-
-    /// What was selected and why. Measures what is to be measured, and tries a copy from a peer's memory;
-    /// waits for that peer to start for `patience_ns` nanoseconds at most.
+    /// What was selected and why. Tries a copy from a peer's memory; waits for that peer to start for `patience_ns` nanoseconds at most.
     pub fn report(&mut self, patience_ns: u64) -> Report {
-        self.selection.measure();
-        self.thresholds = self.selection.thresholds();
         let mut told = (*self.selection).clone();
         let neighbour = self.neighbour();
         if let Some(peer) = neighbour

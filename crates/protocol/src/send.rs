@@ -3,9 +3,11 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
-use crate::request::{Copier, Fault, Kind, RequestId};
+use crate::learning::{Arm, LEARN_MIN, stamp_ns};
+use crate::request::{Fault, Kind, RequestId};
 use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER};
-use crate::worker::{EARLY_LIMIT, Thresholds, Worker};
+use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Post, Remote};
 
@@ -40,23 +42,9 @@ impl Worker {
     /// # Safety
     /// The buffer is readable as its layout says until then.
     pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
-        // SAFETY: the caller's.
-        unsafe { self.start_send_to(args, Copier::Any) }
-    }
-
-    /// Starts a send of which is said who may copy it.
-    ///
-    /// # Safety
-    /// As [`Worker::start_send`].
-    #[inline]
-    pub(crate) unsafe fn start_send_to(
-        &mut self,
-        args: SendArgs,
-        copier: Copier,
-    ) -> Result<Started, Fault> {
         trace::record(Point::Post, args.peer, args.tag, args.buffer.bytes);
         // SAFETY: the caller's.
-        let started = unsafe { self.start_new_send(args, copier) };
+        let started = unsafe { self.start_new_send(args) };
         if !matches!(started, Ok(Started::Done)) {
             trace::record(Point::Posted, 0, 0, 0);
         }
@@ -66,7 +54,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::start_send`].
     #[inline]
-    unsafe fn start_new_send(&mut self, args: SendArgs, copier: Copier) -> Result<Started, Fault> {
+    unsafe fn start_new_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
         self.connect(args.peer)?;
         if !args.synchronous && args.buffer.layout.is_none() {
             let buffer = &args.buffer;
@@ -86,12 +74,16 @@ impl Worker {
             return Err(self.out_of_requests());
         };
         self.counters.requests += 1;
+        let (arm, timed) = match args.buffer.layout {
+            None => self.choose_arm(args.peer, args.buffer.bytes),
+            Some(_) => (Arm::Vector, false),
+        };
         let request = self.requests.get(id);
+        (request.arm, request.sent_ns) = (arm as u8, timed as u32);
         request.peer = args.peer;
         request.key = args.key;
         request.tag = args.tag;
         request.synchronous = args.synchronous;
-        request.copier = copier;
         request.moved = 0;
         request.set_buffer(args.buffer);
         self.start_request(id);
@@ -111,22 +103,34 @@ impl Worker {
         data: *const u8,
         len: u64,
     ) -> Post {
-        let Thresholds {
-            first, single_copy, ..
-        } = self.thresholds;
+        if len > self.thresholds.first {
+            return Post::NoResource;
+        }
+        let mut by = CopyLoop::Vector;
+        if len >= LEARN_MIN {
+            if self.is_read_directly(data.addr(), len) {
+                return Post::NoResource;
+            }
+            let (arm, timed) = self.choose_arm(peer, len);
+            if timed {
+                return Post::NoResource; // an announcement says when it began
+            }
+            by = arm.copy_loop();
+        }
         let endpoint = self.endpoint(peer);
         // SAFETY: the caller's.
-        unsafe {
+        let post = unsafe {
             if len <= self.thresholds.whole_on(&endpoint.lane) {
-                endpoint.send_buffered(key, tag, data, len as usize)
-            } else if len <= first && len < single_copy && !self.is_read_directly(data.addr(), len)
-            {
-                let part = self.thresholds.part_on(&endpoint.lane) as usize;
-                endpoint.send_parts(key, tag, data, len as usize, part)
+                endpoint.send_buffered(key, tag, data, len as usize, by)
             } else {
-                Post::NoResource
+                let part = self.thresholds.part_on(&endpoint.lane) as usize;
+                endpoint.send_parts(key, tag, data, len as usize, part, by)
             }
+        };
+        if len >= LEARN_MIN && post == Post::Done {
+            self.count_arm(peer, len, false);
         }
+        post
     }
 
     /// Sends the first message of a request, or queues it behind what waits already.
@@ -144,7 +148,8 @@ impl Worker {
         let request = self.requests.get(id);
         let whole = self.thresholds.whole_on(&self.endpoint(request.peer).lane);
         // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
-        let post = if request.bytes <= whole && !request.announced {
+        let timed = request.sent_ns != 0;
+        let post = if request.bytes <= whole && !request.announced && !timed {
             self.post_eager(id)
         } else {
             self.post_announcement(id)
@@ -233,6 +238,10 @@ impl Worker {
         } else {
             self.thresholds.first.min(request.bytes).min(EARLY_LIMIT)
         };
+        let timed = request.sent_ns != 0;
+        if timed {
+            request.sent_ns = stamp_ns();
+        }
         let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
         let endpoint = self.endpoint(request.peer);
         let first = self.thresholds.part_on(&endpoint.lane).min(early);
@@ -251,6 +260,13 @@ impl Worker {
                 None if request.synchronous && early == request.bytes => ANSWER_ASKED,
                 None => NO_JOINT,
             },
+            sent_ns: request.sent_ns,
+            arm: match (offer, joint) {
+                (None, _) => request.arm,
+                (_, None) => Arm::Get as u8,
+                (_, Some(_)) => Arm::Cooperative as u8,
+            },
+            unused: [0; 3],
         };
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
         let post = match first {
@@ -271,7 +287,12 @@ impl Worker {
             request.early = early;
             request.remote = joint.unwrap_or(NO_JOINT as u32);
             request.rest_rkey = exposed;
+            let (peer, bytes) = (request.peer, request.bytes);
+            if bytes >= LEARN_MIN {
+                self.count_arm(peer, bytes, timed);
+            }
             self.counters.rendezvous += 1;
+            let request = self.requests.get(id);
             trace::record(Point::Announced, request.peer, request.tag, first);
         } else if let Some(index) = joint {
             self.endpoint(request.peer).lane.close_joint(index);
@@ -341,7 +362,7 @@ impl Worker {
             self.endpoint(peer).gate = 0;
             self.gated -= 1;
         }
-        for pending in queue {
+        for pending in *queue {
             if let Pending::Start(id) = pending {
                 self.requests.get(id).fault = Fault::PeerGone;
                 self.complete(id);

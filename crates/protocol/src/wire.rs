@@ -9,17 +9,16 @@
 //! | `PARTS` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
-//! | `FIN` | 0; of a fetched message what the copy took | sender's request | none: the receiver needs no more from the sender |
+//! | `FIN` | 0 | sender's request | none: the receiver needs no more from the sender |
 //! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
 //! | `PUT` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
 //! | `CANCEL` | 1 where an answer is asked for, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
 //! | `CANCELLED` | 0 | sender's request | none: it was taken back |
 //! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
+//! | `ADVICE` | octave, and of how many messages one is to be timed | arm | none: which way to go (see `learning`) |
 //!
 //! Those of one-sided operations stand in `rma::message`.
 #![allow(unsafe_code)]
-
-use crate::worker::EARLY_LIMIT;
 
 /// A whole message of standard mode.
 pub const EAGER: u8 = 1;
@@ -64,15 +63,11 @@ pub const CANCEL: u8 = 18;
 /// The receiver has given it back.
 pub const CANCELLED: u8 = 19;
 
+/// The receiver says which way messages of a size should go.
+pub const ADVICE: u8 = 20;
+
 /// `Rts::joint` of a message that only the receiver may copy.
 pub const NO_JOINT: u16 = u16::MAX;
-
-/// `Rts::joint` of a message of middle size that only the receiver may copy, and copies at once even if nobody has asked
-/// for it yet: its sender waits as it would not for a message in parts.
-pub const FETCH: u16 = u16::MAX - 2;
-
-/// As [`FETCH`], and the `FIN` says how long the copy took (see `habit`).
-pub const FETCH_TIMED: u16 = u16::MAX - 3;
 
 /// `Rts::joint` of a message that comes all by itself, whose sender waits to hear that it was matched.
 pub const ANSWER_ASKED: u16 = u16::MAX - 1;
@@ -94,9 +89,14 @@ pub struct Rts {
     pub request: u32,
     /// Bytes that come without being asked for, those behind this header included.
     pub early: u16,
-    /// Number of the joint copy that the sender has opened, or [`NO_JOINT`], [`ANSWER_ASKED`], [`FETCH`] or
-    /// [`FETCH_TIMED`].
+    /// Number of the joint copy that the sender has opened, or [`NO_JOINT`] or [`ANSWER_ASKED`].
     pub joint: u16,
+    /// When the send began, in nanoseconds modulo 2^32 of the host's clock; 0 where that is not to be timed.
+    pub sent_ns: u32,
+    /// The way that the message goes: the number of a [`crate::learning::Arm`].
+    pub arm: u8,
+    /// Nothing.
+    pub unused: [u8; 3],
 }
 
 /// `Rtr::answer`: send fragments.
@@ -150,30 +150,24 @@ impl Rts {
             request: 0,
             early: total,
             joint: NO_JOINT,
+            sent_ns: 0,
+            arm: 0,
+            unused: [0; 3],
         }
     }
 
-    /// Whether the message is one that its receiver fetches at once.
-    pub fn is_fetched(&self) -> bool {
-        matches!(self.joint, FETCH | FETCH_TIMED)
-            && self.early == 0
-            && self.rkey != 0
-            && self.total <= EARLY_LIMIT
-    }
-
-    /// The sender's request where it may take the message back: one in parts without a request it may not, nor one that
-    /// is fetched at once.
+    /// The sender's request where it may take the message back: one in parts without a request it may not.
     pub fn announced_by(&self) -> Option<u32> {
-        (self.request != 0 && !self.is_fetched()).then_some(self.request)
+        (self.request != 0).then_some(self.request)
     }
 
     /// Whether the sender has opened a joint copy for the message.
     pub fn is_joint(&self) -> bool {
-        self.joint < FETCH_TIMED
+        self.joint < ANSWER_ASKED
     }
 }
 
-const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 32);
+const _: () = assert!(size_of::<Rts>() == 40 && size_of::<Rtr>() == 32);
 
 /// Reads a plain structure from the start of an arrival, or `None` where it is too short.
 ///

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use crate::endpoint::{Endpoint, Pending};
-use crate::habit::Habits;
 use crate::matching::Matcher;
 use crate::recall::Recalled;
 use crate::request::{Fault, Request, RequestId, RequestPool, State};
@@ -63,8 +62,6 @@ pub struct Worker {
     pub(crate) active: Vec<u32>,
     /// Sends of long messages whose receivers have said go on.
     pub(crate) pushing: Vec<RequestId>,
-    /// What is known of messages of middle size, for each peer that has had one.
-    pub(crate) middles: Vec<Habits>,
     /// Announced messages that matched probes have taken, and that are not received yet.
     pub(crate) probed: u32,
     /// Cancelled sends whose messages their receivers may still have.
@@ -133,7 +130,6 @@ impl Worker {
             unexpected: UnexpectedPool::default(),
             active: Vec::new(),
             pushing: Vec::new(),
-            middles: Vec::new(),
             probed: 0,
             recalled: Vec::new(),
             gated: 0,

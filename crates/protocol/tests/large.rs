@@ -9,7 +9,6 @@ use fastpath_protocol::layout::Layout;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
-use fastpath_protocol::wire::NO_JOINT;
 use fastpath_protocol::worker::Counters;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use std::sync::{Arc, OnceLock};
@@ -29,8 +28,6 @@ const SIZES: [usize; 8] = [
 /// Two ranks, each with memory of its own kind.
 struct Pair {
     workers: Vec<Worker>,
-    /// Whether messages are sent as by one that receives meanwhile.
-    exchanges: bool,
 }
 
 /// Where a buffer lies.
@@ -62,7 +59,6 @@ impl Pair {
         };
         Pair {
             workers: jobs.iter().map(make).collect(),
-            exchanges: false,
         }
     }
 
@@ -86,12 +82,7 @@ impl Pair {
         };
         let worker = &mut self.workers[0];
         // SAFETY: buffers live as long as the test.
-        let started = unsafe {
-            match self.exchanges {
-                true => worker.start_exchange(args),
-                false => worker.start_send(args),
-            }
-        };
+        let started = unsafe { worker.start_send(args) };
         match started.unwrap() {
             Started::Done => None,
             Started::Request(id) => Some(id),
@@ -216,40 +207,6 @@ fn message__that_is_too_long_is_cut_in_every_way() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn exchange__of_middle_size_is_fetched_whether_awaited_or_not() {
-    let sizes = [8 << 10, 12 << 10, 24_001];
-    for (settings, copies) in [(&[][..], 6), (&[("FASTPATH_DISABLE", "adapt")], 0)] {
-        let mut pair = Pair::new(settings);
-        pair.exchanges = true;
-        pair.exchange(64, Private, Private, 64, true);
-        for (len, posted) in sizes.iter().flat_map(|&len| [(len, true), (len, false)]) {
-            let got = pair.exchange(len, Private, Private, len, posted);
-            assert_eq!(got, pattern(len));
-        }
-        assert_eq!(pair.counters(1).single_copies, copies);
-    }
-}
-
-#[test]
-fn exchange__is_copied_by_its_receiver_alone_up_to_a_size() {
-    let mut pair = Pair::new(&[]);
-    for (exchanges, len, alone) in [
-        (false, 256 << 10, false),
-        (true, 256 << 10, true),
-        (true, 512 << 10, true),
-        (true, 1 << 20, false),
-    ] {
-        pair.exchanges = exchanges;
-        let (source, target) = (pair.memory(0, Shared, len), pair.memory(1, Private, len));
-        let recv = pair.start_recv(Buffer::contiguous(target, len as u64));
-        let send = pair.start_send(Buffer::contiguous(source, len as u64));
-        let joint = pair.workers[0].requests.get(send.unwrap()).remote;
-        assert_eq!(joint == NO_JOINT as u32, alone, "{exchanges} {len}");
-        pair.finish(send, recv);
     }
 }
 

@@ -14,14 +14,13 @@ use fastpath_protocol::{Started, State};
 use fastpath_transport::sim::Conditions;
 
 const SMALL: Thresholds = Thresholds {
-    middle: u64::MAX,
-    exchange: u64::MAX,
     eager: 100,
     whole: 0,
     first: 200,
     part: 60,
     fragment: 64,
     single_copy: u64::MAX,
+    crowded_copy: u64::MAX,
     fetch: u64::MAX,
     direct: u64::MAX,
     single_joint: 0,

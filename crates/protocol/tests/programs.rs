@@ -8,7 +8,6 @@ mod draw;
 use common::*;
 use draw::{conditions, op, thresholds};
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::recv::Parts;
 use fastpath_protocol::request::Fault;
@@ -124,7 +123,6 @@ impl Run {
         data[..4].copy_from_slice(&number.to_le_bytes());
         let key = comm(comm_index).key(from);
         let worker = self.world.rank(from);
-        let eager = worker.thresholds.eager;
         // SAFETY: the data lives in the message until the end.
         let now = immediate
             && !synchronous
@@ -136,18 +134,7 @@ impl Run {
                 }
             };
         let mut request = None;
-        let fetched = immediate && !synchronous && worker.may_announce_fetch(to);
-        if !now && fetched && data.len() as u64 > eager {
-            // SAFETY: as above.
-            let announced = unsafe {
-                let (ptr, len) = (data.as_ptr(), data.len() as u64);
-                worker.announce_fetch(to, key, tag, ptr, len, number.is_multiple_of(2))
-            };
-            if let Middle::Announced(announced) = announced {
-                request = Some(announced.id);
-            }
-        }
-        if !now && request.is_none() {
+        if !now {
             let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
             let args = SendArgs {
                 peer: to,
@@ -239,18 +226,10 @@ impl Run {
             return true;
         }
         // SAFETY: as above, until the request completes.
-        match unsafe {
-            self.world
-                .rank(at)
-                .recv_parts(want, to, room as u64, 0, false)
-        } {
+        match unsafe { self.world.rank(at).recv_parts(want, to, room as u64, 0) } {
             Some(Parts::Done { tag, len }) => receive.outcome = Some(done(tag, len)),
             Some(Parts::Request(id)) => receive.request = Some(id),
-            // SAFETY: as above.
-            None => match unsafe { self.world.rank(at).recv_fetched(want, to, room as u64) } {
-                Some((tag, len)) => receive.outcome = Some(done(tag, len)),
-                None => return false,
-            },
+            None => return false,
         }
         true
     }

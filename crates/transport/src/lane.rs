@@ -269,6 +269,12 @@ impl Lane {
         }
     }
 
+    /// Whether the peer shares this process's clock and memory.
+    #[inline]
+    pub fn is_same_host(&self) -> bool {
+        matches!(self, Lane::Shm(_))
+    }
+
     /// Whether single copies with this peer are known to work, so that both sides can take part in one.
     pub fn knows_single_copy(&self) -> bool {
         matches!(self, Lane::Shm(endpoint) if endpoint.knows_single_copy())

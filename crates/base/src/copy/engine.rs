@@ -77,15 +77,30 @@ impl Loop {
         all.filter(|l| l.is_available()).collect()
     }
 
-    /// The plain loop of the widest vectors that this processor has.
-    pub fn widest() -> Loop {
-        let of = |width| Loop::Vector {
-            width,
+    /// The plain loop that serves where nothing is known: of 32 bytes where the processor has them. Wider ones lower the
+    /// clock of some processors. None where there is nothing better than the C library's copy.
+    #[inline]
+    pub fn usual() -> Option<Loop> {
+        cfg!(all(target_arch = "x86_64", not(miri))).then(|| Loop::Vector {
+            width: Loop::usual_width(),
             prefetch: Prefetch::Nothing,
-        };
-        let mut widest_first = WIDTHS.iter().rev().map(|&width| of(width));
-        let found = widest_first.find(|l| l.is_available());
-        found.unwrap_or(of(Width::B16))
+        })
+    }
+
+    /// The same with stores past the caches.
+    pub fn usual_streaming() -> Loop {
+        Loop::Streaming {
+            width: Loop::usual_width(),
+            prefetch: Prefetch::Nothing,
+        }
+    }
+
+    #[inline]
+    fn usual_width() -> Width {
+        match has_width(Width::B32) {
+            true => Width::B32,
+            false => Width::B16,
+        }
     }
 
     /// Whether this processor can run it.

@@ -38,11 +38,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         };
         let mut result = Ok(());
         if let Some(checked) = &send {
-            let mode = match receiving {
-                Some(_) => Mode::Exchange,
-                None => Mode::Standard,
-            };
-            match start_send(&p, checked, &out, mode) {
+            match start_send(&p, checked, &out, Mode::Standard) {
                 Ok(Started::Done) => {}
                 Ok(Started::Request(id)) => {
                     wait_complete(

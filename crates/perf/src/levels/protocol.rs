@@ -9,13 +9,12 @@ use fastpath_base::wait;
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::{Awaited, Phase};
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::fetch::Middle;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::recv::Parts;
 use fastpath_protocol::rma::RemoteKey;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS, WaitPolicy};
-use fastpath_protocol::worker::{EARLY_LIMIT, SHORT_LIMIT};
+use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 
@@ -135,28 +134,6 @@ impl ProtocolLink {
         }
     }
 
-    /// Sends a message of middle size as `MPI_Send` does, or nothing.
-    fn send_middle(&mut self, data: &[u8]) -> bool {
-        let (ptr, len) = (data.as_ptr(), data.len() as u64);
-        // SAFETY: as in `try_send`; the slice is there until the message was fetched.
-        unsafe {
-            let worker = &mut *self.worker;
-            if !(worker.thresholds.middle..=EARLY_LIMIT).contains(&len) {
-                return false;
-            }
-            match worker.send_middle(self.peer, self.own_key, TAG, ptr, len) {
-                Middle::Declined => return false,
-                Middle::Sent => {}
-                Middle::Announced(message) if worker.await_fetched(message) => {}
-                Middle::Announced(message) => {
-                    worker.note_late(message.id);
-                    self.finish(message.id);
-                }
-            }
-        }
-        true
-    }
-
     fn start_send(&mut self, data: &[u8]) -> Started {
         let send = SendArgs {
             peer: self.peer,
@@ -208,7 +185,7 @@ impl ProtocolLink {
             let mut cold = false;
             for look in 1..SPIN_LOOKS {
                 if (*self.endpoint).has_arrival() {
-                    return self.recv_arrival(ptr, room, look > 1);
+                    return self.recv_arrival(ptr, room);
                 }
                 if look == 1 {
                     cold = (*self.endpoint).begin_wait();
@@ -228,17 +205,15 @@ impl ProtocolLink {
 
     /// # Safety
     /// `ptr` is writable for `room` bytes.
-    unsafe fn recv_arrival(&mut self, ptr: *mut u8, room: usize, waited: bool) -> bool {
+    unsafe fn recv_arrival(&mut self, ptr: *mut u8, room: usize) -> bool {
         // SAFETY: the caller's.
         unsafe {
             let taken = (*self.endpoint).recv_immediate(self.from_key, TAG, ptr, room);
             if taken.is_some() {
                 return true;
             }
-            match (*self.worker).recv_parts(self.want(), ptr, room as u64, 0, waited) {
-                None => (*self.worker)
-                    .recv_fetched(self.want(), ptr, room as u64)
-                    .is_some(),
+            match (*self.worker).recv_parts(self.want(), ptr, room as u64, 0) {
+                None => false,
                 Some(Parts::Done { .. }) => true,
                 Some(Parts::Request(id)) => {
                     self.finish(id);
@@ -296,7 +271,7 @@ impl ProtocolLink {
 impl Link for ProtocolLink {
     #[inline]
     fn send(&mut self, data: &[u8]) {
-        if self.send_middle(data) || self.try_send(data) {
+        if self.try_send(data) {
             return;
         }
         if let Started::Request(id) = self.start_send(data) {

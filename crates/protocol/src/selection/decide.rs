@@ -4,9 +4,7 @@ use super::Wishes;
 use super::candidates::{self, Copying};
 use super::constants::Constants;
 use super::envelope::{Curve, lower};
-use super::thresholds::EXCHANGE_MIN;
 use super::thresholds::Thresholds;
-use crate::habit::MIDDLE_MIN;
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
 use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 
@@ -28,6 +26,10 @@ const COPY_PER_CALL: f64 = 3.0;
 const JOINT_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 /// Largest piece of a joint copy: neither side waits long for the other's last one.
 const JOINT_PIECE_MAX: u64 = 256 * 1024;
+
+/// Where two ranks share a processor: nanoseconds until the other one has it, and bytes that fit the ring meanwhile.
+const TURN_NS: f64 = 1500.0;
+const TURN_BYTES: f64 = 64.0 * 1024.0;
 
 /// What a rounded size may cost more than the exact one.
 const ROUNDING: f64 = 1.125;
@@ -105,10 +107,8 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
         false => 0,
     };
     t.eager = choose_eager(c, &t, wishes);
-    let after = match wishes.eager_max {
-        Some(_) => t.first + 1, // said by the user
-        None => t.eager + 1,
-    };
+    // What may go unasked does: its sender need not wait.
+    let after = t.first + 1;
     const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
     let from = |by| choose_copy(c, &t, by, after);
     let single = if wishes.no_cma.is_none() && kernel {
@@ -122,12 +122,11 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
         NEVER
     };
     (t.single_copy, t.single_joint) = single;
-    (t.direct, t.direct_joint) = direct;
-    let adapts = wishes.adapt && wishes.pipeline && wishes.eager_max.is_none();
-    (t.middle, t.exchange) = match adapts && wishes.no_cma.is_none() && kernel {
-        true => (MIDDLE_MIN.max(t.eager + 1), EXCHANGE_MIN.max(t.eager + 1)),
-        false => (u64::MAX, u64::MAX),
+    t.crowded_copy = match single {
+        NEVER => u64::MAX,
+        _ => choose_crowded_copy(c, &t),
     };
+    (t.direct, t.direct_joint) = direct;
     t
 }
 
@@ -155,6 +154,18 @@ fn choose_eager(c: &Constants, t: &Thresholds, wishes: &Wishes) -> u64 {
     let parts = spans.iter().rev().take_while(|span| span.best == 1).last();
     // What one part holds needs no second one.
     parts.map_or(most, |span| round_size(span.from - 1).max(t.part).min(most))
+}
+
+/// The size from which the receiver's copy takes less work of both sides together than two through the ring.
+fn choose_crowded_copy(c: &Constants, t: &Thresholds) -> u64 {
+    let fixed = 2.0 * c.step_ns + 2.0 * c.kernel_call_ns;
+    let through_ring =
+        c.transfer_byte_ns + 2.0 * c.post_ns / t.fragment as f64 + TURN_NS / TURN_BYTES;
+    let saved = through_ring - c.kernel_byte_ns;
+    match saved > 0.0 {
+        true => round_size((fixed / saved).min(1e15) as u64).max(t.first + 1),
+        false => u64::MAX,
+    }
 }
 
 /// The size from which copies without the ring cost least, up to any size, and the one from which both

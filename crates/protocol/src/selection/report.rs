@@ -5,7 +5,6 @@ use super::constants::FIELDS;
 use super::decide::{PART_MAX, PART_MIN, Protocol, copy_curves, ring_curves};
 use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
-use crate::fetch::EXCHANGE_ALONE_MAX;
 use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::adapter::By;
@@ -145,8 +144,6 @@ pub struct Outside {
     /// When pairs get connections, where they begin without.
     pub rises: Option<Rule>,
 }
-
-const NEAR_COUNTS_AS_DEFAULT: &str = "; what is near its default counts as that";
 
 /// Largest size whose cost is told where a range has no end.
 const FAR: u64 = 1 << 20;
@@ -381,15 +378,8 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
         first,
         part,
         fragment,
-        middle,
         ..
     } = *t;
-    // Shared memory is read where it lies instead.
-    let adaptive = match middle {
-        u64::MAX => 0,
-        _ if shared => first.min(below(copy)),
-        _ => first,
-    };
     let (alone, both, who) = match shared {
         true => (
             "direct, receiver alone",
@@ -421,22 +411,10 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
             curve(Protocol::Eager),
         ),
         (
-            first.min(below(copy)).min(below(middle)),
+            first.min(below(copy)),
             "eager in parts",
             format!("parts of {part} B without asking; {stream}"),
             curve(Protocol::Parts),
-        ),
-        (
-            adaptive,
-            "parts or single copy",
-            format!(
-                "blocking calls: parts as above, or announced and copied by the receiver alone, as was faster \
-                 between the two last; exchanges (MPI_Sendrecv, collective calls) from {} B to \
-                 {EXCHANGE_ALONE_MAX} B by the receiver alone; others as above to {} B",
-                t.exchange,
-                first.min(below(copy))
-            ),
-            None,
         ),
         (
             below(copy),
@@ -565,11 +543,7 @@ impl Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Defaults(why) => write!(f, "defaults, {why}"),
-            Source::File(path) => write!(f, "from {}{NEAR_COUNTS_AS_DEFAULT}", path.display()),
-            Source::Measured => write!(
-                f,
-                "defaults, and the kernel's copy as this process has measured it{NEAR_COUNTS_AS_DEFAULT}"
-            ),
+            Source::File(path) => write!(f, "from {}", path.display()),
         }
     }
 }

@@ -4,7 +4,6 @@ use super::decide::*;
 use super::envelope::Curve;
 use super::report::{Class, Peers, Report};
 use super::*;
-use crate::habit::MIDDLE_MIN;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use proptest::prelude::*;
 
@@ -152,9 +151,8 @@ fn kernel__that_refuses_leaves_everything_else_as_it_was() {
         without,
         Thresholds {
             single_copy: u64::MAX,
+            crowded_copy: u64::MAX,
             single_joint: u64::MAX,
-            middle: u64::MAX,
-            exchange: u64::MAX,
             ..with
         }
     );
@@ -180,7 +178,7 @@ fn kernel__that_is_fast_is_asked_earlier() {
     };
     let t = decide(&c, &FREE, true);
     assert!(t.single_copy < Thresholds::default().single_copy, "{t:?}");
-    assert_eq!(t.piece_min, 4096);
+    assert_eq!(t.piece_min, 8192);
 }
 
 #[test]
@@ -241,9 +239,6 @@ proptest! {
         let t = decide(&c, &w, kernel);
         prop_assert!((w.no_cma.is_none() && kernel) || t.single_copy == u64::MAX);
         prop_assert!(w.direct || t.direct == u64::MAX);
-        let adapts = w.adapt && w.pipeline && w.no_cma.is_none() && kernel && w.eager_max.is_none();
-        prop_assert_eq!(t.middle != u64::MAX, adapts);
-        prop_assert!(t.middle >= MIDDLE_MIN && t.middle > t.eager);
         if let Some(most) = w.eager_max {
             prop_assert_eq!(t.first, most.clamp(48, EARLY_LIMIT));
             prop_assert!(t.single_copy > t.first && t.direct > t.first);
@@ -260,8 +255,8 @@ proptest! {
         let curves = curves(&c, &t, shared);
         for size in sizes(&t) {
             let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();
-            // What fits one buffer goes at once, whatever a copy would cost: its sender need not wait.
-            let open = if size <= t.eager { &curves[..4] } else { &curves[..] };
+            // What may go unasked goes at once, whatever a copy would cost: its sender need not wait.
+            let open = if size <= t.first { &curves[..4] } else { &curves[..] };
             let best = open.iter().filter_map(|(_, curve)| curve.at(size)).min_by(f64::total_cmp).unwrap();
             // A copy that wins in a middle range alone is not taken, as a threshold has no upper end.
             prop_assert!(taken <= best * 1.5, "{size}: {taken} instead of {best}, {t:?}");

@@ -1,6 +1,5 @@
 //! Sizes from which the protocols change: the decision as the message path reads it.
 
-use crate::habit::MIDDLE_MIN;
 use crate::worker::EARLY_LIMIT;
 use fastpath_transport::Lane;
 
@@ -8,9 +7,6 @@ use fastpath_transport::Lane;
 /// measured on the machine at hand.
 const FETCH_FROM: u64 = 64 * 1024;
 const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
-
-/// Where both ranks send and receive at once, a single copy by each is faster from about this size on.
-pub(super) const EXCHANGE_MIN: u64 = 8 * 1024;
 
 /// Sizes from which the protocols change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +22,10 @@ pub struct Thresholds {
     pub part: u64,
     /// Bytes of one further fragment.
     pub fragment: u64,
-    /// Size from which a message of up to `first` bytes goes as the last ones to the same peer went best (`habit`), if
-    /// its sender can wait; the largest number where that is switched off.
-    pub middle: u64,
-    /// Size from which a message of up to `first` bytes is fetched where its sender receives one meanwhile (`fetch`);
-    /// the largest number where that is switched off.
-    pub exchange: u64,
     /// Size from which the receiver fetches the message by a single copy, if it can.
     pub single_copy: u64,
+    /// The same where ranks share processors: what counts is the work of both sides together.
+    pub crowded_copy: u64,
     /// Size from which the receiver fetches the message by an adapter, where one leads to the sender. Above
     /// [`EARLY_LIMIT`].
     pub fetch: u64,
@@ -85,13 +77,12 @@ impl Default for Thresholds {
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 8 * 1024,
-            middle: MIDDLE_MIN,
-            exchange: EXCHANGE_MIN,
-            single_copy: 32 * 1024,
+            single_copy: 1024 * 1024,
+            crowded_copy: 64 * 1024,
             fetch: FETCH_FROM,
-            direct: 24 * 1024,
-            single_joint: 32 * 1024,
-            direct_joint: 24 * 1024,
+            direct: 32 * 1024 + 1,
+            single_joint: 1024 * 1024,
+            direct_joint: 32 * 1024 + 1,
             piece_min: 16 * 1024,
             piece_max: 256 * 1024,
             pipelined: true,

@@ -89,11 +89,13 @@ fn run__long_lengths_copy_just_that() {
 }
 
 #[test]
-fn loops__have_names_of_their_own_and_the_widest_is_one_of_them() {
+fn loops__have_names_of_their_own_and_the_usual_ones_are_among_them() {
     let all = Loop::all_available();
     let names: std::collections::BTreeSet<_> = all.iter().map(|l| l.name()).collect();
     assert_eq!(names.len(), all.len());
-    assert!(all.contains(&Loop::widest()));
+    if let Some(usual) = Loop::usual() {
+        assert!(all.contains(&usual) && all.contains(&Loop::usual_streaming()));
+    }
 }
 
 #[test]

@@ -112,8 +112,9 @@ pub fn search(
     let pairs = match effort.all {
         true => pair_all(&loops),
         false => {
-            let widest = [Loop::widest(); 2];
-            let found = measure_plans(pipeline, shapes_of(&widest).collect(), effort, tick)?;
+            let usual = Loop::usual().unwrap_or(loops[0]);
+            let usual = [usual; 2];
+            let found = measure_plans(pipeline, shapes_of(&usual).collect(), effort, tick)?;
             let shape = keep_best(found, |_| ()).into_iter().next();
             let shape = shape.map_or(shapes[0], |f| (f.plan.chunk, f.plan.ring));
             let plans = pair_all(&loops);

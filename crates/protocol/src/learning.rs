@@ -1,0 +1,329 @@
+//! Which way the messages of a size go to a peer, by what they took.
+//!
+//! One [`Learner`] for each octave of sizes, on the receiver's side, which alone sees when a message is complete. It plays
+//! the arm with the least known time and tries the others now and then: the time that trials lose is bounded by a share
+//! of the time of all messages. (Bandits: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed Bandit
+//! Problem, 2002; a trial takes several messages in a row, since the first one after a change meets cold caches.) What it
+//! finds goes to the sender as [`Advice`]; an announcement says which arm its message went, so that nothing depends on
+//! the advice being followed. Pure: all times are arguments.
+
+mod peer;
+
+pub use peer::Learnt;
+pub(crate) use peer::stamp_ns;
+
+use fastpath_base::copy::CopyLoop;
+
+/// Smallest size that is learnt about, in bytes: below, reading the clock would cost too much.
+pub const LEARN_MIN: u64 = 4096;
+/// Octaves of sizes, the first from [`LEARN_MIN`]; the last one has no upper end.
+pub const OCTAVES: usize = 11;
+/// Of so many messages the sender has one timed: fewer of the short ones, to which an announcement adds most.
+pub fn timed_of(octave: usize) -> u8 {
+    (128 >> octave.min(3)).max(16)
+}
+
+/// Messages of a trial; the first one does not count.
+const TRIAL: u8 = 4;
+/// One part in so many of the time of messages may be lost to trials.
+const SHARE: i64 = 64;
+/// What may be lost to trials at first, in messages, and the timed messages before that.
+const START_MESSAGES: i64 = 32;
+const START_AFTER: u32 = 6;
+/// An arm that nothing is known of is taken to be so many times as slow as the best.
+const UNKNOWN: u64 = 3;
+/// A message of a trial that takes so many times as long as the best ends it.
+const HOPELESS: u64 = 4;
+/// Doublings of the allowance that a trial of an arm waits for: one more after each that fails.
+const DOUBLINGS: u8 = 6;
+/// Timed messages of a trial that went another way: the sender does not follow.
+const IGNORED: u8 = 12;
+
+/// How a long message travels between two ranks of a host.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arm {
+    /// Through the ring, by vectors.
+    Vector,
+    /// Through the ring, by the string instruction.
+    String,
+    /// Through the ring, by stores past the caches.
+    Streaming,
+    /// Copied by the receiver alone, without the ring.
+    Get,
+    /// Copied by both sides, without the ring.
+    Cooperative,
+}
+
+impl Arm {
+    /// All of them.
+    pub const ALL: [Arm; 5] = [
+        Arm::Vector,
+        Arm::String,
+        Arm::Streaming,
+        Arm::Get,
+        Arm::Cooperative,
+    ];
+
+    /// The arm with this number, if there is one.
+    pub fn of(number: u8) -> Option<Arm> {
+        Arm::ALL.get(number as usize).copied()
+    }
+
+    /// For reports.
+    pub fn name(self) -> &'static str {
+        [
+            "pipelined",
+            "pipelined, string copy",
+            "pipelined, streaming copy",
+            "get",
+            "cooperative",
+        ][self as usize]
+    }
+
+    /// The sender's loop where the message goes through the ring.
+    #[inline]
+    pub fn copy_loop(self) -> CopyLoop {
+        match self {
+            Arm::String => CopyLoop::String,
+            Arm::Streaming => CopyLoop::Streaming,
+            _ => CopyLoop::Vector,
+        }
+    }
+
+    /// Whether the message goes through the ring.
+    #[inline]
+    pub fn is_ring(self) -> bool {
+        self < Arm::Get
+    }
+}
+
+impl PartialOrd for Arm {
+    fn partial_cmp(&self, other: &Arm) -> Option<std::cmp::Ordering> {
+        (*self as u8).partial_cmp(&(*other as u8))
+    }
+}
+
+/// The octave of a size of at least [`LEARN_MIN`] bytes.
+#[inline]
+pub fn octave(bytes: u64) -> usize {
+    ((bytes.max(LEARN_MIN) / LEARN_MIN).ilog2() as usize).min(OCTAVES - 1)
+}
+
+/// What the sender is to do for an octave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advice {
+    /// The way to go.
+    pub arm: Arm,
+    /// Of so many messages one is to be timed.
+    pub timed: u8,
+}
+
+/// What is known of the arms for one octave of a peer's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Learner {
+    /// Least time of late, in picoseconds for each byte; 0: not known.
+    known: [u32; Arm::ALL.len()],
+    /// Failed trials in a row.
+    failed: [u8; Arm::ALL.len()],
+    /// Bits of the arms that can be tried.
+    open: u8,
+    /// Of so many messages one is timed.
+    timed: u8,
+    best: Arm,
+    trial: Option<Arm>,
+    /// Timed messages of the trial, and those that went another way.
+    seen: u8,
+    ignored: u8,
+    /// Least time of the trial.
+    least: u32,
+    /// The arm tried last.
+    last: u8,
+    /// What the best one took when its rivals were last given up.
+    settled: u32,
+    /// Nanoseconds that trials may lose.
+    allowance: i64,
+    /// Timed messages in all.
+    messages: u32,
+}
+
+impl Learner {
+    /// One that starts with `first`, of whose messages one in `timed` is timed; `open` says which arms there are.
+    pub fn new(first: Arm, timed: u8, open: impl Fn(Arm) -> bool) -> Learner {
+        let bits = Arm::ALL.into_iter().filter(|&arm| open(arm));
+        Learner {
+            known: [0; Arm::ALL.len()],
+            failed: [0; Arm::ALL.len()],
+            open: bits.fold(0, |bits, arm| bits | 1 << arm as u8),
+            timed,
+            best: first,
+            trial: None,
+            seen: 0,
+            ignored: 0,
+            least: 0,
+            last: first as u8,
+            settled: 0,
+            allowance: 0,
+            messages: 0,
+        }
+    }
+
+    /// The arm that took least, its picoseconds for each byte (0: not known), and the timed messages behind that.
+    pub fn learnt(&self) -> (Arm, u32, u32) {
+        (self.best, self.known[self.best as usize], self.messages)
+    }
+
+    /// A timed message of `bytes` bytes that went by `arm` took `ns` nanoseconds. What the sender is to do from now on,
+    /// where that changes.
+    pub fn note(&mut self, arm: Arm, bytes: u64, ns: u64) -> Option<Advice> {
+        let ns = ns.clamp(1, 1 << 40);
+        let rate = (ns.saturating_mul(1000) / bytes.max(1)).clamp(1, u32::MAX as u64 >> 4) as u32;
+        self.messages = self.messages.saturating_add(1);
+        match self.trial {
+            Some(trial) if trial == arm => self.note_trial(trial, bytes, ns, rate),
+            Some(trial) => {
+                self.ignored += 1;
+                let is_closed = self.ignored == IGNORED;
+                self.open &= !((is_closed as u8) << trial as u8);
+                is_closed.then(|| self.settle())
+            }
+            None if arm != self.best => match self.known[self.best as usize] {
+                // The sender knows other constants.
+                0 => {
+                    self.best = arm;
+                    self.note_best(bytes, ns, rate)
+                }
+                _ => Some(self.settle()),
+            },
+            None => self.note_best(bytes, ns, rate),
+        }
+    }
+
+    fn note_best(&mut self, bytes: u64, ns: u64, rate: u32) -> Option<Advice> {
+        let known = &mut self.known[self.best as usize];
+        *known = match *known {
+            0 => rate,
+            before if rate < before => (before + rate) / 2,
+            // A message may have waited for its receiver: longer times count little.
+            before => before + (rate.min(2 * before) - before) / 4,
+        };
+        let known = *known;
+        if known > self.settled + self.settled / 2 || known < self.settled - self.settled / 3 {
+            // The machine or the program has changed.
+            self.failed = [0; Arm::ALL.len()];
+            self.settled = known;
+        }
+        self.allowance += ns as i64 * self.timed as i64 / SHARE;
+        if self.messages == START_AFTER {
+            self.allowance += START_MESSAGES * ns as i64;
+        }
+        let next = self.next_trial(bytes)?;
+        (self.trial, self.last) = (Some(next), next as u8);
+        (self.seen, self.ignored, self.least) = (0, 0, u32::MAX);
+        Some(Advice {
+            arm: next,
+            timed: 1,
+        })
+    }
+
+    /// The next arm in turn whose trial the allowance covers.
+    fn next_trial(&self, bytes: u64) -> Option<Arm> {
+        if self.messages < START_AFTER {
+            return None;
+        }
+        let best = self.known[self.best as usize] as u64;
+        let count = Arm::ALL.len() as u8;
+        let in_turn = (1..=count).filter_map(|step| Arm::of((self.last + step) % count));
+        let is_due = |&arm: &Arm| {
+            let known = match self.known[arm as usize] as u64 {
+                0 => best * UNKNOWN,
+                known => known,
+            };
+            let loss = known.saturating_sub(best) * bytes / 1000 * TRIAL as u64;
+            let least = best * bytes / 1000; // a change costs something, however good it looks
+            let needed = (loss + least) << self.failed[arm as usize];
+            arm != self.best && self.open >> arm as u8 & 1 != 0 && self.allowance >= needed as i64
+        };
+        in_turn.into_iter().find(is_due)
+    }
+
+    fn note_trial(&mut self, trial: Arm, bytes: u64, ns: u64, rate: u32) -> Option<Advice> {
+        let best = self.known[self.best as usize] as u64;
+        self.allowance -= (ns as i64 - (best * bytes / 1000) as i64).max(0);
+        self.seen += 1;
+        let is_hopeless = rate as u64 > HOPELESS * best;
+        if self.seen > 1 || is_hopeless {
+            self.least = self.least.min(rate);
+        }
+        if self.seen < TRIAL && !(is_hopeless && self.seen > 1) {
+            return None;
+        }
+        self.known[trial as usize] = self.least;
+        if self.least as u64 * 8 > best * 7 {
+            return Some(self.give_up(trial));
+        }
+        (self.best, self.settled) = (trial, self.least);
+        self.failed = [0; Arm::ALL.len()];
+        Some(self.settle())
+    }
+
+    fn give_up(&mut self, trial: Arm) -> Advice {
+        let failed = &mut self.failed[trial as usize];
+        *failed = (*failed + 1).min(DOUBLINGS);
+        self.settled = self.known[self.best as usize];
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Advice {
+        self.trial = None;
+        Advice {
+            arm: self.best,
+            timed: self.timed,
+        }
+    }
+}
+
+/// What the sender does for an octave, and how many of its messages were not timed since the last one that was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    advice: Advice,
+    passed: u8,
+}
+
+impl Entry {
+    /// Where nothing was heard of the receiver.
+    pub fn new(arm: Arm, timed: u8) -> Entry {
+        let advice = Advice { arm, timed };
+        Entry { advice, passed: 0 }
+    }
+
+    /// Takes over what the receiver says.
+    pub fn follow(&mut self, advice: Advice) {
+        (self.advice, self.passed) = (advice, 0);
+    }
+
+    /// The way to go.
+    #[inline]
+    pub fn arm(&self) -> Arm {
+        self.advice.arm
+    }
+
+    /// Whether the next message is to be timed.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.passed >= self.advice.timed - 1
+    }
+
+    /// A message leaves, timed if it was due and `timed` says that it can be.
+    #[inline]
+    pub fn count(&mut self, timed: bool) {
+        self.passed = match timed {
+            true => 0,
+            false => self.passed.saturating_add(1),
+        };
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;

@@ -1,0 +1,137 @@
+use super::*;
+use proptest::prelude::*;
+
+const BYTES: u64 = 64 << 10;
+const TIMED: u8 = 16;
+
+/// Sender and receiver of one octave on a clock of their own: what each arm takes for a message is given.
+struct World {
+    entry: Entry,
+    learner: Learner,
+    /// Nanoseconds so far, and those that the best arm would have taken.
+    spent: u64,
+    best: u64,
+}
+
+impl World {
+    fn new(first: Arm) -> World {
+        World {
+            entry: Entry::new(first, TIMED),
+            learner: Learner::new(first, TIMED, |_| true),
+            spent: 0,
+            best: 0,
+        }
+    }
+
+    fn send(&mut self, times: &[u64; 5]) {
+        let (arm, timed) = (self.entry.arm(), self.entry.is_due());
+        self.entry.count(timed);
+        let ns = times[arm as usize];
+        self.spent += ns;
+        self.best += times.iter().min().unwrap();
+        if timed && let Some(advice) = self.learner.note(arm, BYTES, ns) {
+            self.entry.follow(advice);
+        }
+    }
+
+    fn send_many(&mut self, count: u32, times: &[u64; 5]) {
+        for _ in 0..count {
+            self.send(times);
+        }
+    }
+}
+
+#[test]
+fn learner__finds_the_best_of_five_within_2000_messages() {
+    for first in Arm::ALL {
+        for best in Arm::ALL {
+            let mut times = [9000, 8000, 10_000, 12_000, 7000];
+            times[best as usize] = 4000;
+            let mut world = World::new(first);
+            world.send_many(2000, &times);
+            assert_eq!(world.learner.learnt().0, best, "from {first:?}");
+            assert_eq!(world.entry.arm(), best, "from {first:?}");
+        }
+    }
+}
+
+#[test]
+fn learner__tries_nothing_among_the_first_messages() {
+    let mut world = World::new(Arm::Vector);
+    world.send_many(80, &[4000, 40_000, 40_000, 40_000, 40_000]);
+    assert_eq!(world.spent, world.best);
+}
+
+#[test]
+fn learner__follows_a_change() {
+    let mut world = World::new(Arm::Vector);
+    let (shared, apart) = (
+        [4000, 5000, 9000, 6000, 5000],
+        [16_000, 5000, 7000, 9000, 8000],
+    );
+    for _ in 0..5 {
+        world.send_many(4000, &shared);
+        assert_eq!(world.learner.learnt().0, Arm::Vector);
+        world.send_many(4000, &apart);
+        assert_eq!(world.learner.learnt().0, Arm::String);
+    }
+}
+
+#[test]
+fn learner__loses_no_more_than_its_bound() {
+    // Nothing is as good as the first arm, and the others are up to a hundred times slower.
+    for slow in [5000, 12_000, 40_000, 400_000] {
+        let mut world = World::new(Arm::Vector);
+        world.send_many(100_000, &[4000, slow, slow, slow, slow]);
+        let lost = world.spent - world.best;
+        // A share of the time, what may be lost at first, and the last trial of all.
+        let bound = world.best / SHARE as u64 + (START_MESSAGES as u64 + 4) * 4000 + 2 * slow;
+        assert!(lost <= bound, "{slow}: {lost} of {}", world.spent);
+    }
+}
+
+#[test]
+fn learner__that_is_ignored_comes_to_rest() {
+    let mut learner = Learner::new(Arm::Vector, TIMED, |_| true);
+    let mut trials = 0;
+    for _ in 0..10_000 {
+        trials += learner
+            .note(Arm::Vector, BYTES, 4000)
+            .is_some_and(|advice| advice.timed == 1) as u32;
+    }
+    assert_eq!(learner.learnt().0, Arm::Vector);
+    assert_eq!(trials, 4);
+}
+
+#[test]
+fn learner__opens_no_closed_arm() {
+    let times = [9000, 1, 1, 1, 1];
+    let mut world = World::new(Arm::Vector);
+    world.learner = Learner::new(Arm::Vector, TIMED, |arm| arm == Arm::Vector);
+    world.send_many(10_000, &times);
+    assert_eq!(world.spent, 10_000 * 9000);
+}
+
+#[test]
+fn octaves__are_apart_and_end() {
+    let sizes = [0, 4096, 8191, 8192, 65_536, 4 << 20, u64::MAX];
+    assert_eq!(sizes.map(octave), [0, 0, 0, 1, 4, 10, 10]);
+}
+
+proptest! {
+    #[test]
+    fn learner__of_any_times_names_an_arm_that_is_there(
+        times in prop::collection::vec((0_u8..5, 0_u64..1 << 40, 1_u64..1 << 40), 1..300),
+        open in 0_u8..32,
+        first in 0_u8..5,
+    ) {
+        let first = Arm::of(first).unwrap();
+        let mut learner = Learner::new(first, TIMED, |arm| open >> arm as u8 & 1 != 0);
+        for (arm, ns, bytes) in times {
+            let arm = Arm::of(arm).unwrap();
+            if let Some(advice) = learner.note(arm, bytes, ns) {
+                prop_assert!(advice.timed > 0);
+            }
+        }
+    }
+}
