@@ -6,7 +6,7 @@
 use crate::request::Fault;
 use crate::wireup::{Action, Stage, Step};
 use crate::worker::Worker;
-use fastpath_transport::{Address, Lane};
+use fastpath_transport::Address;
 
 /// Marks the steps of connections that take the place of datagrams.
 const RISE: u8 = 0x10;
@@ -32,9 +32,9 @@ impl Worker {
     /// Chooses a lane for `peer` if it has none.
     pub(crate) fn prepare_lane(&mut self, peer: u32) {
         let endpoint = self.endpoint(peer);
-        if matches!(endpoint.lane, Lane::Unconnected) {
+        if endpoint.lane.is_unconnected() {
             endpoint.lane = self.interfaces.make_lane(peer);
-            let own = matches!(endpoint.lane, Lane::Loopback(_));
+            let own = endpoint.lane.is_self();
             self.counters.connections += 1;
             self.note_lane_change();
             if own {
@@ -96,7 +96,7 @@ impl Worker {
 
     pub(crate) fn progress_wireup(&mut self) -> bool {
         let now_ns = self.interfaces.now_ns();
-        let (mut actions, mut rising) = (Vec::new(), Vec::new());
+        let (mut actions, mut rises) = (Vec::new(), Vec::new());
         while let Some((peer, number, address)) = self.interfaces.receive_wireup() {
             match Step::from_wire(number & !RISE) {
                 Some(step) if peer < self.size() && number & RISE == 0 => {
@@ -104,26 +104,26 @@ impl Worker {
                         .receive(peer, step, address, now_ns, &mut actions);
                 }
                 Some(step) if peer < self.size() => {
-                    self.receive_rise(peer, step, address, &mut rising);
+                    self.receive_rise(peer, step, address, &mut rises);
                 }
                 _ => self.counters.violations += 1,
             }
         }
         let has_left = |peer: &u32| self.endpoint(*peer).lane.peer_has_left();
         let left: Vec<u32> = self.wireup.connecting().filter(has_left).collect();
-        let left_rising: Vec<u32> = self.rise.connecting().filter(has_left).collect();
+        let left_rises: Vec<u32> = self.rise.connecting().filter(has_left).collect();
         left.into_iter()
             .for_each(|peer| self.wireup.give_up(peer, &mut actions));
-        left_rising
+        left_rises
             .into_iter()
-            .for_each(|peer| self.rise.give_up(peer, &mut rising));
+            .for_each(|peer| self.rise.give_up(peer, &mut rises));
         // What is asked again is nothing that has happened: who waits need not look on for it. A peer that is given up then is
         // seen by whoever asks for its requests.
-        let moved = !actions.is_empty() || !rising.is_empty();
+        let moved = !actions.is_empty() || !rises.is_empty();
         self.wireup.tick(now_ns, &mut actions);
-        self.rise.tick(now_ns, &mut rising);
+        self.rise.tick(now_ns, &mut rises);
         self.apply_wireup(actions);
-        self.apply_rise(rising);
+        self.apply_rise(rises);
         moved
     }
 
@@ -213,7 +213,7 @@ impl Worker {
     }
 
     fn send_rise(&mut self, peer: u32, step: Step) {
-        let address = self.endpoint(peer).lane.rising_address();
+        let address = self.endpoint(peer).lane.rise_address();
         let number = step as u8 | RISE;
         if !self.interfaces.send_wireup(peer, number, address) {
             self.rise.postpone(peer, self.interfaces.now_ns());

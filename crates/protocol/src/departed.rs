@@ -6,15 +6,15 @@ use crate::request::{Fault, Kind, Request, RequestId, State};
 use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_bootstrap::segment::Phase;
-use fastpath_transport::Lane;
 
 impl Worker {
     /// Whether a peer, by its rank in the world, has left the job. What it sent before can be seen after an answer of yes.
     #[inline]
     pub fn peer_has_left(&self, peer: u32) -> bool {
-        match &self.endpoint(peer).lane {
-            Lane::Unconnected => self.interfaces.has_left(peer),
-            lane => lane.peer_has_left(),
+        let lane = &self.endpoint(peer).lane;
+        match lane.is_unconnected() {
+            true => self.interfaces.has_left(peer),
+            false => lane.peer_has_left(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::request::RequestId;
 use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Lane, Remote};
+use fastpath_transport::{Header, Remote};
 
 /// Names no memory.
 const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
@@ -69,7 +69,7 @@ impl Worker {
         }
         let Offer { remote, shared } = self.describe_memory(id, request.peer, request.bytes);
         let endpoint = self.endpoint(request.peer);
-        let single = matches!(endpoint.lane, Lane::Loopback(_))
+        let single = endpoint.lane.is_self()
             || (!Arm::of(request.arm).is_none_or(Arm::is_ring)
                 && !endpoint.declines
                 && endpoint

@@ -4,7 +4,7 @@ use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_bootstrap::segment::SegmentError;
 use std::ptr::NonNull;
 
-pub use fastpath_transport::shm::arena::{MAX_ALIGN, MIN_ALIGN};
+pub use fastpath_transport::remote::{MAX_ALIGN, MIN_ALIGN};
 
 impl Worker {
     /// Takes memory that peers can read and write directly: `bytes` (0 too) at a multiple of `align`,

@@ -477,9 +477,9 @@ impl Worker {
 
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn looks_on_for(&self) -> u64 {
-        match self.interfaces.allowed.adapter {
-            Some(_) => self.wait.patience.limit_ns(),
-            None => SPIN_NS,
+        match self.interfaces.has_adapter() {
+            true => self.wait.patience.limit_ns(),
+            false => SPIN_NS,
         }
     }
 

@@ -157,6 +157,12 @@ impl Interfaces {
         self.adapter.as_ref()?.0.connections()
     }
 
+    /// Whether peers are reached by an adapter.
+    #[inline]
+    pub fn has_adapter(&self) -> bool {
+        self.allowed.adapter.is_some()
+    }
+
     /// The adapter by which peers are reached, for people.
     pub fn adapter(&self) -> Option<String> {
         self.adapter.as_ref().map(|(adapter, _)| adapter.describe())
@@ -483,7 +489,7 @@ impl Lane {
 
     /// Whether the peer says that its memory can be reached by load and store.
     pub fn is_shared(&self, remote: &Remote) -> bool {
-        matches!(self, Lane::Shm(_)) && remote.rkey & KEY_ARENA != 0
+        self.can_load_store() && remote.rkey & KEY_ARENA != 0
     }
 
     /// Calls `visit` with each stretch of shared memory that the peer's key names, in order. Others

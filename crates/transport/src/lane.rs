@@ -50,6 +50,18 @@ impl Lane {
         }
     }
 
+    /// Whether no transport has been chosen for this peer.
+    #[inline]
+    pub fn is_unconnected(&self) -> bool {
+        matches!(self, Lane::Unconnected)
+    }
+
+    /// Whether it leads from this process to itself without leaving it.
+    #[inline]
+    pub fn is_self(&self) -> bool {
+        matches!(self, Lane::Loopback(_))
+    }
+
     /// See [`Endpoint::am_short`].
     ///
     /// # Safety

@@ -8,7 +8,9 @@
 use crate::contract::{Capabilities, Endpoint, Post, Remote, RemoteError};
 use crate::interfaces::Interfaces;
 use crate::lane::Lane;
-use crate::shm::mapped::MappedMemory;
+use crate::shm::arena::KEY_ARENA;
+pub use crate::shm::arena::{MAX_ALIGN, MIN_ALIGN};
+pub use crate::shm::mapped::{MappedMemory, copy_mapped};
 use crate::verbs::MemoryRegion;
 use fastpath_base::sync::{Ordering, fence};
 use std::sync::Arc;
@@ -88,16 +90,22 @@ impl Interfaces {
         }
     }
 
-    /// Maps memory of `peer` that [`Lane::share_memory`] has named.
+    /// Where `len` bytes at `address` are for ranks of this host ([`Interfaces::map_memory`]); `None` where not all of
+    /// them are memory that is given out to be shared.
+    pub fn locate_shared(&self, address: usize, len: usize) -> Option<u64> {
+        let found = self.arena.find(address, len.max(1) as u64);
+        found.map(|remote| remote.addr)
+    }
+
+    /// Maps memory of `peer`, a rank of this host that says where ([`Interfaces::locate_shared`]).
     ///
     /// # Errors
     /// As [`MappedMemory::new`].
-    pub fn map_memory(
-        &self,
-        peer: u32,
-        remote: Remote,
-        len: usize,
-    ) -> Result<MappedMemory, RemoteError> {
+    pub fn map_memory(&self, peer: u32, at: u64, len: usize) -> Result<MappedMemory, RemoteError> {
+        let remote = Remote {
+            addr: at,
+            rkey: KEY_ARENA | u64::from(peer),
+        };
         MappedMemory::new(self.shared_domain(), peer, remote, len)
     }
 
@@ -121,6 +129,12 @@ impl Lane {
     #[inline]
     pub fn posts_remote(&self) -> bool {
         matches!(self, Lane::Rc(_))
+    }
+
+    /// Whether memory of the peer that is given out to be shared is reached by load and store.
+    #[inline]
+    pub fn can_load_store(&self) -> bool {
+        matches!(self, Lane::Shm(_))
     }
 
     /// Whether [`Lane::get`] and [`Lane::put`] copy from and to any memory of the peer, as far as is known.

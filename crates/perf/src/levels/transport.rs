@@ -101,7 +101,7 @@ impl TransportLink {
 
     /// Whether the other rank is reached by an adapter.
     pub fn is_adapter(&self) -> bool {
-        self.interfaces.allowed.adapter.is_some()
+        self.interfaces.has_adapter()
     }
 
     /// The transport that carries all messages.

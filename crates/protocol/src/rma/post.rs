@@ -6,8 +6,7 @@ use super::queue::{Kind, Operation};
 use super::resolve::{RemoteKey, Way};
 use super::{Moved, RmaError::*};
 use crate::worker::Worker;
-use fastpath_transport::remote::Posted;
-use fastpath_transport::shm::mapped::copy_mapped;
+use fastpath_transport::remote::{Posted, copy_mapped};
 use fastpath_transport::{Remote, RemoteError};
 
 /// Copies to or from a region that is mapped.

@@ -5,7 +5,6 @@ use super::error::RmaError;
 use super::key::{Described, PackedKey};
 use crate::worker::Worker;
 use fastpath_transport::remote::Registration;
-use fastpath_transport::shm::arena::KEY_ARENA;
 
 /// Names memory that is exposed, at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,8 +74,7 @@ impl Worker {
     /// The memory stays mapped until then, and is used by this process as memory that others change.
     pub unsafe fn expose_memory(&mut self, address: *mut u8, len: usize) -> Exposed {
         let at = address.expose_provenance();
-        let arena = self.interfaces.arena.find(at, len.max(1) as u64);
-        debug_assert!(arena.is_none_or(|remote| remote.rkey & KEY_ARENA != 0));
+        let arena = self.interfaces.locate_shared(at, len);
         // SAFETY: the caller's.
         let registration = unsafe { self.interfaces.register_memory(address, len) };
         let adapter = registration.as_ref().map(|r| u64::from(r.rkey()));
@@ -90,7 +88,7 @@ impl Worker {
             region: id.0,
             len: len as u64,
             address: at as u64,
-            arena: arena.map(|remote| remote.addr),
+            arena,
             process: Some(u64::from(std::process::id())),
             adapter,
         };

@@ -3,8 +3,7 @@
 use super::error::RmaError;
 use super::key::Described;
 use crate::worker::Worker;
-use fastpath_transport::shm::arena::KEY_ARENA;
-use fastpath_transport::shm::mapped::MappedMemory;
+use fastpath_transport::remote::MappedMemory;
 use fastpath_transport::{Lane, Remote};
 
 /// How a region is reached.
@@ -123,13 +122,8 @@ impl RemoteKey {
 
 /// How a region is reached over a lane.
 pub(super) fn choose_way(lane: &Lane, described: &Described, direct: bool, refused: bool) -> Way {
-    let in_arena = |offset| Remote {
-        addr: offset,
-        rkey: KEY_ARENA,
-    };
-    let arena = described.arena.map(in_arena);
     Reach {
-        shared: direct && arena.is_some_and(|at| lane.is_shared(&at)),
+        shared: direct && described.arena.is_some() && lane.can_load_store(),
         adapter: lane.posts_remote() && described.adapter.is_some(),
         kernel: lane.copies_directly() && described.process.is_some() && !refused,
     }
@@ -193,11 +187,7 @@ impl Worker {
     /// Whether memory of [`Worker::allocate_memory`] is reached by load and store between this rank and `peer`.
     pub fn shares_memory(&mut self, peer: u32) -> bool {
         self.prepare_lane(peer);
-        let remote = Remote {
-            addr: 0,
-            rkey: KEY_ARENA,
-        };
-        self.endpoint(peer).lane.is_shared(&remote)
+        self.endpoint(peer).lane.can_load_store()
     }
 
     /// How a put or a get of so many bytes goes: the way, or, where an adapter chooses by size, its method.
@@ -214,13 +204,8 @@ impl Worker {
     /// Maps the region, unless it is; false where that is not possible.
     fn map_key(&self, key: &mut RemoteKey) -> bool {
         if key.mapped.is_none() {
-            let remote = Remote {
-                addr: key.described.arena.unwrap_or(0),
-                rkey: KEY_ARENA | u64::from(key.peer),
-            };
-            let mapped = self
-                .interfaces
-                .map_memory(key.peer, remote, key.len as usize);
+            let at = key.described.arena.unwrap_or(0);
+            let mapped = self.interfaces.map_memory(key.peer, at, key.len as usize);
             key.mapped = mapped.ok();
         }
         match &key.mapped {

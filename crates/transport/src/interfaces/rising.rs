@@ -58,7 +58,7 @@ impl Interfaces {
 
 impl Lane {
     /// Where the peer finds this end of a connection that is being made.
-    pub fn rising_address(&self) -> Address {
+    pub fn rise_address(&self) -> Address {
         match self {
             Lane::Rising(endpoint) => endpoint.rising_address(),
             _ => Address::default(),

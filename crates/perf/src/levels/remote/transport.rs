@@ -94,7 +94,7 @@ impl RemoteLink for TransportLink {
         let remote = Remote { addr, rkey };
         self.reached = match by {
             BY_LOAD => {
-                let mapped = self.interfaces.map_memory(self.peer, remote, bytes);
+                let mapped = self.interfaces.map_memory(self.peer, remote.addr, bytes);
                 Reached::Mapped(mapped.map_err(|e| format!("mapping it: {e:?}"))?)
             }
             BY_KERNEL => Reached::ByKernel(remote),
