@@ -9,6 +9,7 @@
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`refusal`] | what to say where the kernel refuses a call or memory |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
+//! | [`stored`] | files of what was measured of a machine |
 //! | [`trace`] | time-stamped points in a ring per thread |
 
 pub mod clock;
@@ -21,6 +22,7 @@ pub mod memory;
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 pub mod refusal;
+pub mod stored;
 pub mod sync;
 pub mod topology;
 pub mod trace;

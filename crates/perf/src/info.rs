@@ -10,8 +10,9 @@ use std::io::{self, Write};
 use fastpath_base::config::{Config, shorten};
 use fastpath_bootstrap::BootstrapError;
 use fastpath_bootstrap::job::{detect::Place, find_place};
-use fastpath_protocol::selection::report::{Peers, Report};
-use fastpath_protocol::selection::{self, Selection};
+use fastpath_protocol::selection::Selection;
+use fastpath_protocol::selection::report::Report;
+use fastpath_transport::setup::peers::{self, PeerClass};
 use serde::Serialize;
 
 pub use cma::probe_as_reader;
@@ -110,16 +111,14 @@ fn report_protocols(
     if let Some(cma) = transports.iter().find(|t| t.name == "cma" && !t.usable) {
         selection.kernel = Err(cma.reason.clone());
     }
-    let peers = Peers {
-        // As a job has it: without shared memory a rank reaches itself though nothing says so.
-        loopback,
-        others: shm && transports.iter().any(|t| t.name == "shm" && t.usable),
-        outside: selection::foresee_outside(config, |by| {
-            transports::find_adapter(config, by)
-                .ok()
-                .map(|(adapter, _)| adapter)
-        }),
-    };
+    // As a job has it: without shared memory a rank reaches itself though nothing says so.
+    let others = shm && transports.iter().any(|t| t.name == "shm" && t.usable);
+    let outside = peers::foresee_outside(config, |by| {
+        transports::find_adapter(config, by)
+            .ok()
+            .map(|(adapter, _)| adapter)
+    });
+    let peers = PeerClass::list(loopback, others, outside);
     (Report::of(&selection, peers), selection.warnings)
 }
 

@@ -1,7 +1,6 @@
 //! `fastpath tune`: measures in some milliseconds what the choice of protocols rests on, and stores it.
 
 pub mod inline;
-mod kernel;
 
 use std::fmt;
 use std::io;
@@ -9,10 +8,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
+use fastpath_base::stored::{Machine, Place};
 use fastpath_protocol::selection::constants::{Constants, FIELDS};
-use fastpath_protocol::selection::tuning::{self, Machine, Place};
-use fastpath_transport::shm::cma::explain_refusal;
-use kernel::Calibration;
+use fastpath_protocol::selection::tuning;
+use fastpath_transport::single_copy::Calibration;
 
 use crate::measure::floor::measure_lines;
 use crate::measure::placement::allowed_processors;
@@ -172,9 +171,9 @@ fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
         refused = calibration.go_on().err();
     }
     match refused {
-        None => constants = calibration.apply(&constants),
+        None => constants = constants.with_single_copy(calibration.cost()),
         // A job finds that out by itself.
-        Some(errno) => println!("single copy is not measured: {}", explain_refusal(errno)),
+        Some(why) => println!("single copy is not measured: {why}"),
     }
     constants.check().map_err(TuneError::Odd)?;
     Ok(constants)

@@ -6,8 +6,8 @@ use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
 use crate::mail::Mail;
 use crate::rc::RcIface;
+use crate::setup::allowed::Allowed;
 use crate::shm::arena::KEY_ARENA;
-use crate::shm::idle::Ahead;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
 use crate::verbs::inline::Wishes;
@@ -15,45 +15,6 @@ use crate::verbs::{PortCounter, open_device};
 use fastpath_bootstrap::job::Job;
 use std::ops::Range;
 use std::time::Duration;
-
-/// Which transports may be used, and what they may do to be fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowed {
-    /// A rank's messages to itself, inside the process.
-    pub loopback: bool,
-    /// Single copy by the kernel.
-    pub cma: bool,
-    /// What shared memory does beside moving messages.
-    pub ahead: Ahead,
-    /// Shared memory, between ranks of one host.
-    pub shm: bool,
-    /// An adapter, and by which transport: between hosts, and within one where there is no shared memory.
-    pub adapter: Option<By>,
-}
-
-impl Default for Allowed {
-    fn default() -> Self {
-        Allowed {
-            loopback: true,
-            cma: true,
-            ahead: Ahead::default(),
-            shm: true,
-            adapter: None,
-        }
-    }
-}
-
-impl Allowed {
-    /// What two ranks must have alike to reach each other, as a number.
-    pub fn code(&self) -> u32 {
-        self.shm as u32 | self.adapter.map_or(0, |by| (by as u32 + 1) << 1)
-    }
-
-    /// Whether a job's rank reaches `peer` by an adapter. Both say the same of each other.
-    pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
-        self.adapter.is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))
-    }
-}
 
 /// Every interface that this process has opened.
 pub struct Interfaces {
@@ -229,15 +190,6 @@ impl Interfaces {
             // `connect` says why.
             _ => Lane::Unconnected,
         }
-    }
-
-    /// Whether the kernel copies from the memory of `peer`, found out by trying; `None` while that one has
-    /// not started.
-    ///
-    /// # Errors
-    /// Why not, for people.
-    pub fn probe_single_copy(&self, peer: u32) -> Option<Result<(), String>> {
-        crate::shm::cma::probe_peer(self.domain, peer)
     }
 
     /// Opens a lane for sending.

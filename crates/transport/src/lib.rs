@@ -19,11 +19,15 @@ pub mod rc;
 pub mod reliable;
 pub mod remote;
 pub mod rising;
+pub mod setup;
 pub mod shm;
 pub mod sim;
+pub mod single_copy;
 pub mod ud;
 pub mod verbs;
 
 pub use contract::{Address, Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};
 pub use interfaces::Interfaces;
 pub use lane::Lane;
+pub use setup::ConfigureError;
+pub use setup::peers::PeerClass;

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::contract::{ADDRESS_BYTES, Address};
-use crate::interfaces::Allowed;
+use crate::setup::allowed::Allowed;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::SegmentError;

@@ -7,10 +7,10 @@ use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::random_job_id;
 use fastpath_bootstrap::segment::Segment;
-use fastpath_protocol::selection;
-use fastpath_protocol::selection::inline::StoredInline;
 use fastpath_transport::adapter::{self, By};
-use fastpath_transport::interfaces::Allowed;
+use fastpath_transport::setup;
+use fastpath_transport::setup::allowed::Allowed;
+use fastpath_transport::setup::inline::StoredInline;
 use serde::Serialize;
 
 use super::cma;
@@ -79,7 +79,7 @@ fn try_adapter(config: &Config, by: By) -> Result<String, String> {
 /// # Errors
 /// It would end before it begins: what it says.
 pub fn try_all(config: &Config) -> Result<Allowed, String> {
-    selection::try_transports(config, |by| find_adapter(config, by).map(drop))
+    setup::try_transports(config, |by| find_adapter(config, by).map(drop))
 }
 
 /// The adapter that a job would use, for people, and what is wrong with what is stored for it.

@@ -73,16 +73,13 @@ mod tests {
     use crate::record::samples::make_case;
     use fastpath_base::config::Config;
     use fastpath_protocol::selection::Selection as Selected;
-    use fastpath_protocol::selection::report::{Peers, Report};
+    use fastpath_protocol::selection::report::Report;
+    use fastpath_transport::PeerClass;
 
     /// What a job with the default settings prints.
     fn print_report() -> String {
         let selected = Selected::of(&Config::defaults());
-        let peers = Peers {
-            loopback: true,
-            others: true,
-            outside: None,
-        };
+        let peers = PeerClass::list(true, true, None);
         Report::of(&selected, peers).to_json()
     }
 

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use fastpath_base::config::Config;
+use fastpath_base::stored::{Machine, Place};
 use fastpath_pcie::crossover::{Crossover, choose};
 use fastpath_pcie::profile::{adapter, host};
 use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
-use fastpath_protocol::selection::inline as stored;
-use fastpath_protocol::selection::tuning::{Machine, Place};
+use fastpath_transport::setup::inline as stored;
 use fastpath_transport::verbs::echo::Verb;
 use fastpath_transport::verbs::{DeviceContext, Identity, Loop, VerbsError, open_device};
 use serde::Serialize;

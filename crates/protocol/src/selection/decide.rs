@@ -111,7 +111,7 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
     let after = t.first + 1;
     const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
     let from = |by| choose_copy(c, &t, by, after);
-    let single = if wishes.no_cma.is_none() && kernel {
+    let single = if kernel {
         from(Copying::by_kernel(c))
     } else {
         NEVER

@@ -7,8 +7,7 @@ use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
 use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
-use fastpath_transport::adapter::By;
-use fastpath_transport::rising::Rule;
+use fastpath_transport::PeerClass;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -121,36 +120,12 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// The peers of a report.
-#[derive(Debug, Clone)]
-pub struct Peers {
-    /// Whether messages to oneself stay inside the process, by another transport.
-    pub loopback: bool,
-    /// Whether there are others that share memory with this one.
-    pub others: bool,
-    /// Those that an adapter leads to.
-    pub outside: Option<Outside>,
-}
-
-/// Peers that an adapter leads to.
-#[derive(Debug, Clone)]
-pub struct Outside {
-    /// By which transport.
-    pub by: By,
-    /// The adapter, for people.
-    pub adapter: String,
-    /// Whether all others are reached so, those of the node too.
-    pub all: bool,
-    /// When pairs get connections, where they begin without.
-    pub rises: Option<Rule>,
-}
-
 /// Largest size whose cost is told where a range has no end.
 const FAR: u64 = 1 << 20;
 
 impl Report {
-    /// The report on what was selected.
-    pub fn of(selection: &Selection, peers: Peers) -> Report {
+    /// The report on what was selected for these peers.
+    pub fn of(selection: &Selection, peers: Vec<PeerClass>) -> Report {
         let constant = |field: &super::constants::Field| Constant {
             name: field.name,
             value: (field.get)(&selection.constants),
@@ -158,15 +133,18 @@ impl Report {
         };
         let t = selection.thresholds();
         let mut classes = Vec::new();
-        match peers.loopback {
-            true => classes.push(describe_self(&t)),
-            false => classes.push(describe_node(selection, &t, "itself", false)),
+        for peers in peers {
+            if peers.in_process {
+                classes.push(describe_self(&t, peers));
+            } else if !peers.same_host {
+                classes.push(describe_outside(&t, peers));
+            } else {
+                classes.push(describe_node(selection, &t, &peers, false));
+                if peers.load_store {
+                    classes.push(describe_node(selection, &t, &peers, true));
+                }
+            }
         }
-        if peers.others {
-            classes.push(describe_node(selection, &t, "ranks on this node", false));
-            classes.push(describe_node(selection, &t, "ranks on this node", true));
-        }
-        classes.extend(peers.outside.map(|outside| describe_outside(&t, outside)));
         Report {
             source: selection.source.to_string(),
             constants: FIELDS.iter().map(constant).collect(),
@@ -269,15 +247,15 @@ fn list_ranges(steps: Vec<(u64, &'static str, String, Option<Curve>)>) -> Vec<Ra
     ranges
 }
 
-fn describe_self(t: &Thresholds) -> Class {
+fn describe_self(t: &Thresholds, peers: PeerClass) -> Class {
     let parts = t.first.min(t.single_copy.saturating_sub(1));
     let whole = "kept in the process until it is received".to_owned();
     let pieces = format!("as above, in parts of {} B", t.part);
     let once = "announced, then copied once from buffer to buffer".to_owned();
     Class {
-        peer: "itself",
+        peer: peers.peer,
         memory: "any memory",
-        transports: vec!["loopback"],
+        transports: peers.transports.to_vec(),
         ranges: list_ranges(vec![
             (t.eager, "eager", whole, None),
             (parts, "eager in parts", pieces, None),
@@ -294,23 +272,13 @@ fn describe_self(t: &Thresholds) -> Class {
 }
 
 /// Those that an adapter leads to. What it costs there is not modelled.
-fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
-    let Outside {
-        by,
-        adapter,
-        all,
-        rises,
-    } = outside;
-    // Where no pair may ever have a connection, datagrams are all that there is.
-    let stays = rises.is_some_and(|rule| rule.most == 0);
-    let by = if stays { By::Ud } else { by };
-    let fetched = match by {
-        By::Rc | By::Rising => t.fetch,
-        By::Ud => u64::MAX,
+fn describe_outside(t: &Thresholds, peers: PeerClass) -> Class {
+    let fetched = match peers.registered {
+        Ok(()) => t.fetch,
+        Err(_) => u64::MAX,
     };
     let whole = "whole, in packets of the adapter, without asking".to_owned();
-    // Of a pair that begins with datagrams what is told is what it comes to.
-    let most = t.whole.min(by.whole() as u64);
+    let most = t.whole.min(peers.whole);
     let parts = format!("parts of {} B without asking", t.part.max(most));
     let fragments = format!(
         "announced with {} B, then fragments of {} B",
@@ -326,40 +294,27 @@ fn describe_outside(t: &Thresholds, outside: Outside) -> Class {
         (below(fetched), "rendezvous, pipelined", fragments, None),
         (u64::MAX, "rendezvous, fetched", fetch, None),
     ];
-    let rejected = match by {
-        By::Rc | By::Rising => Vec::new(),
-        By::Ud => vec![Rejected {
-            option: "rendezvous, fetched",
-            reason: match stays {
-                true => {
-                    "datagrams reach no memory, and FASTPATH_CONNECTIONS=0 allows no connection"
-                }
-                false => "datagrams reach no memory; rc does",
-            }
-            .to_owned(),
-        }],
+    let reject = |reason: &str| Rejected {
+        option: "rendezvous, fetched",
+        reason: reason.to_owned(),
     };
     Class {
-        peer: if all {
-            "all others"
-        } else {
-            "ranks of other hosts"
-        },
+        peer: peers.peer,
         memory: "any memory",
-        transports: by.names().to_vec(),
+        transports: peers.transports.to_vec(),
         ranges: list_ranges(steps),
-        // Of a pair that begins with datagrams, once it has its connection; by messages until then.
+        // Of a pair that gets a connection later, once it has it; by messages until then.
         one_sided: OneSided::list(Reach {
-            adapter: !matches!(by, By::Ud),
+            adapter: peers.registered.is_ok(),
             ..Reach::default()
         }),
-        rejected,
-        adapter: Some(adapter),
-        rises: rises.filter(|_| !stays).map(|rule| rule.to_string()),
+        rejected: peers.registered.err().map(reject).into_iter().collect(),
+        adapter: peers.adapter,
+        rises: peers.rises,
     }
 }
 
-fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shared: bool) -> Class {
+fn describe_node(selection: &Selection, t: &Thresholds, peers: &PeerClass, shared: bool) -> Class {
     let c = &selection.constants;
     let (copy, joint, by) = match shared {
         true => (t.direct, t.direct_joint, Copying::by_load(c)),
@@ -438,22 +393,19 @@ fn describe_node(selection: &Selection, t: &Thresholds, peer: &'static str, shar
             curve(Protocol::Joint),
         ),
     ];
-    let mut transports = vec!["shm"];
-    if copy != u64::MAX && !shared {
-        transports.push("cma");
-    }
+    let copier = peers.single_copy.filter(|_| copy != u64::MAX && !shared);
     Class {
-        peer,
+        peer: peers.peer,
         memory: if shared {
             "memory from MPI_Alloc_mem"
         } else {
             "private memory"
         },
-        transports,
+        transports: peers.transports.iter().copied().chain(copier).collect(),
         ranges: list_ranges(steps),
         one_sided: OneSided::list(Reach {
             shared: shared && t.direct != u64::MAX,
-            kernel: selection.wishes.no_cma.is_none() && selection.kernel.is_ok(),
+            kernel: selection.kernel.is_ok(),
             ..Reach::default()
         }),
         rejected: list_rejected(selection, t, shared, &curves),
@@ -504,9 +456,7 @@ fn list_rejected(
         "direct",
         "the memory is not shared (MPI_Alloc_mem gives such)".to_owned(),
     );
-    if let Some(why) = wishes.no_cma {
-        reject("single copy", why.to_owned());
-    } else if let Err(why) = &selection.kernel {
+    if let Err(why) = &selection.kernel {
         reject("single copy", why.clone());
     } else if t.single_copy == u64::MAX {
         reject("single copy", dear());

@@ -2,15 +2,15 @@ use super::candidates::Copying;
 use super::constants::FIELDS;
 use super::decide::*;
 use super::envelope::Curve;
-use super::report::{Class, Peers, Report};
+use super::report::{Class, Report};
 use super::*;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
+use fastpath_transport::setup::peers::foresee_outside;
 use proptest::prelude::*;
 
 const FREE: Wishes = Wishes {
     eager_max: None,
     chunk: None,
-    no_cma: None,
     direct: true,
     pipeline: true,
     adapt: true,
@@ -25,11 +25,10 @@ fn wishes() -> impl Strategy<Value = Wishes> {
             (0_u64..100_000).prop_map(Some)
         ]
     };
-    (size(), size(), any::<[bool; 5]>()).prop_map(
-        |(eager_max, chunk, [cma, direct, pipeline, adapt, whole])| Wishes {
+    (size(), size(), any::<[bool; 4]>()).prop_map(
+        |(eager_max, chunk, [direct, pipeline, adapt, whole])| Wishes {
             eager_max,
             chunk,
-            no_cma: (!cma).then_some("switched off"),
             direct,
             pipeline,
             adapt,
@@ -237,7 +236,7 @@ proptest! {
     #[test]
     fn decide__honours_the_wishes(c in any_constants(), w in wishes(), kernel: bool) {
         let t = decide(&c, &w, kernel);
-        prop_assert!((w.no_cma.is_none() && kernel) || t.single_copy == u64::MAX);
+        prop_assert!(kernel || t.single_copy == u64::MAX);
         prop_assert!(w.direct || t.direct == u64::MAX);
         if let Some(most) = w.eager_max {
             prop_assert_eq!(t.first, most.clamp(48, EARLY_LIMIT));
@@ -265,78 +264,40 @@ proptest! {
 }
 
 #[test]
-fn outside__is_foreseen_where_an_adapter_is_found() {
-    let foresee = |listed: &str, found: Option<&str>| {
-        let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
-        let outside = foresee_outside(&config, |by| found.map(|name| format!("{name} by {by}")));
-        outside.map(|o| (o.adapter, o.all, o.rises.is_some()))
-    };
-    let on = |by: &str| format!("rxe0 by {by}");
-    let found = Some("rxe0");
-    assert_eq!(foresee("all", found), Some((on("ud and rc"), false, true)));
-    assert_eq!(foresee("rc", found), Some((on("rc"), true, false)));
-    assert_eq!(foresee("shm,ud", found), Some((on("ud"), false, false)));
-    assert_eq!(foresee("shm", found), None);
-    assert_eq!(foresee("all", None), None);
-}
-
-#[test]
 fn report__of_pairs_that_may_not_connect_tells_of_datagrams_alone() {
     let class = |connections: &str| {
         let pair = ("FASTPATH_CONNECTIONS".into(), connections.into());
         let config = Config::from_pairs([pair]).unwrap();
-        let peers = Peers {
-            loopback: true,
-            others: false,
-            outside: foresee_outside(&config, |by| Some(by.to_string())),
-        };
-        Report::of(&Selection::default(), peers)
+        let outside = foresee_outside(&config, |_| Some("an adapter".to_owned()));
+        Report::of(&Selection::default(), outside.into_iter().collect())
             .classes
             .pop()
             .unwrap()
     };
     let last = |class: &Class| class.ranges.last().unwrap().protocol;
     let (one, none) = (class("1"), class("0"));
-    assert_eq!(one.transports, By::Rising.names());
     assert_eq!(last(&one), "rendezvous, fetched");
-    assert_eq!(none.transports, By::Ud.names());
     assert_eq!(last(&none), "rendezvous, pipelined");
     assert!(one.rises.is_some() && none.rises.is_none());
     assert!(none.rejected[0].reason.contains("FASTPATH_CONNECTIONS=0"));
 }
 
 #[test]
-fn transports__lead_to_every_rank_or_are_refused() {
-    let choose = |listed: &str, ranks, several| {
-        let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
-        choose_transports(&config, ranks, several).map(|allowed| (allowed.shm, allowed.adapter))
-    };
-    let good = [
-        ("all", 4, false, (true, None)),
-        ("all", 4, true, (true, Some(By::Rising))),
-        ("shm,rc", 4, true, (true, Some(By::Rc))),
-        ("shm,cma", 4, false, (true, None)),
-        ("rc", 4, false, (false, Some(By::Rc))),
-        ("rc", 4, true, (false, Some(By::Rc))),
-        ("rc", 1, false, (false, None)),
-        ("shm,ud", 4, true, (true, Some(By::Ud))),
-        ("ud", 2, false, (false, Some(By::Ud))),
-        ("rc,ud", 2, false, (false, Some(By::Rising))),
-        ("loopback", 1, false, (true, None)),
-    ];
-    for (listed, ranks, several, expected) in good {
-        let chosen = choose(listed, ranks, several);
-        assert_eq!(chosen, Ok(expected), "{listed} {ranks} {several}");
+fn single_copy__as_measured_changes_what_concerns_the_kernel_alone() {
+    let before = Constants::default();
+    for (call_ns, byte_ns) in [(700.0, 0.05), (0.0, 0.0), (1e18, 1e18)] {
+        let after = before.with_single_copy(SingleCopyCost { call_ns, byte_ns });
+        assert_eq!(after.check(), Ok(()), "{call_ns} {byte_ns}");
+        let rest = Constants {
+            kernel_call_ns: before.kernel_call_ns,
+            kernel_byte_ns: before.kernel_byte_ns,
+            ..after
+        };
+        assert_eq!(rest, before);
     }
-    for (listed, ranks, several) in [
-        ("shm,cma", 2, true),
-        ("loopback", 2, false),
-        ("loopback", 2, true),
-        ("cma", 1, false),
-    ] {
-        assert!(
-            choose(listed, ranks, several).is_err(),
-            "{listed} {ranks} {several}"
-        );
-    }
+    let after = before.with_single_copy(SingleCopyCost {
+        call_ns: 700.0,
+        byte_ns: 0.05,
+    });
+    assert_eq!((after.kernel_call_ns, after.kernel_byte_ns), (700.0, 0.05));
 }

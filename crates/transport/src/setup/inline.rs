@@ -14,10 +14,10 @@
 //!
 //! Whatever the file holds, what comes of it is a size that can be asked for, or a reason why not.
 
-use super::tuning::{Machine, Place, read_file, safe_name, write_file};
+use crate::verbs::Identity;
+use crate::verbs::inline::Wishes;
 use fastpath_base::config::{Config, Key, shorten};
-use fastpath_transport::verbs::Identity;
-use fastpath_transport::verbs::inline::Wishes;
+use fastpath_base::stored::{Machine, Place, read_file, safe_name, write_file};
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,210 @@
+//! Files in which what was measured of a machine is kept: whose they are, where they lie, how they are read and written.
+
+use crate::config::{Config, Key};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Most bytes that are read of a file.
+const LONGEST: u64 = 16 * 1024;
+
+/// What a file must have been measured on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// The one this process runs on, by what the kernel says.
+    pub fn current() -> Machine {
+        let cpuinfo = read_begin(Path::new("/proc/cpuinfo"), 4096).unwrap_or_default();
+        let kernel = read_begin(Path::new("/proc/sys/kernel/osrelease"), 256).unwrap_or_default();
+        Machine {
+            processor: find_processor(&cpuinfo),
+            kernel: one_line(&kernel),
+        }
+    }
+
+    /// Name of its file: letters, digits and signs that are safe everywhere.
+    fn file_name(&self) -> String {
+        safe_name(&format!("tuning-{}-{}", self.processor, self.kernel))
+    }
+}
+
+/// A file's name of letters, digits and signs that are safe everywhere.
+pub fn safe_name(whole: &str) -> String {
+    let safe = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || ".-_".contains(c) => c,
+        _ => '-',
+    };
+    let mut name: String = whole.chars().take(200).map(safe).collect();
+    while name.contains("--") {
+        name = name.replace("--", "-");
+    }
+    name
+}
+
+/// The name in the text of /proc/cpuinfo: `model name` on most processors, several numbers on ARM.
+fn find_processor(cpuinfo: &str) -> String {
+    let value = |name: &str| {
+        let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(key, _)| key.trim() == name);
+        found.map(|(_, value)| one_line(value))
+    };
+    let numbers = || {
+        let names = [
+            "CPU implementer",
+            "CPU architecture",
+            "CPU variant",
+            "CPU part",
+        ];
+        let found: Vec<String> = names.into_iter().filter_map(value).collect();
+        (!found.is_empty()).then(|| found.join(" "))
+    };
+    let name = value("model name").or_else(numbers);
+    name.unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn one_line(text: &str) -> String {
+    let first = text.trim().lines().next().unwrap_or("").trim();
+    let name: String = first
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(100)
+        .collect();
+    if name.is_empty() {
+        "unknown".to_owned()
+    } else {
+        name
+    }
+}
+
+fn read_begin(path: &Path, most: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Where the constants come from, as `FASTPATH_TUNING` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// From nowhere: neither read nor measured.
+    Off,
+    /// The file that the user names.
+    Named(PathBuf),
+    /// The machine's file in this folder, which need not be there.
+    Cache(PathBuf),
+    /// There is no cache directory.
+    Homeless,
+}
+
+impl Place {
+    /// As the variables say.
+    pub fn of(config: &Config) -> Place {
+        match config.text(Key::Tuning) {
+            "none" => Place::Off,
+            "auto" | "" => find_cache(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))
+                .map_or(Place::Homeless, Place::Cache),
+            path => Place::Named(path.into()),
+        }
+    }
+
+    /// The file, if there is to be one.
+    pub fn path(&self, machine: &Machine) -> Option<PathBuf> {
+        match self {
+            Place::Named(path) => Some(path.clone()),
+            Place::Cache(folder) => Some(folder.join(machine.file_name())),
+            Place::Off | Place::Homeless => None,
+        }
+    }
+}
+
+/// The folder of this program's files, by the XDG base directory specification.
+fn find_cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let folder = xdg.and_then(absolute);
+    let folder = folder.or_else(|| Some(home.and_then(absolute)?.join(".cache")));
+    folder.map(|folder| folder.join("fastpath"))
+}
+
+/// The file's text. What is no file (a pipe would never end) is not opened.
+pub fn read_file(path: &Path) -> io::Result<String> {
+    let other = |why: &str| io::Error::other(why.to_owned());
+    if !fs::metadata(path)?.is_file() {
+        return Err(other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(LONGEST + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(other("it is too long to be one of ours"));
+    }
+    String::from_utf8(bytes).map_err(|_| other("it is no text"))
+}
+
+/// Writes a file, its folder too; whoever reads meanwhile sees the old one or the new one.
+pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        fs::create_dir_all(folder)?;
+    }
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let mut file = File::create_new(&fresh)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor__is_found_on_every_kind() {
+        let intel =
+            "processor\t: 0\nvendor_id\t: X\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
+        assert_eq!(find_processor(intel), "Some CPU @ 2 GHz");
+        let arm = "processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n";
+        assert_eq!(find_processor(arm), "0x41 8 0xd0c");
+        assert_eq!(find_processor(""), "unknown");
+    }
+
+    #[test]
+    fn file_name__is_safe_whatever_the_machine_says() {
+        let odd = Machine {
+            processor: "../../etc\n/A (R)  B".to_owned(),
+            kernel: "x".repeat(1000),
+        };
+        let name = odd.file_name();
+        assert!(name.starts_with("tuning-..-..-etc-A-R-B-xxx"), "{name}");
+        assert!(name.len() <= 200 && !name.contains('/'));
+    }
+
+    #[test]
+    fn cache__follows_the_specification() {
+        let of = |xdg: Option<&str>, home: Option<&str>| {
+            find_cache(xdg.map(Into::into), home.map(Into::into))
+        };
+        assert_eq!(of(Some("/x"), Some("/h")), Some("/x/fastpath".into()));
+        assert_eq!(
+            of(Some("x"), Some("/h")),
+            Some("/h/.cache/fastpath".into()),
+            "not absolute"
+        );
+        assert_eq!(of(None, Some("/h")), Some("/h/.cache/fastpath".into()));
+        assert_eq!((of(None, None), of(None, Some(""))), (None, None));
+    }
+}

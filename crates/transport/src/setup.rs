@@ -1,0 +1,169 @@
+//! Sets up the interfaces as the user's variables say: which transports, which adapter, what they do to be fast.
+
+pub mod allowed;
+pub mod inline;
+pub mod peers;
+
+use crate::adapter::By;
+use crate::interfaces::Interfaces;
+use crate::rc::registrations::Registrations;
+use crate::rising::Rule;
+use crate::shm::idle::Ahead;
+use allowed::{Allowed, choose_transports};
+use fastpath_base::config::{Config, Key};
+use fastpath_base::sync::Ordering;
+use inline::StoredInline;
+use std::fmt::{self, Display};
+
+/// What to do where an adapter cannot be used.
+const EXAMINE: &str = "run `fastpath doctor` on this host: it examines adapters, libraries and limits, and names the remedies";
+
+/// Why a process cannot do what the user has set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigureError {
+    /// For people.
+    pub why: String,
+    /// What to do besides what `why` may say.
+    pub advice: Option<&'static str>,
+}
+
+impl From<String> for ConfigureError {
+    fn from(why: String) -> Self {
+        ConfigureError { why, advice: None }
+    }
+}
+
+impl Display for ConfigureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConfigureError { why, advice } = self;
+        match advice {
+            Some(advice) => write!(f, "{why}; {advice}"),
+            None => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ConfigureError {}
+
+impl Interfaces {
+    /// Takes over what the user has set; to be called before the first lane is made. Says what is wrong with what is
+    /// stored for the adapter, a line each.
+    ///
+    /// # Errors
+    /// As [`choose_transports`]; or other ranks of the job have set something else; or there is no adapter that could be
+    /// used.
+    pub fn configure(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
+        let job = self.shared_domain().job;
+        let several = (0..job.size()).any(|rank| job.is_remote(rank));
+        let allowed = choose_transports(config, job.size() as u32, several)?;
+        self.agree_on_transports(config, allowed)?;
+        self.allowed = allowed;
+        let troubles = match allowed.adapter {
+            Some(by) => self.configure_adapter(config, by)?,
+            None => Vec::new(),
+        };
+        self.set_tx_gate(!config.is_disabled("tx-gate"));
+        self.set_repeats(!config.is_disabled("repeat"));
+        self.keep_registrations(self.registrations_most(config));
+        Ok(troubles)
+    }
+
+    fn configure_adapter(
+        &mut self,
+        config: &Config,
+        by: By,
+    ) -> Result<Vec<String>, ConfigureError> {
+        let stored = StoredInline::of(config);
+        let opened = stored.with_wishes(config, |wishes| {
+            self.open_adapter(by, config.device(), wishes)
+        });
+        opened.map_err(|why| ConfigureError {
+            why: refuse_adapter(by, self.allowed.shm, &why),
+            advice: Some(EXAMINE),
+        })?;
+        let page = self.shared_domain().job.own_page();
+        page.by_adapter.store(1, Ordering::Relaxed);
+        self.set_rise_rule(choose_rule(config));
+        Ok(stored.take_troubles())
+    }
+
+    /// Bytes of the program's own memory that stay registered.
+    fn registrations_most(&self, config: &Config) -> usize {
+        let job = self.shared_domain().job;
+        let neighbours = (0..job.size()).filter(|&rank| !job.is_remote(rank));
+        match (
+            config.is_disabled("registrations"),
+            config.number(Key::Registrations),
+        ) {
+            (true, _) => 0,
+            (false, Some(bytes)) => bytes as usize,
+            (false, None) => Registrations::default_most(neighbours.count()),
+        }
+    }
+
+    /// Ranks that reach each other by different transports would wait for each other for ever.
+    fn agree_on_transports(&self, config: &Config, allowed: Allowed) -> Result<(), String> {
+        let job = self.shared_domain().job;
+        let own = match config.list(Key::Transports).join(",") {
+            none if none.is_empty() => "all".to_owned(),
+            listed => listed,
+        };
+        let agreed = job.agree_on_transports(allowed.code(), &own);
+        agreed.map_err(|(other, theirs)| {
+            format!(
+                "rank {} has FASTPATH_TRANSPORTS={own} and rank {other} FASTPATH_TRANSPORTS={theirs}: messages between \
+                 them would never arrive; give all ranks of a job the same",
+                job.rank()
+            )
+        })
+    }
+}
+
+/// Tries what a job of two ranks of one node would use: `find` tries an adapter.
+///
+/// # Errors
+/// Such a job ends before it begins: what it says.
+pub fn try_transports(
+    config: &Config,
+    find: impl FnOnce(By) -> Result<(), String>,
+) -> Result<Allowed, String> {
+    let allowed = choose_transports(config, 2, false)?;
+    if let Some(by) = allowed.adapter {
+        find(by).map_err(|why| refuse_adapter(by, allowed.shm, &why))?;
+    }
+    Ok(allowed)
+}
+
+fn refuse_adapter(by: By, shm: bool, why: &str) -> String {
+    let need = match shm {
+        true => format!("ranks of other hosts are reached by {by} alone"),
+        false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),
+    };
+    format!("{need}, which cannot be used: {why}")
+}
+
+/// When a pair gets a connection, as far as the user says.
+fn choose_rule(config: &Config) -> Rule {
+    let rule = Rule::default();
+    Rule {
+        connect_ns: config.number(Key::ConnectCost).unwrap_or(rule.connect_ns),
+        most: match config.number(Key::Connections) {
+            Some(most) => most.min(u32::MAX as u64) as u32,
+            None => rule.most,
+        },
+    }
+}
+
+fn choose_ahead(config: &Config) -> Ahead {
+    let mut ahead = Ahead::default();
+    if config.is_disabled("prefetch") {
+        ahead = ahead.without_prefetch();
+    }
+    if config.is_disabled("pause") {
+        ahead = ahead.without_pause();
+    }
+    if config.is_disabled("demote") {
+        ahead = ahead.without_demotion();
+    }
+    ahead
+}
