@@ -116,6 +116,7 @@ lint:
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 crates/abi/src/entry/*.rs
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/lint --self-test
 	scripts/lint
 
 format:
