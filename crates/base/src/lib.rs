@@ -9,6 +9,7 @@
 //! | [`hint`] | what the cache can be told about lines that others read |
 //! | [`refusal`] | what to say where the kernel refuses a call or memory |
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
+//! | [`layout`] | where the bytes of a datatype lie, and packing by it |
 //! | [`stored`] | files of what was measured of a machine |
 //! | [`trace`] | time-stamped points in a ring per thread |
 
@@ -16,6 +17,7 @@ pub mod clock;
 pub mod config;
 pub mod copy;
 pub mod hint;
+pub mod layout;
 pub mod memory;
 #[cfg(test)]
 #[allow(dead_code)]

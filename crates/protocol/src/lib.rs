@@ -6,7 +6,6 @@ mod departed;
 mod direct;
 mod drain;
 pub mod endpoint;
-pub mod layout;
 pub mod learning;
 pub mod matching;
 pub mod memory;
@@ -26,6 +25,7 @@ pub mod wireup;
 pub mod worker;
 
 pub use endpoint::Endpoint;
+pub use fastpath_base::layout;
 pub use request::{Fault, Request, RequestId, State};
 pub use send::{SendArgs, Started};
 pub use worker::Worker;

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Ways of moving a message and of waiting for one: each is tried, and the outcome is the reason.
 
-use fastpath_base::config::{Config, Key};
+use fastpath_base::config::Config;
 use fastpath_base::refusal::Bytes;
 use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait::{self, Wake};
@@ -9,8 +9,9 @@ use fastpath_bootstrap::job::random_job_id;
 use fastpath_bootstrap::segment::Segment;
 use fastpath_transport::adapter::{self, By};
 use fastpath_transport::setup;
-use fastpath_transport::setup::allowed::Allowed;
+use fastpath_transport::setup::allowed::{Allowed, is_listed};
 use fastpath_transport::setup::inline::StoredInline;
+use fastpath_transport::single_copy;
 use serde::Serialize;
 
 use super::cma;
@@ -94,12 +95,10 @@ pub fn find_adapter(config: &Config, by: By) -> Result<(String, Vec<String>), St
 
 /// Which variable switched it off, if one did.
 fn switched_off(config: &Config, name: &str) -> Option<String> {
-    let wanted = config.list(Key::Transports);
-    if name == "cma" && config.is_disabled("cma") {
-        return Some("switched off by FASTPATH_DISABLE".to_owned());
+    if name == "cma" {
+        return single_copy::switched_off(config).map(str::to_owned);
     }
-    let listed = wanted.is_empty() || wanted.iter().any(|w| w == "all" || w == name);
-    (!listed).then(|| "not listed in FASTPATH_TRANSPORTS".to_owned())
+    (!is_listed(config, name)).then(|| "not listed in FASTPATH_TRANSPORTS".to_owned())
 }
 
 fn try_shared_memory() -> Result<String, String> {

@@ -137,7 +137,7 @@ pub(super) unsafe fn copy_piece(from: *const u8, to: *mut u8, len: usize) {
             17..=32 => copy_ends::<16>(from, to, len),
             2..=3 => copy_ends::<2>(from, to, len),
             1 => to.write(from.read()),
-            _ => fastpath_base::copy::copy(to, from, len),
+            _ => crate::copy::copy(to, from, len),
         }
     }
 }

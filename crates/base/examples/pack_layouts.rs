@@ -2,11 +2,11 @@
 //! Packs and unpacks one kind of layout again and again, to count the instructions of it:
 //!
 //! ```sh
-//! cargo build --profile quick -p fastpath-protocol --example pack_layouts
+//! cargo build --profile quick -p fastpath-base --example pack_layouts
 //! valgrind --tool=callgrind --toggle-collect='*pack_once*' target/quick/examples/pack_layouts vector4 10
 //! ```
 
-use fastpath_protocol::layout::{Layout, LayoutError, Part};
+use fastpath_base::layout::{Layout, LayoutError, Part};
 
 /// Kinds, each with 1000 pieces; the second value is the number of elements.
 fn make_layout(kind: &str) -> Result<Option<(Layout, u64)>, LayoutError> {
