@@ -12,18 +12,10 @@ use crate::request::RequestId;
 use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Remote};
+use fastpath_transport::{Capabilities, Header, Remote};
 
 /// Names no memory.
 const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
-
-/// How a side can be reached, as it says itself.
-#[derive(Clone, Copy)]
-struct Offer {
-    remote: Remote,
-    /// By load and store.
-    shared: bool,
-}
 
 impl Worker {
     /// Whether messages of `len` bytes at `address` are read by their receivers directly.
@@ -33,27 +25,22 @@ impl Worker {
         len >= self.thresholds.direct && !arena.is_empty() && arena.find(address, len).is_some()
     }
 
-    /// The memory of a contiguous request as its peer can name it.
-    fn describe_memory(&self, id: RequestId, peer: u32, len: u64) -> Offer {
-        let request = self.requests.get(id);
+    /// The memory of a contiguous request where its peer can reach it by load and store.
+    fn find_shared(&self, id: RequestId, peer: u32, len: u64) -> Option<Remote> {
+        let address = self.requests.get(id).ptr.expose_provenance();
         let lane = &self.endpoint(peer).lane;
-        let address = request.ptr.expose_provenance();
-        if len >= self.thresholds.direct
-            && let Some(remote) = lane.share_memory(&self.interfaces.arena, address, len)
-        {
-            return Offer {
-                remote,
-                shared: true,
-            };
+        let arena = &self.interfaces.arena;
+        match len >= self.thresholds.direct {
+            true => lane.share_memory(arena, address, len),
+            false => None,
         }
-        let remote = Remote {
-            addr: address as u64,
-            rkey: lane.memory_key(),
-        };
-        Offer {
-            remote,
-            shared: false,
-        }
+    }
+
+    /// The memory of a contiguous request for copies by the kernel.
+    fn name_memory(&self, id: RequestId, peer: u32) -> Remote {
+        let addr = self.requests.get(id).ptr.expose_provenance() as u64;
+        let rkey = self.endpoint(peer).lane.memory_key();
+        Remote { addr, rkey }
     }
 
     /// What an announcement offers: where the receiver finds the message by itself, and the number of
@@ -67,31 +54,25 @@ impl Worker {
         if !request.is_contiguous() {
             return None;
         }
-        let Offer { remote, shared } = self.describe_memory(id, request.peer, request.bytes);
-        let endpoint = self.endpoint(request.peer);
+        let (peer, arm, bytes) = (request.peer, Arm::of(request.arm), request.bytes);
+        // On a crowded node the receiver of a cooperative copy would wait for its sender's turn.
+        if let Some(remote) = self.find_shared(id, peer, bytes) {
+            let both = bytes >= self.thresholds.direct_joint && !self.is_crowded();
+            let joint = both.then(|| self.endpoint(peer).lane.open_joint());
+            return Some((remote, joint.flatten()));
+        }
+        let endpoint = self.endpoint(peer);
+        let can_get = |c: Capabilities| c.get_zcopy > 0;
         let single = endpoint.lane.is_self()
-            || (!Arm::of(request.arm).is_none_or(Arm::is_ring)
+            || (arm.is_some_and(|arm| !arm.is_ring())
                 && !endpoint.declines
-                && endpoint
-                    .lane
-                    .capabilities()
-                    .is_some_and(|c| c.get_zcopy > 0));
-        if !shared && !single {
+                && endpoint.lane.capabilities().is_some_and(can_get));
+        if !single {
             return None;
         }
-        // On a crowded node the receiver would wait for its sender's turn.
-        let joint = match shared {
-            true => request.bytes >= self.thresholds.direct_joint && !self.is_crowded(),
-            false => request.arm == Arm::Cooperative as u8 && endpoint.lane.knows_single_copy(),
-        };
-        Some((
-            remote,
-            if joint {
-                endpoint.lane.open_joint()
-            } else {
-                None
-            },
-        ))
+        let both = arm == Some(Arm::Cooperative) && endpoint.lane.knows_single_copy();
+        let joint = both.then(|| endpoint.lane.open_joint());
+        Some((self.name_memory(id, peer), joint.flatten()))
     }
 
     /// Shows a message to its receiver, which fetches it by an adapter.
@@ -146,9 +127,10 @@ impl Worker {
         }
         let contiguous = request.is_contiguous();
         if contiguous && rts.is_joint() {
-            let own = self.describe_memory(id, peer, wanted);
-            if own.shared || lane.knows_single_copy() {
-                self.fetch_jointly(id, peer, rts, wanted, own.remote);
+            let own = self.find_shared(id, peer, wanted);
+            if own.is_some() || lane.knows_single_copy() {
+                let own = own.unwrap_or_else(|| self.name_memory(id, peer));
+                self.fetch_jointly(id, peer, rts, wanted, own);
                 return true;
             }
         }
@@ -323,13 +305,7 @@ impl Worker {
         if !request.is_contiguous() || missing < self.thresholds.direct {
             return NOWHERE;
         }
-        match self.describe_memory(id, peer, request.limit) {
-            Offer {
-                remote,
-                shared: true,
-            } => remote,
-            _ => NOWHERE,
-        }
+        self.find_shared(id, peer, request.limit).unwrap_or(NOWHERE)
     }
 
     /// Writes the rest of a message into the receiver's memory, where that is offered, and says so.

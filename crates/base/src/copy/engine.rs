@@ -78,13 +78,13 @@ impl Loop {
     }
 
     /// The plain loop that serves where nothing is known: of 32 bytes where the processor has them. Wider ones lower the
-    /// clock of some processors. None where there is nothing better than the C library's copy.
+    /// clock of some processors.
     #[inline]
-    pub fn usual() -> Option<Loop> {
-        cfg!(all(target_arch = "x86_64", not(miri))).then(|| Loop::Vector {
+    pub fn usual() -> Loop {
+        Loop::Vector {
             width: Loop::usual_width(),
             prefetch: Prefetch::Nothing,
-        })
+        }
     }
 
     /// The same with stores past the caches.

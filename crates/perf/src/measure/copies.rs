@@ -121,7 +121,7 @@ mod tests {
         let offsets = Offsets { from: 16, to: 7 };
         for (target, touched) in [(Target::Buffer, 10_000), (Target::Ring, RING)] {
             let mut copies = Copies::new(10_000);
-            let mut copy = copies.make_copy(Loop::widest(), target, offsets, 10_000);
+            let mut copy = copies.make_copy(Loop::usual(), target, offsets, 10_000);
             (0..8).for_each(|_| copy());
             drop(copy);
             assert_eq!(copies.target.iter().filter(|&&b| b == 1).count(), touched);
@@ -134,7 +134,7 @@ mod tests {
     fn measure__summarizes_or_says_that_there_is_no_such_processor() {
         let mut copies = Copies::new(100);
         let to = (Target::Buffer, Offsets { from: 0, to: 0 });
-        let mut measure = |cpu| copies.measure(cpu, Loop::widest(), to, 100, (3, 100));
+        let mut measure = |cpu| copies.measure(cpu, Loop::usual(), to, 100, (3, 100));
         let first = placement::allowed_processors()[0];
         assert_eq!(measure(first).unwrap().unwrap().samples, 3);
         assert!(measure(1 << 20).is_err());

@@ -391,9 +391,9 @@ mod tests {
             return assert!(Pipeline::new([0, 0], 64).is_err());
         };
         let mut pipeline = Pipeline::new([first, last], 10_000).unwrap();
-        for which in [Loop::widest(), Loop::all_available()[0]] {
+        for which in [Loop::usual(), Loop::all_available()[0]] {
             let plan = Plan {
-                into_ring: Loop::widest(),
+                into_ring: Loop::usual(),
                 out_of_ring: which,
                 chunk: 2048,
                 ring: 16 << 10,

@@ -149,6 +149,7 @@ impl<F: FnMut(Event)> Reading<F> {
     fn take(&mut self, said: Said) {
         let event = match said {
             Said::Out(line) => parse_event(&line),
+            Said::Err(line) if is_learnt(&line) => return,
             Said::Err(line) => Ok(match Selection::parse(&line) {
                 Some(selection) => Event::Selection(selection),
                 None => Event::Text(line),

@@ -66,6 +66,11 @@ impl Selection {
     }
 }
 
+/// Whether a line says at the end of a job what was learnt of its messages, as the same variable has it told.
+pub fn is_learnt(line: &str) -> bool {
+    line.starts_with('{') && line.contains("\"timed_messages\":")
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

@@ -450,7 +450,7 @@ fn list_rejected(
     }
     if !wishes.adapt {
         let why = "switched off by FASTPATH_DISABLE".to_owned();
-        reject("parts or single copy", why);
+        reject("learning", why);
     }
     reject(
         "direct",

@@ -112,8 +112,7 @@ pub fn search(
     let pairs = match effort.all {
         true => pair_all(&loops),
         false => {
-            let usual = Loop::usual().unwrap_or(loops[0]);
-            let usual = [usual; 2];
+            let usual = [Loop::usual(); 2];
             let found = measure_plans(pipeline, shapes_of(&usual).collect(), effort, tick)?;
             let shape = keep_best(found, |_| ()).into_iter().next();
             let shape = shape.map_or(shapes[0], |f| (f.plan.chunk, f.plan.ring));
@@ -244,7 +243,7 @@ mod tests {
 
     #[test]
     fn times__count_where_the_line_took_as_long_before_and_after() {
-        let plan = make_plan(Loop::widest(), Loop::widest(), (1024, 16 << 10));
+        let plan = make_plan(Loop::usual(), Loop::usual(), (1024, 16 << 10));
         let taken = |time, lines| Taken {
             times: vec![time; 2],
             lines,
