@@ -15,7 +15,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4 };
+enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4, TAG_RIGHT = 11, TAG_LEFT = 12 };
 
 /* ---- clock.c ---- */
 
@@ -80,6 +80,9 @@ struct options {
     long intervals; /* cases in a row at each size; 0: one; below 0: without end */
     int runs; /* measurements of tests that have a number of their own; 0: theirs */
     bool check, floor, list, touch;
+    bool alloc_mem;  /* buffers come from MPI_Alloc_mem, not from malloc */
+    size_t offset;   /* how far into that memory they begin */
+    bool strided;    /* messages are rows in memory (buffers.c), one vector type each */
     const char *idle;
 };
 extern struct options options;
@@ -100,10 +103,14 @@ struct test {
     const char *operation, *of, *sizes;
     const char *const *variants; /* ends with NULL; NULL: one without a name */
     int window;                  /* messages of one operation; 0: not a test of windows */
+    int messages;                /* that each buffer holds; 0: one, or what the fields below say */
     double per_operation;        /* what an operation's time is divided by, besides the window */
     bool by_rank;                /* buffers for a message from each rank */
     bool fixed_size;             /* its size is not for choice */
     bool touches;                /* knows how to write what it sends and to read what it receives */
+    bool strides;                /* knows messages that are rows in memory */
+    bool rows;                   /* its messages always are */
+    bool words;                  /* its buffers hold words that have to be aligned */
     size_t multiple;             /* sizes are multiples of it (elements of a reduction); 0: any */
     bool line_floor;             /* the floor is at least a cache line one way */
     long batch_min;              /* operations of a sample, at least */
@@ -130,6 +137,9 @@ struct bench_case {
     bool leads;      /* says what is run when; one of all that take part */
     bool goes_first; /* of its pair: sends before it receives; the leader where there is one pair only */
     char *send, *receive;
+    MPI_Datatype type; /* of a message, of which `count` are sent */
+    int count;
+    bool strided;
     long calls; /* operations done so far: who is root of the next */
     bool touch; /* each message is written before it is sent and read after it has come */
     uint64_t turn; /* what it is written with */
@@ -145,7 +155,7 @@ extern int world_rank, world_ranks;
 extern bool any_wrong; /* a check failed */
 const struct test *find_test(const char *name);
 extern const struct test pairwise_tests[], collective_tests[], rma_tests[], hpcc_tests[], scaling_tests[],
-    resource_tests[];
+    resource_tests[], first_tests[];
 
 /* ---- events.c ---- */
 
@@ -168,6 +178,7 @@ struct figures {
     int processors[2];
     const struct histogram *samples, *floor;
     const char *floor_of;
+    double lines[2]; /* a cache line one way, ns, before the samples and after them; 0: not measured */
     const char *defined; /* further JSON members: figures by another tool's definition */
 };
 void print_case(const struct figures *f);
@@ -215,10 +226,23 @@ void ask_lines(long trips);
 void answer_lines(long trips);
 bool runs_on_one_processor(MPI_Comm members, int processors[2]);
 double time_copy(char *to, const char *from, size_t bytes, long times);
+double time_lines(long means, long trips); /* one way, ns: the shortest mean; the other side answers (means + 1) * trips */
 
 /* ---- buffers.c ---- */
 
-void *get_memory(size_t bytes);
+/* A message of rows: each of 64 doubles, in an array whose rows are twice as long. */
+enum { ROW_BYTES = 512, ROW_STRIDE = 1024 };
+
+void *get_memory(size_t bytes); /* as --buffer and --offset say; written once */
+void free_memory(void *at);
+const char *describe_buffers(void); /* what distinguishes a case by how its buffers lie and are used */
+size_t span_of(const struct bench_case *c); /* bytes of memory over which a message lies */
+int make_type(struct bench_case *c);  /* of a message; the case has the bytes and whether they are rows */
+void free_type(struct bench_case *c);
+void fill_message(const struct bench_case *c, char *at, unsigned seed);
+bool has_message(const struct bench_case *c, const char *at, unsigned seed);
+void write_message(struct bench_case *c, char *at); /* as a program that makes it */
+void read_message(const struct bench_case *c, const char *at); /* as a program that uses it */
 void fill_pattern(char *at, size_t bytes, unsigned seed);
 bool has_pattern(const char *at, size_t bytes, unsigned seed);
 void write_all(char *at, size_t bytes, uint64_t word);

@@ -5,12 +5,96 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Buffers that are in use, and the memory that each lies in. */
+static struct {
+    void *buffer, *memory;
+} held[64];
+
+/* From malloc as a program would have it: a large block begins 16 bytes into a page. */
 void *get_memory(size_t bytes) {
-    size_t rounded = (bytes + 4096) / 4096 * 4096;
-    char *at = aligned_alloc(4096, rounded);
-    if (at) memset(at, 0, rounded);
-    return at;
+    size_t all = bytes + options.offset + 1, at = 0;
+    void *memory = NULL;
+    while (at < sizeof held / sizeof *held && held[at].buffer) at++;
+    if (at == sizeof held / sizeof *held) return NULL;
+    if (!options.alloc_mem) memory = malloc(all);
+    else if (MPI_Alloc_mem((MPI_Aint)all, MPI_INFO_NULL, &memory) != MPI_SUCCESS) memory = NULL;
+    if (!memory) return NULL;
+    /* A compiler would make calloc of both, whose pages nobody has written. */
+    __asm__ volatile("" : "+r"(memory));
+    memset(memory, 0, all);
+    held[at].memory = memory;
+    held[at].buffer = (char *)memory + options.offset;
+    return held[at].buffer;
 }
+
+void free_memory(void *buffer) {
+    size_t at = 0;
+    if (!buffer) return;
+    while (held[at].buffer != buffer) at++;
+    if (options.alloc_mem) MPI_Free_mem(held[at].memory);
+    else free(held[at].memory);
+    held[at].buffer = held[at].memory = NULL;
+}
+
+const char *describe_buffers(void) {
+    static char text[64];
+    int length = 0;
+    text[0] = 0;
+    if (options.touch) length += snprintf(text, sizeof text, "touched");
+    if (options.strided) length += snprintf(text + length, sizeof text - (size_t)length, "%sstrided", length ? ", " : "");
+    if (options.alloc_mem)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%salloc_mem", length ? ", " : "");
+    if (options.offset)
+        snprintf(text + length, sizeof text - (size_t)length, "%soffset %zu", length ? ", " : "", options.offset);
+    return text;
+}
+
+/* ---- messages ---- */
+
+static size_t rows_of(const struct bench_case *c) { return c->strided ? c->bytes / ROW_BYTES : 1; }
+
+static size_t row_bytes(const struct bench_case *c) { return c->strided ? ROW_BYTES : c->bytes; }
+
+size_t span_of(const struct bench_case *c) { return c->strided ? rows_of(c) * ROW_STRIDE : c->bytes; }
+
+int make_type(struct bench_case *c) {
+    c->type = MPI_BYTE;
+    c->count = (int)c->bytes;
+    if (!c->strided) return MPI_SUCCESS;
+    int doubles = ROW_BYTES / 8, stride = ROW_STRIDE / 8;
+    c->count = 1;
+    c->failed = "MPI_Type_vector";
+    int code = MPI_Type_vector((int)rows_of(c), doubles, stride, MPI_DOUBLE, &c->type);
+    return code == MPI_SUCCESS ? MPI_Type_commit(&c->type) : code;
+}
+
+void free_type(struct bench_case *c) {
+    if (c->strided) MPI_Type_free(&c->type);
+}
+
+void fill_message(const struct bench_case *c, char *at, unsigned seed) {
+    for (size_t i = 0; i < rows_of(c); i++) fill_pattern(at + i * ROW_STRIDE, row_bytes(c), seed + (unsigned)i);
+}
+
+bool has_message(const struct bench_case *c, const char *at, unsigned seed) {
+    bool right = true;
+    for (size_t i = 0; i < rows_of(c); i++) right &= has_pattern(at + i * ROW_STRIDE, row_bytes(c), seed + (unsigned)i);
+    return right;
+}
+
+void write_message(struct bench_case *c, char *at) {
+    /* As a double, so that sums of it are like those of a program. */
+    double value = (double)++c->turn;
+    uint64_t word;
+    memcpy(&word, &value, sizeof word);
+    for (size_t i = 0; i < rows_of(c); i++) write_all(at + i * ROW_STRIDE, row_bytes(c), word);
+}
+
+void read_message(const struct bench_case *c, const char *at) {
+    for (size_t i = 0; i < rows_of(c); i++) read_all(at + i * ROW_STRIDE, row_bytes(c));
+}
+
+/* ---- contents ---- */
 
 void fill_pattern(char *at, size_t bytes, unsigned seed) {
     for (size_t i = 0; i < bytes; i++) at[i] = (char)((i * 31 + seed * 101 + (i >> 8)) & 0xff);

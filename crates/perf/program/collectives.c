@@ -11,11 +11,33 @@ static double element(int rank, size_t i, long call) { return (double)((rank + 1
 
 static int root_of(const struct bench_case *c, long call) { return (int)(call % c->member_count); }
 
+/* Blocks that a rank sends, where a test knows how to write them, and those that it receives. */
+static size_t blocks_sent(const struct bench_case *c) {
+    return !strcmp(c->test->name, "alltoall") ? (size_t)c->member_count : 1;
+}
+
+static size_t blocks_received(const struct bench_case *c) { return c->test->by_rank ? (size_t)c->member_count : 1; }
+
+static bool has_root(const struct bench_case *c) { return !strcmp(c->test->name, "bcast"); }
+
+static void write_sent(struct bench_case *c, int root) {
+    for (size_t i = 0; i < blocks_sent(c) && !(has_root(c) && c->rank != root); i++)
+        write_message(c, c->send + i * c->bytes);
+}
+
+static void read_received(struct bench_case *c, int root) {
+    const char *at = has_root(c) ? c->send : c->receive;
+    for (size_t i = 0; i < blocks_received(c) && !(has_root(c) && c->rank == root); i++)
+        read_message(c, at + i * c->bytes);
+}
+
 #define EACH_CALL(expression)                                                                                         \
     for (long last = c->calls + n; c->calls < last; c->calls++) {                                                     \
         int root = root_of(c, c->calls);                                                                              \
         (void)root;                                                                                                   \
+        if (c->touch) write_sent(c, root);                                                                            \
         expression;                                                                                                   \
+        if (c->touch) read_received(c, root);                                                                         \
     }
 
 #define COLLECTIVE(name, expression)                                                                                  \
@@ -198,7 +220,7 @@ const struct test collective_tests[] = {
     {.name = "barrier", .text = "MPI_Barrier", OF_ALL, .operation = "MPI_Barrier", .sizes = "0", .fixed_size = true,
      .run = run_barrier},
     {.name = "bcast", .text = "MPI_Bcast, the root passing from rank to rank", OF_ALL, ROOTS, .operation = "MPI_Bcast",
-     .sizes = SIZES, .run = run_bcast, .verify = verify_bcast},
+     .sizes = SIZES, .touches = true, .run = run_bcast, .verify = verify_bcast},
     {.name = "gather", .text = "MPI_Gather, the root passing from rank to rank", OF_ALL, ROOTS,
      .operation = "MPI_Gather", .sizes = BLOCKS, .by_rank = true, .run = run_gather, .verify = verify_gather},
     {.name = "gatherv", .text = "MPI_Gatherv, the root passing from rank to rank", OF_ALL, ROOTS,
@@ -210,12 +232,12 @@ const struct test collective_tests[] = {
      .operation = "MPI_Scatterv", .sizes = BLOCKS, .by_rank = true, .prepare = prepare_bytes, .run = run_scatterv,
      .verify = verify_scatter, .finish = finish_counts},
     {.name = "allgather", .text = "MPI_Allgather", OF_ALL, .operation = "MPI_Allgather", .sizes = BLOCKS,
-     .by_rank = true, .run = run_allgather, .verify = verify_allgather},
+     .by_rank = true, .touches = true, .run = run_allgather, .verify = verify_allgather},
     {.name = "allgatherv", .text = "MPI_Allgatherv", OF_ALL, .operation = "MPI_Allgatherv", .sizes = BLOCKS,
      .by_rank = true, .prepare = prepare_bytes, .run = run_allgatherv, .verify = verify_allgather,
      .finish = finish_counts},
     {.name = "alltoall", .text = "MPI_Alltoall", OF_ALL, .operation = "MPI_Alltoall", .sizes = BLOCKS, .by_rank = true,
-     .run = run_alltoall, .verify = verify_alltoall},
+     .touches = true, .run = run_alltoall, .verify = verify_alltoall},
     {.name = "alltoallv", .text = "MPI_Alltoallv", OF_ALL, .operation = "MPI_Alltoallv", .sizes = BLOCKS,
      .by_rank = true, .prepare = prepare_bytes, .run = run_alltoallv, .verify = verify_alltoall,
      .finish = finish_counts},
@@ -225,7 +247,7 @@ const struct test collective_tests[] = {
     {.name = "reduce", .text = "MPI_Reduce, sum of doubles, the root passing from rank to rank", OF_ALL, ROOTS,
      .operation = "MPI_Reduce", .sizes = SIZES, .multiple = 8, .run = run_reduce, .verify = verify_reduce},
     {.name = "allreduce", .text = "MPI_Allreduce, sum of doubles", OF_ALL, .operation = "MPI_Allreduce",
-     .sizes = "0," SIZES, .multiple = 8, .run = run_allreduce, .verify = verify_reduce},
+     .sizes = "0," SIZES, .multiple = 8, .touches = true, .run = run_allreduce, .verify = verify_reduce},
     {.name = "reduce_scatter", .text = "MPI_Reduce_scatter, sum of doubles", OF_ALL, .operation = "MPI_Reduce_scatter",
      .sizes = BLOCKS, .by_rank = true, .multiple = 8, .prepare = prepare_doubles, .run = run_reduce_scatter,
      .verify = verify_reduce_scatter, .finish = finish_counts},

@@ -212,7 +212,12 @@ static void measure_round(struct bench_case *c, struct pace *p, int round, long 
 }
 
 static bool check_once(struct bench_case *c) {
-    return agree(c->members, c->test->verify(c));
+    /* The known contents are what is sent. */
+    bool touch = c->touch;
+    c->touch = false;
+    bool right = c->test->verify(c);
+    c->touch = touch;
+    return agree(c->members, right);
 }
 
 static double read_processor_ns(void) {
@@ -225,10 +230,18 @@ struct parts {
     struct histogram samples, line, copy;
 };
 
+/* A cache line one way, ns. */
+static double ask_line_time(struct bench_case *c) {
+    enum { MEANS = 5, TRIPS = 24 };
+    order(c, LINES, MEANS, TRIPS);
+    return time_lines(MEANS, TRIPS);
+}
+
 /* All rounds of one interval. */
 static void measure_rounds(struct bench_case *c, struct pace *p, double duration_ns, bool floor, struct figures *f,
                            struct parts *parts) {
     double begun = (double)read_monotonic_ns(), used = read_processor_ns();
+    f->lines[0] = floor ? ask_line_time(c) : 0;
     reset_histogram(&parts->samples);
     reset_histogram(&parts->line);
     reset_histogram(&parts->copy);
@@ -237,6 +250,7 @@ static void measure_rounds(struct bench_case *c, struct pace *p, double duration
         measure_round(c, p, round, f->operations_per_sample, duration_ns, &parts->samples);
         if (round % 2 == 1 && floor) measure_floor(c, c->test->line_floor, &parts->line, &parts->copy);
     }
+    f->lines[1] = floor ? ask_line_time(c) : 0;
     f->processor_percent = 100 * (read_processor_ns() - used) / ((double)read_monotonic_ns() - begun);
     const struct histogram *line = &parts->line, *copy = &parts->copy;
     bool copies = copy->count > 0 && (line->count == 0 || find_quantile(copy, 0.5) > find_quantile(line, 0.5));
@@ -320,8 +334,11 @@ static void follow(struct bench_case *c) {
 /* ---- a case from its beginning to its end ---- */
 
 static size_t buffer_bytes(const struct bench_case *c) {
-    size_t messages = c->test->by_rank ? (size_t)c->member_count : 1;
-    return c->bytes * messages;
+    size_t messages = c->test->messages > 0 ? (size_t)c->test->messages : 1;
+    if (c->test->by_rank) messages = (size_t)c->member_count;
+    /* What is written anew is not what is under way. */
+    if (c->touch && c->window > 0) messages = (size_t)c->window;
+    return span_of(c) * messages;
 }
 
 /* Whether there is room; says what is missing. */
@@ -337,7 +354,7 @@ static bool get_buffers(struct bench_case *c) {
     c->send = get_memory(bytes + 64);
     c->receive = get_memory(bytes + 64);
     size_t each = (size_t)(c->window > 0 ? c->window : 1), peers = (size_t)(c->member_count > 2 ? c->member_count : 2);
-    c->requests = malloc(each * peers * sizeof *c->requests);
+    c->requests = malloc(each * peers * 2 * sizeof *c->requests);
     if (agree(c->members, c->send && c->receive && c->requests)) return true;
     if (c->leads) print_missing(c->test->name, "%zu bytes: no memory for the buffers", c->bytes);
     return false;
@@ -345,6 +362,9 @@ static bool get_buffers(struct bench_case *c) {
 
 static bool prepare_case(struct bench_case *c) {
     if (!get_buffers(c)) return false;
+    int typed = make_type(c);
+    if (typed != MPI_SUCCESS) print_missing(c->test->name, "%s", describe_error(c->failed, typed));
+    if (!agree(c->members, typed == MPI_SUCCESS)) return false;
     if (!c->test->prepare) return true;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(c->members, MPI_ERRORS_RETURN);
@@ -365,15 +385,16 @@ static bool run_case(struct bench_case *c, double duration_ns) {
     if (ready && c->leads) lead(c, duration_ns);
     else if (ready) follow(c);
     if (ready && c->test->finish) c->test->finish(c);
-    free(c->send);
-    free(c->receive);
+    free_type(c);
+    free_memory(c->send);
+    free_memory(c->receive);
     free(c->requests);
     return ready;
 }
 
 struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes) {
     struct bench_case c = {.test = t, .variant = "", .operation = t->operation, .of = t->of, .bytes = bytes, .members = members,
-                           .flows = 1,
+                           .flows = 1, .touch = options.touch, .strided = t->rows || options.strided,
                            .rank = world_rank, .ranks = world_ranks, .win = MPI_WIN_NULL, .reversed = MPI_COMM_NULL};
     c.window = t->window == 0 ? 0 : options.window ? options.window : t->window;
     MPI_Comm_rank(members, &c.member);
@@ -399,9 +420,17 @@ size_t list_sizes(const char *own, size_t multiple, size_t *sizes) {
 
 static size_t count_sizes(const struct test *t, size_t *sizes) {
     int count;
-    if (!t->fixed_size) return list_sizes(t->sizes, t->multiple, sizes);
+    if (!t->fixed_size) return list_sizes(t->sizes, options.strided || t->rows ? ROW_BYTES : t->multiple, sizes);
     parse_sizes(t->sizes, sizes, &count);
     return (size_t)count;
+}
+
+/* What the test cannot do of what was asked for; NULL: nothing. */
+static const char *find_lacking(const struct test *t) {
+    if (options.touch && !t->touches) return "no way to write what is sent and to read what comes (--touch)";
+    if (options.strided && !t->strides) return "no messages that are rows in memory (--type strided)";
+    if (options.offset % 8 != 0 && (t->words || t->multiple == 8)) return "its words have to be aligned (--offset)";
+    return NULL;
 }
 
 void expect_test(const struct test *t) {
@@ -409,7 +438,7 @@ void expect_test(const struct test *t) {
     long variants = 0;
     while (t->variants && t->variants[variants]) variants++;
     /* Those with a way of their own count as they go. */
-    if (!t->drive && (t->touches || !options.touch)) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
+    if (!t->drive && !find_lacking(t)) steps_total += (variants ? variants : 1) * (long)count_sizes(t, sizes);
 }
 
 void step_progress(const char *test, size_t bytes) {
@@ -418,14 +447,6 @@ void step_progress(const char *test, size_t bytes) {
 }
 
 void expect_steps(long steps) { steps_total += steps; }
-
-/* What distinguishes the case, with how its buffers are used. */
-static const char *name_variant(const char *variant) {
-    static char name[96];
-    if (!options.touch) return variant;
-    snprintf(name, sizeof name, "%s%stouched", variant, *variant ? ", " : "");
-    return name;
-}
 
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns) {
     int first = pair->first, second = pair->second;
@@ -436,9 +457,8 @@ void run_pair(const struct test *t, const struct pair *pair, size_t bytes, doubl
     MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank == first ? 0 : 1, &members);
     if (member) {
         struct bench_case c = make_case(t, members, bytes);
-        c.variant = name_variant(pair->variant);
+        c.variant = pair->variant;
         c.variant_index = pair->variant_index;
-        c.touch = options.touch;
         c.peer = world_rank == first ? second : first;
         measured = run_case(&c, duration_ns);
         if (world_ranks > 2) end_rest(pair->idle);
@@ -464,8 +484,9 @@ static void run_everyone(const struct test *t, const char *variant, int index, s
 void run_test(const struct test *t) {
     static const char *const unnamed[] = {"", NULL};
     size_t sizes[SIZES_MAX];
-    if (options.touch && !t->touches) {
-        print_missing(t->name, "no way to write what is sent and to read what comes (--touch); latency and idle have one");
+    const char *lacking = find_lacking(t);
+    if (lacking) {
+        print_missing(t->name, "%s", lacking);
         return;
     }
     if (t->drive) {

@@ -100,9 +100,12 @@ const char *describe_error(const char *function, int code) {
 }
 
 void print_case(const struct figures *f) {
+    char variant[160];
+    const char *buffers = describe_buffers(), *own = f->variant ? f->variant : "";
+    snprintf(variant, sizeof variant, "%s%s%s", own, *own && *buffers ? ", " : "", buffers);
     printf("{\"event\":\"case\",");
     print_member("test", f->test);
-    print_member("variant", f->variant);
+    print_member("variant", variant);
     print_member("operation", f->operation);
     print_member("of", f->of);
     print_member("unit", f->unit);
@@ -114,6 +117,7 @@ void print_case(const struct figures *f) {
     printf("\"checked\":%s,\"processors\":[%d,%d],", f->checked < 0 ? "null" : f->checked ? "true" : "false",
            f->processors[0], f->processors[1]);
     if (f->processor_percent > 0) printf("\"processor_percent\":%.4g,", f->processor_percent);
+    if (f->lines[0] > 0) printf("\"lines\":[%.6g,%.6g],", f->lines[0], f->lines[1]);
     if (f->defined) printf("\"defined\":{%s},", f->defined);
     print_histogram(f->samples);
     if (f->floor && f->floor->count > 0) {

@@ -53,6 +53,18 @@ bool runs_on_one_processor(MPI_Comm members, int processors[2]) {
     return first == last;
 }
 
+double time_lines(long means, long trips) {
+    double best = 0;
+    ask_lines(trips);
+    for (long i = 0; i < means; i++) {
+        uint64_t start = read_ticks();
+        ask_lines(trips);
+        double mean = ns_of(read_ticks() - start) / (double)(2 * trips);
+        if (i == 0 || mean < best) best = mean;
+    }
+    return best;
+}
+
 double time_copy(char *to, const char *from, size_t bytes, long times) {
     uint64_t start = read_ticks();
     for (long i = 0; i < times; i++) {

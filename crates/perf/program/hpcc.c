@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_TOKEN = 10, TAG_RIGHT = 11, TAG_LEFT = 12, BANDWIDTH_BYTES = 1 << 16 };
+enum { TAG_TOKEN = 10, BANDWIDTH_BYTES = 1 << 16 };
 
 /* Beyond this, the parameters of the bandwidth measurement hold. */
 static bool is_large(size_t bytes) { return bytes >= BANDWIDTH_BYTES; }
@@ -156,8 +156,8 @@ static void run_pairs(const struct test *t, size_t bytes) {
     }
     free(all);
     free(p.best);
-    free(p.send);
-    free(p.receive);
+    free_memory(p.send);
+    free_memory(p.receive);
 }
 
 static void drive_pairs(const struct test *t) {
@@ -305,7 +305,7 @@ static void run_ring(const struct test *t, size_t bytes, bool random, int warmup
     }
     free(taken);
     free(slowest);
-    for (int i = 0; i < 2; i++) free(r.send[i]), free(r.receive[i]);
+    for (int i = 0; i < 2; i++) free_memory(r.send[i]), free_memory(r.receive[i]);
 }
 
 static void drive_ring(const struct test *t) {

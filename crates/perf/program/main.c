@@ -9,7 +9,8 @@ int world_rank, world_ranks;
 bool any_wrong;
 
 static const struct test *const tables[] = {pairwise_tests, rma_tests,     collective_tests,
-                                          hpcc_tests,     scaling_tests, resource_tests};
+                                          hpcc_tests,     scaling_tests, resource_tests,
+                                          first_tests};
 
 const struct test *find_test(const char *name) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

@@ -90,6 +90,15 @@ static const char *set_option(const char *name, const char *text) {
         if (strcmp(text, "spin") && strcmp(text, "yield") && strcmp(text, "sleep") && strcmp(text, "barrier"))
             expected = "--idle: expected spin, yield, sleep or barrier";
         options.idle = text;
+    } else if (!strcmp(name, "--buffer")) {
+        if (strcmp(text, "malloc") && strcmp(text, "alloc_mem")) expected = "--buffer: expected malloc or alloc_mem";
+        options.alloc_mem = !strcmp(text, "alloc_mem");
+    } else if (!strcmp(name, "--offset")) {
+        if (!parse_number(text, 0, 4095, &value)) expected = "--offset: expected 0 to 4095";
+        options.offset = (size_t)value;
+    } else if (!strcmp(name, "--type")) {
+        if (strcmp(text, "bytes") && strcmp(text, "strided")) expected = "--type: expected bytes or strided";
+        options.strided = !strcmp(text, "strided");
     } else if (!strcmp(name, "--floor")) {
         if (strcmp(text, "yes") && strcmp(text, "no")) expected = "--floor: expected yes or no";
         options.floor = !strcmp(text, "yes");

@@ -8,31 +8,31 @@
 /* With messages that are made before each send and used after each receive: without, a copy can profit from bytes that
  * nobody has written since the last one. */
 static void run_touched_latency(struct bench_case *c, long n) {
-    int bytes = (int)c->bytes, peer = c->peer;
     for (long i = 0; i < 2 * n; i++) {
         if ((i % 2 == 0) == c->goes_first) {
-            write_all(c->send, c->bytes, c->turn++);
-            MPI_Send(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+            write_message(c, c->send);
+            MPI_Send(c->send, c->count, c->type, c->peer, TAG_DATA, MPI_COMM_WORLD);
         } else {
-            MPI_Recv(c->receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            read_all(c->receive, c->bytes);
+            MPI_Recv(c->receive, c->count, c->type, c->peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            read_message(c, c->receive);
         }
     }
 }
 
 static void run_latency(struct bench_case *c, long n) {
-    int bytes = (int)c->bytes, peer = c->peer;
+    int count = c->count, peer = c->peer;
     char *send = c->send, *receive = c->receive;
+    MPI_Datatype type = c->type;
     if (c->touch) run_touched_latency(c, n);
     else if (c->goes_first)
         for (long i = 0; i < n; i++) {
-            MPI_Send(send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
-            MPI_Recv(receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(send, count, type, peer, TAG_DATA, MPI_COMM_WORLD);
+            MPI_Recv(receive, count, type, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
     else
         for (long i = 0; i < n; i++) {
-            MPI_Recv(receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD);
+            MPI_Recv(receive, count, type, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(send, count, type, peer, TAG_DATA, MPI_COMM_WORLD);
         }
 }
 
@@ -52,46 +52,59 @@ static void run_wildcard(struct bench_case *c, long n) {
 
 /* One operation in which each sends a pattern of its own to its partner. */
 static bool verify_exchange(struct bench_case *c) {
-    fill_pattern(c->send, c->bytes, (unsigned)c->rank);
-    memset(c->receive, 0xee, c->bytes);
-    /* The pattern is what is sent. */
-    bool touch = c->touch;
-    c->touch = false;
+    fill_message(c, c->send, (unsigned)c->rank);
+    memset(c->receive, 0xee, span_of(c));
     c->test->run(c, 1);
-    c->touch = touch;
     bool receives = c->test->window == 0 || c->test->variants || !c->goes_first || !strcmp(c->test->name, "bibandwidth");
-    return !receives || has_pattern(c->receive, c->bytes, (unsigned)c->peer);
+    return !receives || has_message(c, c->receive, (unsigned)c->peer);
 }
 
 /* ---- windows ---- */
 
+/* Where the message of a window lies: all in one place, but where each is written anew. */
+static char *slot(const struct bench_case *c, char *buffer, int w) {
+    return c->touch ? buffer + (size_t)w * span_of(c) : buffer;
+}
+
+static void write_window(struct bench_case *c) {
+    for (int w = 0; c->touch && w < c->window; w++) write_message(c, slot(c, c->send, w));
+}
+
+static void read_window(struct bench_case *c) {
+    for (int w = 0; c->touch && w < c->window; w++) read_message(c, slot(c, c->receive, w));
+}
+
 static void run_window(struct bench_case *c, long n) {
-    int bytes = (int)c->bytes, peer = c->peer, window = c->window;
+    int count = c->count, peer = c->peer, window = c->window;
     MPI_Request *requests = c->requests;
     for (long i = 0; i < n; i++) {
         if (c->goes_first) {
+            write_window(c);
             for (int w = 0; w < window; w++)
-                MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
+                MPI_Isend(slot(c, c->send, w), count, c->type, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
             MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
             MPI_Recv(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
             for (int w = 0; w < window; w++)
-                MPI_Irecv(c->receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
+                MPI_Irecv(slot(c, c->receive, w), count, c->type, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
             MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+            read_window(c);
             MPI_Send(NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD);
         }
     }
 }
 
 static void run_both_windows(struct bench_case *c, long n) {
-    int bytes = (int)c->bytes, peer = c->peer, window = c->window;
+    int count = c->count, peer = c->peer, window = c->window;
     MPI_Request *requests = c->requests;
     for (long i = 0; i < n; i++) {
+        write_window(c);
         for (int w = 0; w < window; w++)
-            MPI_Irecv(c->receive, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
+            MPI_Irecv(slot(c, c->receive, w), count, c->type, peer, TAG_DATA, MPI_COMM_WORLD, &requests[w]);
         for (int w = 0; w < window; w++)
-            MPI_Isend(c->send, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, &requests[window + w]);
+            MPI_Isend(slot(c, c->send, w), count, c->type, peer, TAG_DATA, MPI_COMM_WORLD, &requests[window + w]);
         MPI_Waitall(2 * window, requests, MPI_STATUSES_IGNORE);
+        read_window(c);
         MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, TAG_ACK, NULL, 0, MPI_BYTE, peer, TAG_ACK, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
     }
@@ -172,10 +185,12 @@ static void run_unexpected(struct bench_case *c, long n) {
 /* ---- neighbours ---- */
 
 static void run_sendrecv(struct bench_case *c, long n) {
-    int bytes = (int)c->bytes;
-    for (long i = 0; i < n; i++)
-        MPI_Sendrecv(c->send, bytes, MPI_BYTE, c->next_peer, TAG_DATA, c->receive, bytes, MPI_BYTE, c->previous_peer,
-                     TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (long i = 0; i < n; i++) {
+        if (c->touch) write_message(c, c->send);
+        MPI_Sendrecv(c->send, c->count, c->type, c->next_peer, TAG_DATA, c->receive, c->count, c->type,
+                     c->previous_peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (c->touch) read_message(c, c->receive);
+    }
 }
 
 static bool verify_sendrecv(struct bench_case *c) {
@@ -183,18 +198,44 @@ static bool verify_sendrecv(struct bench_case *c) {
     return verify_exchange(c);
 }
 
+/* One message to and one from either neighbour, all at once. */
+static void run_halo(struct bench_case *c, long n) {
+    char *from[2] = {c->receive, c->receive + span_of(c)}, *to[2] = {c->send, c->send + span_of(c)};
+    int left = c->previous_peer, right = c->next_peer;
+    MPI_Request *requests = c->requests;
+    for (long i = 0; i < n; i++) {
+        for (int k = 0; c->touch && k < 2; k++) write_message(c, to[k]);
+        MPI_Irecv(from[0], c->count, c->type, left, TAG_RIGHT, MPI_COMM_WORLD, &requests[0]);
+        MPI_Irecv(from[1], c->count, c->type, right, TAG_LEFT, MPI_COMM_WORLD, &requests[1]);
+        MPI_Isend(to[0], c->count, c->type, left, TAG_LEFT, MPI_COMM_WORLD, &requests[2]);
+        MPI_Isend(to[1], c->count, c->type, right, TAG_RIGHT, MPI_COMM_WORLD, &requests[3]);
+        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        for (int k = 0; c->touch && k < 2; k++) read_message(c, from[k]);
+    }
+}
+
+static bool verify_halo(struct bench_case *c) {
+    size_t span = span_of(c);
+    fill_message(c, c->send, (unsigned)c->rank * 2);
+    fill_message(c, c->send + span, (unsigned)c->rank * 2 + 1);
+    memset(c->receive, 0xee, 2 * span);
+    run_halo(c, 1);
+    return has_message(c, c->receive, (unsigned)c->previous_peer * 2 + 1) &&
+           has_message(c, c->receive + span, (unsigned)c->next_peer * 2);
+}
+
 #define SIZES "0,8,64,256,1K,4K,16K,64K,256K,1M,4M"
 
 const struct test pairwise_tests[] = {
     {.name = "latency", .text = "half a round trip between the first and the last rank", .who = PAIR,
      .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = SIZES, .per_operation = 2,
-     .line_floor = true, .touches = true, .run = run_latency, .verify = verify_exchange},
+     .line_floor = true, .touches = true, .strides = true, .run = run_latency, .verify = verify_exchange},
     {.name = "bandwidth", .text = "large messages in windows, each window acknowledged", .who = PAIR,
      .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "4K,16K,64K,256K,1M,4M", .window = 64,
-     .run = run_window, .verify = verify_exchange},
+     .touches = true, .strides = true, .run = run_window, .verify = verify_exchange},
     {.name = "bibandwidth", .text = "large messages in windows in both directions at once", .who = PAIR,
      .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "4K,16K,64K,256K,1M,4M", .window = 64,
-     .per_operation = 2, .run = run_both_windows, .verify = verify_exchange},
+     .per_operation = 2, .touches = true, .strides = true, .run = run_both_windows, .verify = verify_exchange},
     {.name = "rate", .text = "small messages in windows, each window acknowledged", .who = PAIR,
      .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "8", .window = 64, .run = run_window,
      .verify = verify_exchange},
@@ -205,8 +246,12 @@ const struct test pairwise_tests[] = {
      .operation = "MPI_Isend/MPI_Irecv", .of = "message", .sizes = "8,64K", .window = 64, .by_rank = true,
      .prepare = prepare_incast, .run = run_incast, .verify = verify_incast},
     {.name = "sendrecv", .text = "MPI_Sendrecv to the right and from the left, all ranks", .who = EVERYONE,
-     .operation = "MPI_Sendrecv", .of = "call", .sizes = SIZES, .line_floor = true, .run = run_sendrecv,
-     .verify = verify_sendrecv},
+     .operation = "MPI_Sendrecv", .of = "call", .sizes = SIZES, .line_floor = true, .touches = true,
+     .strides = true, .run = run_sendrecv, .verify = verify_sendrecv},
+    {.name = "halo", .text = "a halo: rows of 64 doubles, strided in memory, to and from both neighbours at once, all ranks",
+     .who = EVERYONE, .operation = "MPI_Irecv/MPI_Isend/MPI_Waitall", .of = "call", .sizes = "512,4K,32K,256K",
+     .messages = 2, .line_floor = true, .touches = true, .strides = true, .rows = true, .run = run_halo,
+     .verify = verify_halo},
     {.name = "unexpected", .text = "messages that come before they are asked for", .who = PAIR,
      .operation = "MPI_Isend/MPI_Recv", .of = "message", .sizes = "8,64,1K,16K", .window = 64, .run = run_unexpected,
      .verify = verify_exchange},

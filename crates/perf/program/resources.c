@@ -83,8 +83,8 @@ static void drive_overlap(const struct test *t) {
         step_progress(t->name, sizes[i]);
         if (agree(members, c.send && c.receive)) measure_overlap(t, &c);
         else print_missing(t->name, "%zu bytes: no memory for the buffers", sizes[i]);
-        free(c.send);
-        free(c.receive);
+        free_memory(c.send);
+        free_memory(c.receive);
     }
     if (member) MPI_Comm_free(&members);
     MPI_Barrier(MPI_COMM_WORLD);

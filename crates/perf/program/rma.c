@@ -126,7 +126,7 @@ const struct test rma_tests[] = {
      .prepare = prepare_transfer, .run = run_get, .verify = verify_get, .finish = finish_window},
     {.name = "atomics", .text = "one 64-bit word: MPI_Fetch_and_op, MPI_Compare_and_swap, MPI_Accumulate, each flushed",
      .who = PAIR, .operation = "", .of = "round-trip", .sizes = "8", .fixed_size = true, .variants = atomics,
-     .prepare = prepare_atomic, .run = run_atomic, .verify = verify_atomic, .finish = finish_window},
+     .words = true, .prepare = prepare_atomic, .run = run_atomic, .verify = verify_atomic, .finish = finish_window},
     {.name = "flush", .text = "MPI_Win_flush with nothing outstanding", .who = PAIR, .operation = "MPI_Win_flush",
      .of = "call", .sizes = "0", .fixed_size = true, .prepare = prepare_window, .run = run_flush,
      .finish = finish_window},

@@ -102,8 +102,8 @@ static void measure_skew(const struct test *t, const struct test *collective, si
     } else {
         print_missing(t->name, "%zu bytes: no memory for the buffers", bytes);
     }
-    free(c.send);
-    free(c.receive);
+    free_memory(c.send);
+    free_memory(c.receive);
 }
 
 static void drive_skew(const struct test *t) {

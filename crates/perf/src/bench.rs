@@ -146,6 +146,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         .path
         .check(&options.levels)
         .map_err(BenchError::Usage)?;
+    options.check_buffers().map_err(BenchError::Usage)?;
     let verbs = options.choose_verbs().map_err(BenchError::Usage)?;
     let options = &BenchOptions {
         verbs,

@@ -150,6 +150,12 @@ pub const TESTS: &[Test] = &[
         Of::Call,
         "MPI_Sendrecv to the right and from the left, all ranks",
     ),
+    everyone(
+        "halo",
+        Group::Messages,
+        Of::Call,
+        "a halo: rows of 64 doubles, strided in memory, to and from both neighbours at once, all ranks",
+    ),
     pair(
         "unexpected",
         Of::Message,
@@ -160,6 +166,15 @@ pub const TESTS: &[Test] = &[
         Of::HalfRoundTrip,
         "half a round trip, received by MPI_ANY_SOURCE, MPI_ANY_TAG or both",
     ),
+    Test {
+        name: "first",
+        text: "round trips right after MPI_Init: the first, the worst of the next 50, those after them",
+        group: Group::Messages,
+        class: Class::Alone,
+        of: Of::RoundTrip,
+        ranks: 2,
+        levels: MPI,
+    },
     Test {
         name: "overlap",
         text: "share of a transfer during which both sides could compute",

@@ -93,6 +93,15 @@ pub struct Settings {
     /// Whether messages are written before each send and read after each receive.
     #[serde(default)]
     pub touch: bool,
+    /// Where buffers come from, `malloc` or `alloc_mem`; None: malloc.
+    #[serde(default)]
+    pub buffer: Option<String>,
+    /// How many bytes into that memory they begin; None: 0.
+    #[serde(default)]
+    pub offset: Option<u32>,
+    /// How a message lies in memory, `bytes` or `strided`; None: bytes in a row.
+    #[serde(default)]
+    pub layout: Option<String>,
     /// What ranks do that take no part: `spin`, `yield`, `sleep` or `barrier`.
     pub idle: Option<String>,
     /// Without the floor beside the cases.
@@ -118,6 +127,9 @@ impl Settings {
         add("--sample-bytes", self.sample_bytes.map(|n| n.to_string()));
         add("--rounds", self.rounds.map(|n| n.to_string()));
         add("--intervals", self.intervals.clone());
+        add("--buffer", self.buffer.clone());
+        add("--offset", self.offset.map(|n| n.to_string()));
+        add("--type", self.layout.clone());
         add("--idle", self.idle.clone());
         add("--floor", self.no_floor.then(|| "no".to_owned()));
         for (wanted, flag) in [(self.check, "--check"), (self.touch, "--touch")] {
@@ -220,11 +232,14 @@ mod tests {
             sample_bytes: Some(4096),
             check: true,
             touch: true,
+            buffer: Some("alloc_mem".into()),
+            offset: Some(3),
+            layout: Some("strided".into()),
             ..Settings::default()
         };
         let words = settings.arguments().join(" ");
-        let wanted =
-            "latency,rate --sizes 0,4096 --duration 2.5 --sample-bytes 4096 --check --touch";
+        let wanted = "latency,rate --sizes 0,4096 --duration 2.5 --sample-bytes 4096 \
+                      --buffer alloc_mem --offset 3 --type strided --check --touch";
         assert_eq!(words, wanted);
     }
 }

@@ -192,7 +192,8 @@ pub struct Case {
     pub test: String,
     /// What distinguishes it from cases of the same name: a pair of ranks (`0-3`), a
     /// collective's root, `idle=sleep`, `touched` where each message is written before it is sent
-    /// and read after it has come; empty where nothing does.
+    /// and read after it has come, `strided`, `alloc_mem` or `offset 1` by how buffers lie; empty
+    /// where nothing does.
     #[serde(default)]
     pub variant: String,
     /// The operation timed, as the standard calls it (`MPI_Send/MPI_Recv`, `put`).
@@ -230,6 +231,14 @@ pub struct Case {
     /// What that floor is (`cache line one way`, `memory copy`).
     #[serde(default)]
     pub floor_of: Option<String>,
+    /// One way of a cache line between the ranks' processors while that floor was measured, in
+    /// nanoseconds, where it was not by the ranks themselves in turn with the case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_line: Option<f64>,
+    /// One way of a cache line between the ranks' processors right before the samples and right
+    /// after them, in nanoseconds: what two processors share changes on a virtual machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<[f64; 2]>,
     /// Whether payloads were verified outside the timed loop: None if not asked for.
     #[serde(default)]
     pub checked: Option<bool>,
@@ -290,6 +299,11 @@ impl Case {
     /// the times include both.
     pub fn is_touched(&self) -> bool {
         self.variant.split(", ").any(|part| part == TOUCHED)
+    }
+
+    /// One way of a cache line beside the samples: the mean of before and after.
+    pub fn line(&self) -> Option<f64> {
+        self.lines.map(|[before, after]| (before + after) / 2.0)
     }
 
     /// What identifies the case.

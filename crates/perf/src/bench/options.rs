@@ -187,9 +187,19 @@ pub struct CaseOptions {
     /// Verify contents, outside the timed loop
     #[arg(long)]
     pub check: bool,
-    /// Write what is sent before each send and read it after each receive (latency and idle); the time includes both
+    /// Write what is sent before each send and read it after each receive, where a test knows how; the time includes both
     #[arg(long)]
     pub touch: bool,
+    /// Where buffers come from: malloc (never at the start of a page), or alloc_mem (MPI_Alloc_mem) [default: malloc]
+    #[arg(long, value_parser = ["malloc", "alloc_mem"])]
+    pub buffer: Option<String>,
+    /// How many bytes into that memory buffers begin: 1 makes every address odd
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=4095))]
+    pub offset: Option<u32>,
+    /// How a message lies in memory: bytes in a row, or strided: rows of 64 doubles of an array twice as wide, one
+    /// vector type (latency, bandwidth, bibandwidth, sendrecv, first; halo always) [default: bytes]
+    #[arg(long = "type", value_name = "TYPE", value_parser = ["bytes", "strided"])]
+    pub layout: Option<String>,
 }
 
 /// How long, how often, what.
@@ -289,6 +299,21 @@ impl BenchOptions {
     /// Whether tests are to run at this level.
     pub fn has_level(&self, level: Level) -> bool {
         self.levels.iter().any(|name| name.means(level))
+    }
+
+    /// Whether the levels can use buffers as was asked for.
+    ///
+    /// # Errors
+    /// Options of the program in C with a level that it does not run at.
+    pub fn check_buffers(&self) -> Result<(), String> {
+        let case = &self.measure.case;
+        let given = case.buffer.is_some() || case.offset.is_some() || case.layout.is_some();
+        let below = [Level::Verbs, Level::Transport, Level::Protocol];
+        if given && below.into_iter().any(|level| self.has_level(level)) {
+            let why = "--buffer, --offset and --type are options of the level of mpi alone";
+            return Err(why.to_owned());
+        }
+        Ok(())
     }
 
     /// Whether the standard output belongs to a result, in place of the table.
@@ -402,6 +427,9 @@ impl CaseOptions {
             window: self.window,
             check: self.check,
             touch: self.touch,
+            buffer: self.buffer.clone(),
+            offset: self.offset,
+            layout: self.layout.clone(),
             ..Settings::default()
         }
     }
@@ -530,6 +558,20 @@ mod tests {
             names,
             ["FASTPATH_TRANSPORTS=rc,loopback", "FASTPATH_DEVICE=x"]
         );
+    }
+
+    #[test]
+    fn buffers__are_chosen_at_the_level_of_mpi_alone() {
+        let check = |words: &[&str]| parse(words).unwrap().check_buffers();
+        assert_eq!(
+            check(&["latency", "--offset=1", "--buffer=alloc_mem"]),
+            Ok(())
+        );
+        assert_eq!(check(&["latency", "--level=all"]), Ok(()));
+        assert!(check(&["latency", "--type=strided", "--level=mpi,protocol"]).is_err());
+        for wrong in ["--buffer=stack", "--offset=4096", "--type=tree"] {
+            assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(crate) fn measure(
         protocol_sizes: None,
         floor: None,
         floor_of: None,
+        floor_line: None,
+        lines: None,
         checked: None,
         processors: Vec::new(),
         processor_percent: None,

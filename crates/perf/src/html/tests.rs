@@ -31,6 +31,8 @@ fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
         protocol: None,
         floor: None,
         floor_of: None,
+        floor_line: None,
+        lines: None,
         checked: None,
         processors: Vec::new(),
         processor_percent: None,

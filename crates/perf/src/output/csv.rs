@@ -6,7 +6,8 @@ use crate::record::{Case, Report, Run};
 pub const HEAD: &str = "test,variant,operation,level,of,unit,bytes,ranks,window,\
     samples,min,median,mean,p90,p99,p999,max,\
     operations_per_sample,warmup_operations,overhead_ns,floor_of,floor_median,\
-    transport,protocol,checked,mpi,mpi_version,host,processor,clock,clock_resolution_ns,tool";
+    transport,protocol,checked,mpi,mpi_version,host,processor,clock,clock_resolution_ns,tool,\
+    line_before,line_after";
 
 /// All cases with the head.
 pub fn format_report(report: &Report) -> String {
@@ -54,6 +55,8 @@ pub fn format_case(run: &Run, case: &Case) -> String {
         quote(&run.clock.source),
         number(Some(run.clock.resolution_ns)),
         quote(&run.tool),
+        number(case.lines.map(|l| l[0])),
+        number(case.lines.map(|l| l[1])),
     ];
     fields.join(",") + "\n"
 }

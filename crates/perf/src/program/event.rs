@@ -126,6 +126,8 @@ struct CaseLine {
     #[serde(default)]
     processor_percent: Option<f64>,
     #[serde(default)]
+    lines: Option<[f64; 2]>,
+    #[serde(default)]
     defined: std::collections::BTreeMap<String, f64>,
     #[serde(default)]
     counts: std::collections::BTreeMap<String, f64>,
@@ -222,6 +224,8 @@ impl CaseLine {
             protocol_sizes: self.protocol_sizes,
             floor,
             floor_of,
+            floor_line: None,
+            lines: self.lines,
             checked: self.checked,
             processors: self.processors,
             processor_percent: self.processor_percent,

@@ -21,7 +21,7 @@ macro_rules! sources {
 pub(super) const SOURCES: &[(&str, &str)] = sources!(
     "bench.h" "share.h"
     "main.c" "options.c" "events.c" "engine.c" "clock.c" "histogram.c" "buffers.c" "share.c" "floor.c" "rest.c"
-    "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c"
+    "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c" "first.c"
 );
 
 const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];

@@ -27,6 +27,8 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
         protocol_sizes: None,
         floor: Some([57.0, 58.0, 59.0].into_iter().collect()),
         floor_of: Some("cache line one way".into()),
+        floor_line: None,
+        lines: Some([56.0, 60.0]),
         checked: None,
         processors: vec![0, 1],
         processor_percent: None,
