@@ -30,6 +30,7 @@ use fastpath_protocol::selection::report::{Class, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::verbs::VerbsOptions;
+use crate::measure::steps_of_four;
 use crate::program::Settings;
 use crate::record::{Clock, Level, TOUCHED};
 pub use board::SharedBoard;
@@ -162,19 +163,13 @@ impl LevelTest {
     }
 }
 
-const SIZES: &[u64] = &[
-    0,
-    8,
-    64,
-    256,
-    1 << 10,
-    4 << 10,
-    16 << 10,
-    64 << 10,
-    256 << 10,
-    1 << 20,
-];
-const LARGE: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// None, one word, then 64 B to 1 MiB.
+const SIZES: &[u64] = &{
+    let large: [u64; 8] = steps_of_four(64);
+    let [a, b, c, d, e, f, g, h] = large;
+    [0, 8, a, b, c, d, e, f, g, h]
+};
+const LARGE: &[u64] = &steps_of_four::<5>(4 << 10);
 
 /// Of a test that carries none.
 const NO_BYTES: &[u64] = &[0];

@@ -12,6 +12,17 @@ pub mod transfer;
 
 use fastpath_base::clock;
 
+/// `N` sizes of which each is four times the one before it.
+pub const fn steps_of_four<const N: usize>(from: u64) -> [u64; N] {
+    let mut sizes = [from; N];
+    let mut at = 1;
+    while at < N {
+        sizes[at] = 4 * sizes[at - 1];
+        at += 1;
+    }
+    sizes
+}
+
 /// The smallest step the monotonic clock was seen to make, in nanoseconds; what a reading costs
 /// is part of it.
 pub fn observe_clock_step_ns() -> u64 {
@@ -78,6 +89,11 @@ pub fn find_batch(batch_ns: u64, mut time: impl FnMut(u64) -> f64) -> (u64, f64)
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps__are_of_four() {
+        assert_eq!(steps_of_four::<3>(1 << 10), [1 << 10, 4 << 10, 16 << 10]);
+    }
 
     #[test]
     fn clock_step__is_positive() {

@@ -8,14 +8,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
+use fastpath_base::copy::engine::Loop;
 use fastpath_base::stored::{Machine, Place};
 use fastpath_protocol::selection::constants::{Constants, FIELDS};
 use fastpath_protocol::selection::tuning;
 use fastpath_transport::single_copy::Calibration;
 
 use crate::measure::floor::measure_lines;
+use crate::measure::pipeline::{Pipeline, Plan};
 use crate::measure::placement::allowed_processors;
-use crate::measure::transfer::{Way, measure_transfer};
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]
@@ -81,12 +82,10 @@ const SHARED_PROCESSOR_NS: f64 = 5000.0;
 const SAMPLES: usize = 31;
 /// Least time of a sample.
 const BATCH_NS: u64 = 20_000;
-/// A stream as that of a long message: chunks, and two sizes whose difference is the stream alone.
-const STREAM: Way = Way::Chunks {
-    bytes: 8192,
-    count: 8,
-};
-const STREAM_SIZES: [usize; 2] = [64 * 1024, 256 * 1024];
+/// A stream as that of a long message: chunk and ring, and two sizes whose difference is the stream alone.
+const CHUNK: usize = 8 << 10;
+const RING: usize = 64 << 10;
+const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];
 
 /// Measures, prints and stores.
 ///
@@ -159,10 +158,8 @@ fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
         let why = "the two sides shared a processor: something else runs there; try again";
         return Err(TuneError::Odd(why.to_owned()));
     }
-    let [short, long] = STREAM_SIZES.map(|bytes| {
-        let samples = measure_transfer(processors, STREAM, bytes, SAMPLES, BATCH_NS);
-        samples.map(least).map_err(TuneError::Measure)
-    });
+    let [short, long] =
+        STREAM_SIZES.map(|bytes| measure_stream(processors, bytes).map_err(TuneError::Measure));
     let bytes = (STREAM_SIZES[1] - STREAM_SIZES[0]) as f64;
     constants.transfer_byte_ns = (long? - short?) / bytes;
     let mut calibration = Calibration::default();
@@ -177,6 +174,24 @@ fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
     }
     constants.check().map_err(TuneError::Odd)?;
     Ok(constants)
+}
+
+/// Half a round trip through a ring, by the faster of the two loops between which a copy of the C library chooses.
+fn measure_stream(processors: [usize; 2], bytes: usize) -> io::Result<f64> {
+    let mut pipeline = Pipeline::new(processors, bytes)?;
+    let mut shortest = f64::INFINITY;
+    let loops = [Loop::widest(), Loop::String];
+    for which in loops.into_iter().filter(|which| which.is_available()) {
+        let plan = Plan {
+            into_ring: which,
+            out_of_ring: which,
+            chunk: CHUNK,
+            ring: RING,
+        };
+        let taken = pipeline.sample(plan, SAMPLES, BATCH_NS)?;
+        shortest = shortest.min(least(taken.times));
+    }
+    Ok(shortest)
 }
 
 fn least(samples: Vec<f64>) -> f64 {

@@ -8,7 +8,7 @@ use fastpath_base::copy::engine::Loop;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::floor::{Form, choose_processors, parse_batch, parse_samples, print_json};
+use super::floor::{Form, choose_processors, choose_sizes, parse_batch, parse_samples, print_json};
 use super::options::parse_bytes;
 use super::table::describe_pair;
 use super::{BenchError, make_bar};
@@ -16,6 +16,7 @@ use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
 use crate::measure::pipeline::Pipeline;
 use crate::measure::pipeline::search::{Effort, Found, compare, search};
 use crate::measure::statistics::Summary;
+use crate::measure::steps_of_four;
 use crate::output::print_line;
 
 /// Options of the copy loops.
@@ -47,17 +48,9 @@ pub struct CopyOptions {
     processors: Vec<usize>,
 }
 
-const SIZES: [usize; 7] = [
-    1 << 10,
-    4 << 10,
-    16 << 10,
-    64 << 10,
-    256 << 10,
-    1 << 20,
-    4 << 20,
-];
+const SIZES: [u64; 7] = steps_of_four(1 << 10);
 
-const PIPELINE_SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const PIPELINE_SIZES: [u64; 5] = steps_of_four(4 << 10);
 
 /// How buffers lie: large blocks of malloc begin 16 bytes into a page, a ring's chunks begin one.
 const OFFSETS: [Offsets; 4] = [
@@ -95,11 +88,8 @@ pub fn run(options: &CopyOptions) -> Result<(), BenchError> {
 }
 
 impl Session<'_> {
-    fn sizes(&self, otherwise: &[usize]) -> Vec<usize> {
-        match self.options.sizes.as_slice() {
-            [] => otherwise.to_vec(),
-            asked => asked.iter().map(|&b| b as usize).collect(),
-        }
+    fn sizes(&self, otherwise: &[u64]) -> Vec<usize> {
+        choose_sizes(&self.options.sizes, otherwise)
     }
 
     /// A line of the table, or a record.
@@ -210,6 +200,7 @@ impl Session<'_> {
             samples: self.options.samples,
             batch_ns: self.options.batch,
             all: self.options.all,
+            ..Effort::DEFAULT
         };
         let sizes = self.sizes(&PIPELINE_SIZES);
         let plans: usize = sizes.iter().map(|&b| effort.count_plans(b)).sum();

@@ -11,11 +11,12 @@ use super::BenchError;
 use super::options::parse_bytes;
 use super::table::describe_pair;
 use crate::measure::floor::{self, CopyFloor};
+use crate::measure::pipeline::search::find_best;
 use crate::measure::points::measure_points;
 use crate::measure::statistics::{Summary, summarize};
 use crate::measure::stream::measure_stream;
 use crate::measure::transfer::{Way, measure_transfer};
-use crate::measure::{observe_clock_step_ns, placement};
+use crate::measure::{observe_clock_step_ns, placement, steps_of_four};
 use crate::output::print_line;
 
 /// Options of the floor.
@@ -113,29 +114,16 @@ pub(super) fn print_json(value: &Value) {
 /// Smallest message for which the ways to carry many bytes are compared.
 const TRANSFER_MIN: usize = 4096;
 
-/// The ways that are compared.
-const TRANSFER_WAYS: [Way; 8] = [
-    Way::Chunks {
-        bytes: 4 << 10,
-        count: 8,
-    },
-    Way::Chunks {
-        bytes: 8 << 10,
-        count: 8,
-    },
-    Way::Chunks {
-        bytes: 16 << 10,
-        count: 8,
-    },
-    Way::Chunks {
-        bytes: 32 << 10,
-        count: 4,
-    },
+/// The ways that are compared with the bare pipeline.
+const TRANSFER_WAYS: [Way; 4] = [
     Way::Kernel,
     Way::KernelBoth { piece: 16 << 10 },
     Way::KernelBoth { piece: 64 << 10 },
     Way::Direct,
 ];
+
+/// Time for the search of the best pipelines, of all sizes together.
+const SEARCH_NS: u64 = 1_000_000_000;
 
 /// The two processors to measure between.
 pub(super) fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchError> {
@@ -147,6 +135,15 @@ pub(super) fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchErro
         ([], _) => refuse("this process may use one processor only; a line needs two"),
         _ => refuse("--processors takes two numbers, as 0,1"),
     }
+}
+
+/// Sizes that were asked for, or these.
+pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
+    let sizes = match asked {
+        [] => otherwise,
+        asked => asked,
+    };
+    sizes.iter().map(|&b| b as usize).collect()
 }
 
 /// The cache line between two processors, the stream of lines, the copy of memory by size, and
@@ -161,10 +158,7 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     let amount = options
         .duration
         .map_or(Amount::Samples(options.samples), Amount::DurationNs);
-    let mut sizes: Vec<usize> = options.sizes.iter().map(|&b| b as usize).collect();
-    if sizes.is_empty() {
-        sizes = (6..=22).step_by(2).map(|shift| 1 << shift).collect();
-    }
+    let sizes = choose_sizes(&options.sizes, &steps_of_four::<9>(64));
     let line = amount.take(|n| floor::measure_lines(pair, n, batch_ns));
     let line = line.map_err(BenchError::Floor)?;
     let line = summarize(&line).ok_or(BenchError::Empty)?;
@@ -185,11 +179,16 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     if !large.is_empty() {
         print_transfer_head(pair, form);
     }
-    for bytes in large {
+    let pipelines = find_best(pair, &large, SEARCH_NS).map_err(BenchError::Floor)?;
+    for (mut pipeline, found) in pipelines {
+        let (bytes, plan) = (pipeline.bytes(), found.plan);
+        let taken = amount.take(|n| Ok(pipeline.sample(plan, n, batch_ns)?.times));
+        let time = taken.map(|t| summarize(&t));
+        print_transfer(bytes, &format!("bare pipeline: {plan}"), &time, form);
         for way in TRANSFER_WAYS {
             let taken = amount.take(|n| measure_transfer(pair, way, bytes, n, batch_ns));
             let time = taken.map(|t| summarize(&t));
-            print_transfer(bytes, way, &time, form);
+            print_transfer(bytes, &way.to_string(), &time, form);
         }
     }
     // Last: from then on this process records.
@@ -306,14 +305,13 @@ fn print_transfer_head(processors: [usize; 2], form: Form) {
         processors[0], processors[1]
     ));
     print_line(&format!(
-        "{:>9} {:<26} {:>11} {:>11} {:>11} {:>13}",
+        "{:>9} {:<60} {:>11} {:>11} {:>11} {:>13}",
         "bytes", "way", "min", "median", "p99", "GB/s, median"
     ));
 }
 
 /// One way to carry a message of one size, or why it is not open.
-fn print_transfer(bytes: usize, way: Way, time: &io::Result<Option<Summary>>, form: Form) {
-    let way = way.to_string();
+fn print_transfer(bytes: usize, way: &str, time: &io::Result<Option<Summary>>, form: Form) {
     if form == Form::Json {
         print_json(&json!({
             "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
@@ -324,14 +322,14 @@ fn print_transfer(bytes: usize, way: Way, time: &io::Result<Option<Summary>>, fo
     }
     print_line(&match time {
         Ok(Some(t)) => format!(
-            "{bytes:>9} {way:<26} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
+            "{bytes:>9} {way:<60} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
             t.min,
             t.median,
             t.p99,
             bytes as f64 / t.median
         ),
-        Ok(None) => format!("{bytes:>9} {way:<26} no samples"),
-        Err(e) => format!("{bytes:>9} {way:<26} not open: {e}"),
+        Ok(None) => format!("{bytes:>9} {way:<60} no samples"),
+        Err(e) => format!("{bytes:>9} {way:<60} not open: {e}"),
     });
 }
 

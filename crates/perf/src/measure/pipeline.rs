@@ -6,8 +6,10 @@
 //! ring is memory as processes share it, and either buffer begins 16 bytes into a page, as every
 //! large block of malloc does.
 
+pub mod beside;
 pub mod search;
 
+use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::thread;
@@ -30,6 +32,14 @@ pub struct Plan {
     pub chunk: usize,
     /// Bytes of the ring, a multiple of the chunk.
     pub ring: usize,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (into, out) = (self.into_ring.name(), self.out_of_ring.name());
+        let (chunk, ring) = (self.chunk >> 10, self.ring >> 10);
+        write!(f, "{into} to {out}, {chunk} KiB of {ring} KiB")
+    }
 }
 
 impl Plan {
@@ -242,6 +252,11 @@ impl Pipeline {
         })
     }
 
+    /// Bytes of a message.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Half a round trip, each sample the mean over a batch of at least `batch_ns` (as far as a
     /// first trial tells).
     ///
@@ -307,7 +322,14 @@ impl Pipeline {
             }
             (clock::now_ns() - start) as f64 / (2 * count) as f64
         };
-        let trial = (0..WARM_UP).map(|_| batch(1)).fold(f64::INFINITY, f64::min);
+        let (begun, mut trial) = (clock::now_ns(), f64::INFINITY);
+        for trips in 0..WARM_UP {
+            trial = trial.min(batch(1));
+            // Long messages settle soon.
+            if trips > 0 && clock::now_ns() - begun > 2 * batch_ns {
+                break;
+            }
+        }
         let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0) as u64;
         batch(count);
         let times = (0..samples).map(|_| batch(count)).collect();
@@ -341,11 +363,20 @@ pub struct Taken {
     pub lines: [f64; 2],
 }
 
+/// Lines that differ by less than this factor are of one state of the machine. Between threads of
+/// a core, cores of a cache, and caches it is 2 and more.
+const SAME_LINE: f64 = 1.5;
+
+/// Whether two times of a line are of one state of the machine.
+pub fn is_same_line(one: f64, two: f64) -> bool {
+    one < two * SAME_LINE && two < one * SAME_LINE
+}
+
 /// Round trips of a line that are timed together, and how often.
 const LINE_TRIPS: u64 = 24;
 const LINE_MEANS: usize = 3;
 
-/// Round trips before those that count; the shortest says how many make a batch.
+/// Round trips before those that count, at most; the shortest says how many make a batch.
 const WARM_UP: usize = 8;
 
 #[cfg(test)]
@@ -402,6 +433,12 @@ mod tests {
             assert!(taken.times.len() == 3 && taken.times.iter().all(|&s| s > 0.0));
             assert!(taken.lines.iter().all(|&l| l > 0.0 && l.is_finite()));
         }
+    }
+
+    #[test]
+    fn lines__are_of_one_state_where_they_differ_by_little() {
+        assert!(is_same_line(60.0, 70.0) && is_same_line(70.0, 60.0));
+        assert!(!is_same_line(60.0, 110.0) && !is_same_line(110.0, 60.0));
     }
 
     #[test]

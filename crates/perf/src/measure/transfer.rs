@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! The floor of large messages: the ways to carry many bytes from one processor's buffer to
-//! another's, without any protocol around them.
+//! another's by a single copy, without any protocol around them. Two copies at once, through a
+//! ring: [`super::pipeline`].
 //!
 //! Two threads, bound to two processors, send each other a message of the same size in turn; half
 //! a round trip is what is reported, so that it compares with the ping-pong of MPI.
@@ -20,13 +21,6 @@ use super::placement;
 /// A way to carry a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Both sides copy at once, through a ring of chunks in shared memory.
-    Chunks {
-        /// Bytes of a chunk.
-        bytes: usize,
-        /// Chunks of the ring.
-        count: usize,
-    },
     /// The receiver has the kernel copy from buffer to buffer (`process_vm_readv`).
     Kernel,
     /// Sender and receiver both have the kernel copy, taking the next piece in turn.
@@ -41,7 +35,6 @@ pub enum Way {
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Way::Chunks { bytes, count } => write!(f, "{count} chunks of {} KiB", bytes >> 10),
             Way::Kernel => f.write_str("process_vm_readv"),
             Way::KernelBoth { piece } => {
                 write!(f, "readv and writev, {} KiB", piece >> 10)
@@ -56,38 +49,31 @@ impl fmt::Display for Way {
 #[derive(Default)]
 struct Counter(AtomicU64);
 
-/// One direction: the sender's buffer, the ring, and how far either side has come.
+/// One direction: both buffers, and how far either side has come.
 struct Direction {
-    /// Chunks written (or, for a single copy, messages announced), counted from the start.
+    /// Messages announced, counted from the start.
     written: Counter,
-    /// Chunks read (or messages fetched).
+    /// Messages whose receiver is there, where both sides copy.
     read: Counter,
     /// Pieces of the message in hand that are claimed, where both sides copy.
     claimed: Counter,
     /// Pieces done of all messages, where both sides copy.
     done: Counter,
-    ring: UnsafeCell<Vec<u8>>,
     source: UnsafeCell<Vec<u8>>,
     target: UnsafeCell<Vec<u8>>,
 }
 
-// SAFETY: `source` is written by nobody while threads run; `target` by the receiver alone; a chunk
-// of `ring` by the sender until `written` is raised over it and read by the receiver until `read`
-// is raised over it, with release and acquire.
+// SAFETY: `source` is written by nobody while threads run; `target` by the receiver alone, or each
+// piece by the side that claimed it.
 unsafe impl Sync for Direction {}
 
 impl Direction {
-    fn new(way: Way, bytes: usize) -> Direction {
-        let ring = match way {
-            Way::Chunks { bytes, count } => bytes * count,
-            _ => 0,
-        };
+    fn new(bytes: usize) -> Direction {
         Direction {
             written: Counter::default(),
             read: Counter::default(),
             claimed: Counter::default(),
             done: Counter::default(),
-            ring: UnsafeCell::new(vec![0; ring]),
             source: UnsafeCell::new((0..bytes).map(|i| (i % 251) as u8).collect()),
             target: UnsafeCell::new(vec![0; bytes]),
         }
@@ -95,75 +81,25 @@ impl Direction {
 
     /// The sender's part of message number `n` (from 0).
     fn send(&self, way: Way, bytes: usize, n: u64) {
-        // SAFETY: nobody writes the source while threads run.
-        let source = unsafe { (*self.source.get()).as_ptr() };
-        let Way::Chunks {
-            bytes: chunk,
-            count,
-        } = way
-        else {
-            // ORDERING: publishes the source (written before the threads started) to `fetch`.
-            self.written.0.store(n + 1, Ordering::Release);
-            if let Way::KernelBoth { piece } = way {
-                // ORDERING: pairs with the store in `fetch_both`: the receiver is there, its
-                // target is named, and the claims are reset.
-                while self.read.0.load(Ordering::Acquire) <= n {}
-                let _ = self.copy_claimed(bytes, piece, true);
-                self.wait_until_done(bytes, piece, n);
-            }
-            return;
-        };
-        // SAFETY: only the pointer is taken; what it leads to is guarded by the counters.
-        let ring = unsafe { (*self.ring.get()).as_mut_ptr() };
-        let pieces = bytes.div_ceil(chunk) as u64;
-        for piece in 0..pieces {
-            let position = n * pieces + piece;
-            // ORDERING: pairs with the release store in `receive`: the chunk has been read.
-            while self.read.0.load(Ordering::Acquire) + (count as u64) <= position {}
-            let at = piece as usize * chunk;
-            let slot = (position % count as u64) as usize * chunk;
-            // SAFETY: both ranges lie inside their buffers; the chunk is the sender's now.
-            unsafe {
-                ptr::copy_nonoverlapping(source.add(at), ring.add(slot), chunk.min(bytes - at))
-            };
-            // ORDERING: publishes the chunk to the acquire load in `receive`.
-            self.written.0.store(position + 1, Ordering::Release);
+        // ORDERING: publishes the source (written before the threads started) to `receive`.
+        self.written.0.store(n + 1, Ordering::Release);
+        if let Way::KernelBoth { piece } = way {
+            // ORDERING: pairs with the store in `fetch_both`: the receiver is there, its
+            // target is named, and the claims are reset.
+            while self.read.0.load(Ordering::Acquire) <= n {}
+            let _ = self.copy_claimed(bytes, piece, true);
+            self.wait_until_done(bytes, piece, n);
         }
     }
 
     /// The receiver's part of message number `n`.
     fn receive(&self, way: Way, bytes: usize, n: u64) -> io::Result<()> {
-        // SAFETY: only the receiver touches the target while threads run.
-        let target = unsafe { (*self.target.get()).as_mut_ptr() };
-        let Way::Chunks {
-            bytes: chunk,
-            count,
-        } = way
-        else {
-            // ORDERING: pairs with the release store in `send`.
-            while self.written.0.load(Ordering::Acquire) <= n {}
-            return match way {
-                Way::KernelBoth { piece } => self.fetch_both(bytes, piece, n),
-                _ => self.fetch(way, target, bytes),
-            };
-        };
-        // SAFETY: only the pointer is taken; what it leads to is guarded by the counters.
-        let ring = unsafe { (*self.ring.get()).as_ptr() };
-        let pieces = bytes.div_ceil(chunk) as u64;
-        for piece in 0..pieces {
-            let position = n * pieces + piece;
-            // ORDERING: pairs with the release store in `send`: the chunk is written.
-            while self.written.0.load(Ordering::Acquire) <= position {}
-            let at = piece as usize * chunk;
-            let slot = (position % count as u64) as usize * chunk;
-            // SAFETY: both ranges lie inside their buffers; the chunk is the receiver's now.
-            unsafe {
-                ptr::copy_nonoverlapping(ring.add(slot), target.add(at), chunk.min(bytes - at))
-            };
-            // ORDERING: gives the chunk back to the acquire load in `send`.
-            self.read.0.store(position + 1, Ordering::Release);
+        // ORDERING: pairs with the release store in `send`.
+        while self.written.0.load(Ordering::Acquire) <= n {}
+        match way {
+            Way::KernelBoth { piece } => self.fetch_both(bytes, piece, n),
+            Way::Kernel | Way::Direct => self.fetch(way, bytes),
         }
-        Ok(())
     }
 
     /// Copies pieces until none is left; the sender writes, the receiver reads.
@@ -230,9 +166,14 @@ impl Direction {
         result
     }
 
-    fn fetch(&self, way: Way, target: *mut u8, bytes: usize) -> io::Result<()> {
-        // SAFETY: nobody writes the source while threads run.
-        let source = unsafe { (*self.source.get()).as_ptr() };
+    fn fetch(&self, way: Way, bytes: usize) -> io::Result<()> {
+        // SAFETY: nobody writes the source while threads run, and only the receiver touches the target.
+        let (source, target) = unsafe {
+            (
+                (*self.source.get()).as_ptr(),
+                (*self.target.get()).as_mut_ptr(),
+            )
+        };
         if way == Way::Direct {
             let (source, target) = hint::black_box((source, target));
             // SAFETY: both buffers hold `bytes` bytes and are distinct.
@@ -273,8 +214,8 @@ pub fn measure_transfer(
         placement::check_processor(processor)?;
     }
     // A refusal would leave the other side waiting: find out before there is one.
-    Direction::new(way, bytes).try_alone(way, bytes)?;
-    let (there, back) = (Direction::new(way, bytes), Direction::new(way, bytes));
+    Direction::new(bytes).try_alone(way, bytes)?;
+    let (there, back) = (Direction::new(bytes), Direction::new(bytes));
     let trips = AtomicU64::new(0);
     let taken = thread::scope(|scope| {
         let partner = scope.spawn(|| {
@@ -324,7 +265,6 @@ impl Direction {
     /// One message with this thread as both sides.
     fn try_alone(&self, way: Way, bytes: usize) -> io::Result<()> {
         match way {
-            Way::Chunks { .. } => Ok(()),
             Way::KernelBoth { piece } => {
                 self.copy_claimed(bytes, piece, false)?;
                 self.claimed.0.store(0, Ordering::Relaxed);
@@ -343,25 +283,13 @@ impl Direction {
 mod tests {
     use super::*;
 
-    const WAYS: [Way; 5] = [
-        Way::KernelBoth { piece: 4096 },
-        Way::Chunks {
-            bytes: 4096,
-            count: 2,
-        },
-        Way::Chunks {
-            bytes: 1024,
-            count: 4,
-        },
-        Way::Kernel,
-        Way::Direct,
-    ];
+    const WAYS: [Way; 3] = [Way::KernelBoth { piece: 4096 }, Way::Kernel, Way::Direct];
 
     #[test]
     fn transfer__brings_every_byte_in_every_way() {
         for way in WAYS {
             for bytes in [1usize, 1000, 4096, 10_001] {
-                let direction = Direction::new(way, bytes);
+                let direction = Direction::new(bytes);
                 if direction.try_alone(way, bytes).is_err() {
                     assert!(
                         matches!(way, Way::Kernel | Way::KernelBoth { .. }),
@@ -369,7 +297,7 @@ mod tests {
                     );
                     continue;
                 }
-                let direction = Direction::new(way, bytes);
+                let direction = Direction::new(bytes);
                 thread::scope(|scope| {
                     scope.spawn(|| (0..3).for_each(|n| direction.send(way, bytes, n)));
                     (0..3).for_each(|n| direction.receive(way, bytes, n).unwrap());
@@ -385,11 +313,7 @@ mod tests {
     fn measure__gives_the_samples_asked_for() {
         let cpus = placement::allowed_processors();
         let pair = [cpus[0], *cpus.last().unwrap()];
-        let way = Way::Chunks {
-            bytes: 4096,
-            count: 4,
-        };
-        let samples = measure_transfer(pair, way, 20_000, 5, 1000).unwrap();
+        let samples = measure_transfer(pair, Way::Direct, 20_000, 5, 1000).unwrap();
         assert_eq!(samples.len(), 5);
         assert!(samples.iter().all(|&s| s > 0.0));
     }

@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::io;
 
+use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
 
-use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken};
+use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken, is_same_line};
 use crate::measure::statistics::{Summary, summarize};
 
 /// A plan and what it took: half a round trip in nanoseconds.
@@ -30,6 +31,8 @@ pub struct Effort {
     pub batch_ns: u64,
     /// Every loop of one side with every loop of the other, each with every chunk and ring.
     pub all: bool,
+    /// When the clock says so much, no further plan is measured: some have fewer samples, or none.
+    pub until_ns: u64,
 }
 
 impl Effort {
@@ -38,6 +41,7 @@ impl Effort {
         samples: 12,
         batch_ns: 100_000,
         all: false,
+        until_ns: u64::MAX,
     };
 
     /// How many times [`search`] measures a plan.
@@ -70,26 +74,100 @@ fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// The best plan for messages of `bytes` bytes: the floor of a large message between these
-/// processors. Takes a second or so.
+/// How [`find_best`] measures: enough to tell which plans are among the best.
+const QUICK: Effort = Effort {
+    samples: ROUNDS,
+    batch_ns: 30_000,
+    ..Effort::DEFAULT
+};
+
+/// Plans that are measured until the end, and with which the next size begins.
+const BEST: usize = 4;
+
+/// Parts of the time of a size, in percent: pairs of loops end there, then chunk and ring.
+const PARTS: [u64; 2] = [40, 70];
+
+/// The best plan for messages of each size, the floor of a large message between these processors;
+/// `limit_ns` is for all of them together. Small sizes come first, and their best plans are the
+/// first that the next size tries: of large ones few can be measured in the time.
 ///
 /// # Errors
 /// A processor that this process may not use; no memory.
-pub fn find_best(processors: [usize; 2], bytes: usize) -> io::Result<Option<Found>> {
-    let mut pipeline = Pipeline::new(processors, bytes)?;
-    let mut found = search(&mut pipeline, Effort::DEFAULT, &mut || ())?;
+pub fn find_best(
+    processors: [usize; 2],
+    sizes: &[usize],
+    limit_ns: u64,
+) -> io::Result<Vec<(Pipeline, Found)>> {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let end = clock::now_ns() + limit_ns;
+    let (mut known, mut best) = (Vec::new(), Vec::new());
+    for (at, &bytes) in sizes.iter().enumerate() {
+        let mut pipeline = Pipeline::new(processors, bytes)?;
+        let now = clock::now_ns();
+        let share = end.saturating_sub(now) / (sizes.len() - at) as u64;
+        known = search_within(&mut pipeline, &known, (now, share))?;
+        if let Some(&found) = known.first() {
+            best.push((pipeline, found));
+        }
+    }
+    Ok(best)
+}
+
+/// The best few plans, the fastest first, in `share` nanoseconds from `begin` on.
+fn search_within(
+    pipeline: &mut Pipeline,
+    known: &[Found],
+    (begin, share): (u64, u64),
+) -> io::Result<Vec<Found>> {
+    let until = |percent| Effort {
+        until_ns: begin + share * percent / 100,
+        ..QUICK
+    };
+    let shapes = list_shapes(pipeline.bytes);
+    let shape = known.first().map(|f| (f.plan.chunk, f.plan.ring));
+    let shape = shape.unwrap_or(shapes[shapes.len() / 2]);
+    let own = known.iter().map(|f| [f.plan.into_ring, f.plan.out_of_ring]);
+    let mut pairs: Vec<[Loop; 2]> = own.collect();
+    pairs.push([Loop::widest(); 2]);
+    pairs.extend(pair_all(&Loop::all_available()));
+    let mut plans: Vec<Plan> = known.iter().map(|f| f.plan).collect();
+    plans.extend(pairs.iter().map(|&[one, two]| make_plan(one, two, shape)));
+    let mut found = measure_best(pipeline, plans, until(PARTS[0]))?;
+    let pairs: Vec<Plan> = found.iter().map(|f| f.plan).collect();
+    let others = shapes.iter().flat_map(|&shape| {
+        let pairs = pairs.iter();
+        pairs.map(move |p| make_plan(p.into_ring, p.out_of_ring, shape))
+    });
+    found.extend(measure_best(pipeline, others.collect(), until(PARTS[1]))?);
     found.sort_by(compare);
-    Ok(found.into_iter().next())
+    let plans = found.iter().map(|f| f.plan).collect();
+    measure_best(pipeline, plans, until(100))
+}
+
+/// Measures each plan once, and of what is left of the time gives the best few, the fastest first.
+fn measure_best(
+    pipeline: &mut Pipeline,
+    plans: Vec<Plan>,
+    effort: Effort,
+) -> io::Result<Vec<Found>> {
+    let mut each: Vec<Plan> = Vec::new();
+    for plan in plans {
+        if !each.contains(&plan) {
+            each.push(plan);
+        }
+    }
+    let mut found = measure_plans(pipeline, each, effort, &mut || ())?;
+    found.sort_by(compare);
+    found.truncate(BEST);
+    Ok(found)
 }
 
 /// By the median.
 pub fn compare(one: &Found, two: &Found) -> Ordering {
     one.time.median.total_cmp(&two.time.median)
 }
-
-/// Lines that differ by less than this factor are of one state of the machine. Between threads of
-/// a core, cores of a cache, and caches it is 2 and more.
-const SAME_LINE: f64 = 1.5;
 
 /// For each loop of the sender the best loop of the receiver with the best chunk and ring (with
 /// `all`: for each pair of loops the best chunk and ring), in no order. Chunk and ring are chosen
@@ -178,8 +256,11 @@ fn measure_plans(
     tick: &mut impl FnMut(),
 ) -> io::Result<Vec<Found>> {
     let mut taken = vec![Vec::new(); plans.len()];
-    for _ in 0..ROUNDS {
-        for (&plan, taken) in plans.iter().zip(&mut taken) {
+    'rounds: for round in 0..ROUNDS {
+        for (at, (&plan, taken)) in plans.iter().zip(&mut taken).enumerate() {
+            if (round, at) != (0, 0) && clock::now_ns() >= effort.until_ns {
+                break 'rounds;
+            }
             let samples = effort.samples.div_ceil(ROUNDS);
             taken.push(pipeline.sample(plan, samples, effort.batch_ns)?);
             tick();
@@ -195,7 +276,7 @@ fn measure_plans(
 
 /// What a plan took while a line took about `line`; if that never was, what it took at all.
 fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<Found> {
-    let is_same = |l: f64| l < line * SAME_LINE && line < l * SAME_LINE;
+    let is_same = |l: f64| is_same_line(l, line);
     let there = taken.iter().filter(|t| t.lines.into_iter().all(is_same));
     let mut times: Vec<f64> = there.flat_map(|t| &t.times).copied().collect();
     let all = taken.iter().flat_map(|t| &t.times);
@@ -222,6 +303,7 @@ mod tests {
         samples: 2,
         batch_ns: 1,
         all: false,
+        until_ns: u64::MAX,
     };
 
     #[test]
@@ -239,6 +321,17 @@ mod tests {
             assert_eq!(found.len(), expected);
             assert_eq!(ticks, effort.count_plans(1500));
         }
+    }
+
+    #[test]
+    fn best__of_each_size_is_found_within_the_time() {
+        let [first, .., last] = allowed_processors()[..] else {
+            return;
+        };
+        let best = find_best([first, last], &[5000, 1500, 5000], 1).unwrap();
+        let sizes: Vec<usize> = best.iter().map(|(p, _)| p.bytes()).collect();
+        assert_eq!(sizes, [1500, 5000]);
+        assert!(best.iter().all(|(_, f)| f.time.median > 0.0));
     }
 
     #[test]

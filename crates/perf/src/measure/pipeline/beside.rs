@@ -1,0 +1,188 @@
+//! The bare pipeline beside the runs of a benchmark: the floor of a ping-pong of large messages.
+//!
+//! The best plan for each size is searched for once; then the pipeline is measured with it before
+//! a run and after it, as a run keeps both processors busy. What two processors share can change on
+//! a virtual machine within seconds, so that the time of a cache line stands beside each.
+
+use std::io;
+
+use super::search::{Found, find_best};
+use super::{Pipeline, Taken};
+use crate::record::{Case, Histogram, Of};
+
+/// Sizes from which the pipeline is the floor, up to which there is memory for it.
+pub const SIZES: std::ops::RangeInclusive<u64> = 4096..=16 << 20;
+
+/// How results call it.
+pub const NAME: &str = "bare pipeline and a cache line one way";
+
+/// Time for the search of all sizes together.
+const SEARCH_NS: u64 = 1_000_000_000;
+
+/// Samples before a run, and as many after it; each is the mean over a batch.
+const SAMPLES: usize = 4;
+const BATCH_NS: u64 = 200_000;
+
+/// The pipeline at its best for one size, and what it took beside the run that is under way.
+pub struct Best {
+    pipeline: Pipeline,
+    /// The plan, and what it took in the search.
+    pub found: Found,
+    /// What it took before the run, and after it.
+    pub taken: Vec<Taken>,
+}
+
+/// The pipeline between two processors, for some sizes.
+pub struct Beside {
+    /// The two processors.
+    pub processors: [usize; 2],
+    /// By size, ascending.
+    pub sizes: Vec<Best>,
+}
+
+impl Best {
+    /// Bytes of a message.
+    pub fn bytes(&self) -> usize {
+        self.pipeline.bytes()
+    }
+}
+
+/// Whether the pipeline is the floor of a case: half a round trip of one large message between two
+/// ranks that share memory, as the ranks found when they measured a floor themselves.
+pub fn is_floor_of(case: &Case) -> bool {
+    let over_adapter = case
+        .transport
+        .as_deref()
+        .is_some_and(|t| t == "rc" || t == "ud");
+    let large = case.of == Of::HalfRoundTrip && SIZES.contains(&case.bytes);
+    large && case.ranks == 2 && case.floor.is_some() && !over_adapter
+}
+
+impl Beside {
+    /// Searches for the best plans; takes a second. None where no size is large.
+    ///
+    /// # Errors
+    /// Processors that this process may not use; no memory.
+    pub fn search(processors: [usize; 2], sizes: &[u64]) -> io::Result<Option<Beside>> {
+        let large = sizes.iter().filter(|b| SIZES.contains(b));
+        let large: Vec<usize> = large.map(|&b| b as usize).collect();
+        if large.is_empty() {
+            return Ok(None);
+        }
+        let found = find_best(processors, &large, SEARCH_NS)?;
+        let make = |(pipeline, found)| Best {
+            pipeline,
+            found,
+            taken: Vec::new(),
+        };
+        Ok(Some(Beside {
+            processors,
+            sizes: found.into_iter().map(make).collect(),
+        }))
+    }
+
+    /// Forgets what was measured beside an earlier run.
+    pub fn begin_run(&mut self) {
+        self.sizes.iter_mut().for_each(|best| best.taken.clear());
+    }
+
+    /// Measures these sizes, or all that it has where none is named.
+    ///
+    /// # Errors
+    /// The processors cannot be used any more.
+    pub fn measure(&mut self, sizes: &[u64]) -> io::Result<()> {
+        for best in &mut self.sizes {
+            if sizes.is_empty() || sizes.contains(&(best.bytes() as u64)) {
+                let plan = best.found.plan;
+                let taken = best.pipeline.sample(plan, SAMPLES, BATCH_NS)?;
+                best.taken.push(taken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the pipeline in the place of a case's floor, if it is that and was measured between the
+    /// same processors.
+    pub fn attach(&self, case: &mut Case) {
+        let mut seen: Vec<i64> = case.processors.iter().map(|&p| i64::from(p)).collect();
+        let mut own = self.processors.map(|p| p as i64);
+        seen.sort_unstable();
+        own.sort_unstable();
+        let size = |best: &&Best| best.bytes() as u64 == case.bytes;
+        let Some(best) = self.sizes.iter().find(size) else {
+            return;
+        };
+        if !is_floor_of(case) || seen != own || best.taken.is_empty() {
+            return;
+        }
+        let lines = best.taken.iter().flat_map(|t| t.lines);
+        let line = lines.sum::<f64>() / (2 * best.taken.len()) as f64;
+        let times = best.taken.iter().flat_map(|t| {
+            let line = (t.lines[0] + t.lines[1]) / 2.0;
+            t.times.iter().map(move |time| time + line)
+        });
+        case.floor = Some(times.collect::<Histogram>());
+        case.floor_of = Some(NAME.to_owned());
+        case.floor_line = Some(line);
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::measure::placement::allowed_processors;
+    use crate::record::samples::make_case;
+
+    #[test]
+    fn pipeline__is_the_floor_of_a_large_message_between_the_same_processors() {
+        let [first, .., last] = allowed_processors()[..] else {
+            return;
+        };
+        assert!(Beside::search([first, last], &[0, 8]).unwrap().is_none());
+        let found = find_best([first, last], &[4096], 1).unwrap();
+        let make = |(pipeline, found)| Best {
+            pipeline,
+            found,
+            taken: Vec::new(),
+        };
+        let mut beside = Beside {
+            processors: [first, last],
+            sizes: found.into_iter().map(make).collect(),
+        };
+        beside.measure(&[8]).unwrap();
+        assert!(beside.sizes[0].taken.is_empty());
+        (0..2).for_each(|_| beside.measure(&[]).unwrap());
+        let mut case = make_case(4096, &[5000.0]);
+        case.processors = vec![last as i32, first as i32];
+        beside.attach(&mut case);
+        assert_eq!(case.floor_of.as_deref(), Some(NAME));
+        assert_eq!(case.floor.unwrap().count(), 2 * SAMPLES as u64);
+        assert!(case.floor_line.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn pipeline__is_no_floor_of_small_messages_other_tests_adapters_and_several_hosts() {
+        assert!(is_floor_of(&make_case(4096, &[1.0])));
+        assert!(!is_floor_of(&make_case(4095, &[1.0])));
+        let others = [
+            Case {
+                of: Of::Message,
+                ..make_case(4096, &[1.0])
+            },
+            Case {
+                ranks: 4,
+                ..make_case(4096, &[1.0])
+            },
+            Case {
+                transport: Some("rc".into()),
+                ..make_case(4096, &[1.0])
+            },
+            Case {
+                floor: None,
+                ..make_case(4096, &[1.0])
+            },
+        ];
+        assert!(!others.iter().any(is_floor_of));
+    }
+}
