@@ -7,6 +7,7 @@
 pub mod copy;
 pub mod floor;
 pub mod options;
+pub(crate) mod pipeline;
 pub(crate) mod startup;
 mod store;
 pub mod surroundings;
@@ -29,6 +30,7 @@ use crate::output::{self, OutputError, Printer, csv, head, print_line};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
 use options::{BenchOptions, MpiOptions};
+use pipeline::Pipelines;
 use store::Store;
 
 /// Why a benchmark gave no result, or not all of it.
@@ -126,6 +128,8 @@ struct Session {
     printer: Printer,
     shows_table: bool,
     environment: Vec<(String, String)>,
+    /// The floor of large messages of a ping-pong.
+    pipeline: Pipelines,
 }
 
 /// Does what `fastpath bench TEST...` was asked for.
@@ -174,6 +178,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         printer: Printer::new(options.style),
         shows_table: !no_table,
         environment: options.path.environment(),
+        pipeline: Pipelines::default(),
     };
     let run = &mut session.report.run;
     run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
@@ -223,7 +228,14 @@ impl Session {
             .filter(|t| matches!(t.class, Class::Pair | Class::Everyone))
             .collect();
         if !together.is_empty() {
-            self.run_levels(&together, options, ranks)?;
+            let first = self.report.cases.len();
+            let sizes = pipeline::list_sizes(&together, options, ranks);
+            self.pipeline.begin_run(&sizes);
+            let done = self.run_levels(&together, options, ranks);
+            self.pipeline.end_run(&mut self.report.cases[first..]);
+            let lines = self.pipeline.describe(&self.report.cases[first..]);
+            lines.iter().for_each(|line| self.say(line));
+            done?;
         }
         for test in of(Class::Alone) {
             self.run_levels(&[test], options, ranks)?;
@@ -364,12 +376,13 @@ impl Session {
             bar,
             printer,
             shows_table,
+            pipeline,
             ..
         } = self;
         let outcome = program.run(job, |event| {
             let lines = match event {
                 Event::Start(start) => printer.comment(&table::describe_start(start)),
-                Event::Case(case) => printer.add(case),
+                Event::Case(case) => printer.add(&pipeline.attached(case)),
                 Event::Progress(progress) => {
                     bar.set_length(progress.total);
                     bar.set_position(progress.done);

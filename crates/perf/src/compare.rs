@@ -3,6 +3,7 @@
 pub mod comparison;
 pub mod interval;
 pub mod kept;
+pub mod loads;
 pub mod markdown;
 pub mod options;
 pub mod peers;

@@ -2,6 +2,7 @@
 //! something else is true.
 
 use crate::catalogue::{describe_of, find};
+use crate::measure::pipeline::is_same_line;
 use crate::program::Start;
 use crate::record::{Case, Clock, Level, Of};
 use fastpath_base::topology;
@@ -13,6 +14,8 @@ pub struct Table {
     group: Option<(String, u32, Level)>,
     /// What their head says of a time.
     headed: String,
+    /// Room for their variants.
+    width: usize,
 }
 
 /// Who is measured, by which clock.
@@ -94,12 +97,13 @@ impl Table {
             self.group = Some(group);
             self.headed = describe_time(case);
             lines.push(String::new());
-            lines.extend(head(case));
+            self.width = variant_width(&case.test).max(case.variant.len());
+            lines.extend(head(case, self.width));
         }
         let time = describe_time(case);
         lines.push(match time == self.headed {
-            true => row(case),
-            false => format!("{}  ({time})", row(case)),
+            true => row(case, self.width),
+            false => format!("{}  ({time})", row(case, self.width)),
         });
         for (name, value) in &case.defined {
             lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
@@ -134,8 +138,7 @@ fn describe_time(case: &Case) -> String {
     format!("{window}{} of {}", case.unit, describe_of(case.of))
 }
 
-fn head(case: &Case) -> Vec<String> {
-    let width = variant_width(&case.test);
+fn head(case: &Case, width: usize) -> Vec<String> {
     let text = find(&case.test).map_or("", |t| t.text);
     let touched = match case.is_touched() {
         true => ", each message written before it is sent and read after it has come (in the time)",
@@ -155,7 +158,7 @@ fn head(case: &Case) -> Vec<String> {
         describe_time(case)
     );
     let columns = format!(
-        "{:>9} {:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7}",
+        "{:>9} {:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7} {:>7}",
         "bytes",
         "variant",
         "min",
@@ -170,13 +173,13 @@ fn head(case: &Case) -> Vec<String> {
         "MB/s",
         "M/s",
         "floor",
-        "ratio"
+        "ratio",
+        "line"
     );
     vec![what, columns]
 }
 
-fn row(case: &Case) -> String {
-    let width = variant_width(&case.test);
+fn row(case: &Case, width: usize) -> String {
     let Some(s) = case.samples.summarize() else {
         return format!("{:>9} {:<width$} no samples", case.bytes, case.variant);
     };
@@ -188,7 +191,7 @@ fn row(case: &Case) -> String {
         _ => "",
     };
     format!(
-        "{:>9} {:<width$} {} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7}{mark}",
+        "{:>9} {:<width$} {} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7} {:>7}{mark}",
         case.bytes,
         case.variant,
         times.join(" "),
@@ -197,8 +200,22 @@ fn row(case: &Case) -> String {
         optional(megabytes_per_s(case), 0),
         optional(million_messages_per_s(case), 2),
         floor.map_or_else(|| "-".to_owned(), digits),
-        optional(floor.map(|f| s.median / f), 2)
+        optional(floor.map(|f| s.median / f), 2),
+        describe_lines(case)
     )
+}
+
+/// A line before and after the samples; a floor that was measured while a line took another time is marked.
+fn describe_lines(case: &Case) -> String {
+    let Some([before, after]) = case.lines else {
+        return "-".to_owned();
+    };
+    let other = |line: f64| ![before, after].iter().all(|&l| is_same_line(l, line));
+    let mark = match case.floor_line.is_some_and(other) {
+        true => "!",
+        false => "",
+    };
+    format!("{before:.0}/{after:.0}{mark}")
 }
 
 /// What timing added to an operation where it added most.
@@ -215,7 +232,10 @@ pub fn describe_overhead(cases: &[Case]) -> String {
 /// What the columns mean, once, below the tables.
 pub const LEGEND: &str = "each: operations of one sample, which is their mean; warm-up is not counted, every other sample is.
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians; the floor is the median of
-a cache line one way or of one copy of the message, the larger, measured in turn by the same ranks; p99 etc.: nearest rank.";
+a cache line one way or of one copy of the message, the larger, measured in turn by the same ranks; of a ping-pong from 4 KiB
+it is the bare pipeline (fastpath bench copy) and a line, in its row as measured before the run, in what is stored before and
+after it. line: ns of a cache line one way before/after the samples; ! where it was another beside the bare pipeline, so that
+floor and ratio mean little. p99 etc.: nearest rank.";
 
 #[cfg(test)]
 #[allow(non_snake_case)]

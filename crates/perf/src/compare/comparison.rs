@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::interval::{Ratio, Verdict};
 use super::{Statistic, interval, is_more_better, name_directions};
+use crate::measure::pipeline::is_same_line;
 use crate::output::json::{join_lines, to_json};
 use crate::record::{Key, ReadError, Report, read_versioned};
 
@@ -58,6 +59,27 @@ pub struct Row {
     pub says: String,
     /// The statistic of both in each round: ours, theirs.
     pub pairs: Vec<(f64, f64)>,
+    /// The statistic of the floor beside the runs of both; the median over the rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+    /// What that floor is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_of: Option<String>,
+    /// One way of a cache line beside the runs of each round, in nanoseconds: ours, theirs. What two
+    /// processors share changes on a virtual machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<[f64; 2]>,
+}
+
+/// What was measured beside the runs of one case.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// The statistic of the floor in each run, ours and theirs.
+    pub floors: Vec<f64>,
+    /// What it is.
+    pub floor_of: Option<String>,
+    /// See [`Row::lines`].
+    pub lines: Vec<[f64; 2]>,
 }
 
 /// What was asked for and not compared.
@@ -90,7 +112,33 @@ impl Row {
             ratio,
             says: says.to_owned(),
             pairs,
+            floor: None,
+            floor_of: None,
+            lines: Vec::new(),
         })
+    }
+
+    /// The row with what was measured beside its runs.
+    pub fn with(self, beside: &Beside) -> Row {
+        let floor = find_median(beside.floors.iter().copied());
+        Row {
+            floor,
+            floor_of: beside.floor_of.clone().filter(|_| floor.is_some()),
+            lines: beside.lines.clone(),
+            ..self
+        }
+    }
+
+    /// The time of a line beside our runs and beside theirs, each the median over the rounds.
+    pub fn find_lines(&self) -> Option<[f64; 2]> {
+        let of = |side: usize| find_median(self.lines.iter().map(|pair| pair[side]));
+        Some([of(0)?, of(1)?])
+    }
+
+    /// Rounds in which a line took another time beside ours than beside theirs.
+    pub fn count_uneven(&self) -> usize {
+        let uneven = |&&[ours, theirs]: &&[f64; 2]| !is_same_line(ours, theirs);
+        self.lines.iter().filter(uneven).count()
     }
 
     /// Whether the peer is ahead.

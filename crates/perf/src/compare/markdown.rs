@@ -30,7 +30,7 @@ pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
         "\nThe figure of a run is the {}; shown is its median over {} rounds, in which this MPI and the other ran one after the other and took turns \
          in beginning. Behind it stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % interval: **bold** where the other is ahead, `~` where nobody can \
          tell (the interval holds 1), plain where this MPI is ahead. `hardware` is what the machine needs for the same (a cache line one way between the two processors, or one copy of the \
-         message, the larger), measured in turn with this MPI. A virtual machine shared with others is noisy: the ratios mean something, the times little.\n",
+         message, the larger, measured in turn with this MPI; of a ping-pong from 4 KiB the bare pipeline between them and a line, measured before and after each run). A virtual machine shared with others is noisy: the ratios mean something, the times little.\n",
         comparison.statistic.name(),
         comparison.rounds
     );

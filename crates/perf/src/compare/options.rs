@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use fastpath_base::topology;
 
-use super::Statistic;
 use super::peers::PeerOptions;
 use super::rounds::Plan;
+use super::{Statistic, loads};
 use crate::bench::options::{CaseOptions, MpiOptions, parse_bytes, parse_ranks, parse_time};
 use crate::catalogue::{self, Class, Group};
 use crate::program::Settings;
@@ -71,6 +71,15 @@ pub struct MeasureOptions {
         default_value = "latency,rate,bandwidth,barrier,allreduce"
     )]
     pub tests: Vec<String>,
+    /// The loads of programs in place of tests: buffers that are written and read, odd, strided or of MPI_Alloc_mem,
+    /// both directions at once, windows, rings and all-to-all of 2 to 8 ranks, halos, large collectives, first messages
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "tests", "ranks", "sizes", "window", "touch", "buffer", "offset", "layout", "crowded_sizes", "crowded_batch"
+        ]
+    )]
+    pub loads: bool,
     /// Numbers of ranks for tests of all ranks; those of a pair run on their own number
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
@@ -116,6 +125,11 @@ impl MeasureOptions {
     }
 
     fn list_plans_on(&self, processors: usize) -> Result<Vec<Plan>, String> {
+        if self.loads {
+            return Ok(loads::list_plans(processors, |test, crowded| {
+                self.settings(test, crowded)
+            }));
+        }
         let mut plans: Vec<Plan> = Vec::new();
         for word in &self.tests {
             let tests = catalogue::select(word);
@@ -205,6 +219,17 @@ mod tests {
         assert_eq!(timing(&plans[0]), "batch=16");
         assert_eq!(plans[1].settings.sizes, [4096]);
         assert_eq!(timing(&plans[1]), "batch=1");
+    }
+
+    #[test]
+    fn loads__stand_in_place_of_tests_and_take_their_time() {
+        let options = parse(&["--loads", "--duration=5ms", "--check"]).unwrap();
+        let plans = options.measure.list_plans().unwrap();
+        let same = |p: &Plan| p.settings.duration_ms == Some(5.0) && p.settings.check;
+        assert!(plans.len() > 10 && plans.iter().all(same));
+        for with in ["--tests=rate", "--sizes=8", "--touch", "-n=4", "--window=2"] {
+            assert!(parse(&["--loads", with]).is_err(), "{with}");
+        }
     }
 
     #[test]

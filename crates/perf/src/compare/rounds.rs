@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Statistic;
-use super::comparison::{NotCompared, Row};
+use super::comparison::{Beside, NotCompared, Row};
 use crate::program::{Outcome, Settings};
 use crate::record::{Case, Clock, Key, Missing, Report};
 
@@ -87,12 +87,13 @@ impl Turn<'_> {
     }
 }
 
-/// The statistic of ours and of a peer in each round of one case.
+/// The statistic of ours and of a peer in each round of one case, and what was measured beside them.
 #[derive(Debug)]
 struct Pairs {
     peer: usize,
     key: Key,
     values: Vec<(f64, f64)>,
+    beside: Beside,
 }
 
 /// What the rounds gave so far.
@@ -204,6 +205,7 @@ impl Rounds {
         let [Some(a), Some(b)] = values else {
             return self.note(&name, super::stored::describe_key(&key), "no samples");
         };
+        let floors = [ours, theirs].map(|c| self.statistic.take(c.floor.as_ref()?));
         let next = self.pairs.len();
         let at = *self.index.entry((peer, key.clone())).or_insert(next);
         if at == next {
@@ -211,9 +213,17 @@ impl Rounds {
                 peer,
                 key,
                 values: Vec::new(),
+                beside: Beside::default(),
             });
         }
-        self.pairs[at].values.push((a, b));
+        let pairs = &mut self.pairs[at];
+        pairs.values.push((a, b));
+        let beside = &mut pairs.beside;
+        beside.floors.extend(floors.into_iter().flatten());
+        beside.floor_of.clone_from(&ours.floor_of);
+        if let (Some(one), Some(two)) = (ours.line(), theirs.line()) {
+            beside.lines.push([one, two]);
+        }
     }
 
     fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Measured) {
@@ -275,7 +285,10 @@ impl Rounds {
         let mut rows = Vec::new();
         for peer in 1..self.names.len() {
             let own = self.pairs.iter().filter(|p| p.peer == peer);
-            rows.extend(own.filter_map(|p| Row::new(&self.names[peer], &p.key, p.values.clone())));
+            rows.extend(own.filter_map(|p| {
+                let row = Row::new(&self.names[peer], &p.key, p.values.clone())?;
+                Some(row.with(&p.beside))
+            }));
         }
         rows
     }

@@ -15,6 +15,7 @@ use super::rounds::{Measured, Plan, Rounds};
 use super::stored::{self, Rule};
 use super::turns::{Stop, Turns};
 use super::{markdown, show};
+use crate::bench::pipeline::{self, Pipelines};
 use crate::bench::{self, startup, surroundings};
 use crate::catalogue::{self, Class};
 use crate::output::file::Target;
@@ -254,8 +255,15 @@ fn run_rounds(
         shows_progress: !options.no_progress,
     };
     let name = |mpi: usize| contestants[mpi].peer.name.clone();
+    let mut pipelines = Pipelines::default();
+    for plan in plans {
+        pipelines.expect(&pipeline::list_sizes_of(&plan.settings, plan.ranks));
+    }
     turns.make(rounds, name, |mpi, plan| {
-        let mut measured = Measured::from(measure(&contestants[mpi], plan));
+        pipelines.begin_run(&pipeline::list_sizes_of(&plan.settings, plan.ranks));
+        let mut outcome = measure(&contestants[mpi], plan);
+        pipelines.end_run(&mut outcome.cases);
+        let mut measured = Measured::from(outcome);
         let failure = measured.failure.as_deref();
         let remedy = failure.and_then(|error| find_remedy(&contestants[mpi].peer.name, error));
         measured.failure = remedy.or(measured.failure);

@@ -42,16 +42,24 @@ pub fn format_comparison(comparison: &Comparison) -> String {
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
     let mut text = format!(
         "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the rounds;\n\
-         ratio ours/theirs: geometric mean over the rounds and its 95 % interval\n{:<30}{:>6}{:>9}{:>11}{:>11}    {:<24} says\n",
+         ratio ours/theirs: geometric mean over the rounds and its 95 % interval; line: ns of a cache line one way beside ours/theirs, and in how\n\
+         many rounds the two differed by more than half; floor: {}\n\
+         {:<30}{:>6}{:>9}{:>11}{:>11}    {:<24} {:<11} {:>9} {:>7} {:>7} {:>8}\n",
         comparison.find_version(peer),
         comparison.rounds,
         comparison.statistic.name(),
+        FLOOR,
         "test",
         "ranks",
         "bytes",
         "ours",
         "theirs",
         "ratio",
+        "says",
+        "floor",
+        "ours",
+        "theirs",
+        "line",
     );
     let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
     for row in rows() {
@@ -71,6 +79,10 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
     text + &format!("{}\n", words.join(", "))
 }
 
+/// What the floor of a row is.
+const FLOOR: &str = "a line, or one copy of the message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; \
+                     then ours and theirs as multiples of it";
+
 /// Name of a test with what distinguishes its cases.
 pub fn name_test(row: &Row) -> String {
     let mut name = row.key.test.clone();
@@ -84,8 +96,12 @@ pub fn name_test(row: &Row) -> String {
 }
 
 fn format_row(row: &Row) -> String {
-    format!(
-        "{:<30}{:>6}{:>9}{:>11}{:>11} {:<2} {:<24} {}\n",
+    let beside = match (row.floor, row.find_lines()) {
+        (None, None) => String::new(),
+        (floor, lines) => format!(" {}{}", format_floor(row, floor), format_lines(row, lines)),
+    };
+    let text = format!(
+        "{:<30}{:>6}{:>9}{:>11}{:>11} {:<2} {:<24} {:<11}{beside}",
         name_test(row),
         row.key.ranks,
         row.key.bytes,
@@ -94,7 +110,27 @@ fn format_row(row: &Row) -> String {
         row.key.unit,
         format_ratio(&row.ratio),
         row.says,
-    )
+    );
+    text.trim_end().to_owned() + "\n"
+}
+
+fn format_floor(row: &Row, floor: Option<f64>) -> String {
+    let Some(floor) = floor.filter(|&f| f > 0.0) else {
+        return format!("{:>9} {:>7} {:>7}", "-", "-", "-");
+    };
+    let (ours, theirs) = (row.ours / floor, row.theirs / floor);
+    format!("{:>9} {ours:>7.2} {theirs:>7.2}", format_number(floor))
+}
+
+fn format_lines(row: &Row, lines: Option<[f64; 2]>) -> String {
+    let Some([ours, theirs]) = lines else {
+        return String::new();
+    };
+    let uneven = match row.count_uneven() {
+        0 => String::new(),
+        count => format!(" ({count} of {})", row.lines.len()),
+    };
+    format!(" {:>8}{uneven}", format!("{ours:.0}/{theirs:.0}"))
 }
 
 /// Two stored results: a line a case, what was refused, and the sum.
@@ -177,6 +213,7 @@ pub fn describe_test(row: &Row) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::super::Statistic;
+    use super::super::comparison::Beside;
     use super::super::comparison::tests::make_comparison;
     use super::super::stored::compare;
     use super::*;
@@ -194,6 +231,21 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("the median of each run"), "{text}");
+    }
+
+    #[test]
+    fn rows__have_the_floor_and_the_lines_beside_them() {
+        let mut comparison = make_comparison();
+        let beside = Beside {
+            floors: vec![24.0, 26.0],
+            floor_of: Some("memory copy".into()),
+            lines: vec![[60.0, 62.0], [60.0, 250.0]],
+        };
+        comparison.rows = vec![comparison.rows[0].clone().with(&beside)];
+        let text = format_comparison(&comparison);
+        let row = text.lines().find(|l| l.starts_with("latency")).unwrap();
+        assert!(row.contains("25.00    2.02    4.00"), "{row}");
+        assert!(row.ends_with("60/156 (1 of 2)"), "{row}");
     }
 
     #[test]
