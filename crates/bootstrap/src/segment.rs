@@ -4,7 +4,7 @@
 //! 0              JobHeader                  4 KiB
 //! 4 KiB          RankPage[N]                4 KiB each
 //! bitmap_offset  incoming bitmaps[N]        one bit per sender, rows padded to a cache line
-//! pair_offset    PairRegion[N * N]          PAIR_BYTES each, index src * N + dst, sparse
+//! pair_offset    PairRegion[N * (N + 1)]    PAIR_BYTES each, both directions of a pair side by side, sparse
 //! arena_offset   Arena[N]                   ARENA_BYTES each or less, sparse, mapped piece by piece
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```

@@ -145,7 +145,7 @@ impl Worker {
                     }
                 }
                 Action::Ready(peer) => self.endpoint(peer).lane.set_ready(),
-                Action::Fail(peer) => self.fail_pending(peer),
+                Action::Fail(peer) => self.fail_pending(peer, Fault::PeerGone),
             }
         }
     }

@@ -339,7 +339,11 @@ impl Worker {
                 }
             };
             if !sent && self.endpoint(peer).lane.peer_has_left() {
-                self.fail_pending(peer);
+                self.fail_pending(peer, Fault::PeerGone);
+                return true;
+            }
+            if !sent && self.endpoint(peer).lane.is_starved() {
+                self.fail_pending(peer, Fault::NoMemory);
                 return true;
             }
             if !sent {
@@ -354,7 +358,7 @@ impl Worker {
 
     /// The peer cannot be reached: all that waits for it fails.
     #[cold]
-    pub(crate) fn fail_pending(&mut self, peer: u32) {
+    pub(crate) fn fail_pending(&mut self, peer: u32, fault: Fault) {
         let Some(queue) = self.endpoint(peer).pending.take() else {
             return;
         };
@@ -363,9 +367,12 @@ impl Worker {
             self.gated -= 1;
         }
         for pending in *queue {
-            if let Pending::Start(id) = pending {
-                self.requests.get(id).fault = Fault::PeerGone;
-                self.complete(id);
+            match pending {
+                Pending::Start(id) => {
+                    self.requests.get(id).fault = fault;
+                    self.complete(id);
+                }
+                Pending::Control(..) => self.leave_unanswered(peer, fault),
             }
         }
     }
@@ -406,6 +413,10 @@ impl Worker {
                     request.pack(request.moved, to, len)
                 });
             match post {
+                Post::NoResource if self.endpoint(request.peer).lane.is_starved() => {
+                    request.fault = Fault::NoMemory;
+                    request.moved = request.limit;
+                }
                 Post::NoResource if !self.endpoint(request.peer).lane.peer_has_left() => break,
                 Post::PeerGone | Post::NoResource => {
                     request.fault = Fault::PeerGone;

@@ -206,7 +206,7 @@ impl Worker {
     /// A peer that is gone waits for nothing; one that is there would wait for ever.
     #[cold]
     #[inline(never)]
-    fn leave_unanswered(&self, peer: u32, fault: Fault) {
+    pub(crate) fn leave_unanswered(&self, peer: u32, fault: Fault) {
         if let (Fault::NoMemory, Some(call)) = (fault, self.on_no_answer) {
             call(peer);
         }

@@ -409,6 +409,13 @@ impl Lane {
         }
     }
 
+    /// Whether the message refused last found no memory: waiting for room is in vain. The rank's page says how much is
+    /// missing.
+    #[cold]
+    pub fn is_starved(&self) -> bool {
+        matches!(self, Lane::Shm(endpoint) if endpoint.tx.is_starved())
+    }
+
     /// Whether all that was sent has been taken by the peer.
     pub fn is_drained(&mut self) -> bool {
         match self {

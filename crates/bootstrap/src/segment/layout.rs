@@ -93,14 +93,18 @@ impl Layout {
         (self.front_bytes() as u64).next_multiple_of(AREA_ALIGN)
     }
 
-    /// Offset of the region that `src` fills and `dst` empties. Both below [`Layout::ranks`].
+    /// Offset of the region that `src` fills and `dst` empties. Both below [`Layout::ranks`]. The two directions of a
+    /// pair lie side by side, and so do the pairs of a rank with those below it: one page of a page table serves both
+    /// directions, and several pairs.
     pub const fn pair_offset(self, src: usize, dst: usize) -> u64 {
-        self.pair_area_offset() + (src * self.ranks + dst) as u64 * PAIR_BYTES as u64
+        let (low, high) = if src < dst { (src, dst) } else { (dst, src) };
+        let index = high * (high + 1) + 2 * low + (src > dst) as usize;
+        self.pair_area_offset() + index as u64 * PAIR_BYTES as u64
     }
 
     /// End of the part that each rank maps as a whole.
     pub const fn mapped_bytes(self) -> u64 {
-        self.pair_offset(self.ranks, 0)
+        self.pair_area_offset() + (self.ranks * (self.ranks + 1)) as u64 * PAIR_BYTES as u64
     }
 
     /// Address range of one rank's arena.
@@ -157,14 +161,30 @@ mod tests {
             assert!(l.bitmap_stride() >= ranks.div_ceil(64) * 8);
             assert!(l.front_bytes() as u64 <= l.pair_area_offset());
             assert_eq!(l.pair_offset(0, 0), l.pair_area_offset());
+            // A rank has no second direction to itself.
             assert_eq!(
                 l.mapped_bytes(),
-                l.pair_offset(ranks - 1, ranks - 1) + PAIR_BYTES as u64
+                l.pair_offset(ranks - 1, ranks - 1) + 2 * PAIR_BYTES as u64
             );
             assert!(l.arena_offset(0) >= l.mapped_bytes());
             assert_eq!(l.trace_offset(0), l.arena_offset(ranks - 1) + ARENA_BYTES);
             assert_eq!(l.total_bytes(), l.trace_offset(ranks - 1) + AREA_BYTES);
             assert!(l.total_bytes() < i64::MAX as u64);
+        }
+    }
+
+    #[test]
+    fn pairs__lie_side_by_side_and_nowhere_twice() {
+        for ranks in [1, 2, 7, 64] {
+            let l = Layout::new(ranks).unwrap();
+            let offset = |src, dst| (l.pair_offset(src, dst) - l.pair_area_offset()) as usize;
+            let mut seen = vec![false; ranks * (ranks + 1)];
+            for (src, dst) in (0..ranks).flat_map(|src| (0..ranks).map(move |dst| (src, dst))) {
+                let index = offset(src, dst) / PAIR_BYTES;
+                assert!(offset(src, dst).is_multiple_of(PAIR_BYTES));
+                assert!(!std::mem::replace(&mut seen[index], true));
+                assert!(src == dst || offset(dst, src) / PAIR_BYTES == index ^ 1);
+            }
         }
     }
 

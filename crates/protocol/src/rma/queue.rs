@@ -6,6 +6,7 @@ use super::key::Described;
 use super::message::{Change, Landing, Place};
 use super::resolve::{RemoteKey, Way, choose_way};
 use super::{Moved, RmaError::PeerGone};
+use crate::request::Fault;
 use crate::wire;
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::copy;
@@ -273,7 +274,12 @@ impl Worker {
                     operation.pending = true;
                 }
                 Posted::NoResource if self.peer_has_left(peer) => return Step::Gone,
-                Posted::NoResource => return Step::Waits,
+                Posted::NoResource => {
+                    if self.endpoint(peer).lane.is_starved() {
+                        self.leave_unanswered(peer, Fault::NoMemory);
+                    }
+                    return Step::Waits;
+                }
                 Posted::PeerGone => return Step::Gone,
             }
         }

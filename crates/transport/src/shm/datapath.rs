@@ -18,8 +18,8 @@ const SLOTS_AHEAD: u32 = 3;
 /// How many bytes of a payload are pushed towards a reader that waits.
 const DEMOTED_BYTES: usize = 512;
 /// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them.
-/// What is left of the first area still holds the longest message in parts.
-const DATA_OWED_MAX: u32 = DATA_BYTES_FIRST / 16 * 7;
+/// What is left of the area that the longest message makes still holds it in parts.
+const DATA_OWED_MAX: u32 = DATA_MESSAGE_MAX as u32 / 8 * 7;
 
 /// The producer's end.
 #[repr(C)]
@@ -37,11 +37,11 @@ pub struct Tx {
     pub(super) data_tail: u32,
     /// Data position up to which everything has been consumed.
     pub(super) data_head: u32,
-    /// Bytes of the data area in use, a power of two; 0 until connected.
+    /// Bytes of the data area in use, a power of two; 0 until its first message.
     pub(super) data_size: u32,
     /// The peer's world rank.
     pub(super) peer: u32,
-    /// The messages in the data area that may not have been taken yet, oldest first.
+    /// What is needed less often; null until connected.
     pub(super) in_data: *mut DataQueue,
     /// Where more memory comes from.
     pub(super) domain: *const super::domain::Domain,
@@ -51,15 +51,23 @@ pub struct Tx {
     pub(super) warmed: u32,
 }
 
-/// Which ring position holds the message that ends at which data position.
+/// What a producer knows besides.
 pub(super) struct DataQueue {
+    /// The messages in the data area that may not have been taken yet, oldest first, are those from `first` to `next`.
     pub first: u32,
     pub next: u32,
     /// Positions of both rings when a wait last began after something had been sent; see `idle`.
     pub mark: (u32, u32),
     /// What is done so that the next message goes faster.
     pub ahead: Ahead,
-    pub entries: [(u32, u32); SLOTS as usize],
+    /// How far the consumer has said that it has come.
+    pub said: u32,
+    /// Pages of the region before the data area that are backed with memory; see `grow`.
+    pub head_pages: u32,
+    /// Whether a message could not be sent for want of memory.
+    pub starved: bool,
+    /// Which ring position holds the message that ends at which data position; null while there is no data area.
+    pub entries: *mut [(u32, u32); SLOTS as usize],
 }
 
 /// The consumer's end.
@@ -151,7 +159,7 @@ impl Tx {
                 len: len as u16,
                 aux: header.aux,
             });
-            queue.entries[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
+            (*queue.entries)[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
             queue.next = queue.next.wrapping_add(1);
             self.publish(slot, header, LEN_IN_DATA)
         }
@@ -187,13 +195,15 @@ impl Tx {
 
     /// Whether `messages` messages of up to `bytes` bytes in the data area would all find room now.
     pub fn has_room_for(&mut self, messages: u32, bytes: u32) -> bool {
+        // One more for what is skipped where the area wraps.
+        let need = (messages + 1).saturating_mul((bytes + 63) & !63);
         let fits = |tx: &Tx| {
             let used = tx.data_tail.wrapping_sub(tx.data_head);
-            // One more for what is skipped where the area wraps.
-            let need = (messages + 1).saturating_mul((bytes + 63) & !63);
             tx.limit.wrapping_sub(tx.tail) >= messages && tx.data_size.saturating_sub(used) >= need
         };
-        fits(self) || (self.refresh_credits() && fits(self))
+        fits(self)
+            || (self.refresh_credits() && fits(self))
+            || (self.grow_for(messages, need) && fits(self))
     }
 
     /// Finds `len` contiguous free bytes in the data area and takes them.
@@ -230,10 +240,14 @@ impl Tx {
     #[inline(never)]
     fn allot_data_slow(&mut self, len: u32) -> Option<u32> {
         self.refresh_credits();
-        if let Some(offset) = self.allot_known(len) {
-            return Some(offset);
+        loop {
+            if let Some(offset) = self.allot_known(len) {
+                return Some(offset);
+            }
+            if !self.grow_data(len) {
+                return None;
+            }
         }
-        super::endpoint::grow_data(self).then(|| self.allot_known(len))?
     }
 
     /// Reads how far the consumer has come; says whether a slot is free now.
@@ -246,44 +260,51 @@ impl Tx {
         // ORDERING: acquire pairs with the release in `Rx::publish_head`: the consumer has finished
         // reading what it gives back. SAFETY: mapped, as `pair` is not null.
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
-        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read while a
-        // slot is free too, and that one stays free.
-        let said = self.limit.wrapping_sub(SLOTS);
-        if head.wrapping_sub(said) > self.tail.wrapping_sub(said) {
-            return false;
-        }
-        let outstanding = self.tail.wrapping_sub(head);
-        self.limit = head.wrapping_add(SLOTS);
         // SAFETY: allocated when the ring was connected.
         let queue = unsafe { &mut *self.in_data };
+        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read while a
+        // slot is free too, and that one stays free.
+        if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {
+            return false;
+        }
+        queue.said = head;
+        let outstanding = self.tail.wrapping_sub(head);
         while queue.first != queue.next {
-            let (position, end) = queue.entries[(queue.first & SLOT_MASK) as usize];
+            // SAFETY: there has been a message in the data area.
+            let (position, end) = unsafe { (*queue.entries)[(queue.first & SLOT_MASK) as usize] };
             if self.tail.wrapping_sub(position) <= outstanding {
                 break;
             }
             self.data_head = end;
             queue.first = queue.first.wrapping_add(1);
         }
-        self.has_room()
+        if queue.head_pages == HEAD_PAGES {
+            self.limit = head.wrapping_add(SLOTS);
+            return self.has_room();
+        }
+        self.has_room() || self.grow_ring()
     }
 
     /// Whether everything sent has been taken, as far as the consumer has said so.
     pub fn is_drained(&mut self) -> bool {
         self.pair.is_null() || {
             self.refresh_credits();
-            self.limit == self.tail.wrapping_add(SLOTS)
+            // SAFETY: allocated when the ring was connected.
+            unsafe { (*self.in_data).said == self.tail }
         }
     }
 }
 
 /// The start of a ring in which nothing ever arrives, for endpoints whose peer has not connected.
 #[repr(C, align(64))]
-struct EmptyRing(UnsafeCell<[u64; 16]>);
+struct EmptyRing(UnsafeCell<[u8; std::mem::offset_of!(Pair, slots) + size_of::<Slot>()]>);
 
 // SAFETY: never written: a consumer writes to its pair only after it has taken something.
 unsafe impl Sync for EmptyRing {}
 
-static EMPTY_RING: EmptyRing = EmptyRing(UnsafeCell::new([0; 16]));
+static EMPTY_RING: EmptyRing = EmptyRing(UnsafeCell::new(
+    [0; std::mem::offset_of!(Pair, slots) + size_of::<Slot>()],
+));
 
 /// A pair of which the first slot can be looked at.
 pub(super) fn empty_pair() -> *const Pair {

@@ -33,11 +33,11 @@ impl Domain {
             .map_or(std::ptr::null(), |at| at.as_ptr().cast())
     }
 
-    /// Backs the first `len` bytes of the region from this rank to `to` with memory.
-    pub fn back_pair(&self, to: u32, len: usize) -> Result<(), SegmentError> {
+    /// Backs `len` bytes from `start` on of the region from this rank to `to` with memory.
+    pub fn back_pair(&self, to: u32, start: usize, len: usize) -> Result<(), SegmentError> {
         let segment = self.job.segment();
         let offset = segment.layout().pair_offset(self.me as usize, to as usize);
-        segment.ensure_backed(offset, len as u64)
+        segment.ensure_backed(offset + start as u64, len as u64)
     }
 
     /// Puts two words that nobody guesses into this process's memory, and says on the rank's page where

@@ -74,16 +74,9 @@ impl ShmEndpoint {
             return Ok(());
         }
         let (domain, peer) = (self.domain, self.tx.peer);
-        domain.back_pair(peer, HEAD_BYTES + DATA_BYTES_FIRST as usize)?;
-        self.tx.in_data = Box::into_raw(Box::new(DataQueue {
-            first: 0,
-            next: 0,
-            mark: (0, 0),
-            ahead,
-            entries: [(0, 0); SLOTS as usize],
-        }));
-        self.tx.data_size = DATA_BYTES_FIRST;
-        self.tx.limit = SLOTS;
+        domain.back_pair(peer, 0, PAGE)?;
+        self.tx.in_data = Box::into_raw(Box::new(DataQueue::new(ahead, 1)));
+        self.tx.limit = slots_within(1);
         self.tx.pair = domain.pair(domain.me, peer);
         let (word, bit) = (domain.me as usize / 64, 1u64 << (domain.me % 64));
         // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
@@ -132,7 +125,7 @@ impl ShmEndpoint {
             return None;
         }
         let index = (!self.joint_open).trailing_zeros();
-        if index as usize >= JOINT_COPIES {
+        if index as usize >= JOINT_COPIES || !self.tx.grow_head() {
             return None;
         }
         self.joint_open |= 1 << index;
@@ -194,58 +187,10 @@ impl ShmEndpoint {
     }
 }
 
-/// Backs the whole data area with memory, if it is not yet; says whether there is more room now.
-/// Messages on the way stay where they are.
-pub(super) fn grow_data(tx: &mut Tx) -> bool {
-    if tx.data_size == DATA_BYTES || tx.pair.is_null() {
-        return false;
-    }
-    // SAFETY: set when the endpoint was made; a domain lives as long as the process.
-    let domain = unsafe { &*tx.domain };
-    if domain
-        .back_pair(tx.peer, HEAD_BYTES + DATA_BYTES as usize)
-        .is_err()
-    {
-        return false;
-    }
-    // In the larger area positions would name other places: they become offsets in its first part.
-    // Messages that lie before those that have gone round its end give back their room with these.
-    let size = tx.data_size;
-    let (used, offset) = (
-        tx.data_tail.wrapping_sub(tx.data_head),
-        tx.data_head & (size - 1),
-    );
-    let round = offset + used > size;
-    let start = tx.data_head.wrapping_sub(offset);
-    // SAFETY: allocated when the ring was connected.
-    let queue = unsafe { &mut *tx.in_data };
-    let mut index = queue.first;
-    while index != queue.next {
-        let end = &mut queue.entries[(index & SLOT_MASK) as usize].1;
-        *end = end.wrapping_sub(start);
-        if round {
-            *end = end.saturating_sub(size);
-        }
-        index = index.wrapping_add(1);
-        if round && index == queue.next {
-            *end = size;
-        }
-    }
-    (tx.data_head, tx.data_tail) = if round {
-        (0, size)
-    } else {
-        (offset, offset + used)
-    };
-    tx.data_size = DATA_BYTES;
-    true
-}
-
 impl Drop for ShmEndpoint {
     fn drop(&mut self) {
-        if !self.tx.in_data.is_null() {
-            // SAFETY: made by `Box::into_raw` in `connect`, and not shared.
-            drop(unsafe { Box::from_raw(self.tx.in_data) });
-        }
+        // SAFETY: made in `connect`, and not shared.
+        unsafe { DataQueue::free(self.tx.in_data) };
     }
 }
 
@@ -330,7 +275,7 @@ impl Endpoint for ShmEndpoint {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::conformance::{Rig, Sent, Start, Way, look, post};
+    use crate::conformance::{Rig, Sent, Start, Way, post};
     use crate::shm::testing::ShmPair;
     use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_FINALIZED};
 
@@ -348,39 +293,6 @@ mod tests {
             state.store(STATE_FINALIZED, Ordering::Relaxed);
             assert_eq!(pair.tx.rouse(), answer);
             state.store(STATE_AWAKE, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn data_area__grows_when_it_is_full_without_touching_what_lies_there() {
-        for start in [0, 64, 20_000, u32::MAX - 30_000] {
-            for len in [3000, DATA_MESSAGE_MAX] {
-                let mut pair = ShmPair::new(Start {
-                    messages: 0,
-                    bytes: start,
-                });
-                assert_eq!(pair.tx.tx.data_size, DATA_BYTES_FIRST);
-                let (mut sent, mut taken) = (0, 0);
-                for _ in 0..2 * DATA_BYTES as usize / len {
-                    while post(&mut pair, Way::Bcopy, &Sent::numbered(sent, len)) {
-                        sent += 1;
-                    }
-                    assert!(
-                        look(&mut pair) == Some(Sent::numbered(taken, len)),
-                        "message {taken} of {len}"
-                    );
-                    pair.rx().take();
-                    pair.return_credits();
-                    taken += 1;
-                }
-                assert_eq!(pair.tx.tx.data_size, DATA_BYTES);
-                // All of the area but what is skipped at its end, and the one just taken.
-                assert!(
-                    (sent - taken + 2) as usize * len >= DATA_BYTES as usize,
-                    "{} of {len}",
-                    sent - taken
-                );
-            }
         }
     }
 }

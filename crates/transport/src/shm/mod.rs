@@ -5,6 +5,7 @@ pub mod datapath;
 pub mod direct;
 pub mod domain;
 pub mod endpoint;
+mod grow;
 pub mod idle;
 pub mod iface;
 pub mod mapped;

@@ -67,13 +67,7 @@ impl Shared {
             data_head: 0,
             data_size: DATA_BYTES,
             peer: 1,
-            in_data: Box::into_raw(Box::new(DataQueue {
-                first: 0,
-                next: 0,
-                mark: (0, 0),
-                ahead: Default::default(),
-                entries: [(0, 0); SLOTS as usize],
-            })),
+            in_data: Box::into_raw(Box::new(DataQueue::whole(start))),
             domain: ptr::null(),
             recent: 0,
             warmed: 0,
@@ -141,7 +135,7 @@ pub(super) fn take(rx: &mut Rx, number: u32) -> bool {
 /// Frees the queue that the endpoint would free.
 pub(super) fn close(tx: Tx) {
     // SAFETY: made in `Shared::tx`.
-    drop(unsafe { Box::from_raw(tx.in_data) });
+    unsafe { DataQueue::free(tx.in_data) };
 }
 
 #[cfg(not(loom))]

@@ -1,7 +1,7 @@
 //! Two ranks of a job in one process, each with a mapping of its own.
 #![allow(unsafe_code)]
 
-use super::wire::{DATA_BYTES, Pair, SLOTS};
+use super::wire::{Pair, SLOTS};
 use super::{Domain, Iface, ShmEndpoint};
 use crate::conformance::{Rig, Start};
 use fastpath_base::sync::Ordering;
@@ -43,7 +43,7 @@ impl Rig for ShmPair {
     fn new(start: Start) -> Self {
         let domains = DOMAINS.with(|domains| *domains);
         domains[0]
-            .back_pair(1, size_of::<Pair>())
+            .back_pair(1, 0, size_of::<Pair>())
             .expect("memory for a pair");
         let mut pair = ShmPair {
             tx: ShmEndpoint::new(domains[0], 1),
@@ -112,10 +112,17 @@ impl ShmPair {
             }
         }
         let (tx, rx) = (&mut self.tx.tx, &mut self.rx.rx);
-        (tx.tail, tx.limit) = (messages, messages.wrapping_add(SLOTS));
+        if messages != 0 {
+            tx.grow_head();
+            // SAFETY: made when the ring was connected.
+            unsafe { (*tx.in_data).said = messages };
+            (tx.tail, tx.limit) = (messages, messages.wrapping_add(SLOTS));
+        }
         (rx.head, rx.published) = (messages, messages);
         let bytes = bytes & !63;
+        if bytes != 0 {
+            tx.grow_data(1);
+        }
         (tx.data_tail, tx.data_head) = (bytes, bytes);
-        assert!(tx.data_size <= DATA_BYTES);
     }
 }

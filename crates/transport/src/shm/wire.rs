@@ -1,10 +1,10 @@
 //! What lies in shared memory: the region of one ordered pair of ranks.
 //!
 //! ```text
-//!  0        64                        16448          18496     20480 (page aligned)
-//!  +--------+-------------------------+--------------+---------+-------------------------+
-//!  | Control| 256 slots of 64 bytes   | joint copies | recalls | data: 256 KiB           |
-//!  +--------+-------------------------+--------------+---------+-------------------------+
+//!  0        64         1216                      17600          20480 (page aligned)
+//!  +--------+----------+-------------------------+--------------+-------------------------+
+//!  | Control| recalls  | 256 slots of 64 bytes   | joint copies | data: 256 KiB           |
+//!  +--------+----------+-------------------------+--------------+-------------------------+
 //!
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
@@ -17,6 +17,9 @@
 //! `word0` is published last, by one release store. `stamp` tells a fresh slot from the one that lay
 //! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
 //! the slot; a longer one lies in the data area, and the slot says where.
+//!
+//! A region is backed with memory as far as it is used (`grow`): the first page when a pair connects, a page of slots
+//! when the ring comes to it for the first time, the data area in steps.
 
 use super::recall::Recalls;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
@@ -32,8 +35,11 @@ pub const SLOT_PAYLOAD: usize = 48;
 pub const LEN_IN_DATA: u8 = 0xff;
 /// Bytes of the data area.
 pub const DATA_BYTES: u32 = 256 * 1024;
-/// Bytes of the data area that a new connection backs with memory; the rest follows on need.
-pub const DATA_BYTES_FIRST: u32 = 64 * 1024;
+/// Bytes of the data area that are backed with memory at its first message; each later step is [`DATA_STEP`] times as
+/// large.
+pub const DATA_BYTES_FIRST: u32 = 4 * 1024;
+/// How much larger the data area becomes at a step.
+pub const DATA_STEP: u32 = 4;
 /// Largest payload of one message in the data area.
 pub const DATA_MESSAGE_MAX: usize = 32 * 1024;
 
@@ -89,13 +95,13 @@ pub struct JointCopy {
 pub struct Pair {
     /// Credits.
     pub control: Control,
+    /// Messages that the sender takes back.
+    pub recalls: Recalls,
     /// The ring.
     pub slots: [Slot; SLOTS as usize],
     /// Messages that both sides copy at once.
     pub joint: [JointCopy; JOINT_COPIES],
-    /// Messages that the sender takes back.
-    pub recalls: Recalls,
-    _pad: [u8; 4096 - 64 - JOINT_COPIES * 64 - size_of::<Recalls>()],
+    _pad: [u8; PAGE - 64 - JOINT_COPIES * 64 - size_of::<Recalls>()],
     /// Payloads that do not fit a slot.
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }
@@ -108,10 +114,26 @@ const _: () = {
     assert!(std::mem::offset_of!(Slot, payload) == 16);
     assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
     assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);
+    assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);
+    // The longest message finds room wherever it would begin, and half of them are told of in time (`DATA_OWED_MAX`).
+    assert!(DATA_BYTES as usize >= 2 * DATA_MESSAGE_MAX && DATA_BYTES.is_power_of_two());
 };
 
 /// Bytes of a pair's region before the data area.
 pub const HEAD_BYTES: usize = std::mem::offset_of!(Pair, data);
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Pages of a region before the data area.
+pub const HEAD_PAGES: u32 = HEAD_BYTES.div_ceil(PAGE) as u32;
+
+/// Slots that can be filled while only the first `pages` pages are backed: the consumer looks at the one behind them.
+pub const fn slots_within(pages: u32) -> u32 {
+    if pages >= HEAD_PAGES {
+        return SLOTS;
+    }
+    let bytes = (pages as usize * PAGE).saturating_sub(std::mem::offset_of!(Pair, slots));
+    (bytes / size_of::<Slot>()).saturating_sub(1) as u32
+}
 
 /// What says that a slot holds the message of `position`: the position itself, changed so that it is never a fresh
 /// page's 0 while the ring is filled for the first time.

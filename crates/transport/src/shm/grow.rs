@@ -1,0 +1,307 @@
+//! Memory of a pair grows with what it sends: the sender has the parts of the region backed as it comes to them.
+//!
+//! The first page holds the control line, the recalls and the first slots. Until the ring has gone round once the
+//! limit of the producer ends one slot before the first that has no memory, since the consumer looks at the slot
+//! behind the last message. The data area begins with nothing and grows when it is full.
+#![allow(unsafe_code)]
+
+use super::datapath::{DataQueue, Tx};
+use super::idle::Ahead;
+use super::wire::*;
+use std::ptr;
+
+impl DataQueue {
+    /// Of a ring that starts, with so many pages backed.
+    pub fn new(ahead: Ahead, head_pages: u32) -> Self {
+        DataQueue {
+            first: 0,
+            next: 0,
+            mark: (0, 0),
+            ahead,
+            said: 0,
+            head_pages,
+            starved: false,
+            entries: ptr::null_mut(),
+        }
+    }
+
+    /// Of a ring that is backed wholly and whose positions start at `start`.
+    #[cfg(test)]
+    pub fn whole(start: u32) -> Self {
+        let mut queue = DataQueue::new(Ahead::default(), HEAD_PAGES);
+        queue.said = start;
+        queue.make_entries();
+        queue
+    }
+
+    fn make_entries(&mut self) {
+        if self.entries.is_null() {
+            self.entries = Box::into_raw(Box::new([(0, 0); SLOTS as usize]));
+        }
+    }
+
+    /// Gives a queue up; null is none.
+    ///
+    /// # Safety
+    /// It was made by `Box::into_raw`, and nobody uses it any more.
+    pub unsafe fn free(queue: *mut DataQueue) {
+        if queue.is_null() {
+            return;
+        }
+        // SAFETY: the caller's; the entries were made in `make_entries`.
+        unsafe {
+            let queue = Box::from_raw(queue);
+            if !queue.entries.is_null() {
+                drop(Box::from_raw(queue.entries));
+            }
+        }
+    }
+}
+
+impl Tx {
+    /// Whether the last message that found no room did so for want of memory.
+    pub fn is_starved(&self) -> bool {
+        // SAFETY: made when the ring was connected, or null.
+        unsafe { self.in_data.as_ref() }.is_some_and(|queue| queue.starved)
+    }
+
+    /// Backs a part of the region; where there is no memory it says so on the rank's page.
+    fn back(&mut self, start: usize, len: usize) -> bool {
+        // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+        let domain = unsafe { &*self.domain };
+        let backed = domain.back_pair(self.peer, start, len);
+        if let Err(error) = &backed {
+            let text = format!("sending to rank {}: {error}", self.peer);
+            domain.page(domain.me).message.store(&text);
+        }
+        self.note_starved(backed.is_err());
+        backed.is_ok()
+    }
+
+    fn note_starved(&mut self, starved: bool) {
+        // SAFETY: made when the ring was connected.
+        unsafe { (*self.in_data).starved = starved };
+    }
+
+    /// Backs a page of slots of a ring that has not gone round once, and the second time all that are left.
+    pub(super) fn grow_ring(&mut self) -> bool {
+        // SAFETY: made when the ring was connected.
+        match unsafe { (*self.in_data).head_pages } {
+            1 => self.grow_head_to(2),
+            _ => self.grow_head_to(HEAD_PAGES),
+        }
+    }
+
+    /// Backs all that lies before the data area, for who can do without.
+    pub(super) fn grow_head(&mut self) -> bool {
+        let grown = self.grow_head_to(HEAD_PAGES);
+        self.note_starved(false);
+        grown
+    }
+
+    fn grow_head_to(&mut self, pages: u32) -> bool {
+        // SAFETY: made when the ring was connected.
+        let queue = unsafe { &*self.in_data };
+        let (have, said) = (queue.head_pages, queue.said);
+        if have >= pages {
+            return true;
+        }
+        if !self.back(have as usize * PAGE, (pages - have) as usize * PAGE) {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe { (*self.in_data).head_pages = pages };
+        self.limit = match pages {
+            HEAD_PAGES => said.wrapping_add(SLOTS),
+            pages => slots_within(pages),
+        };
+        true
+    }
+
+    /// Has memory where so many messages, which take so many bytes of the data area in all, would find it; for who can
+    /// do without.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn grow_for(&mut self, messages: u32, bytes: u32) -> bool {
+        if self.pair.is_null() {
+            return false;
+        }
+        let slots = self.limit.wrapping_sub(self.tail);
+        if slots < messages && !self.grow_head() {
+            return false;
+        }
+        let used = self.data_tail.wrapping_sub(self.data_head);
+        let room = self.data_size.saturating_sub(used);
+        let grown = room >= bytes || self.grow_data_to(used.saturating_add(bytes));
+        self.note_starved(false);
+        grown
+    }
+
+    /// Makes the data area larger; says whether there is more room now. Messages on the way stay where they are.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn grow_data(&mut self, len: u32) -> bool {
+        // An area of twice its length takes a message wherever it would begin.
+        let needed = len.saturating_mul(2);
+        let suffices = self.data_size >= needed;
+        let grown = self.grow_data_to(needed);
+        // What is full is emptied; what is too small would leave the message waiting for ever.
+        if suffices && !grown {
+            self.note_starved(false);
+        }
+        grown
+    }
+
+    /// Makes the data area at least a step larger, to `needed` bytes where it can be so large.
+    fn grow_data_to(&mut self, needed: u32) -> bool {
+        let old = self.data_size;
+        if old == DATA_BYTES || self.pair.is_null() {
+            return false;
+        }
+        let mut size = (old * DATA_STEP).clamp(DATA_BYTES_FIRST, DATA_BYTES);
+        while size < needed.min(DATA_BYTES) {
+            size = (size * DATA_STEP).min(DATA_BYTES);
+        }
+        if !self.back(HEAD_BYTES + old as usize, (size - old) as usize) {
+            return false;
+        }
+        // SAFETY: made when the ring was connected.
+        unsafe { (*self.in_data).make_entries() };
+        if old != 0 {
+            self.rename_positions();
+        }
+        self.data_size = size;
+        true
+    }
+
+    /// In a larger area positions would name other places: they become offsets in its first part. Messages that lie
+    /// before those that have gone round its end give back their room with these.
+    fn rename_positions(&mut self) {
+        let size = self.data_size;
+        let (used, offset) = (
+            self.data_tail.wrapping_sub(self.data_head),
+            self.data_head & (size - 1),
+        );
+        let round = offset + used > size;
+        let start = self.data_head.wrapping_sub(offset);
+        // SAFETY: made when the ring was connected, its entries with the data area.
+        let (queue, entries) = unsafe { (&*self.in_data, &mut *(*self.in_data).entries) };
+        let mut index = queue.first;
+        while index != queue.next {
+            let end = &mut entries[(index & SLOT_MASK) as usize].1;
+            *end = end.wrapping_sub(start);
+            if round {
+                *end = end.saturating_sub(size);
+            }
+            index = index.wrapping_add(1);
+            if round && index == queue.next {
+                *end = size;
+            }
+        }
+        (self.data_head, self.data_tail) = if round {
+            (0, size)
+        } else {
+            (offset, offset + used)
+        };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::conformance::{Rig, Sent, Start, Way, look, post};
+    use crate::contract::Endpoint;
+    use crate::shm::ShmEndpoint;
+    use crate::shm::testing::ShmPair;
+
+    #[test]
+    fn data_area__grows_when_it_is_full_without_touching_what_lies_there() {
+        for start in [0, 64, 20_000, u32::MAX - 30_000] {
+            for len in [100, 3000, DATA_MESSAGE_MAX] {
+                let mut pair = ShmPair::new(Start {
+                    messages: 0,
+                    bytes: start,
+                });
+                assert!(pair.tx.tx.data_size <= DATA_BYTES_FIRST);
+                let (mut sent, mut taken) = (0, 0);
+                for _ in 0..2 * DATA_BYTES as usize / len {
+                    while post(&mut pair, Way::Bcopy, &Sent::numbered(sent, len)) {
+                        sent += 1;
+                    }
+                    assert!(
+                        look(&mut pair) == Some(Sent::numbered(taken, len)),
+                        "message {taken} of {len}"
+                    );
+                    pair.rx().take();
+                    pair.return_credits();
+                    taken += 1;
+                }
+                if len == 100 {
+                    // The ring is full before it is.
+                    assert!(sent - taken + 1 >= SLOTS - 1);
+                    continue;
+                }
+                assert_eq!(pair.tx.tx.data_size, DATA_BYTES);
+                // All of the area but what is skipped at its end, and the one just taken.
+                assert!(
+                    (sent - taken + 2) as usize * len >= DATA_BYTES as usize,
+                    "{} of {len}",
+                    sent - taken
+                );
+            }
+        }
+    }
+
+    /// Two ranks that nobody else uses: what is backed there was backed here.
+    fn fresh_pair() -> (ShmEndpoint, impl Fn() -> u64) {
+        use fastpath_bootstrap::job::Job;
+        let jobs: &'static [Job] = Job::in_process(2).expect("memory for two ranks").leak();
+        let domain: &_ = Box::leak(Box::new(crate::shm::Domain::new(&jobs[0])));
+        let used = || jobs[0].segment().used_bytes().expect("the kernel says so");
+        let before = used();
+        let mut tx = ShmEndpoint::new(domain, 1);
+        tx.connect(Ahead::default()).expect("memory for a page");
+        (tx, move || used() - before)
+    }
+
+    #[test]
+    fn pair__has_memory_for_what_it_sends_alone() {
+        let (mut tx, used) = fresh_pair();
+        let header = crate::contract::Header::new(1, 2, 3);
+        let mut send = |len: usize| {
+            // SAFETY: `to` has room for `len` bytes.
+            let posted = tx.am_bcopy(header, len, |to| unsafe { to.write_bytes(7, len) });
+            matches!(posted, crate::contract::Post::Done)
+        };
+        let page = PAGE as u64;
+        assert!(send(8) && used() == page);
+        assert!(send(100) && used() == 2 * page);
+        assert!((2..slots_within(1)).all(|_| send(0)) && used() == 2 * page);
+        assert!(send(0) && used() == 3 * page, "the next page of slots");
+        assert!((slots_within(1) + 1..SLOTS).all(|_| send(0)));
+        assert_eq!(used(), (HEAD_PAGES as u64 + 1) * page);
+        assert!(!send(0), "the ring is full");
+    }
+
+    #[test]
+    fn data_area__grows_in_steps_that_the_longest_message_skips() {
+        let (mut tx, used) = fresh_pair();
+        let header = crate::contract::Header::new(1, 2, 3);
+        // SAFETY: `to` has room for the message.
+        let mut send =
+            |len: usize| tx.am_bcopy(header, len, |to| unsafe { to.write_bytes(7, len) });
+        let _ = send(DATA_MESSAGE_MAX);
+        assert_eq!(used(), PAGE as u64 + 64 * 1024);
+    }
+
+    #[test]
+    fn room__for_a_message_in_parts_is_made() {
+        let (mut tx, used) = fresh_pair();
+        assert!(tx.tx.has_room_for(8, 4096));
+        assert_eq!(used(), PAGE as u64 + 64 * 1024);
+        assert!(tx.tx.has_room_for(slots_within(1) + 1, 64));
+        assert_eq!(used(), HEAD_BYTES as u64 + 64 * 1024);
+        assert!(!tx.tx.has_room_for(SLOTS + 1, 64) && !tx.tx.is_starved());
+    }
+}
