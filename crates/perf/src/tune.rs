@@ -180,7 +180,7 @@ fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
 fn measure_stream(processors: [usize; 2], bytes: usize) -> io::Result<f64> {
     let mut pipeline = Pipeline::new(processors, bytes)?;
     let mut shortest = f64::INFINITY;
-    let loops = [Loop::widest(), Loop::String];
+    let loops = [Loop::usual(), Loop::String];
     for which in loops.into_iter().filter(|which| which.is_available()) {
         let plan = Plan {
             into_ring: which,

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::event::{Event, EventError, parse_event};
+use super::selection::is_learnt;
 use super::{Job, STALL, Selection};
 use crate::interrupt;
 

@@ -130,7 +130,7 @@ fn search_within(
     let shape = shape.unwrap_or(shapes[shapes.len() / 2]);
     let own = known.iter().map(|f| [f.plan.into_ring, f.plan.out_of_ring]);
     let mut pairs: Vec<[Loop; 2]> = own.collect();
-    pairs.push([Loop::widest(); 2]);
+    pairs.push([Loop::usual(); 2]);
     pairs.extend(pair_all(&Loop::all_available()));
     let mut plans: Vec<Plan> = known.iter().map(|f| f.plan).collect();
     plans.extend(pairs.iter().map(|&[one, two]| make_plan(one, two, shape)));
