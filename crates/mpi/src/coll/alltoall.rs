@@ -10,6 +10,7 @@ use super::vector::{Array, Arrays, Vector, even_blocks};
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
+use std::ptr;
 
 /// Pairs of messages under way at the same time.
 const WINDOW: u32 = 32;
@@ -38,7 +39,10 @@ pub unsafe fn alltoall(
     f.conclude(unsafe {
         match out {
             Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)),
-            None => run_in_place(f, &even_blocks(into)),
+            None if how == choose::Alltoall::Together || f.size() <= 2 => {
+                run_in_place(f, &even_blocks(into))
+            }
+            None => run_packed(f, how, &even_blocks(into), &even_blocks(into)),
         }
     })
 }
@@ -101,8 +105,28 @@ pub(super) unsafe fn run<'a, 'b, F: Fabric>(
             (1, _) => Ok(()),
             (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)),
             (_, choose::Alltoall::Together) => together(f, out, into),
-            (_, choose::Alltoall::Bruck) if out(rank).bytes() > 0 => bruck(f, out, into),
-            (_, choose::Alltoall::Bruck) => Ok(()),
+            _ => run_packed(f, how, out, into),
+        }
+    }
+}
+
+/// The ways that pack all blocks before they receive any, so that `out` may be `into`. Own blocks stay where they are.
+///
+/// # Safety
+/// As [`run`], but that they may be the same; all blocks are of one length.
+pub(super) unsafe fn run_packed<'a, 'b, F: Fabric>(
+    f: &F,
+    how: choose::Alltoall,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            _ if out(f.rank()).bytes() == 0 => Ok(()),
+            choose::Alltoall::Flat if f.rank() == 0 => flat_root(f, out, into),
+            choose::Alltoall::Flat => flat_other(f, out, into),
+            choose::Alltoall::Bruck | choose::Alltoall::Together => bruck(f, out, into),
         }
     }
 }
@@ -131,6 +155,67 @@ unsafe fn together<'a, 'b, F: Fabric>(
             unsafe { batch.send(to, out(to)) };
         }
         batch.finish()?;
+    }
+    Ok(())
+}
+
+/// Rank 0 collects what all have for all, and deals it out: each rank waits once, and has one partner.
+///
+/// # Safety
+/// As [`run`]; all blocks are of one length, above 0.
+unsafe fn flat_root<'a, 'b, F: Fabric>(
+    f: &F,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let ranks = f.size() as usize;
+    let block = out(0).bytes() as usize;
+    let row = block * ranks;
+    let (mut rows, mut column) = (Scratch::new(), Scratch::new());
+    let rows = rows.room((row * ranks) as u64)?;
+    let column = column.room(row as u64)?;
+    // SAFETY: `rows` has a row for each rank, in which block i is for rank i, `column` a block from each rank.
+    unsafe {
+        for to in 1..ranks {
+            out(to as u32).pack(rows.add(to * block));
+        }
+        for from in 1..ranks {
+            let from_row = rows.add(from * row);
+            f.recv(from as u32, Vector::raw(from_row, row as u64).buffer())?;
+            into(from as u32).unpack(from_row);
+        }
+        for to in 1..ranks {
+            for from in 0..ranks {
+                let theirs = rows.add(from * row + to * block);
+                ptr::copy_nonoverlapping(theirs, column.add(from * block), block);
+            }
+            f.send(to as u32, Vector::raw(column, row as u64).buffer())?;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As [`flat_root`].
+unsafe fn flat_other<'a, 'b, F: Fabric>(
+    f: &F,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let block = out(rank).bytes();
+    let mut row = Scratch::new();
+    let row = row.room(block * ranks as u64)?;
+    let at = |index: u32| row.wrapping_add((block * index as u64) as usize);
+    let whole = Vector::raw(row, block * ranks as u64);
+    // SAFETY: the row has a block for each rank; what was sent has left it before something is received.
+    unsafe {
+        (0..ranks).for_each(|to| out(to).pack(at(to)));
+        f.send(0, whole.buffer())?;
+        f.recv(0, whole.buffer())?;
+        for from in (0..ranks).filter(|&from| from != rank) {
+            into(from).unpack(at(from));
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@
 //! | bcast | binomial tree | binomial scatter, ring allgather |
 //! | gather, scatter | binomial tree from 16 ranks | linear |
 //! | allgather(v) | recursive doubling, Bruck | ring |
-//! | alltoall | Bruck from 8 ranks | all at once |
+//! | alltoall | through rank 0 or Bruck from 8 ranks | all at once |
 //! | alltoall in place | copied, all at once | pairs in turn |
 //! | reduce | binomial tree | ring reduce-scatter, gather |
 //! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner); ring |
@@ -83,12 +83,20 @@ const BCAST_LONG: u64 = 128 << 10;
 const TREE_RANKS: u32 = 16;
 /// Bytes of a block up to which such a tree is used.
 const TREE_BYTES: u64 = 512;
+/// The same for the blocks that one rank sends in an alltoall.
+const FLAT_ALLTOALL: u64 = 32 << 10;
+/// Ranks from which it does whatever a block has; fewer wait less often, and do so for blocks of so many bytes.
+const FLAT_ALLTOALL_RANKS: u32 = 16;
+const FLAT_ALLTOALL_BLOCK: u64 = 64;
 /// Bytes in all from which an allgather goes round a ring.
 const ALLGATHER_LONG: u64 = 256 << 10;
 /// Ranks from which a short alltoall goes by Bruck's algorithm.
 const BRUCK_RANKS: u32 = 8;
 /// Bytes of a block up to which it does.
 const BRUCK_BYTES: u64 = 128;
+/// Both where ranks share processors, and those rank 0 serves are too many or too long.
+const BRUCK_RANKS_SHARED: u32 = 32;
+const BRUCK_BYTES_SHARED: u64 = 1024;
 /// Bytes of all blocks up to which an alltoall in place copies them first.
 const IN_PLACE_COPY: u64 = 1 << 20;
 /// Bytes of a reduction from which the ranks share the arithmetic.
@@ -181,13 +189,24 @@ pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room) -> Allga
 /// How an alltoall goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alltoall {
+    Flat,
     Bruck,
     Together,
 }
 
+/// Counts what all ranks know: messages, of which the first to a partner opens a pair, waits for a processor, and
+/// copies. Through rank 0 each rank has one partner and waits once, and rank 0 copies everything.
 #[inline]
 pub(super) fn alltoall(block: u64, ranks: u32, room: Room) -> Alltoall {
-    if room == Room::Own && ranks >= BRUCK_RANKS && block <= BRUCK_BYTES {
+    let all = block.saturating_mul(ranks as u64);
+    let (from, most) = match room {
+        Room::Own => (BRUCK_RANKS, BRUCK_BYTES),
+        Room::Shared | Room::Tight => (BRUCK_RANKS_SHARED, BRUCK_BYTES_SHARED),
+    };
+    let pays = ranks >= FLAT_ALLTOALL_RANKS || block <= FLAT_ALLTOALL_BLOCK;
+    if ranks >= BRUCK_RANKS && pays && room.is_flat(all, FLAT_ALLTOALL) {
+        Alltoall::Flat
+    } else if ranks >= from && block <= most {
         Alltoall::Bruck
     } else {
         Alltoall::Together

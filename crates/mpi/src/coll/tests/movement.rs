@@ -207,7 +207,7 @@ proptest! {
     fn alltoall__transposes(
         ranks in 1u32..18, count in any_count(), mode in any_mode(), shapes in (any_shape(), any_shape()),
     ) {
-        for how in [Alltoall::Together, Alltoall::Bruck] {
+        for how in [Alltoall::Together, Alltoall::Bruck, Alltoall::Flat] {
             let results = run(ranks, mode, |f| {
                 let all: Vec<u32> = (0..ranks).flat_map(|to| words(f.rank(), to, count)).collect();
                 let send = Area::filled(shapes.0, &all);
@@ -215,6 +215,13 @@ proptest! {
                 let (out, into) = (send.vector(0, count), recv.vector(0, count));
                 // SAFETY: the areas live in this thread.
                 unsafe { alltoall::run(f, how, &vector::even_blocks(out), &vector::even_blocks(into)).unwrap() };
+                if how != Alltoall::Together && ranks > 1 {
+                    let in_place = Area::filled(shapes.1, &all);
+                    let block = vector::even_blocks(in_place.vector(0, count));
+                    // SAFETY: as above.
+                    unsafe { alltoall::run_packed(f, how, &block, &block).unwrap() };
+                    assert_eq!(in_place.data(), recv.data());
+                }
                 // The same again, in place; ranks may choose differently.
                 for choice in 0..3 {
                     let pairs = if choice == 2 { f.rank() % 2 } else { choice };
