@@ -15,6 +15,7 @@ use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::Phase as RankPhase;
 use fastpath_protocol::Worker;
+use fastpath_protocol::flood::Reached;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
 use std::rc::Rc;
@@ -136,6 +137,8 @@ pub fn init(required: i32) -> Result<i32> {
         print_selection(&mut worker, config);
     }
     worker.name_comm = name_comm;
+    worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
+    worker.flood.on_reached = Some(tell_flood);
     worker.on_no_answer = Some(crate::p2p_slow::end_without_answer);
     let worker = Box::into_raw(Box::new(worker));
     let check = config.flag(Key::Check);
@@ -210,6 +213,23 @@ fn print_selection(worker: &mut Worker, config: &Config) {
             eprint!("{}", lines.concat());
         }
     }
+}
+
+/// Says, once in a process, that so many messages have come unasked that their senders wait from now on.
+#[cold]
+fn tell_flood(worker: &Worker, reached: &Reached) {
+    let (rank, host) = (worker.rank, topology::host_name());
+    let Reached {
+        peer,
+        messages,
+        bytes,
+        bound,
+    } = reached;
+    eprintln!(
+        "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take {bytes} bytes, which \
+         is all that FASTPATH_UNEXPECTED_MAX={bound} allows: rank {peer} and others wait with theirs until some are \
+         received. Nothing is lost; receive earlier, or raise the bound"
+    );
 }
 
 /// Everything with a handle fixed by the ABI.

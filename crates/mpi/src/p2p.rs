@@ -119,6 +119,78 @@ pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     }
 }
 
+/// Receives a short message where messages or receives of its source wait already, or does nothing: what [`try_recv`] has
+/// declined because the source is not quiet.
+///
+/// # Safety
+/// As [`try_recv`].
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
+pub unsafe fn try_recv_queued(args: Args, status: *mut Status) -> bool {
+    let Some((want, room)) = named_want(&args) else {
+        return false;
+    };
+    // SAFETY: the caller's; as in `find_source`.
+    unsafe {
+        match (*hot::worker()).recv_queued(want, args.buf, room) {
+            Some(taken) => {
+                fill_status(status, args.peer, taken.tag, taken.len as i64);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// The same of [`try_irecv`]: completes or posts a receive.
+///
+/// # Safety
+/// As [`try_irecv`].
+#[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_unexpected
+pub unsafe fn try_irecv_queued(args: Args, request: *mut usize) -> bool {
+    let Some((want, room)) = named_want(&args) else {
+        return false;
+    };
+    // SAFETY: the caller's; as in `find_source`.
+    unsafe {
+        let worker = &mut *hot::worker();
+        if request.is_null() || !worker.requests.has_free() {
+            return false;
+        }
+        *request = match worker.recv_queued(want, args.buf, room) {
+            Some(taken) => worker.finished_recv(args.peer, taken),
+            None if worker.must_post(&want) => {
+                worker.post_recv(want, args.buf, room as u64, args.comm)
+            }
+            None => return false,
+        };
+        true
+    }
+}
+
+/// What a receive that names its source asks for, and its room, where the hot tables are enough for it.
+#[inline(always)] // as `try_recv_queued`
+pub(crate) fn named_want(args: &Args) -> Option<(Want, usize)> {
+    let comm = hot::comm(args.comm);
+    let datatype = hot::datatype(args.datatype);
+    let plain = comm.recv_key == args.comm as u64
+        && datatype.key == args.datatype as u64
+        && (args.peer as u32) < comm.size
+        && args.count as u64 <= i32::MAX as u64
+        && (args.tag >= ANY_TAG && args.tag != -1)
+        && !args.buf.is_null();
+    if !plain {
+        return None;
+    }
+    let rank = args.peer as usize;
+    let want = Want {
+        // SAFETY: the table has an entry for each rank.
+        peer: unsafe { *comm.world.add(rank) },
+        tag: args.tag,
+        key: comm.from_key + rank as u64,
+    };
+    Some((want, (args.count as u64 * datatype.size) as usize))
+}
+
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
 /// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`

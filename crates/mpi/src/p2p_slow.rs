@@ -23,7 +23,7 @@ use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::hot;
-use crate::p2p::{Args, Immediate, Mode, fill_status, find_source, try_send};
+use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, try_send};
 use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
@@ -418,23 +418,22 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::comm(args.comm);
     let worker = hot::worker();
-    let Some((endpoint, key, room)) = find_source::<false>(args).filter(|_| args.count >= 0) else {
+    let Some((want, room)) = named_want(args) else {
         return Spun::Nothing;
     };
+    let peer = want.peer;
     // SAFETY: as in `try_recv`; no reference to the worker outlives a statement.
     unsafe {
-        let peer = *comm.world.add(args.peer as usize);
-        if !(*worker).wait.directed || !(*worker).may_watch(peer) {
+        let endpoint = *comm.endpoints.add(args.peer as usize);
+        if !(*worker).wait.directed
+            || !(*worker).may_watch_unasked(peer)
+            || (*worker).matcher.find_unexpected(&want).is_some()
+        {
             return Spun::Nothing;
         }
         let mut cold = false;
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {
-                let want = Want {
-                    peer,
-                    tag: args.tag,
-                    key,
-                };
                 return recv_arrival(args, endpoint, want, room, status);
             }
             if look == 1 {

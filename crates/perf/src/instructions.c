@@ -21,9 +21,9 @@
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
-enum { CALLS = 1000, WARM = 200, TAG = 7, BYTES_MAX = 2048 };
+enum { CALLS = 1000, WARM = 200, TAG = 7, BYTES_MAX = 2048, CROWD = 10000, CROWD_TAG = 1000 };
 
-enum job { NOTHING, RECEIVE, SEND, STOP };
+enum job { NOTHING, RECEIVE, SEND, FLOOD, STOP };
 
 /* Shared by the two processes: rank 1 posts a job and its number, rank 0 answers with the number when it is done. */
 struct board {
@@ -59,6 +59,11 @@ static void ask(enum job job, int wait) {
     while (wait && board->done != board->asked) sched_yield();
 }
 
+/* A message of each of very many other tags. */
+static void flood(void) {
+    for (int i = 0; i < CROWD; i++) MPI_Send(buffer, 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD);
+}
+
 static void serve(int first) {
     for (int next = first;; next++) {
         while (board->asked != next) {
@@ -71,6 +76,7 @@ static void serve(int first) {
         bytes = board->bytes;
         if (board->job == RECEIVE) MPI_Recv(second, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (board->job == SEND) MPI_Send(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
+        if (board->job == FLOOD) flood();
         enum job job = board->job;
         board->done = next;
         if (job == STOP) return;
@@ -83,6 +89,35 @@ static void serve(int first) {
 static void pull_arrivals(void) {
     int found;
     for (int i = 0; i < 3; i++) MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+}
+
+/* Takes the messages of `flood` into the queue. */
+static void pull_flood(void) {
+    int found;
+    ask(FLOOD, 0);
+    while (board->done != board->asked) MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    for (int i = 0; i < CROWD; i++) MPI_Iprobe(peer, TAG + 1, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+}
+
+static MPI_Request crowd[CROWD];
+static char crowd_bytes[CROWD];
+
+static void post_crowd(void) {
+    for (int i = 0; i < CROWD; i++)
+        MPI_Irecv(&crowd_bytes[i], 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD, &crowd[i]);
+}
+
+/* What waits while a case runs: very many messages or receives of other tags. */
+static void gather_crowd(const char *which) {
+    if (!strcmp(which, "MPI_Recv_among_unexpected")) pull_flood();
+    if (!strcmp(which, "MPI_Irecv_Wait_among_posted")) post_crowd();
+}
+
+static void disperse_crowd(const char *which) {
+    if (!strcmp(which, "MPI_Recv_among_unexpected")) post_crowd();
+    else if (!strcmp(which, "MPI_Irecv_Wait_among_posted")) ask(FLOOD, 0);
+    else return;
+    MPI_Waitall(CROWD, crowd, MPI_STATUSES_IGNORE);
 }
 
 /* One call of case `which`, with all that has to happen before and after it outside the count. */
@@ -105,7 +140,7 @@ static void make_call(const char *which) {
     } else if (!strcmp(which, "MPI_Send")) {
         COUNTED(MPI_Send(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD));
         ask(RECEIVE, 1);
-    } else if (!strcmp(which, "MPI_Recv")) {
+    } else if (!strcmp(which, "MPI_Recv") || !strcmp(which, "MPI_Recv_among_unexpected")) {
         ask(SEND, 1);
         MPI_Status status;
         COUNTED(MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
@@ -147,6 +182,11 @@ static void make_call(const char *which) {
         COUNTED(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
         ask(SEND, 1);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else if (!strcmp(which, "MPI_Irecv_Wait_posted") || !strcmp(which, "MPI_Irecv_Wait_among_posted")) {
+        COUNTED(MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
+        ask(SEND, 1);
+        MPI_Status status;
+        COUNTED(MPI_Wait(&request, &status));
     } else if (!strcmp(which, "MPI_Put")) {
         COUNTED(MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window));
         MPI_Win_flush(peer, window);
@@ -164,7 +204,8 @@ static const char *const cases[] = {
     "MPI_Comm_rank",   "MPI_Comm_size",       "MPI_Type_size",        "MPI_Type_get_extent", "MPI_Get_count",
     "MPI_Send",        "MPI_Recv",            "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
-    "MPI_Test_irecv",  "MPI_Test_not_yet",
+    "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
+    "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted",
     "MPI_Put",         "MPI_Win_flush",
 };
 enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 2 };
@@ -183,12 +224,14 @@ static int open_window(void) {
 }
 
 static void count_case(const char *which) {
+    gather_crowd(which);
     for (int n = 0; n < WARM; n++) make_call(which);
     CALLGRIND_ZERO_STATS;
     for (int n = 0; n < CALLS; n++) make_call(which);
     char name[64];
     snprintf(name, sizeof name, "%s %d", which, bytes);
     CALLGRIND_DUMP_STATS_AT(name);
+    disperse_crowd(which);
 }
 
 /* Cases from `first` to before `end`, with each number of bytes that was asked for. */

@@ -138,6 +138,6 @@ impl Worker {
     /// Handles all that is there, of peers not yet seen too: of one that has left nothing comes after that.
     #[cold]
     pub fn take_arrivals(&mut self) {
-        while self.progress() {}
+        while self.progress_unbounded() {}
     }
 }

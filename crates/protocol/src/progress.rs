@@ -6,10 +6,10 @@ use crate::matching::ANY_PEER;
 use crate::pieces::Pieces;
 use crate::recall::Matched;
 use crate::request::{Kind, RequestId, State};
-use crate::unexpected::{Arrived, Unexpected};
+use crate::unexpected::{Arrived, Body, EntryId};
 use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
-use crate::worker::Worker;
-use fastpath_base::copy::copy;
+use crate::worker::{SHORT_LIMIT, Worker};
+use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::Header;
 
@@ -20,6 +20,7 @@ impl Worker {
     /// One round over everything alive; says whether anything happened.
     pub fn progress(&mut self) -> bool {
         let mut moved = false;
+        self.flood.held_back = false;
         let asked = self.interfaces.has_news();
         if asked {
             moved |= self.progress_interfaces();
@@ -82,6 +83,9 @@ impl Worker {
                 break;
             };
             let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
+            if self.flood.is_reached(&self.matcher) && self.leaves_waiting(peer, header) {
+                break;
+            }
             self.handle(peer, header, data, len);
             self.endpoint(peer).lane.take();
             rounds += 1;
@@ -96,7 +100,7 @@ impl Worker {
     }
 
     /// One arrival. `data` is valid for `len` bytes, in memory the peer may still write.
-    fn handle(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+    pub(crate) fn handle(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         trace::record(Point::Arrival, peer, header.id.into(), len as u64);
         match header.id {
             wire::EAGER => self.handle_eager(peer, header, data, len),
@@ -122,9 +126,7 @@ impl Worker {
         let tag = header.imm as i32;
         match self.matcher.match_arrival(peer, header.key, tag) {
             Some(id) => self.deliver(id, header.key, tag, data, len),
-            None => {
-                self.store(peer, header, Arrived::Eager, data, len);
-            }
+            None => self.store(peer, header, data, len),
         }
     }
 
@@ -142,7 +144,8 @@ impl Worker {
                 self.send_control(peer, Header::new(wire::ACK, 0, sender), &[]);
             }
             Matched::Nothing => {
-                self.store(peer, header, Arrived::EagerSync(sender as u32), data, len);
+                let arrived = Arrived::EagerSync(sender as u32);
+                self.store_long(peer, header, arrived, data, len);
             }
             Matched::TakenBack => {}
         }
@@ -197,11 +200,11 @@ impl Worker {
                 };
             }
             Matched::Nothing => {
-                let token = self.store(peer, header, Arrived::Rendezvous(rts), data, len);
+                let id = self.store_long(peer, header, Arrived::Rendezvous(rts), data, len);
                 self.endpoint(peer).early = Early {
                     left,
                     stored: true,
-                    id: token,
+                    id,
                 };
             }
         }
@@ -220,10 +223,8 @@ impl Worker {
         }
         // SAFETY: `data` holds `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(data, len) };
-        match self.unexpected.get_mut(id) {
-            Some(message) => message.data.extend_from_slice(bytes),
-            None if id == Early::NOWHERE => {}
-            None => self.violation(),
+        if id != Early::NOWHERE && !self.matcher.store.extend(id, bytes) {
+            self.violation();
         }
     }
 
@@ -250,14 +251,29 @@ impl Worker {
         self.finish_recv(id);
     }
 
-    fn store(
+    /// Keeps a whole message that nobody waits for.
+    fn store(&mut self, peer: u32, header: Header, from: *const u8, len: usize) {
+        if len > SHORT_LIMIT {
+            self.store_long(peer, header, Arrived::Eager, from, len);
+            return;
+        }
+        trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
+        let message = (peer, header.key, header.imm as i32);
+        self.matcher.add_unexpected_short(message, len, |to| {
+            // SAFETY: there is room for a short message; `from` holds `len` bytes.
+            unsafe { copy_small(to, from, len) };
+        });
+        self.counters.unexpected += 1;
+    }
+
+    fn store_long(
         &mut self,
         peer: u32,
         header: Header,
         arrived: Arrived,
         from: *const u8,
         len: usize,
-    ) -> u32 {
+    ) -> EntryId {
         trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
         let mut data = self.unexpected.buffer(len);
         // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
@@ -275,18 +291,10 @@ impl Worker {
         header: Header,
         arrived: Arrived,
         data: Vec<u8>,
-    ) -> u32 {
-        let tag = header.imm as i32;
-        let token = self.unexpected.insert(Unexpected {
-            peer,
-            key: header.key,
-            tag,
-            arrived,
-            data,
-        });
-        self.matcher.add_unexpected(peer, header.key, tag, token);
+    ) -> EntryId {
         self.counters.unexpected += 1;
-        token
+        let (tag, body) = (header.imm as i32, Body::Long(arrived, data));
+        self.matcher.add_unexpected(peer, header.key, tag, body)
     }
 
     fn handle_fragment(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {

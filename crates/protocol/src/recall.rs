@@ -7,7 +7,7 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Pending};
-use crate::matching::{NodeId, Want};
+use crate::matching::{EntryId, Want};
 use crate::request::{Kind, Request, RequestId, State};
 use crate::wire::{self, NO_JOINT};
 use crate::worker::{EARLY_LIMIT, Worker};
@@ -68,58 +68,61 @@ impl Worker {
     }
 
     /// The earliest unexpected message that satisfies `want`, taken out of matching.
-    pub(crate) fn claim_unexpected(&mut self, want: &Want) -> Option<u32> {
+    pub(crate) fn claim_unexpected(&mut self, want: &Want) -> Option<EntryId> {
         loop {
-            let node = self.matcher.find_unexpected(want)?;
-            let message = self.unexpected.get(self.matcher.token(node))?;
+            let id = self.matcher.find_unexpected(want)?;
+            let message = self.matcher.unexpected(id);
             let announced = message.announced_by();
             if announced.is_none_or(|request| self.claim(message.peer, request)) {
-                return Some(self.matcher.remove_unexpected(node));
+                self.matcher.remove_unexpected(id);
+                return Some(id);
             }
-            self.discard(node);
+            self.discard(id);
         }
     }
 
     /// The earliest unexpected message that satisfies `want`, left where it is.
-    pub(crate) fn find_unexpected(&mut self, want: &Want) -> Option<NodeId> {
+    pub(crate) fn find_unexpected(&mut self, want: &Want) -> Option<EntryId> {
         loop {
-            let node = self.matcher.find_unexpected(want)?;
-            let message = self.unexpected.get(self.matcher.token(node))?;
+            let id = self.matcher.find_unexpected(want)?;
+            let message = self.matcher.unexpected(id);
             let recalls = self.endpoint(message.peer).lane.received_recalls();
             let taken_back = match (message.announced_by(), recalls) {
                 (Some(request), Some(recalls)) => recalls.is_taken_back(request),
                 _ => false,
             };
             if !taken_back {
-                return Some(node);
+                return Some(id);
             }
-            self.discard(node);
+            self.discard(id);
         }
     }
 
     /// Removes an unexpected message that was taken back.
     #[cold]
     #[inline(never)]
-    fn discard(&mut self, node: NodeId) {
-        let token = self.matcher.remove_unexpected(node);
-        let Some(message) = self.unexpected.remove(token) else {
-            return;
-        };
-        let early = &mut self.endpoint(message.peer).early;
-        if early.left > 0 && early.stored && early.id == token {
+    fn discard(&mut self, id: EntryId) {
+        self.matcher.remove_unexpected(id);
+        let early = &mut self.endpoint(self.matcher.unexpected(id).peer).early;
+        if early.left > 0 && early.stored && early.id == id {
             early.id = Early::NOWHERE;
         }
-        self.unexpected.recycle(message.data);
+        self.free_unexpected(id);
+    }
+
+    /// Frees an unexpected message that was taken out of matching.
+    #[inline]
+    pub(crate) fn free_unexpected(&mut self, id: EntryId) {
+        if let Some(data) = self.matcher.store.free(id) {
+            self.unexpected.recycle(data);
+        }
     }
 
     /// Removes the message that a peer's request has announced, if nothing has matched it.
     fn discard_announced(&mut self, peer: u32, request: u32) -> bool {
-        let is_it = |node: &NodeId| {
-            let message = self.unexpected.get(self.matcher.token(*node));
-            message.is_some_and(|message| message.announced_by() == Some(request))
-        };
+        let is_it = |id: &EntryId| self.matcher.unexpected(*id).announced_by() == Some(request);
         let found = self.matcher.unexpected_of(peer).find(is_it);
-        found.map(|node| self.discard(node)).is_some()
+        found.map(|id| self.discard(id)).is_some()
     }
 
     #[cold]

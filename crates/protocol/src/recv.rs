@@ -6,7 +6,7 @@ use crate::endpoint::{Early, Taken};
 use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
-use crate::unexpected::{Arrived, Unexpected};
+use crate::unexpected::{Arrived, Entry, EntryId};
 use crate::wire::{self, ANSWER_ASKED, Rtr, Rts};
 use crate::worker::Worker;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
@@ -102,39 +102,42 @@ impl Worker {
 
     /// Looks for a message without receiving it.
     pub fn probe(&mut self, want: &Want) -> Option<Found> {
-        let node = self.find_unexpected(want)?;
-        self.describe(self.matcher.token(node))
+        let id = self.find_unexpected(want)?;
+        Some(self.describe(id))
     }
 
     /// The messages that nobody has asked for, in the order of their arrival.
-    pub fn unexpected_messages(&self) -> impl Iterator<Item = &Unexpected> {
-        let tokens = self.matcher.all_unexpected();
-        tokens.filter_map(|token| self.unexpected.get(token))
+    pub fn unexpected_messages(&self) -> impl Iterator<Item = &Entry> {
+        self.matcher.store.all()
     }
 
-    fn describe(&self, token: u32) -> Option<Found> {
-        let message = self.unexpected.get(token)?;
-        Some(Found {
+    fn describe(&self, id: EntryId) -> Found {
+        let message = self.matcher.unexpected(id);
+        Found {
             source: key_source(message.key),
             tag: message.tag,
             bytes: message.total(),
-        })
+        }
     }
 
     /// Looks for a message and takes it out of matching; it is received by [`Worker::recv_matched`].
-    pub fn probe_matched(&mut self, want: &Want) -> Option<(u32, Found)> {
+    pub fn probe_matched(&mut self, want: &Want) -> Option<(EntryId, Found)> {
         let token = self.claim_unexpected(want)?;
-        let message = self.unexpected.get(token)?;
+        let message = self.matcher.unexpected(token);
         self.probed += message.announced_by().is_some() as u32;
-        Some((token, self.describe(token)?))
+        Some((token, self.describe(token)))
     }
 
     /// Receives a message that [`Worker::probe_matched`] has taken out.
     ///
     /// # Safety
     /// As [`Worker::start_recv`].
-    pub unsafe fn recv_matched(&mut self, token: u32, buffer: Buffer) -> Result<RequestId, Fault> {
-        let (peer, key, tag, announced) = match self.unexpected.get(token) {
+    pub unsafe fn recv_matched(
+        &mut self,
+        token: EntryId,
+        buffer: Buffer,
+    ) -> Result<RequestId, Fault> {
+        let (peer, key, tag, announced) = match self.matcher.store.find_used(token) {
             Some(m) => (m.peer, m.key, m.tag, m.announced_by().is_some()),
             None => return Err(Fault::Protocol),
         };
@@ -144,21 +147,19 @@ impl Worker {
         Ok(id)
     }
 
-    fn consume_unexpected(&mut self, id: RequestId, token: u32) {
-        let Some(message) = self.unexpected.remove(token) else {
-            return;
-        };
-        let Unexpected {
-            peer,
-            key,
-            tag,
-            arrived,
-            data,
-        } = message;
+    fn consume_unexpected(&mut self, id: RequestId, token: EntryId) {
+        let message = self.matcher.unexpected(token);
+        let (peer, key, tag) = (message.peer, message.key, message.tag);
+        // The bytes stay where they are until the entry is freed.
+        let (arrived, data, len) = (
+            message.arrived(),
+            message.data().as_ptr(),
+            message.data().len(),
+        );
         match arrived {
-            Arrived::Eager => self.deliver(id, key, tag, data.as_ptr(), data.len()),
+            Arrived::Eager => self.deliver(id, key, tag, data, len),
             Arrived::EagerSync(sender) => {
-                self.deliver(id, key, tag, data.as_ptr(), data.len());
+                self.deliver(id, key, tag, data, len);
                 self.send_control(peer, Header::new(wire::ACK, 0, sender as u64), &[]);
             }
             Arrived::Rendezvous(rts) => {
@@ -168,10 +169,10 @@ impl Worker {
                 }
                 // It has waited for its receive, which tells nothing of its way.
                 let rts = Rts { sent_ns: 0, ..rts };
-                self.fetch(id, peer, key, tag, rts, data.as_ptr(), data.len());
+                self.fetch(id, peer, key, tag, rts, data, len);
             }
         }
-        self.unexpected.recycle(data);
+        self.free_unexpected(token);
     }
 
     /// Completes a receive with a whole message.
@@ -274,7 +275,8 @@ impl Worker {
     /// happened. A sender that stops in the middle leaves the rest to a request.
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_quiet`.
+    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_unasked`, and that no unexpected message
+    /// is the wanted one.
     pub unsafe fn recv_parts(
         &mut self,
         want: Want,

@@ -79,3 +79,12 @@ pub const ANY_TAG: i32 = -2;
 pub fn tag_matches(wanted: i32, tag: i32) -> bool {
     wanted == tag || (wanted == ANY_TAG && tag >= 0)
 }
+
+/// A number that differs in its low bits, as a rule, for messages of another source, context or tag: a hash.
+#[inline]
+pub fn mix(key: u64, tag: i32) -> usize {
+    // Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+    let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ (tag as u32 as u64).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    (mixed >> 40 ^ mixed >> 52) as usize
+}

@@ -1,6 +1,28 @@
-//! Messages that arrived before anyone asked for them.
+//! The unexpected queue: messages that arrived before anyone asked for them.
+//!
+//! An entry is one record of two cache lines that holds what is compared and, of a short message, all its bytes. Records
+//! come from a slab and go back to its free list, so that a short message needs no allocation. Entries stand in two lists
+//! in the order of arrival, of their peer and of all peers. The entries of a peer of which a receive has had to look at
+//! many stand in the chains of a hash table as well, by source and tag, until its list is empty: a receive that names
+//! both finds its message in constant time.
+#![allow(unsafe_code)]
 
+mod buffers;
+mod chains;
+mod slab;
+
+use crate::matching::{ANY_PEER, Want};
+use crate::tag::{ANY_TAG, tag_matches};
 use crate::wire::Rts;
+use crate::worker::SHORT_LIMIT;
+pub use buffers::Buffers;
+use slab::Slab;
+
+/// Names an entry until it is freed.
+pub type EntryId = u32;
+
+/// No entry.
+pub const NIL: EntryId = 0;
 
 /// What kind of message is stored.
 #[derive(Debug, Clone, Copy)]
@@ -13,25 +35,100 @@ pub enum Arrived {
     Rendezvous(Rts),
 }
 
-/// A stored message.
+/// What an entry holds.
 #[derive(Debug)]
-pub struct Unexpected {
-    /// World rank of the sender.
-    pub peer: u32,
+pub enum Body {
+    /// A whole message that nobody waits for, in the first bytes.
+    Short([u8; SHORT_LIMIT]),
+    /// Anything else: its bytes, or the first ones of a long message.
+    Long(Arrived, Vec<u8>),
+}
+
+const _: () = assert!(size_of::<Body>() == 64);
+
+impl Body {
+    /// A body without bytes.
+    const EMPTY: Body = Body::Short([0; SHORT_LIMIT]);
+}
+
+/// A stored message.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Entry {
+    /// In the list of its peer; while free, the next free one.
+    next: EntryId,
+    prev: EntryId,
+    /// In the list of all.
+    all_next: EntryId,
+    all_prev: EntryId,
+    /// In its chain of the table, where it is `chained`, as all of its peer's or none are.
+    chain_next: EntryId,
+    chain_prev: EntryId,
     /// Match key.
     pub key: u64,
     /// Tag.
     pub tag: i32,
-    /// What it is.
-    pub arrived: Arrived,
-    /// Its bytes, or the first ones of a long message.
-    pub data: Vec<u8>,
+    /// World rank of the sender.
+    pub peer: u32,
+    /// Its own name.
+    id: EntryId,
+    /// Bytes of a short body.
+    len: u8,
+    chained: bool,
+    /// What is there of the message.
+    pub(crate) body: Body,
 }
 
-impl Unexpected {
+const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES as usize);
+
+/// Bytes of an entry, without those that lie elsewhere.
+pub const ENTRY_BYTES: u64 = 128;
+
+impl Entry {
+    const EMPTY: Entry = Entry {
+        next: NIL,
+        prev: NIL,
+        all_next: NIL,
+        all_prev: NIL,
+        chain_next: NIL,
+        chain_prev: NIL,
+        key: 0,
+        tag: 0,
+        peer: 0,
+        id: NIL,
+        len: 0,
+        chained: false,
+        body: Body::EMPTY,
+    };
+
+    /// What kind of message it is.
+    pub fn arrived(&self) -> Arrived {
+        match self.body {
+            Body::Short(_) => Arrived::Eager,
+            Body::Long(arrived, _) => arrived,
+        }
+    }
+
+    /// Its bytes, or the first ones of a long message.
+    pub fn data(&self) -> &[u8] {
+        match &self.body {
+            Body::Short(bytes) => &bytes[..self.len as usize],
+            Body::Long(_, data) => data,
+        }
+    }
+
+    /// A whole message that nobody waits for and that lies in the entry: its bytes, of which `len` count.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
+    pub(crate) fn short(&self) -> Option<(*const u8, usize)> {
+        match &self.body {
+            Body::Short(bytes) => Some((bytes.as_ptr(), self.len as usize)),
+            Body::Long(..) => None,
+        }
+    }
+
     /// The sender's request, where the message was announced by one: it may be taken back.
     pub fn announced_by(&self) -> Option<u32> {
-        match self.arrived {
+        match self.arrived() {
             Arrived::EagerSync(request) => Some(request),
             Arrived::Rendezvous(rts) => rts.announced_by(),
             Arrived::Eager => None,
@@ -40,66 +137,270 @@ impl Unexpected {
 
     /// Length of the whole message in bytes.
     pub fn total(&self) -> u64 {
-        match self.arrived {
+        match self.arrived() {
             Arrived::Rendezvous(rts) => rts.total,
-            _ => self.data.len() as u64,
+            _ => self.data().len() as u64,
+        }
+    }
+
+    fn bytes_elsewhere(&self) -> u64 {
+        match &self.body {
+            Body::Short(_) => 0,
+            Body::Long(_, data) => data.len() as u64,
         }
     }
 }
 
-/// All stored messages, by token.
-#[derive(Default)]
-pub struct UnexpectedPool {
-    slots: Vec<Option<Unexpected>>,
-    free: Vec<u32>,
-    spare: Vec<Vec<u8>>,
+/// First and last entry of a list.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct List {
+    first: EntryId,
+    last: EntryId,
 }
 
-/// Buffers up to this size are kept for the next message.
-const SPARE_CAPACITY: usize = 4096;
-/// How many of them.
-const SPARE_COUNT: usize = 64;
+impl List {
+    /// Whether nothing is in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.first == NIL
+    }
+}
 
-impl UnexpectedPool {
-    /// An empty buffer for a message of `len` bytes.
-    pub fn buffer(&mut self, len: usize) -> Vec<u8> {
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.reserve(len);
-        buffer
+/// Entries of a peer that are looked at one after the other before they get chains.
+const LOOKS_MAX: u32 = 8;
+
+/// All stored messages. The list of each peer lies with its caller.
+pub(crate) struct Store {
+    slab: Slab,
+    all: List,
+    /// A power of two of them, or none so far.
+    chains: Vec<List>,
+    /// Entries in the chains.
+    chained: usize,
+    /// Entries in use.
+    count: u64,
+    /// Bytes that lie outside of entries.
+    bytes_elsewhere: u64,
+    /// Entries that are looked at before they get chains.
+    pub looks_max: u32,
+    /// Entries looked at by [`Store::find`] so far.
+    #[cfg(test)]
+    pub steps: std::cell::Cell<usize>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store {
+            slab: Slab::default(),
+            all: List::default(),
+            chains: Vec::new(),
+            chained: 0,
+            count: 0,
+            bytes_elsewhere: 0,
+            looks_max: LOOKS_MAX,
+            #[cfg(test)]
+            steps: std::cell::Cell::default(),
+        }
+    }
+}
+
+impl Store {
+    /// Entries in use, and the bytes that they take.
+    #[inline]
+    pub fn usage(&self) -> (u64, u64) {
+        (self.count, self.count * ENTRY_BYTES + self.bytes_elsewhere)
     }
 
-    /// Takes back a buffer.
-    pub fn recycle(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() <= SPARE_CAPACITY && self.spare.len() < SPARE_COUNT {
-            self.spare.push(buffer);
+    /// An entry.
+    #[inline]
+    pub fn get(&self, id: EntryId) -> &Entry {
+        self.slab.get(id)
+    }
+
+    /// An entry, if there is one of that name and it is in use.
+    pub fn find_used(&self, id: EntryId) -> Option<&Entry> {
+        (id != NIL && id < self.slab.len()).then(|| self.slab.get(id))
+    }
+
+    /// Stores a message behind all others; `list` is its peer's.
+    #[inline]
+    pub fn add(&mut self, list: &mut List, peer: u32, key: u64, tag: i32, body: Body) -> EntryId {
+        let id = self.slab.take();
+        let chained = !list.is_empty() && self.slab.get(list.last).chained;
+        let entry = self.slab.get_mut(id);
+        (entry.key, entry.tag, entry.peer) = (key, tag, peer);
+        entry.body = body;
+        self.bytes_elsewhere += entry.bytes_elsewhere();
+        self.count += 1;
+        self.slab.push(list, id, |e| (&mut e.next, &mut e.prev));
+        self.slab
+            .push(&mut self.all, id, |e| (&mut e.all_next, &mut e.all_prev));
+        if chained {
+            self.chain(id);
+        }
+        id
+    }
+
+    /// As [`Store::add`], of a short message: `fill` writes its `len` bytes.
+    #[inline]
+    pub fn add_short(
+        &mut self,
+        list: &mut List,
+        (peer, key, tag): (u32, u64, i32),
+        len: usize,
+        fill: impl FnOnce(*mut u8),
+    ) -> EntryId {
+        debug_assert!(len <= SHORT_LIMIT);
+        let id = self.add(list, peer, key, tag, Body::EMPTY);
+        let entry = self.slab.get_mut(id);
+        entry.len = len as u8;
+        if let Body::Short(bytes) = &mut entry.body {
+            fill(bytes.as_mut_ptr());
+        }
+        id
+    }
+
+    /// Takes an entry out of all lists; `list` is its peer's. It stays in use.
+    #[inline]
+    pub fn unlink(&mut self, list: &mut List, id: EntryId) {
+        // SAFETY: a name that was given out.
+        unsafe { self.unlink_at(list, self.slab.address(id)) }
+    }
+
+    /// # Safety
+    /// It is the address of an entry that is in the lists.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
+    unsafe fn unlink_at(&mut self, list: &mut List, entry: *mut Entry) {
+        // SAFETY: the caller's.
+        unsafe {
+            if (*entry).chained {
+                self.unchain((*entry).id);
+            }
+            let links = ((*entry).next, (*entry).prev);
+            self.slab.join(list, links, |e| (&mut e.next, &mut e.prev));
+            let links = ((*entry).all_next, (*entry).all_prev);
+            let all = &mut self.all;
+            self.slab
+                .join(all, links, |e| (&mut e.all_next, &mut e.all_prev));
         }
     }
 
-    /// Stores a message and returns its token.
-    pub fn insert(&mut self, message: Unexpected) -> u32 {
-        if let Some(token) = self.free.pop() {
-            self.slots[token as usize] = Some(message);
-            return token;
+    /// Takes out and frees an entry that has been read ([`Entry::short`]).
+    ///
+    /// # Safety
+    /// As [`Store::find_at`], which has shown it; `list` is its peer's, and the body is short.
+    #[inline(always)] // as `unlink_at`
+    pub unsafe fn take_at(&mut self, list: &mut List, entry: *mut Entry) {
+        // SAFETY: the caller's.
+        unsafe {
+            self.unlink_at(list, entry);
+            self.count -= 1;
+            self.slab.put_back(entry);
         }
-        self.slots.push(Some(message));
-        (self.slots.len() - 1) as u32
     }
 
-    /// A stored message.
-    pub fn get(&self, token: u32) -> Option<&Unexpected> {
-        self.slots.get(token as usize)?.as_ref()
+    /// Frees an entry that is in no list any more, and returns its bytes where they lie elsewhere.
+    #[inline]
+    pub fn free(&mut self, id: EntryId) -> Option<Vec<u8>> {
+        let entry = self.slab.get_mut(id);
+        self.bytes_elsewhere -= entry.bytes_elsewhere();
+        self.count -= 1;
+        let data = match &mut entry.body {
+            Body::Short(_) => None,
+            Body::Long(_, data) => {
+                let data = std::mem::take(data);
+                entry.body = Body::EMPTY;
+                Some(data)
+            }
+        };
+        // SAFETY: just used, and in no list.
+        unsafe { self.slab.put_back(self.slab.address(id)) };
+        data
     }
 
-    /// A stored message, to add to it.
-    pub fn get_mut(&mut self, token: u32) -> Option<&mut Unexpected> {
-        self.slots.get_mut(token as usize)?.as_mut()
+    /// More bytes of a long message.
+    pub fn extend(&mut self, id: EntryId, bytes: &[u8]) -> bool {
+        if id == NIL || id >= self.slab.len() {
+            return false;
+        }
+        let Body::Long(_, data) = &mut self.slab.get_mut(id).body else {
+            return false;
+        };
+        data.extend_from_slice(bytes);
+        self.bytes_elsewhere += bytes.len() as u64;
+        true
     }
 
-    /// Removes a stored message.
-    pub fn remove(&mut self, token: u32) -> Option<Unexpected> {
-        let message = self.slots.get_mut(token as usize)?.take()?;
-        self.free.push(token);
-        Some(message)
+    /// The earliest entry that satisfies `want`; `list` is that of its peer, if it names one.
+    pub fn find(&mut self, list: List, want: &Want) -> Option<EntryId> {
+        match want.peer {
+            ANY_PEER => self.walk(self.all.first, |e| e.all_next, want),
+            // SAFETY: what is found can be read.
+            _ => self.find_at(list, want).map(|entry| unsafe { (*entry).id }),
+        }
+    }
+
+    /// As [`Store::find`], of a receive that names its peer: where the entry lies, until it is freed.
+    #[inline(always)] // as `unlink_at`
+    pub fn find_at(&mut self, list: List, want: &Want) -> Option<*mut Entry> {
+        if list.is_empty() {
+            return None;
+        }
+        self.note_step();
+        let first = self.slab.address(list.first);
+        // SAFETY: in use, as all that lists name.
+        let found = unsafe { (*first).key == want.key && tag_matches(want.tag, (*first).tag) };
+        match found {
+            true => Some(first),
+            false => self.find_further(list, want),
+        }
+    }
+
+    /// Behind the first.
+    #[cold]
+    #[inline(never)]
+    fn find_further(&mut self, list: List, want: &Want) -> Option<*mut Entry> {
+        let first = self.slab.get(list.first);
+        let id = if want.tag == ANY_TAG {
+            self.walk(first.next, |e| e.next, want)
+        } else if first.chained {
+            self.find_chained(want)
+        } else {
+            self.find_unchained(list, want)
+        };
+        id.map(|id| self.slab.address(id))
+    }
+
+    fn walk(&self, from: EntryId, next: fn(&Entry) -> EntryId, want: &Want) -> Option<EntryId> {
+        let mut id = from;
+        while id != NIL {
+            let entry = self.slab.get(id);
+            self.note_step();
+            if want.accepts(entry.key, entry.tag) {
+                return Some(id);
+            }
+            id = next(entry);
+        }
+        None
+    }
+
+    #[inline]
+    fn note_step(&self) {
+        #[cfg(test)]
+        self.steps.set(self.steps.get() + 1);
+    }
+
+    /// The entries of a peer, oldest first.
+    pub fn entries(&self, list: List) -> impl Iterator<Item = EntryId> {
+        let listed = |id: EntryId| (id != NIL).then_some(id);
+        std::iter::successors(listed(list.first), move |&id| {
+            listed(self.slab.get(id).next)
+        })
+    }
+
+    /// All entries in the order of their arrival.
+    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+        let listed = |id: EntryId| (id != NIL).then(|| self.slab.get(id));
+        std::iter::successors(listed(self.all.first), move |e| listed(e.all_next))
     }
 }

@@ -218,7 +218,7 @@ impl Worker {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
             let this = unsafe { &mut *worker };
             wait.looks += 1;
-            let moved = match focus {
+            let mut moved = match focus {
                 Some(peer)
                     if this.wait.directed
                         && !wait.looks.is_multiple_of(wait.round())
@@ -229,6 +229,9 @@ impl Worker {
                 _ => this.progress(),
             };
             let over = done(this);
+            if this.flood.held_back && !moved && !over {
+                moved = this.take_held_back(focus);
+            }
             if wait.slept_ns != 0 && (moved || over) {
                 wait.end_sleep(this);
             }
@@ -309,6 +312,13 @@ unsafe fn pause_slow(
         this.part_from(wait.focus, now);
     }
     let breathe = this.wait.breathe;
+    if this.flood.held_back {
+        // There is something to go on with: no sleep.
+        if !this.relieve() {
+            yield_timed(breathe);
+        }
+        return;
+    }
     let keeps = this.keeps_processor(wait, waited, now);
     let (yields, limit) = match this.wait.mode {
         _ if keeps => (false, u64::MAX),

@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::endpoint::{Endpoint, Pending};
+use crate::flood::Flood;
 use crate::matching::Matcher;
 use crate::recall::Recalled;
 use crate::request::{Fault, Request, RequestId, RequestPool, State};
 use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
-use crate::unexpected::UnexpectedPool;
+use crate::unexpected::Buffers;
 use crate::waiting::WaitPolicy;
 use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
@@ -57,7 +58,10 @@ pub struct Worker {
     pub matcher: Matcher,
     /// All requests.
     pub requests: RequestPool,
-    pub(crate) unexpected: UnexpectedPool,
+    /// Buffers of unexpected messages.
+    pub(crate) unexpected: Buffers,
+    /// The bound on unexpected messages.
+    pub flood: Flood,
     /// Peers whose lanes are looked at by progress.
     pub(crate) active: Vec<u32>,
     /// Sends of long messages whose receivers have said go on.
@@ -127,7 +131,8 @@ impl Worker {
             interfaces,
             matcher: Matcher::new(size),
             requests: RequestPool::new()?,
-            unexpected: UnexpectedPool::default(),
+            unexpected: Buffers::default(),
+            flood: Flood::default(),
             active: Vec::new(),
             pushing: Vec::new(),
             probed: 0,
@@ -254,14 +259,14 @@ impl Worker {
 
 impl Worker {
     /// Whether a receive that watches `peer` alone must let the ordinary path have a turn: other work
-    /// is under way, a new peer has connected, another message stands before the wanted one, or the
+    /// is under way, a new peer has connected, another receive stands before the wanted one, or the
     /// processor is needed by others.
     pub fn wants_attention(&mut self, peer: u32) -> bool {
         !self.is_idle()
             || self.interfaces.has_signal()
             // An adapter has to be asked.
             || (self.interfaces.has_news() && self.progress_interfaces())
-            || !self.matcher.is_quiet(peer)
+            || !self.matcher.is_unasked(peer)
             || self.endpoint(peer).lane.look().is_some()
             || self.is_crowded()
     }
@@ -270,7 +275,13 @@ impl Worker {
     /// before it, and nobody else needs the processor. An arrival that is there is no reason against it.
     #[inline]
     pub fn may_watch(&mut self, peer: u32) -> bool {
-        self.is_idle() && self.matcher.is_quiet(peer) && !self.is_crowded()
+        !self.matcher.has_unexpected(peer) && self.may_watch_unasked(peer)
+    }
+
+    /// As [`Worker::may_watch`], for a receive that no message in the unexpected queue satisfies.
+    #[inline]
+    pub fn may_watch_unasked(&mut self, peer: u32) -> bool {
+        self.is_idle() && self.matcher.is_unasked(peer) && !self.is_crowded()
     }
 
     /// What the process still owes its peers before it leaves the job: all that it has sent is where they find it.

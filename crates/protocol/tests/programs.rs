@@ -203,10 +203,10 @@ impl Run {
     /// Receives a message that is there without a request, or does nothing.
     fn recv_now(&mut self, receive: &mut Receive) -> bool {
         let Receive { at, want, room, .. } = *receive;
-        if !self.world.rank(at).matcher.is_quiet(want.peer) {
-            return false;
-        }
         let to = receive.data.as_mut_ptr();
+        if !self.world.rank(at).matcher.is_quiet(want.peer) {
+            return self.recv_queued(receive);
+        }
         // SAFETY: the buffer has room for as much.
         let taken = unsafe {
             self.world
@@ -232,6 +232,23 @@ impl Run {
             None => return false,
         }
         true
+    }
+
+    /// The same where messages or receives of its source wait.
+    fn recv_queued(&mut self, receive: &mut Receive) -> bool {
+        let Receive { at, want, room, .. } = *receive;
+        let to = receive.data.as_mut_ptr();
+        // SAFETY: the buffer has room for as much.
+        let taken = unsafe { self.world.rank(at).recv_queued(want, to, room) };
+        receive.outcome = taken.map(|taken| Outcome {
+            fault: Fault::None,
+            source: (want.key & 0xff_ffff) as i32,
+            tag: taken.tag,
+            received: taken.len as u64,
+            sent: 0,
+            cancelled: false,
+        });
+        receive.outcome.is_some()
     }
 
     fn step(&mut self, op: &Op) {

@@ -179,11 +179,33 @@ pub unsafe fn recv(
         if p2p::try_recv(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
+        recv_queued(buf, count, datatype, source, tag, comm, status)
+    }
+}
+
+/// What the immediate path declined, where the message waits in the unexpected queue; the same arguments, so that it is a
+/// jump and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn recv_queued(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        if p2p::try_recv_queued(args(buf, count, datatype, source, tag, comm), status) {
+            return MPI_SUCCESS;
+        }
         recv_slow(buf, count, datatype, source, tag, comm, status)
     }
 }
 
-/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
+/// What the short ways declined.
 #[cold]
 #[inline(never)]
 unsafe fn recv_slow(
@@ -368,7 +390,7 @@ pub unsafe fn irecv(
             Irecv::Post(Posting { key, room }) => {
                 irecv_post(buf, room, key, source, tag, comm, request)
             }
-            Irecv::Declined => irecv_slow(buf, count, datatype, source, tag, comm, request),
+            Irecv::Declined => irecv_queued(buf, count, datatype, source, tag, comm, request),
         }
     }
 }
@@ -393,7 +415,29 @@ unsafe fn irecv_post(
     hide(MPI_SUCCESS)
 }
 
-/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
+/// What the immediate path declined, where messages wait in the unexpected queue; the same arguments, so that it is a jump
+/// and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn irecv_queued(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        if p2p::try_irecv_queued(args(buf, count, datatype, source, tag, comm), request) {
+            return MPI_SUCCESS;
+        }
+        irecv_slow(buf, count, datatype, source, tag, comm, request)
+    }
+}
+
+/// What the short ways declined.
 #[cold]
 #[inline(never)]
 unsafe fn irecv_slow(
@@ -405,14 +449,9 @@ unsafe fn irecv_slow(
     comm: usize,
     request: *mut usize,
 ) -> c_int {
+    let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
-    let result = unsafe {
-        slow::irecv(
-            "MPI_Irecv",
-            args(buf, count, datatype, source, tag, comm),
-            request,
-        )
-    };
+    let result = unsafe { slow::irecv("MPI_Irecv", args, request) };
     // SAFETY: as the caller.
     unsafe { finish_request(result, "MPI_Irecv", comm, request) }
 }

@@ -5,7 +5,7 @@ use super::store;
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::request::{self, try_collect};
+use fastpath_mpi::request::{self, try_arrival, try_collect};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Error, Process, Result, process};
 
@@ -31,6 +31,20 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: the caller's variables.
     unsafe {
         if try_collect::<false>(request, status) {
+            return MPI_SUCCESS;
+        }
+        wait_posted(request, status)
+    }
+}
+
+/// What has not ended yet: a receive whose message is there is completed; for the rest as many arguments, so that it is a
+/// jump and not a call.
+#[cold]
+#[inline(never)]
+unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        if try_arrival(request, status) {
             return MPI_SUCCESS;
         }
         wait_slow(request, status)

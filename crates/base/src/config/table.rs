@@ -128,6 +128,8 @@ variables! {
         "connections of a rank at most where rc and ud are listed; further pairs stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" Kind::SizeOrAuto, "auto", false,
         "bytes of the program's own memory that stay registered with an adapter between messages, at most; auto: half of what a process may lock, or, where nothing limits that, its share of an eighth of the memory";
+    UnexpectedMax "FASTPATH_UNEXPECTED_MAX" Kind::Size, "64M", false,
+        "bytes that messages may take in a rank that nobody there has asked for yet; beyond that their senders wait, as far as the program goes on all the same";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,

@@ -8,7 +8,7 @@ use crate::process::Process;
 use fastpath_protocol::Worker;
 use fastpath_protocol::request::{Kind, Request, State};
 use fastpath_protocol::tag::{collective_key, key_context, key_source};
-use fastpath_protocol::unexpected::Unexpected;
+use fastpath_protocol::unexpected::Entry;
 
 impl Checks {
     /// Tells of requests that the program has neither completed nor freed (MPI-5.0 section 11.2.2).
@@ -27,12 +27,12 @@ impl Checks {
 
     /// Tells of messages that have arrived and that nobody has received; of many from one call once.
     pub(crate) fn tell_unreceived(&self, p: &Process, worker: &Worker) {
-        let mut groups: Vec<(String, Vec<&Unexpected>)> = Vec::new();
+        let mut groups: Vec<(String, Vec<&Entry>)> = Vec::new();
         for message in worker.unexpected_messages() {
             let Some(comm) = title_of(p, message.key).filter(|_| message.tag >= 0) else {
                 continue; // of a collective call that failed
             };
-            let sender = match Record::parse(&message.data) {
+            let sender = match Record::parse(message.data()) {
                 Some(record) => format!("sent by {}", record.title()),
                 None => "whose sender waits in vain".to_string(),
             };

@@ -32,6 +32,9 @@ impl Worker {
 unsafe fn yield_slow(worker: *mut Worker) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
+    if this.flood.held_back {
+        this.relieve();
+    }
     let keeps = match this.wait.mode {
         WaitMode::Spin => true,
         // A thread that never yields takes a whole slice each time: the kernel's own turns have to do then.

@@ -1,0 +1,159 @@
+//! The bound on unexpected messages: beyond it their senders wait.
+//!
+//! While unexpected messages take more memory than allowed, a message that no posted receive wants is left in its ring.
+//! The ring fills up, and the sender finds no room: that is all it takes, the credits of the transport do the rest. What
+//! lies behind such a message waits with it, and may be what this process needs. So a process that can do nothing else
+//! goes on all the same, with as few messages as will do: one for each look in vain at the peer it waits for, or at any
+//! where it waits for no peer in particular, and a few of all peers now and then, since a chain of waiting processes may
+//! come back to it. Every program that ends without the bound ends with it.
+#![allow(unsafe_code)]
+
+use crate::matching::Matcher;
+use crate::wire;
+use crate::worker::Worker;
+use fastpath_base::clock;
+use fastpath_transport::Header;
+
+/// Nanoseconds between two times that messages of other peers than the awaited one are taken.
+pub(crate) const RELIEF_NS: u64 = 50_000;
+/// How many are taken then.
+const RELIEF: u32 = 8;
+
+/// What is told when the bound is reached for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// World rank of the peer whose message is the first to wait.
+    pub peer: u32,
+    /// Unexpected messages.
+    pub messages: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// The bound in bytes.
+    pub bound: u64,
+}
+
+/// The bound, and how far things have come with it.
+#[derive(Debug)]
+pub struct Flood {
+    /// Bytes that unexpected messages may take, those of their records included.
+    pub bound: u64,
+    /// Told once, when the bound is reached.
+    pub on_reached: Option<fn(&Worker, &Reached)>,
+    /// Whether the last round of progress has left a message in its ring.
+    pub(crate) held_back: bool,
+    /// Set while everything must be taken.
+    lifted: bool,
+    /// Which of the active peers is looked at next.
+    next: usize,
+    /// When messages of any peer were last taken beyond the bound.
+    relieved_ns: u64,
+}
+
+impl Default for Flood {
+    fn default() -> Self {
+        Flood {
+            bound: u64::MAX,
+            on_reached: None,
+            held_back: false,
+            lifted: false,
+            next: 0,
+            relieved_ns: 0,
+        }
+    }
+}
+
+impl Flood {
+    /// Whether no more memory may be used for unexpected messages.
+    #[inline]
+    pub(crate) fn is_reached(&self, matcher: &Matcher) -> bool {
+        matcher.store.usage().1 >= self.bound
+    }
+}
+
+impl Worker {
+    /// Whether the next arrival of a peer stays in its ring, now that the bound is reached.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leaves_waiting(&mut self, peer: u32, header: Header) -> bool {
+        let begins_message = matches!(
+            header.id,
+            wire::EAGER | wire::EAGER_SYNC | wire::RTS | wire::PARTS
+        );
+        if self.flood.lifted || !begins_message {
+            return false;
+        }
+        let tag = header.imm as i32;
+        if self.matcher.find_posted(peer, header.key, tag).is_some() {
+            return false;
+        }
+        self.flood.held_back = true;
+        let (messages, bytes) = self.matcher.store.usage();
+        if let Some(tell) = self.flood.on_reached.take() {
+            let bound = self.flood.bound;
+            tell(
+                self,
+                &Reached {
+                    peer,
+                    messages,
+                    bytes,
+                    bound,
+                },
+            );
+        }
+        true
+    }
+
+    /// Takes one message beyond the bound, for a wait that has looked in vain: of the peer that it waits for, or of any.
+    /// Says whether there was one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_held_back(&mut self, focus: Option<u32>) -> bool {
+        match focus {
+            Some(peer) => self.take_one(peer),
+            None => self.take_of_any(1),
+        }
+    }
+
+    /// Takes a few messages of any peer beyond the bound, if that has not been done for a while.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn relieve(&mut self) -> bool {
+        let now = clock::now_ns();
+        if now.saturating_sub(self.flood.relieved_ns) < RELIEF_NS {
+            return false;
+        }
+        self.flood.relieved_ns = now;
+        self.take_of_any(RELIEF)
+    }
+
+    fn take_of_any(&mut self, most: u32) -> bool {
+        let (mut left, mut misses) = (most, 0);
+        while left > 0 && misses < self.active.len() {
+            self.flood.next = (self.flood.next + 1) % self.active.len();
+            match self.take_one(self.active[self.flood.next]) {
+                true => (left, misses) = (left - 1, 0),
+                false => misses += 1,
+            }
+        }
+        left < most
+    }
+
+    /// Handles the next arrival of a peer, whatever it is.
+    fn take_one(&mut self, peer: u32) -> bool {
+        let Some(arrival) = self.endpoint(peer).lane.look() else {
+            return false;
+        };
+        let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
+        self.handle(peer, header, data, len);
+        self.endpoint(peer).lane.take();
+        true
+    }
+
+    /// Makes progress without the bound.
+    pub(crate) fn progress_unbounded(&mut self) -> bool {
+        let lifted = std::mem::replace(&mut self.flood.lifted, true);
+        let moved = self.progress();
+        self.flood.lifted = lifted;
+        moved
+    }
+}

@@ -1,0 +1,189 @@
+//! The index of a long list of posted receives: chains by source and tag, in the order of posting.
+//!
+//! Posting does not know of it. What was posted since the last look is added by the next one, so that each receive is added
+//! once, and only where messages do not find theirs near the start of the list. Receives of any tag have chains like a tag
+//! of their own; a place number decides between the two.
+#![allow(unsafe_code)]
+
+use crate::request::Request;
+use crate::tag::{ANY_TAG, mix};
+use std::ptr;
+
+/// Chains at first.
+const CHAINS_FIRST: usize = 32;
+
+#[derive(Clone, Copy)]
+struct Chain {
+    first: *mut Request,
+    last: *mut Request,
+}
+
+impl Chain {
+    const EMPTY: Chain = Chain {
+        first: ptr::null_mut(),
+        last: ptr::null_mut(),
+    };
+}
+
+/// The index of one list.
+pub(super) struct Index {
+    /// A power of two of them, or none so far.
+    chains: Vec<Chain>,
+    /// Receives in it.
+    count: usize,
+    /// Those of any tag.
+    any_tags: usize,
+    /// Place number of the next receive; 0 stands for none.
+    place: u64,
+    /// What names the first receive of the list that is not in the index yet.
+    rest: *mut *mut Request,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Index {
+            chains: Vec::new(),
+            count: 0,
+            any_tags: 0,
+            place: 1,
+            rest: ptr::null_mut(),
+        }
+    }
+}
+
+impl Index {
+    /// Becomes the index of a list, which names its first receive there.
+    pub fn begin(&mut self, first: *mut *mut Request) {
+        debug_assert!(self.count == 0 && self.any_tags == 0);
+        (self.place, self.rest) = (1, first);
+    }
+
+    /// Adds what was posted since the last time to a list that begins with `first`.
+    ///
+    /// # Safety
+    /// The receives of the list are valid.
+    pub unsafe fn complete(&mut self, first: *mut Request) {
+        // SAFETY: the caller's; `rest` lies in the list.
+        unsafe {
+            while !(*self.rest).is_null() {
+                if self.count >= self.chains.len() {
+                    self.grow(first);
+                }
+                let request = *self.rest;
+                self.append(request);
+                (*request).place = self.place;
+                self.place += 1;
+                self.count += 1;
+                self.any_tags += ((*request).tag == ANY_TAG) as usize;
+                self.rest = &raw mut (*request).next;
+            }
+        }
+    }
+
+    /// # Safety
+    /// The receive is valid and in no chain.
+    unsafe fn append(&mut self, request: *mut Request) {
+        // SAFETY: the caller's, as for all that are in chains.
+        unsafe {
+            let chain = self.chain((*request).key, (*request).tag);
+            let last = chain.last;
+            (*request).chain_next = ptr::null_mut();
+            (*request).chain_prev = last;
+            match last.is_null() {
+                true => chain.first = request,
+                false => (*last).chain_next = request,
+            }
+            chain.last = request;
+        }
+    }
+
+    /// Takes out a receive, which may be one that was not added yet; it still is in the list.
+    ///
+    /// # Safety
+    /// It is posted in this index's list.
+    pub unsafe fn remove(&mut self, request: *mut Request) {
+        // SAFETY: the caller's; receives in the chains are posted and valid.
+        unsafe {
+            if (*request).place == 0 {
+                return;
+            }
+            (*request).place = 0;
+            if self.rest == &raw mut (*request).next {
+                self.rest = (*request).link;
+            }
+            self.count -= 1;
+            self.any_tags -= ((*request).tag == ANY_TAG) as usize;
+            let (next, prev) = ((*request).chain_next, (*request).chain_prev);
+            let chain = self.chain((*request).key, (*request).tag);
+            match prev.is_null() {
+                true => chain.first = next,
+                false => (*prev).chain_next = next,
+            }
+            match next.is_null() {
+                true => chain.last = prev,
+                false => (*next).chain_prev = prev,
+            }
+        }
+    }
+
+    /// The first receive that asks for `key` and for a tag, or null, and how many were looked at.
+    ///
+    /// # Safety
+    /// The receives in the index are valid.
+    pub unsafe fn find(&mut self, key: u64, tag: i32) -> (*mut Request, usize) {
+        let mut steps = 0;
+        // SAFETY: the caller's.
+        unsafe {
+            let named = self.find_exactly(key, tag, &mut steps);
+            if self.any_tags == 0 || tag < 0 {
+                return (named, steps);
+            }
+            let any = self.find_exactly(key, ANY_TAG, &mut steps);
+            let any_is_first = !any.is_null() && (named.is_null() || (*any).place < (*named).place);
+            (if any_is_first { any } else { named }, steps)
+        }
+    }
+
+    /// # Safety
+    /// As [`Index::find`].
+    unsafe fn find_exactly(&mut self, key: u64, tag: i32, steps: &mut usize) -> *mut Request {
+        if self.count == 0 {
+            return ptr::null_mut();
+        }
+        let mut at = self.chain(key, tag).first;
+        // SAFETY: the caller's.
+        while let Some(request) = unsafe { at.as_ref() } {
+            *steps += 1;
+            if request.key == key && request.tag == tag {
+                break;
+            }
+            at = request.chain_next;
+        }
+        at
+    }
+
+    #[inline]
+    fn chain(&mut self, key: u64, tag: i32) -> &mut Chain {
+        let mask = self.chains.len() - 1;
+        &mut self.chains[mix(key, tag) & mask]
+    }
+
+    /// Doubles the table. Its chains keep the order of posting.
+    ///
+    /// # Safety
+    /// As [`Index::complete`].
+    #[cold]
+    unsafe fn grow(&mut self, first: *mut Request) {
+        let chains = (2 * self.chains.len()).max(CHAINS_FIRST);
+        self.chains.clear();
+        self.chains.resize(chains, Chain::EMPTY);
+        // SAFETY: the caller's; the list leads to `rest`.
+        unsafe {
+            let (mut at, end) = (first, *self.rest);
+            while at != end {
+                self.append(at);
+                at = (*at).next;
+            }
+        }
+    }
+}

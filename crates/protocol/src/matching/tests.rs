@@ -1,0 +1,266 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::request::{Kind, RequestPool};
+use crate::tag::{ANY_TAG, Context};
+use crate::unexpected::{Arrived, Body};
+use proptest::prelude::*;
+
+const PEERS: u32 = 3;
+/// A tag of collective traffic, which no wildcard takes.
+const INTERNAL_TAG: i32 = -9;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// From a peer, or from any where it is `PEERS`; any tag where it is 3.
+    Receive {
+        from: u32,
+        context: u32,
+        tag: i32,
+    },
+    /// Takes back one of the receives that wait.
+    Unpost(usize),
+    /// Removes one of the messages that wait.
+    Discard(usize),
+    Arrive {
+        peer: u32,
+        context: u32,
+        tag: i32,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let receive = (0..=PEERS, 0_u32..2, 0_i32..5);
+    let arrive = (0..PEERS, 0_u32..2, 0_i32..4);
+    prop_oneof![
+        10 => receive.prop_map(|(from, context, tag)| Step::Receive { from, context, tag }),
+        2 => any::<usize>().prop_map(Step::Unpost),
+        1 => any::<usize>().prop_map(Step::Discard),
+        10 => arrive.prop_map(|(peer, context, tag)| Step::Arrive { peer, context, tag }),
+    ]
+}
+
+/// What the numbers of a step stand for: as the tags of receives and messages overlap, some of both are left over.
+fn tag_of(number: i32) -> i32 {
+    match number {
+        3 => ANY_TAG,
+        4 => INTERNAL_TAG,
+        tag => tag,
+    }
+}
+
+fn key(context: u32, source: u32) -> u64 {
+    Context::from_leader(0, 4 + context).key(source)
+}
+
+/// The matcher, and beside it what waits in two plain lists.
+struct Both {
+    matcher: Matcher,
+    pool: RequestPool,
+    receives: Vec<(RequestId, Want)>,
+    messages: Vec<(EntryId, u32, u64, i32)>,
+}
+
+impl Both {
+    fn new(looks_max: u32) -> Self {
+        let mut matcher = Matcher::new(PEERS);
+        matcher.looks_max = looks_max;
+        matcher.store.looks_max = looks_max;
+        Both {
+            matcher,
+            pool: RequestPool::new().expect("address space"),
+            receives: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    fn post(&mut self, want: Want) {
+        let id = self.pool.allocate(Kind::Recv).expect("a request");
+        let request = self.pool.get(id);
+        (request.peer, request.tag, request.key) = (want.peer, want.tag, want.key);
+        // SAFETY: it stays in its pool.
+        unsafe { self.matcher.post(self.pool.address(id)) };
+        self.receives.push((id, want));
+    }
+
+    fn store(&mut self, peer: u32, key: u64, tag: i32) {
+        let data = vec![tag as u8];
+        let body = Body::Long(Arrived::Eager, data);
+        let id = match self.messages.len() % 2 {
+            0 => self.matcher.add_unexpected(peer, key, tag, body),
+            _ => {
+                // SAFETY: there is room for a short message.
+                let fill = |to: *mut u8| unsafe { to.write(tag as u8) };
+                self.matcher.add_unexpected_short((peer, key, tag), 1, fill);
+                let newest = self.matcher.unexpected_of(peer).last();
+                newest.expect("just added")
+            }
+        };
+        self.messages.push((id, peer, key, tag));
+    }
+
+    fn remove(&mut self, index: usize) {
+        let (id, _, _, tag) = self.messages.remove(index);
+        assert_eq!(self.matcher.unexpected(id).data(), [tag as u8]);
+        self.matcher.remove_unexpected(id);
+        self.matcher.store.free(id);
+    }
+
+    fn receive(&mut self, want: Want) {
+        let takes = |&(_, peer, key, tag): &(EntryId, u32, u64, i32)| {
+            (want.peer == ANY_PEER || want.peer == peer) && want.accepts(key, tag)
+        };
+        let expected = self.messages.iter().position(takes);
+        let id = expected.map(|index| self.messages[index].0);
+        assert_eq!(self.matcher.find_unexpected(&want), id);
+        match expected {
+            Some(index) => self.remove(index),
+            None => self.post(want),
+        }
+    }
+
+    fn arrive(&mut self, peer: u32, key: u64, tag: i32) {
+        let is_taken_by = |(_, want): &(RequestId, Want)| {
+            (want.peer == ANY_PEER || want.peer == peer) && want.accepts(key, tag)
+        };
+        let expected = self.receives.iter().position(is_taken_by);
+        let expected = expected.map(|index| self.receives.remove(index).0);
+        assert_eq!(self.matcher.match_arrival(peer, key, tag), expected);
+        match expected {
+            Some(id) => {
+                assert!(!self.pool.get(id).posted);
+                self.pool.free(id);
+            }
+            None => self.store(peer, key, tag),
+        }
+    }
+
+    fn take_step(&mut self, step: Step) {
+        match step {
+            Step::Receive { from, context, tag } => self.receive(Want {
+                peer: if from == PEERS { ANY_PEER } else { from },
+                tag: tag_of(tag),
+                key: key(context, if from == PEERS { 0 } else { from }),
+            }),
+            Step::Unpost(index) if !self.receives.is_empty() => {
+                let (id, _) = self.receives.remove(index % self.receives.len());
+                // SAFETY: it waits.
+                unsafe { self.matcher.unpost(self.pool.address(id)) };
+                self.pool.free(id);
+            }
+            Step::Discard(index) if !self.messages.is_empty() => {
+                self.remove(index % self.messages.len());
+            }
+            Step::Unpost(_) | Step::Discard(_) => {}
+            Step::Arrive { peer, context, tag } => {
+                // The tag 3 comes to messages that only wildcards take.
+                let tag = if tag == 2 { INTERNAL_TAG } else { tag };
+                self.arrive(peer, key(context, peer), tag);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let asks = |peer: u32| move |(_, want): &(RequestId, Want)| want.peer == peer;
+        for peer in 0..PEERS {
+            let any = self.receives.iter().any(asks(ANY_PEER));
+            let asked = any || self.receives.iter().any(asks(peer));
+            let waits = self.messages.iter().any(|message| message.1 == peer);
+            assert_eq!(self.matcher.is_unasked(peer), !asked);
+            assert_eq!(self.matcher.has_unexpected(peer), waits);
+            assert_eq!(self.matcher.is_quiet(peer), !asked && !waits);
+        }
+        assert_eq!(self.matcher.has_posted(), !self.receives.is_empty());
+        let stored = self.messages.len() as u64;
+        assert_eq!(self.matcher.store.usage().0, stored);
+        let arrived = self
+            .matcher
+            .store
+            .all()
+            .map(|entry| (entry.peer, entry.key, entry.tag));
+        assert!(arrived.eq(self.messages.iter().map(|m| (m.1, m.2, m.3))));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Receives and messages in one list each, in the order in which they came, searched from its start. Lists of posted
+    /// receives get an index after so many looks.
+    #[test]
+    fn matching__is_as_in_two_lists(
+        looks_max in 0_u32..4,
+        steps in prop::collection::vec(step(), 0..200),
+    ) {
+        let mut both = Both::new(looks_max);
+        for step in steps {
+            both.take_step(step);
+            both.check();
+        }
+    }
+}
+
+const MANY: i32 = 10_000;
+
+fn want(tag: i32) -> Want {
+    Want {
+        peer: 1,
+        tag,
+        key: key(0, 1),
+    }
+}
+
+/// Receives looked at by one arrival.
+fn steps_of_arrival(both: &mut Both, tag: i32) -> usize {
+    let before = both.matcher.steps;
+    both.arrive(1, key(0, 1), tag);
+    both.matcher.steps - before
+}
+
+/// Messages looked at by one receive.
+fn steps_of_receive(both: &mut Both, tag: i32) -> usize {
+    let before = both.matcher.store.steps.get();
+    both.receive(want(tag));
+    both.matcher.store.steps.get() - before
+}
+
+#[test]
+fn posted__of_ten_thousand_other_tags_cost_a_few_looks() {
+    let mut both = Both::new(LOOKS_MAX);
+    (0..MANY).for_each(|tag| both.post(want(tag)));
+    // The last one first, then from the middle on, and one that is there no more.
+    let mut worst = steps_of_arrival(&mut both, MANY - 1);
+    for tag in (0..MANY - 1)
+        .map(|i| (i + MANY / 2) % (MANY - 1))
+        .step_by(7)
+    {
+        worst = worst.max(steps_of_arrival(&mut both, tag));
+    }
+    worst = worst.max(steps_of_arrival(&mut both, MANY - 1));
+    assert!(worst <= LOOKS_MAX as usize + 4, "{worst}");
+}
+
+#[test]
+fn posted__of_one_tag_leave_an_index_one_after_the_other() {
+    let mut both = Both::new(0);
+    (0..MANY).for_each(|_| both.post(want(5)));
+    let worst = (0..MANY).map(|_| steps_of_arrival(&mut both, 5)).max();
+    assert_eq!(worst, Some(1));
+    assert!(!both.matcher.has_posted());
+    // The index of an empty list is another one's.
+    (0..3).for_each(|_| both.post(Want { peer: 2, ..want(5) }));
+    both.arrive(2, key(0, 1), 5);
+    assert_eq!(both.matcher.indexes.len(), 1);
+}
+
+#[test]
+fn unexpected__of_ten_thousand_other_tags_cost_a_few_looks() {
+    let mut both = Both::new(LOOKS_MAX);
+    (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), tag));
+    let order = (0..MANY).map(|i| (i + MANY / 2) % MANY).step_by(7);
+    let worst = order.map(|tag| steps_of_receive(&mut both, tag)).max();
+    assert!(worst <= Some(LOOKS_MAX as usize + 4), "{worst:?}");
+    let (messages, bytes) = both.matcher.store.usage();
+    assert_eq!(messages, both.messages.len() as u64);
+    assert!(bytes <= messages * (crate::unexpected::ENTRY_BYTES + 1));
+}
