@@ -1,0 +1,22 @@
+"""Unexpected messages beyond the bound: the receiver says so once, with counts."""
+
+import re
+
+from harness import job
+
+
+def case_it_is_told_once(session):
+    bound = {"FASTPATH_UNEXPECTED_MAX": "64K"}
+    words = [session.mpiexec, "-n", "2", "--timeout", "60", session.binary("pt2pt_flooded"), "20000"]
+    outcome = job.run(words, env=bound)
+    problem = outcome.problem(quiet=False)
+    if problem:
+        return problem
+    lines = [line for line in outcome.err.splitlines() if "FASTPATH_UNEXPECTED_MAX=65536" in line]
+    told = [re.search(r"rank (\d) on \S+: 512 messages .* take 65536 bytes", line) for line in lines]
+    if not all(told):
+        return f"no counts: {lines}"
+    # Both are flooded in their turn.
+    if sorted(match[1] for match in told) != ["0", "1"]:
+        return f"not told once by each rank: {lines}"
+    return None
