@@ -60,7 +60,14 @@ impl Folder {
 
     fn compare(&self, ours: &Path, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_fastpath"))
-            .args(["compare", "--tests", "latency", "--sizes=0,8", "--rounds", "3"])
+            .args([
+                "compare",
+                "--tests",
+                "latency",
+                "--sizes=0,8",
+                "--rounds",
+                "3",
+            ])
             .arg("--mpicc")
             .arg(ours)
             .args(arguments)

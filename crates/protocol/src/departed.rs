@@ -49,8 +49,8 @@ impl Worker {
         if request.state != State::Active {
             return true;
         }
-        let unsent =
-            request.kind == Kind::Send && (!request.announced || request.moved < request.early);
+        let unsent = request.kind == Kind::Send
+            && (!request.announced || request.moved < request.early as u64);
         if unsent || self.pushing.contains(&id) {
             return false; // `progress_sends` gives it up
         }

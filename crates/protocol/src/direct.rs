@@ -320,7 +320,7 @@ impl Worker {
         let rest = rtr.limit.saturating_sub(request.moved);
         if !lane.is_shared(&start)
             || self.thresholds.direct == u64::MAX
-            || request.moved < request.early
+            || request.moved < request.early as u64
         {
             return false;
         }

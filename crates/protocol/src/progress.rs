@@ -7,7 +7,9 @@ use crate::pieces::Pieces;
 use crate::recall::Matched;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Body, EntryId};
-use crate::wire::{self, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER};
+use crate::wire::{
+    self, Announcement, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER, Timing,
+};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
@@ -153,30 +155,40 @@ impl Worker {
 
     fn handle_announcement(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
-        let Some(rts) = (unsafe { wire::read::<Rts>(data, len) }) else {
+        let Some(announcement) = (unsafe { wire::read::<Announcement>(data, len) }) else {
             return self.violation();
         };
-        if rts.early == 0 && len == size_of::<Rts>() {
+        let Announcement { rts, timing } = announcement;
+        if rts.early == 0 && len == size_of::<Announcement>() {
             // Nothing of the message itself.
-            return self.announce(peer, header, rts, data, 0);
+            return self.announce(peer, header, rts, timing, data, 0);
         }
         if len < RTS_HEADER {
             return self.violation();
         }
         // SAFETY: as just checked, the header fits.
         let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
-        self.announce(peer, header, rts, data, len);
+        self.announce(peer, header, rts, timing, data, len);
     }
 
     fn handle_parts(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         if len == 0 {
             return self.violation();
         }
-        self.announce(peer, header, Rts::of_parts(header.aux), data, len);
+        let rts = Rts::of_parts(header.aux);
+        self.announce(peer, header, rts, Timing::default(), data, len);
     }
 
     /// A message of which the first `len` bytes are there.
-    fn announce(&mut self, peer: u32, header: Header, rts: Rts, data: *const u8, len: usize) {
+    fn announce(
+        &mut self,
+        peer: u32,
+        header: Header,
+        rts: Rts,
+        timing: Timing,
+        data: *const u8,
+        len: usize,
+    ) {
         let early = rts.early as usize;
         if len > early || early as u64 > rts.total || self.endpoint(peer).early.left != 0 {
             return self.violation();
@@ -190,6 +202,7 @@ impl Worker {
                     stored: false,
                     id,
                 };
+                self.requests.get(id).time(timing);
                 self.fetch(id, peer, header.key, tag, rts, data, len);
             }
             Matched::TakenBack => {
@@ -340,7 +353,7 @@ impl Worker {
         request.remote = rtr.request;
         if rtr.rkey != 0 && self.put_directly(id, &rtr) {
             self.complete(id);
-        } else if self.requests.get(id).moved >= self.requests.get(id).early {
+        } else if self.requests.get(id).moved >= self.requests.get(id).early as u64 {
             self.pushing.push(id);
         }
     }
@@ -359,7 +372,7 @@ impl Worker {
         }
         self.conceal_message(id);
         let request = self.requests.get(id);
-        if request.moved < request.early {
+        if request.moved < request.early as u64 {
             // The rest of what goes by itself must still go: the receiver counts on it.
             request.finished = true;
             return;

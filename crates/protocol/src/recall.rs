@@ -234,9 +234,9 @@ impl Worker {
             return false;
         }
         let request = self.requests.get(id);
-        if request.moved < request.early {
+        if request.moved < request.early as u64 {
             // The rest of what goes by itself must still go: the receiver counts on it.
-            let buffer = Buffer::contiguous(NOTHING.as_ptr().cast_mut(), request.early);
+            let buffer = Buffer::contiguous(NOTHING.as_ptr().cast_mut(), request.early as u64);
             request.set_buffer(buffer);
         }
         self.send_control(peer, Header::new(wire::CANCEL, 0, handle as u64), &[]);
@@ -262,7 +262,7 @@ impl Worker {
     fn end_cancelled(&mut self, id: RequestId) {
         self.mark_cancelled(id);
         let request = self.requests.get(id);
-        if request.announced && request.moved < request.early {
+        if request.announced && request.moved < request.early as u64 {
             // It waits for room with what goes by itself: the queue names the request until that has left.
             (request.matched, request.finished) = (true, true);
             return;
@@ -297,7 +297,7 @@ impl Worker {
             let request = self.requests.get(recalled.id);
             let recalls = self.endpoint(request.peer).lane.sent_recalls();
             let forgotten = recalls.is_none_or(|r| r.is_forgotten(recalled.entry, request.handle));
-            let over = forgotten && request.moved >= request.early;
+            let over = forgotten && request.moved >= request.early as u64;
             if over && recalled.released {
                 self.requests.free(recalled.id);
             }

@@ -7,7 +7,7 @@ use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Entry, EntryId};
-use crate::wire::{self, ANSWER_ASKED, Rtr, Rts};
+use crate::wire::{self, ANSWER_ASKED, Rtr, Rts, Timing};
 use crate::worker::Worker;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_transport::{Header, Lane, Remote};
@@ -168,7 +168,7 @@ impl Worker {
                     (early.stored, early.id) = (false, id);
                 }
                 // It has waited for its receive, which tells nothing of its way.
-                let rts = Rts { sent_ns: 0, ..rts };
+                self.requests.get(id).time(Timing::default());
                 self.fetch(id, peer, key, tag, rts, data, len);
             }
         }
@@ -226,7 +226,6 @@ impl Worker {
             request.fault = Fault::Truncated;
         }
         request.announced_bytes = rts.total;
-        (request.arm, request.sent_ns) = (rts.arm, rts.sent_ns);
         let early = rts.early as u64;
         // What comes by itself must be taken even where it does not fit.
         request.limit = wanted.max(early);
@@ -338,7 +337,7 @@ impl Worker {
         request.received_tag = tag;
         request.moved = moved;
         request.limit = total;
-        request.sent_ns = 0;
+        request.time(Timing::default());
         self.endpoint(want.peer).early = Early {
             left: (total - moved) as u32,
             stored: false,

@@ -8,6 +8,7 @@
 use crate::buffer::Buffer;
 use crate::layout::Layout;
 use crate::learning::Arm;
+use crate::wire::Timing;
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
 use std::sync::Arc;
@@ -129,7 +130,7 @@ pub struct Request {
     /// Where the message is timed: when its send began, in nanoseconds modulo 2^32; else 0.
     pub sent_ns: u32,
     /// Sends: bytes that go without being asked for.
-    pub early: u64,
+    pub early: u32,
     /// Receives: length of the whole message as announced.
     pub announced_bytes: u64,
     /// Receives: where the sender's message lies, during a joint copy.
@@ -188,6 +189,11 @@ impl Request {
         Arm::of(self.arm).map_or(CopyLoop::Vector, Arm::copy_loop)
     }
 
+    /// Receives: how the message that was announced is timed.
+    pub(crate) fn time(&mut self, timing: Timing) {
+        (self.arm, self.sent_ns) = (timing.arm, timing.sent_ns);
+    }
+
     /// Packs bytes `from..from + len` of the message into `to`.
     ///
     /// # Safety
@@ -237,7 +243,7 @@ impl Request {
 
     /// Whether it is a send whose receiver does not say that it has matched: all of it comes by itself.
     pub fn is_unanswered(&self) -> bool {
-        self.early == self.bytes && !self.synchronous
+        self.early as u64 == self.bytes && !self.synchronous
     }
 
     /// Whether it is a send or receive that has ended, without fault and not cancelled: one comparison.

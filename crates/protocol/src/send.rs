@@ -5,7 +5,9 @@ use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, LEARN_MIN, stamp_ns};
 use crate::request::{Fault, Kind, RequestId};
-use crate::wire::{self, ANSWER_ASKED, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER};
+use crate::wire::{
+    self, ANSWER_ASKED, Announcement, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER, Timing,
+};
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
@@ -207,7 +209,7 @@ impl Worker {
         let request = self.requests.get(id);
         let lane = &self.endpoint(request.peer).lane;
         let part = self.thresholds.part_on(lane);
-        let early = request.early;
+        let early = request.early as u64;
         while request.moved < early {
             let len = part.min(early - request.moved) as usize;
             let header = Header::new(wire::EARLY, 0, 0);
@@ -260,6 +262,8 @@ impl Worker {
                 None if request.synchronous && early == request.bytes => ANSWER_ASKED,
                 None => NO_JOINT,
             },
+        };
+        let timing = Timing {
             sent_ns: request.sent_ns,
             arm: match (offer, joint) {
                 (None, _) => request.arm,
@@ -272,11 +276,12 @@ impl Worker {
         let post = match first {
             0 => {
                 let (peer, key, tag) = (request.peer, request.key, request.tag);
-                self.post_short_rts(peer, key, tag, &rts)
+                self.post_short_rts(peer, key, tag, &Announcement { rts, timing })
             }
             // SAFETY: as in `post_eager`.
             _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
-                to.cast::<Rts>().write_unaligned(rts);
+                to.cast::<Announcement>()
+                    .write_unaligned(Announcement { rts, timing });
                 request.pack(0, to.add(RTS_HEADER), first as usize);
             }),
         };
@@ -284,7 +289,7 @@ impl Worker {
         if post == Post::Done {
             (request.announced, request.joined) = (true, false);
             request.moved = first;
-            request.early = early;
+            request.early = early as u32;
             request.remote = joint.unwrap_or(NO_JOINT as u32);
             request.rest_rkey = exposed;
             let (peer, bytes) = (request.peer, request.bytes);
@@ -303,13 +308,19 @@ impl Worker {
     }
 
     /// Posts an announcement without any bytes of the message: it fits a slot.
-    pub(crate) fn post_short_rts(&mut self, peer: u32, key: u64, tag: i32, rts: &Rts) -> Post {
+    pub(crate) fn post_short_rts(
+        &mut self,
+        peer: u32,
+        key: u64,
+        tag: i32,
+        rts: &Announcement,
+    ) -> Post {
         let header = Header::new(wire::RTS, tag as u32, key);
         let data = (&raw const *rts).cast();
         // SAFETY: plain data of as many bytes.
         unsafe {
             self.endpoint(peer)
-                .post_short(header, data, size_of::<Rts>())
+                .post_short(header, data, size_of::<Announcement>())
         }
     }
 

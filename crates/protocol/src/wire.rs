@@ -5,7 +5,7 @@
 //! | `EAGER` | tag | match key | the message |
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
-//! | `RTS` | tag | match key | [`Rts`], then the first bytes of the message, or nothing where none come by themselves |
+//! | `RTS` | tag | match key | [`Announcement`], then the first bytes of the message, or nothing where none come by themselves |
 //! | `PARTS` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
@@ -91,12 +91,28 @@ pub struct Rts {
     pub early: u16,
     /// Number of the joint copy that the sender has opened, or [`NO_JOINT`] or [`ANSWER_ASKED`].
     pub joint: u16,
+}
+
+/// What follows an [`Rts`]: for the learning of ways.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timing {
     /// When the send began, in nanoseconds modulo 2^32 of the host's clock; 0 where that is not to be timed.
     pub sent_ns: u32,
     /// The way that the message goes: the number of a [`crate::learning::Arm`].
     pub arm: u8,
     /// Nothing.
     pub unused: [u8; 3],
+}
+
+/// An `RTS` as it travels.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announcement {
+    /// What it says of its message.
+    pub rts: Rts,
+    /// For the learning of ways.
+    pub timing: Timing,
 }
 
 /// `Rtr::answer`: send fragments.
@@ -150,9 +166,6 @@ impl Rts {
             request: 0,
             early: total,
             joint: NO_JOINT,
-            sent_ns: 0,
-            arm: 0,
-            unused: [0; 3],
         }
     }
 
@@ -167,7 +180,8 @@ impl Rts {
     }
 }
 
-const _: () = assert!(size_of::<Rts>() == 40 && size_of::<Rtr>() == 32);
+const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 32);
+const _: () = assert!(size_of::<Announcement>() == 40);
 
 /// Reads a plain structure from the start of an arrival, or `None` where it is too short.
 ///
