@@ -15,6 +15,9 @@ const START: &str = r#"{"event":"start","program":1,"library":"Stand-in 1.0, of 
 
 const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"sum":600,"min":100,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]],"floor":null}"#;
 
+/// A ping-pong of 64 KiB with its floor and the time of a line.
+const LARGE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":65536,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"lines":[1e-3,1e-3],"sum":600,"min":100,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]],"floor":{"of":"memory copy","sum":100,"min":100,"max":100,"buckets":[[100000,1]]}}"#;
+
 /// A folder with an `mpicc` and an `mpiexec`, removed at the end.
 struct Mpi(PathBuf);
 
@@ -45,11 +48,14 @@ impl Mpi {
     }
 
     fn bench(&self, arguments: &[&str]) -> Output {
+        // The search for the floor of large messages takes a second.
+        self.bench_with_floor(&[arguments, &["--no-floor"]].concat())
+    }
+
+    fn bench_with_floor(&self, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_fastpath"))
             .arg("bench")
             .args(arguments)
-            // The search for the floor of large messages takes a second.
-            .arg("--no-floor")
             .arg("--mpicc")
             .arg(self.0.join("mpicc"))
             .env("XDG_CACHE_HOME", self.0.join("cache"))
@@ -92,6 +98,33 @@ fn table__has_every_statistic() {
     ] {
         assert!(text.contains(word), "{word} in {text}");
     }
+}
+
+#[test]
+fn ping_pong__of_large_messages_stands_beside_the_bare_pipeline() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    let mpi = Mpi::new("pipeline", &say(&[START, CASE, LARGE]));
+    let json = mpi.0.join("result.json");
+    let words = ["latency", "--sizes", "8,64K", "--json"];
+    let output = mpi.bench_with_floor(&[&words[..], &[json.to_str().unwrap()]].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("0/0!"), "a line like none here: {text}");
+    assert!(
+        text.contains("bare pipeline between processors 0 and 1"),
+        "{text}"
+    );
+    let rows = |when: &str| text.lines().filter(|l| l.contains(when)).count();
+    assert!(rows(" before  ") == 1 && rows(" after  ") == 1, "{text}");
+    let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    let cases = report["cases"].as_array().unwrap();
+    assert!(cases[0]["floor_of"].is_null());
+    assert_eq!(
+        cases[1]["floor_of"],
+        "bare pipeline and a cache line one way"
+    );
+    assert!(cases[1]["floor_line"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

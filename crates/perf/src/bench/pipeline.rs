@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use super::options::BenchOptions;
 use super::table::describe_pair;
 use crate::catalogue::Test;
-use crate::measure::pipeline::beside::{Beside, SIZES, is_floor_of};
+use crate::measure::floor::measure_lines;
+use crate::measure::pipeline::beside::{Beside, Best, SIZES, When, is_floor_of};
+use crate::measure::pipeline::{Taken, is_same_line};
 use crate::measure::placement::allowed_processors;
+use crate::measure::statistics::summarize;
 use crate::measure::steps_of_four;
 use crate::program::Settings;
 use crate::record::{Case, Level, Of};
@@ -48,7 +51,9 @@ fn list_large(tests: &[&'static Test], asked: &[u64]) -> Vec<u64> {
     large.filter(|bytes| SIZES.contains(bytes)).collect()
 }
 
-/// The pipelines of a session, by pair of processors: where the ranks ran is known when they have.
+/// The pipelines of a session, by pair of processors and by the time of a line between them: where
+/// the ranks ran is known when they have, and a plan that is best in one state of a virtual machine
+/// may not be in another.
 #[derive(Default)]
 pub struct Pipelines {
     known: Vec<Beside>,
@@ -56,10 +61,12 @@ pub struct Pipelines {
     all: BTreeSet<u64>,
     /// Where the ranks of the last run were.
     pair: Option<[usize; 2]>,
-    /// That of the run that is under way, and the sizes of its messages.
-    current: Option<usize>,
+    /// Sizes of the run that is under way.
     sizes: Vec<u64>,
 }
+
+/// Searches of a session at most: a second each.
+const SEARCHES: usize = 6;
 
 impl Pipelines {
     /// Says which sizes will come, so that there is one search for all of them.
@@ -73,13 +80,12 @@ impl Pipelines {
         self.sizes = sizes.to_vec();
         self.expect(sizes);
         self.known.iter_mut().for_each(Beside::begin_run);
-        self.current = None;
         let first = match allowed_processors()[..] {
             [first, second, ..] => Some([first, second]),
             _ => None,
         };
         if let Some(pair) = self.pair.or(first) {
-            self.measure(pair);
+            self.measure(pair, When::Before);
         }
     }
 
@@ -93,104 +99,114 @@ impl Pipelines {
         });
         if let Some(pair) = seen {
             self.pair = Some(pair);
-            self.measure(pair);
+            self.measure(pair, When::After);
         }
-        if let Some(current) = self.current {
-            let pipeline = &self.known[current];
-            cases.iter_mut().for_each(|c| pipeline.attach(c));
-        }
+        cases.iter_mut().for_each(|case| self.attach(case));
     }
 
     /// A pair that cannot be measured has no such floor: the cases keep that of the program.
-    fn measure(&mut self, pair: [usize; 2]) {
-        self.current = None;
+    fn measure(&mut self, pair: [usize; 2], when: When) {
         if self.sizes.is_empty() {
             return;
         }
-        let Some(at) = self.find(pair) else {
-            return;
-        };
-        if self.known[at].measure(&self.sizes).is_ok() {
-            self.current = Some(at);
+        if let Some(at) = self.find(pair) {
+            let _ = self.known[at].measure(&self.sizes, when);
         }
     }
 
-    /// The pipeline between two processors, with plans for all sizes.
+    /// The pipeline between two processors in the state in which they are.
     fn find(&mut self, pair: [usize; 2]) -> Option<usize> {
-        let turned = [pair[1], pair[0]];
-        let is_it = |b: &Beside| b.processors == pair || b.processors == turned;
-        let lacks = |b: &Beside| !self.all.iter().all(|&bytes| b.has(bytes));
-        let known = self.known.iter().position(is_it);
-        if let Some(at) = known
-            && !lacks(&self.known[at])
-        {
-            return known;
+        let lines = measure_lines(pair, LINES, LINE_BATCH_NS).ok()?;
+        let line = summarize(&lines)?.min;
+        let has_all = |b: &Beside| self.all.iter().all(|&bytes| b.has(bytes));
+        let fits = |b: &Beside| b.is_between(pair) && has_all(b);
+        let alike = |b: &Beside| fits(b) && is_same_line(b.line, line);
+        let (known, other) = (
+            self.known.iter().position(alike),
+            self.known.iter().position(fits),
+        );
+        if known.is_some() || other.is_some() && self.known.len() >= SEARCHES {
+            return known.or(other);
         }
         let sizes: Vec<u64> = self.all.iter().copied().collect();
         let beside = Beside::search(pair, &sizes).ok().flatten()?;
-        if let Some(at) = known {
-            self.known[at] = beside;
-            return known;
-        }
         self.known.push(beside);
         Some(self.known.len() - 1)
     }
 
+    /// Makes it the floor of a case: as measured in the state of the case, else as measured last.
+    fn attach(&self, case: &mut Case) {
+        for alike in [true, false] {
+            if self.known.iter().rev().any(|b| b.attach(case, alike)) {
+                return;
+            }
+        }
+    }
+
     /// The case with the floor as it is known so far.
     pub fn attached<'a>(&self, case: &'a Case) -> Cow<'a, Case> {
-        match self.current {
-            Some(current) if is_floor_of(case) => {
-                let mut case = case.clone();
-                self.known[current].attach(&mut case);
-                Cow::Owned(case)
-            }
-            _ => Cow::Borrowed(case),
+        if !is_floor_of(case) {
+            return Cow::Borrowed(case);
         }
+        let mut case = case.clone();
+        self.attach(&mut case);
+        Cow::Owned(case)
     }
 
     /// What stands below the tables of a run: each size with its plan and what it took.
     pub fn describe(&self, cases: &[Case]) -> Vec<String> {
-        let Some(beside) = self.current.map(|at| &self.known[at]) else {
-            return Vec::new();
-        };
-        let is_of = |bytes: usize| {
-            let of_size = move |c: &&Case| c.bytes == bytes as u64 && c.floor_line.is_some();
-            cases.iter().any(|c| of_size(&c))
-        };
-        let [one, two] = beside.processors.map(|p| p as i32);
         let mut lines = Vec::new();
-        for best in beside.sizes.iter().filter(|b| is_of(b.bytes())) {
-            if lines.is_empty() {
-                lines.push(format!(
-                    "\nbare pipeline between {}, half a round trip in ns, before the run and after it; line: a cache line one way\n\
-                     {:>9} {:>11} {:>6} {:>11} {:>6} {:>6}  loops into and out of the ring, chunk, ring",
-                    describe_pair(one, two), "bytes", "before", "line", "after", "line", "GB/s"
-                ));
+        for case in cases.iter().filter(|c| c.floor_line.is_some()) {
+            for beside in &self.known {
+                let of_size = |b: &&Best| b.bytes() as u64 == case.bytes;
+                let best = beside.sizes.iter().filter(of_size);
+                lines.extend(best.flat_map(|b| format_best(b, case)));
             }
-            lines.push(format_best(best));
+        }
+        if let (false, Some(pair)) = (lines.is_empty(), self.pair) {
+            let pair = describe_pair(pair[0] as i32, pair[1] as i32);
+            let title =
+                format!("\nbare pipeline between {pair}, half a round trip, beside the run");
+            let columns = format!(
+                "{:>9} {:<14} {:<6} {:>11} {:>6} {:>6} {:>7}  loops into and out of the ring, chunk, ring",
+                "bytes", "variant", "when", "median, ns", "line", "GB/s", "ratio"
+            );
+            lines.splice(0..0, [title, columns]);
+            lines.push(LEGEND.to_owned());
         }
         lines
     }
 }
 
-fn format_best(best: &crate::measure::pipeline::beside::Best) -> String {
-    use crate::measure::statistics::summarize;
-    let cells = |taken: Option<&crate::measure::pipeline::Taken>| match taken {
-        Some(taken) => {
-            let time = summarize(&taken.times).map_or(f64::NAN, |t| t.median);
-            let line = (taken.lines[0] + taken.lines[1]) / 2.0;
-            (time, format!("{time:>11.1} {line:>6.0}"))
-        }
-        None => (f64::NAN, format!("{:>11} {:>6}", "-", "-")),
+/// Batches of the line that tells the state.
+const LINES: usize = 5;
+const LINE_BATCH_NS: u64 = 20_000;
+
+const LEGEND: &str = "line: ns of a cache line one way beside it; ratio: the median of the ping-pong to pipeline and \
+                      line, where a line took as long";
+
+/// A line for each time at which it was measured beside the case.
+fn format_best(best: &Best, case: &Case) -> Vec<String> {
+    let median = case.samples.quantile(0.5);
+    let format_one = |(when, taken): &(When, Taken)| {
+        let time = summarize(&taken.times).map_or(f64::NAN, |t| t.median);
+        let alike = case.line().is_some_and(|line| taken.is_at(line));
+        let ratio = median.filter(|_| alike).map(|m| m / (time + taken.line()));
+        format!(
+            "{:>9} {:<14} {:<6} {time:>11.1} {:>6.0} {:>6.1} {:>7}  {}",
+            case.bytes,
+            case.variant,
+            match when {
+                When::Before => "before",
+                When::After => "after",
+            },
+            taken.line(),
+            case.bytes as f64 / time,
+            ratio.map_or("-".to_owned(), |r| format!("{r:.2}")),
+            best.found.plan
+        )
     };
-    let (before, first) = cells(best.taken.first());
-    let (after, second) = cells(best.taken.get(1));
-    let rate = best.bytes() as f64 / before.min(after);
-    format!(
-        "{:>9} {first} {second} {rate:>6.1}  {}",
-        best.bytes(),
-        best.found.plan
-    )
+    best.taken.iter().map(format_one).collect()
 }
 
 #[cfg(test)]

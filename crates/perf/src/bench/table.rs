@@ -235,7 +235,7 @@ MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor)
 a cache line one way or of one copy of the message, the larger, measured in turn by the same ranks; of a ping-pong from 4 KiB
 it is the bare pipeline (fastpath bench copy) and a line, in its row as measured before the run, in what is stored before and
 after it. line: ns of a cache line one way before/after the samples; ! where it was another beside the bare pipeline, so that
-floor and ratio mean little. p99 etc.: nearest rank.";
+floor and ratio mean little until it was measured again after the run. p99 etc.: nearest rank.";
 
 #[cfg(test)]
 #[allow(non_snake_case)]

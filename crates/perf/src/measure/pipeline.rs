@@ -363,6 +363,18 @@ pub struct Taken {
     pub lines: [f64; 2],
 }
 
+impl Taken {
+    /// One way of a line beside it: the mean of before and after.
+    pub fn line(&self) -> f64 {
+        (self.lines[0] + self.lines[1]) / 2.0
+    }
+
+    /// Whether a line took about as long before and after.
+    pub fn is_at(&self, line: f64) -> bool {
+        self.lines.iter().all(|&own| is_same_line(own, line))
+    }
+}
+
 /// Lines that differ by less than this factor are of one state of the machine. Between threads of
 /// a core, cores of a cache, and caches it is 2 and more.
 const SAME_LINE: f64 = 1.5;

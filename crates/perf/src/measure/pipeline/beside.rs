@@ -8,6 +8,7 @@ use std::io;
 
 use super::search::{Found, find_best};
 use super::{Pipeline, Taken};
+use crate::measure::statistics::summarize;
 use crate::record::{Case, Histogram, Of};
 
 /// Sizes from which the pipeline is the floor, up to which there is memory for it.
@@ -28,14 +29,25 @@ pub struct Best {
     pipeline: Pipeline,
     /// The plan, and what it took in the search.
     pub found: Found,
-    /// What it took before the run, and after it.
-    pub taken: Vec<Taken>,
+    /// What it took beside the run.
+    pub taken: Vec<(When, Taken)>,
+}
+
+/// When something was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Before the run.
+    Before,
+    /// After it.
+    After,
 }
 
 /// The pipeline between two processors, for some sizes.
 pub struct Beside {
     /// The two processors.
     pub processors: [usize; 2],
+    /// One way of a cache line between them while the plans were searched for.
+    pub line: f64,
     /// By size, ascending.
     pub sizes: Vec<Best>,
 }
@@ -70,15 +82,26 @@ impl Beside {
             return Ok(None);
         }
         let found = find_best(processors, &large, SEARCH_NS)?;
+        Ok(Some(Beside::new(processors, found)))
+    }
+
+    fn new(processors: [usize; 2], found: Vec<(Pipeline, Found)>) -> Beside {
+        let lines: Vec<f64> = found.iter().map(|(_, found)| found.line).collect();
         let make = |(pipeline, found)| Best {
             pipeline,
             found,
             taken: Vec::new(),
         };
-        Ok(Some(Beside {
+        Beside {
             processors,
+            line: summarize(&lines).map_or(0.0, |l| l.median),
             sizes: found.into_iter().map(make).collect(),
-        }))
+        }
+    }
+
+    /// Whether it is of these processors, in either order.
+    pub fn is_between(&self, pair: [usize; 2]) -> bool {
+        self.processors == pair || self.processors == [pair[1], pair[0]]
     }
 
     /// Whether there is a plan for messages of so many bytes.
@@ -95,40 +118,47 @@ impl Beside {
     ///
     /// # Errors
     /// The processors cannot be used any more.
-    pub fn measure(&mut self, sizes: &[u64]) -> io::Result<()> {
+    pub fn measure(&mut self, sizes: &[u64], when: When) -> io::Result<()> {
         for best in &mut self.sizes {
             if sizes.contains(&(best.bytes() as u64)) {
                 let plan = best.found.plan;
+                // Whatever ran last has left the caches in another state.
+                best.pipeline.sample(plan, 1, BATCH_NS)?;
                 let taken = best.pipeline.sample(plan, SAMPLES, BATCH_NS)?;
-                best.taken.push(taken);
+                best.taken.push((when, taken));
             }
         }
         Ok(())
     }
 
     /// Puts the pipeline in the place of a case's floor, if it is that and was measured between the
-    /// same processors.
-    pub fn attach(&self, case: &mut Case) {
-        let mut seen: Vec<i64> = case.processors.iter().map(|&p| i64::from(p)).collect();
-        let mut own = self.processors.map(|p| p as i64);
-        seen.sort_unstable();
-        own.sort_unstable();
+    /// same processors: what it took while a line took as long as beside the case, or, unless
+    /// `alike`, at all. Whether it did so.
+    pub fn attach(&self, case: &mut Case, alike: bool) -> bool {
         let size = |best: &&Best| best.bytes() as u64 == case.bytes;
-        let Some(best) = self.sizes.iter().find(size) else {
-            return;
+        let best = self.sizes.iter().find(size).filter(|_| is_floor_of(case));
+        let seen = case.processors.iter().map(|&p| usize::try_from(p));
+        let seen: Vec<usize> = seen.flatten().collect();
+        let &[one, two] = seen.as_slice() else {
+            return false;
         };
-        if !is_floor_of(case) || seen != own || best.taken.is_empty() {
-            return;
+        let Some(best) = best.filter(|_| self.is_between([one, two])) else {
+            return false;
+        };
+        let line = case.line();
+        let fits = |taken: &&Taken| !alike || line.is_some_and(|line| taken.is_at(line));
+        let taken: Vec<&Taken> = best.taken.iter().map(|(_, t)| t).filter(fits).collect();
+        if taken.is_empty() {
+            return false;
         }
-        let lines = best.taken.iter().flat_map(|t| t.lines);
-        let line = lines.sum::<f64>() / (2 * best.taken.len()) as f64;
-        let times = best.taken.iter().flat_map(|t| {
-            let line = (t.lines[0] + t.lines[1]) / 2.0;
+        let times = taken.iter().flat_map(|t| {
+            let line = t.line();
             t.times.iter().map(move |time| time + line)
         });
         case.floor = Some(times.collect::<Histogram>());
         case.floor_of = Some(NAME.to_owned());
-        case.floor_line = Some(line);
+        case.floor_line = Some(taken.iter().map(|t| t.line()).sum::<f64>() / taken.len() as f64);
+        true
     }
 }
 
@@ -146,21 +176,17 @@ mod tests {
         };
         assert!(Beside::search([first, last], &[0, 8]).unwrap().is_none());
         let found = find_best([first, last], &[4096], 1).unwrap();
-        let make = |(pipeline, found)| Best {
-            pipeline,
-            found,
-            taken: Vec::new(),
-        };
-        let mut beside = Beside {
-            processors: [first, last],
-            sizes: found.into_iter().map(make).collect(),
-        };
-        beside.measure(&[8]).unwrap();
+        let mut beside = Beside::new([first, last], found);
+        beside.measure(&[8], When::Before).unwrap();
         assert!(beside.sizes[0].taken.is_empty());
-        (0..2).for_each(|_| beside.measure(&[4096]).unwrap());
+        for when in [When::Before, When::After] {
+            beside.measure(&[4096], when).unwrap();
+        }
         let mut case = make_case(4096, &[5000.0]);
         case.processors = vec![last as i32, first as i32];
-        beside.attach(&mut case);
+        case.lines = Some([1e9; 2]);
+        assert!(!beside.attach(&mut case, true), "in another state");
+        assert!(beside.attach(&mut case, false));
         assert_eq!(case.floor_of.as_deref(), Some(NAME));
         assert_eq!(case.floor.unwrap().count(), 2 * SAMPLES as u64);
         assert!(case.floor_line.unwrap() > 0.0);

@@ -6,7 +6,7 @@ use std::io;
 use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
 
-use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken, is_same_line};
+use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken};
 use crate::measure::statistics::{Summary, summarize};
 
 /// A plan and what it took: half a round trip in nanoseconds.
@@ -276,8 +276,7 @@ fn measure_plans(
 
 /// What a plan took while a line took about `line`; if that never was, what it took at all.
 fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<Found> {
-    let is_same = |l: f64| is_same_line(l, line);
-    let there = taken.iter().filter(|t| t.lines.into_iter().all(is_same));
+    let there = taken.iter().filter(|t| t.is_at(line));
     let mut times: Vec<f64> = there.flat_map(|t| &t.times).copied().collect();
     let all = taken.iter().flat_map(|t| &t.times);
     let elsewhere = all.clone().count() - times.len();
