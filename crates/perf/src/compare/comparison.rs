@@ -59,9 +59,9 @@ pub struct Row {
     pub says: String,
     /// The statistic of both in each round: ours, theirs.
     pub pairs: Vec<(f64, f64)>,
-    /// The statistic of the floor beside the runs of both; the median over the rounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor: Option<f64>,
+    /// The statistic of the floor beside the runs of each round: ours, theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub floors: Vec<(f64, f64)>,
     /// What that floor is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_of: Option<String>,
@@ -74,8 +74,8 @@ pub struct Row {
 /// What was measured beside the runs of one case.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
-    /// The statistic of the floor in each run, ours and theirs.
-    pub floors: Vec<f64>,
+    /// See [`Row::floors`].
+    pub floors: Vec<(f64, f64)>,
     /// What it is.
     pub floor_of: Option<String>,
     /// See [`Row::lines`].
@@ -112,7 +112,7 @@ impl Row {
             ratio,
             says: says.to_owned(),
             pairs,
-            floor: None,
+            floors: Vec::new(),
             floor_of: None,
             lines: Vec::new(),
         })
@@ -120,13 +120,31 @@ impl Row {
 
     /// The row with what was measured beside its runs.
     pub fn with(self, beside: &Beside) -> Row {
-        let floor = find_median(beside.floors.iter().copied());
+        let has_floors = beside.floors.len() == self.pairs.len();
         Row {
-            floor,
-            floor_of: beside.floor_of.clone().filter(|_| floor.is_some()),
+            floors: beside
+                .floors
+                .iter()
+                .copied()
+                .filter(|_| has_floors)
+                .collect(),
+            floor_of: beside.floor_of.clone().filter(|_| has_floors),
             lines: beside.lines.clone(),
             ..self
         }
+    }
+
+    /// The floor, the median over all runs, then ours and theirs as multiples of what was measured
+    /// beside each run, the medians over the rounds.
+    pub fn find_floor(&self) -> Option<[f64; 3]> {
+        let floors = self
+            .floors
+            .iter()
+            .flat_map(|&(ours, theirs)| [ours, theirs]);
+        let both = || self.pairs.iter().zip(&self.floors);
+        let ours = find_median(both().map(|(times, floors)| times.0 / floors.0));
+        let theirs = find_median(both().map(|(times, floors)| times.1 / floors.1));
+        Some([find_median(floors)?, ours?, theirs?])
     }
 
     /// The time of a line beside our runs and beside theirs, each the median over the rounds.

@@ -219,7 +219,9 @@ impl Rounds {
         let pairs = &mut self.pairs[at];
         pairs.values.push((a, b));
         let beside = &mut pairs.beside;
-        beside.floors.extend(floors.into_iter().flatten());
+        if let [Some(one), Some(two)] = floors {
+            beside.floors.push((one, two));
+        }
         beside.floor_of.clone_from(&ours.floor_of);
         if let (Some(one), Some(two)) = (ours.line(), theirs.line()) {
             beside.lines.push([one, two]);

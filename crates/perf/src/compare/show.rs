@@ -81,7 +81,7 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
 
 /// What the floor of a row is.
 const FLOOR: &str = "a line, or one copy of the message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; \
-                     then ours and theirs as multiples of it";
+                     then ours and theirs as multiples of that beside each";
 
 /// Name of a test with what distinguishes its cases.
 pub fn name_test(row: &Row) -> String {
@@ -96,9 +96,9 @@ pub fn name_test(row: &Row) -> String {
 }
 
 fn format_row(row: &Row) -> String {
-    let beside = match (row.floor, row.find_lines()) {
+    let beside = match (row.find_floor(), row.find_lines()) {
         (None, None) => String::new(),
-        (floor, lines) => format!(" {}{}", format_floor(row, floor), format_lines(row, lines)),
+        (floor, lines) => format!(" {}{}", format_floor(floor), format_lines(row, lines)),
     };
     let text = format!(
         "{:<30}{:>6}{:>9}{:>11}{:>11} {:<2} {:<24} {:<11}{beside}",
@@ -114,12 +114,13 @@ fn format_row(row: &Row) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-fn format_floor(row: &Row, floor: Option<f64>) -> String {
-    let Some(floor) = floor.filter(|&f| f > 0.0) else {
-        return format!("{:>9} {:>7} {:>7}", "-", "-", "-");
-    };
-    let (ours, theirs) = (row.ours / floor, row.theirs / floor);
-    format!("{:>9} {ours:>7.2} {theirs:>7.2}", format_number(floor))
+fn format_floor(floor: Option<[f64; 3]>) -> String {
+    match floor {
+        Some([floor, ours, theirs]) => {
+            format!("{:>9} {ours:>7.2} {theirs:>7.2}", format_number(floor))
+        }
+        None => format!("{:>9} {:>7} {:>7}", "-", "-", "-"),
+    }
 }
 
 fn format_lines(row: &Row, lines: Option<[f64; 2]>) -> String {
@@ -237,14 +238,14 @@ mod tests {
     fn rows__have_the_floor_and_the_lines_beside_them() {
         let mut comparison = make_comparison();
         let beside = Beside {
-            floors: vec![24.0, 26.0],
+            floors: vec![(24.0, 26.0), (26.0, 20.0)],
             floor_of: Some("memory copy".into()),
             lines: vec![[60.0, 62.0], [60.0, 250.0]],
         };
         comparison.rows = vec![comparison.rows[0].clone().with(&beside)];
         let text = format_comparison(&comparison);
         let row = text.lines().find(|l| l.starts_with("latency")).unwrap();
-        assert!(row.contains("25.00    2.02    4.00"), "{row}");
+        assert!(row.contains("25.00    2.02    4.42"), "{row}");
         assert!(row.ends_with("60/156 (1 of 2)"), "{row}");
     }
 
