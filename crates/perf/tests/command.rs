@@ -47,7 +47,8 @@ fn floor__states_unit_statistic_and_processors() {
     let of = |kind: &str| records.iter().filter(|r| r["record"] == kind).count();
     assert_eq!(
         (of("floor_line"), of("floor_copy"), of("floor_transfer")),
-        (1, 2, 8)
+        (1, 2, 5),
+        "the bare pipeline and four single copies"
     );
     assert_eq!(records[0]["unit"], "ns one way");
     assert_eq!(records[0]["time"]["samples"], 5);
