@@ -63,7 +63,7 @@ impl Worker {
             self.endpoint(peer).early.left = 0;
         }
         if request.kind == Kind::Send && request.announced {
-            self.conceal_message(id);
+            self.withdraw_offer(id);
         }
         let request = self.requests.get(id);
         request.fault = match request.kind {

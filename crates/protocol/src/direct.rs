@@ -9,7 +9,7 @@
 use crate::learning::Arm;
 use crate::pieces::{End, Pieces};
 use crate::request::RequestId;
-use crate::wire::{self, Rtr, Rts, SEND, SEND_ALWAYS};
+use crate::wire::{self, Offer, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Capabilities, Header, Remote};
@@ -43,12 +43,11 @@ impl Worker {
         Remote { addr, rkey }
     }
 
-    /// What an announcement offers: where the receiver finds the message by itself, and the number of
-    /// the joint copy that was opened for it. `None`: it is to be sent through buffers.
-    pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<(Remote, Option<u32>)> {
+    /// What an announcement offers to be copied without the ring; `None`: it is to be sent through buffers.
+    pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<Offer> {
         let peer = self.requests.get(id).peer;
         if self.endpoint(peer).lane.wants_exposure() {
-            return Some((self.expose_message(id)?, None));
+            return self.expose_message(id).map(Offer::Get);
         }
         let request = self.requests.get(id);
         if !request.is_contiguous() {
@@ -58,8 +57,7 @@ impl Worker {
         // On a crowded node the receiver of a cooperative copy would wait for its sender's turn.
         if let Some(remote) = self.find_shared(id, peer, bytes) {
             let both = bytes >= self.thresholds.direct_joint && !self.is_crowded();
-            let joint = both.then(|| self.endpoint(peer).lane.open_joint());
-            return Some((remote, joint.flatten()));
+            return Some(self.offer_copy(peer, remote, both));
         }
         let endpoint = self.endpoint(peer);
         let can_get = |c: Capabilities| c.get_zcopy > 0;
@@ -71,8 +69,15 @@ impl Worker {
             return None;
         }
         let both = arm == Some(Arm::Cooperative) && endpoint.lane.knows_single_copy();
-        let joint = both.then(|| endpoint.lane.open_joint());
-        Some((self.name_memory(id, peer), joint.flatten()))
+        Some(self.offer_copy(peer, self.name_memory(id, peer), both))
+    }
+
+    fn offer_copy(&mut self, peer: u32, from: Remote, both: bool) -> Offer {
+        let counter = both.then(|| self.endpoint(peer).lane.open_joint());
+        match counter.flatten() {
+            Some(counter) => Offer::Cooperative(from, counter as u8),
+            None => Offer::Get(from),
+        }
     }
 
     /// Shows a message to its receiver, which fetches it by an adapter.
@@ -82,13 +87,16 @@ impl Worker {
         if request.bytes < self.thresholds.fetch || !request.is_contiguous() || endpoint.declines {
             return None;
         }
-        // SAFETY: the buffer is there until the request completes, and `conceal_message` comes before that.
+        // SAFETY: the buffer is there until the request completes, and `withdraw_offer` comes before that.
         unsafe { endpoint.lane.expose(request.ptr, request.bytes as usize) }
     }
 
     /// The receiver needs no more of an announced message than what it is sent.
-    pub(crate) fn conceal_message(&mut self, id: RequestId) {
+    pub(crate) fn withdraw_offer(&mut self, id: RequestId) {
         let request = self.requests.get(id);
+        if let Some(counter) = request.counter.take() {
+            self.endpoint(request.peer).lane.close_joint(counter as u32);
+        }
         let key = std::mem::take(&mut request.rest_rkey);
         if key != 0 {
             self.endpoint(request.peer).lane.conceal(key);
@@ -112,25 +120,24 @@ impl Worker {
         rts: &Rts,
         wanted: u64,
     ) -> bool {
-        let from = Remote {
-            addr: rts.addr,
-            rkey: rts.rkey,
+        let (from, counter) = match rts.offer {
+            Offer::Get(from) => (from, None),
+            Offer::Cooperative(from, counter) => (from, Some(counter)),
+            Offer::Fragments | Offer::Nothing => return false,
         };
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(peer).lane;
         let shared = lane.is_shared(&from);
-        if from.rkey == NOWHERE.rkey
-            || wanted == 0
-            || (shared && self.thresholds.direct == u64::MAX)
-        {
+        if shared && self.thresholds.direct == u64::MAX {
             return false;
         }
         let contiguous = request.is_contiguous();
-        if contiguous && rts.is_joint() {
+        if let (true, Some(counter)) = (contiguous, counter) {
             let own = self.find_shared(id, peer, wanted);
             if own.is_some() || lane.knows_single_copy() {
                 let own = own.unwrap_or_else(|| self.name_memory(id, peer));
-                self.fetch_jointly(id, peer, rts, wanted, own);
+                let sender = rts.request;
+                self.fetch_jointly(id, peer, sender, (from, counter), wanted, own);
                 return true;
             }
         }
@@ -163,17 +170,25 @@ impl Worker {
     }
 
     /// Both sides copy, from both ends.
-    fn fetch_jointly(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64, own: Remote) {
+    fn fetch_jointly(
+        &mut self,
+        id: RequestId,
+        peer: u32,
+        sender: u32,
+        (start, counter): (Remote, u8),
+        wanted: u64,
+        own: Remote,
+    ) {
         let request = self.requests.get(id);
         request.announced = true;
         request.limit = wanted;
-        request.remote = rts.request;
-        (request.rest_addr, request.rest_rkey) = (rts.addr, rts.rkey);
+        request.remote = sender;
+        (request.rest_addr, request.rest_rkey) = (start.addr, start.rkey);
         let (addr, rkey, handle) = (own.addr, own.rkey, request.handle);
         let pieces = Pieces::of(wanted, self.thresholds.piece_min, self.thresholds.piece_max);
         self.send_answer(
             peer,
-            rts.request,
+            sender,
             &Rtr {
                 limit: wanted,
                 request: handle,
@@ -186,12 +201,12 @@ impl Worker {
         let lane = &mut self.endpoint(peer).lane;
         let (mut claimed, end) = (0, End::of(self.rank, peer));
         // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
-        while claimed < pieces.count && lane.claim_joint(rts.joint as u32, false) < pieces.count {
+        while claimed < pieces.count && lane.claim_joint(counter as u32, false) < pieces.count {
             let (offset, len) = pieces.from(end, claimed);
             claimed += 1;
             let from = Remote {
-                addr: rts.addr.wrapping_add(offset),
-                rkey: rts.rkey,
+                addr: start.addr.wrapping_add(offset),
+                ..start
             };
             trace::record(Point::Copy, peer, 0, len);
             // SAFETY: the receive buffer holds `wanted` bytes.
@@ -203,11 +218,8 @@ impl Worker {
         }
         // Otherwise the sender has claimed the rest, and says `DONE` when it is there.
         if claimed >= pieces.count {
-            let shared = lane.is_shared(&Remote {
-                addr: rts.addr,
-                rkey: rts.rkey,
-            });
-            self.end_fetch(id, peer, rts.request, wanted, shared);
+            let shared = lane.is_shared(&start);
+            self.end_fetch(id, peer, sender, wanted, shared);
         }
     }
 
@@ -274,10 +286,8 @@ impl Worker {
         let end = End::of(self.rank, request.peer);
         let lane = &mut self.endpoint(request.peer).lane;
         let (mut claimed, mut failed) = (0, false);
-        while claimed < pieces.count
-            && !failed
-            && lane.claim_joint(request.remote, true) < pieces.count
-        {
+        let counter = request.counter.map_or(u32::MAX, u32::from);
+        while claimed < pieces.count && !failed && lane.claim_joint(counter, true) < pieces.count {
             let (offset, len) = pieces.from(end, claimed);
             claimed += 1;
             let to = Remote {

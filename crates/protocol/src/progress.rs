@@ -7,9 +7,7 @@ use crate::pieces::Pieces;
 use crate::recall::Matched;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Body, EntryId};
-use crate::wire::{
-    self, Announcement, NO_JOINT, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER, Timing,
-};
+use crate::wire::{self, Announcement, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER, Timing};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
@@ -155,10 +153,10 @@ impl Worker {
 
     fn handle_announcement(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
-        let Some(announcement) = (unsafe { wire::read::<Announcement>(data, len) }) else {
+        let announcement = unsafe { wire::read::<Announcement>(data, len) };
+        let Some((rts, timing)) = announcement.and_then(|a| a.unpack()) else {
             return self.violation();
         };
-        let Announcement { rts, timing } = announcement;
         if rts.early == 0 && len == size_of::<Announcement>() {
             // Nothing of the message itself.
             return self.announce(peer, header, rts, timing, data, 0);
@@ -190,7 +188,7 @@ impl Worker {
         len: usize,
     ) {
         let early = rts.early as usize;
-        if len > early || early as u64 > rts.total || self.endpoint(peer).early.left != 0 {
+        if len > early || self.endpoint(peer).early.left != 0 {
             return self.violation();
         }
         let left = (early - len) as u32;
@@ -335,18 +333,15 @@ impl Worker {
         }
         if let Some(pages) = wire::joined_pages(rtr.answer) {
             return match Pieces::cut(rtr.limit, pages) {
-                Some(pieces) if request.remote != NO_JOINT as u32 && request.is_contiguous() => {
+                Some(pieces) if request.counter.is_some() && request.is_contiguous() => {
                     request.joined = true;
                     self.copy_jointly(id, &rtr, pieces)
                 }
                 _ => self.violation(),
             };
         }
-        if request.early == 0 && request.remote != NO_JOINT as u32 {
-            self.endpoint(peer).lane.close_joint(request.remote);
-        }
         self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
-        self.conceal_message(id);
+        self.withdraw_offer(id);
         let request = self.requests.get(id);
         request.matched = true;
         request.limit = rtr.limit;
@@ -367,10 +362,7 @@ impl Worker {
             return self.violation();
         }
         request.matched = true;
-        if request.early == 0 && request.remote != NO_JOINT as u32 {
-            self.endpoint(peer).lane.close_joint(request.remote);
-        }
-        self.conceal_message(id);
+        self.withdraw_offer(id);
         let request = self.requests.get(id);
         if request.moved < request.early as u64 {
             // The rest of what goes by itself must still go: the receiver counts on it.

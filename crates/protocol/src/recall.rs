@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::endpoint::{Early, Pending};
 use crate::matching::{EntryId, Want};
 use crate::request::{Kind, Request, RequestId, State};
-use crate::wire::{self, NO_JOINT};
+use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_transport::Header;
 
@@ -189,7 +189,7 @@ impl Worker {
             (request.peer, request.key, request.tag, request.user);
         (new.announced, new.joined, new.detached) = (true, false, true);
         (new.moved, new.early) = (request.moved, request.early);
-        (new.remote, new.rest_rkey) = (NO_JOINT as u32, 0);
+        (new.counter, new.rest_rkey) = (None, 0);
         let queue = self.endpoint(new.peer).pending.as_deref_mut();
         for pending in queue.into_iter().flatten() {
             if let Pending::Start(waiting) = pending
@@ -274,11 +274,7 @@ impl Worker {
         let request = self.requests.get(id);
         request.cancelled = true;
         if request.announced {
-            let (peer, joint) = (request.peer, request.remote);
-            if request.early == 0 && joint != NO_JOINT as u32 {
-                self.endpoint(peer).lane.close_joint(joint);
-            }
-            self.conceal_message(id);
+            self.withdraw_offer(id);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::matching::Want;
 use crate::request::{Fault, Kind, RequestId, State};
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Entry, EntryId};
-use crate::wire::{self, ANSWER_ASKED, Rtr, Rts, Timing};
+use crate::wire::{self, Offer, Rtr, Rts, Timing};
 use crate::worker::Worker;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_transport::{Header, Lane, Remote};
@@ -230,7 +230,7 @@ impl Worker {
         // What comes by itself must be taken even where it does not fit.
         request.limit = wanted.max(early);
         request.moved = 0;
-        if early == 0 && self.fetch_directly(id, peer, &rts, wanted) {
+        if wanted != 0 && self.fetch_directly(id, peer, &rts, wanted) {
             return;
         }
         let request = self.requests.get(id);
@@ -250,7 +250,7 @@ impl Worker {
             } else {
                 self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
             }
-        } else if rts.joint == ANSWER_ASKED {
+        } else if rts.offer == Offer::Nothing {
             self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
         }
         self.add_bytes(id, first, first_len);

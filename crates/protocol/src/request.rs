@@ -125,6 +125,8 @@ pub struct Request {
     pub remote: u32,
     /// Announced sends: the receiver has begun a joint copy.
     pub joined: bool,
+    /// Announced sends: the counter of pieces that was opened for a copy by both sides.
+    pub counter: Option<u8>,
     /// Where the buffer is the library's: it counts against the buffer that the program attached.
     pub charged: bool,
     /// Where the message is timed: when its send began, in nanoseconds modulo 2^32; else 0.

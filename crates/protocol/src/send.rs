@@ -5,13 +5,11 @@ use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, LEARN_MIN, stamp_ns};
 use crate::request::{Fault, Kind, RequestId};
-use crate::wire::{
-    self, ANSWER_ASKED, Announcement, NO_JOINT, RTS_HEADER, Rts, SYNC_HEADER, Timing,
-};
+use crate::wire::{self, Announcement, Offer, RTS_HEADER, Rts, SYNC_HEADER, Timing};
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Post, Remote};
+use fastpath_transport::{Header, Post};
 
 /// A send as the layer above asks for it.
 #[derive(Debug, Clone)]
@@ -189,8 +187,8 @@ impl Worker {
         }
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
-            (request.announced, request.early, request.remote) = (true, 0, NO_JOINT as u32);
-            (request.rest_rkey, request.joined) = (0, false);
+            (request.announced, request.joined, request.early) = (true, false, 0);
+            (request.counter, request.rest_rkey) = (None, 0);
         } else if post == Post::Done {
             self.complete(id);
         }
@@ -244,54 +242,44 @@ impl Worker {
         if timed {
             request.sent_ns = stamp_ns();
         }
-        let (Remote { addr, rkey }, joint) = offer.unwrap_or((Remote { addr: 0, rkey: 0 }, None));
         let endpoint = self.endpoint(request.peer);
         let first = self.thresholds.part_on(&endpoint.lane).min(early);
-        let exposed = match endpoint.lane.wants_exposure() {
-            true => rkey,
-            false => 0,
+        let offer = offer.unwrap_or(match request.synchronous && early == request.bytes {
+            true => Offer::Nothing,
+            false => Offer::Fragments,
+        });
+        let (arm, counter, exposed) = match offer {
+            Offer::Fragments | Offer::Nothing => (request.arm, None, 0),
+            Offer::Get(from) if endpoint.lane.wants_exposure() => (Arm::Get as u8, None, from.rkey),
+            Offer::Get(_) => (Arm::Get as u8, None, 0),
+            Offer::Cooperative(_, counter) => (Arm::Cooperative as u8, Some(counter), 0),
         };
         let rts = Rts {
             total: request.bytes,
-            addr,
-            rkey,
             request: request.handle,
             early: early as u16,
-            joint: match joint {
-                Some(index) => index as u16,
-                None if request.synchronous && early == request.bytes => ANSWER_ASKED,
-                None => NO_JOINT,
-            },
+            offer,
         };
-        let timing = Timing {
-            sent_ns: request.sent_ns,
-            arm: match (offer, joint) {
-                (None, _) => request.arm,
-                (_, None) => Arm::Get as u8,
-                (_, Some(_)) => Arm::Cooperative as u8,
-            },
-            unused: [0; 3],
-        };
+        let sent_ns = request.sent_ns;
+        let announcement = Announcement::pack(&rts, Timing { sent_ns, arm });
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
         let post = match first {
             0 => {
                 let (peer, key, tag) = (request.peer, request.key, request.tag);
-                self.post_short_rts(peer, key, tag, &Announcement { rts, timing })
+                self.post_short_rts(peer, key, tag, &announcement)
             }
             // SAFETY: as in `post_eager`.
             _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
-                to.cast::<Announcement>()
-                    .write_unaligned(Announcement { rts, timing });
+                to.cast::<Announcement>().write_unaligned(announcement);
                 request.pack(0, to.add(RTS_HEADER), first as usize);
             }),
         };
         let request = self.requests.get(id);
+        (request.counter, request.rest_rkey) = (counter, exposed);
         if post == Post::Done {
             (request.announced, request.joined) = (true, false);
             request.moved = first;
             request.early = early as u32;
-            request.remote = joint.unwrap_or(NO_JOINT as u32);
-            request.rest_rkey = exposed;
             let (peer, bytes) = (request.peer, request.bytes);
             if bytes >= LEARN_MIN {
                 self.count_arm(peer, bytes, timed);
@@ -299,10 +287,8 @@ impl Worker {
             self.counters.rendezvous += 1;
             let request = self.requests.get(id);
             trace::record(Point::Announced, request.peer, request.tag, first);
-        } else if let Some(index) = joint {
-            self.endpoint(request.peer).lane.close_joint(index);
-        } else if exposed != 0 {
-            self.endpoint(request.peer).lane.conceal(exposed);
+        } else {
+            self.withdraw_offer(id);
         }
         post
     }

@@ -20,6 +20,8 @@
 //! Those of one-sided operations stand in `rma::message`.
 #![allow(unsafe_code)]
 
+use fastpath_transport::Remote;
+
 /// A whole message of standard mode.
 pub const EAGER: u8 = 1;
 /// A whole message of synchronous mode.
@@ -66,53 +68,124 @@ pub const CANCELLED: u8 = 19;
 /// The receiver says which way messages of a size should go.
 pub const ADVICE: u8 = 20;
 
-/// `Rts::joint` of a message that only the receiver may copy.
-pub const NO_JOINT: u16 = u16::MAX;
-
-/// `Rts::joint` of a message that comes all by itself, whose sender waits to hear that it was matched.
-pub const ANSWER_ASKED: u16 = u16::MAX - 1;
-
 /// Bytes before the message in an `EAGER_SYNC`.
 pub const SYNC_HEADER: usize = 8;
 
+/// What an announcement offers beside the bytes that come by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Fragments, for an answer that asks for them.
+    Fragments,
+    /// Nothing: all of the message comes by itself, and its sender waits to hear that it was matched.
+    Nothing,
+    /// The message where it lies in the sender's memory: the receiver may copy it.
+    Get(Remote),
+    /// The same, and this counter of pieces, by which both sides may copy it.
+    Cooperative(Remote, u8),
+}
+
 /// What an `RTS` says of its message.
-#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rts {
     /// Length of the whole message in bytes.
     pub total: u64,
-    /// Where it lies in the sender's memory; 0 where it is not contiguous.
-    pub addr: u64,
-    /// Key of that memory (see `transport::Remote`).
-    pub rkey: u64,
     /// The sender's request.
     pub request: u32,
-    /// Bytes that come without being asked for, those behind this header included.
+    /// Bytes that come without being asked for, those behind the announcement included.
     pub early: u16,
-    /// Number of the joint copy that the sender has opened, or [`NO_JOINT`] or [`ANSWER_ASKED`].
-    pub joint: u16,
+    /// How the rest may come.
+    pub offer: Offer,
 }
 
-/// What follows an [`Rts`]: for the learning of ways.
-#[repr(C)]
+/// What an announcement says for the learning of ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
     /// When the send began, in nanoseconds modulo 2^32 of the host's clock; 0 where that is not to be timed.
     pub sent_ns: u32,
     /// The way that the message goes: the number of a [`crate::learning::Arm`].
     pub arm: u8,
-    /// Nothing.
-    pub unused: [u8; 3],
 }
 
-/// An `RTS` as it travels.
+/// An [`Rts`] and its [`Timing`] as they travel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
-    /// What it says of its message.
-    pub rts: Rts,
-    /// For the learning of ways.
-    pub timing: Timing,
+    total: u64,
+    /// Where the message lies in the sender's memory, and the key of that (see `transport::Remote`); 0 where the offer is
+    /// neither `GET` nor `COOPERATIVE`.
+    addr: u64,
+    rkey: u64,
+    request: u32,
+    early: u16,
+    /// `FRAGMENTS`, `NOTHING`, `GET` or `COOPERATIVE`.
+    offer: u8,
+    /// Number of the counter of pieces; 0 where there is none.
+    index: u8,
+    sent_ns: u32,
+    arm: u8,
+    unused: [u8; 3],
+}
+
+/// Values of `Announcement::offer`, in the order of [`Offer`].
+const FRAGMENTS: u8 = 0;
+const NOTHING: u8 = 1;
+const GET: u8 = 2;
+const COOPERATIVE: u8 = 3;
+
+impl Announcement {
+    /// What a message and its timing look like on their way.
+    pub fn pack(rts: &Rts, timing: Timing) -> Self {
+        const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
+        let (offer, Remote { addr, rkey }, index) = match rts.offer {
+            Offer::Fragments => (FRAGMENTS, NOWHERE, 0),
+            Offer::Nothing => (NOTHING, NOWHERE, 0),
+            Offer::Get(from) => (GET, from, 0),
+            Offer::Cooperative(from, index) => (COOPERATIVE, from, index),
+        };
+        Announcement {
+            total: rts.total,
+            addr,
+            rkey,
+            request: rts.request,
+            early: rts.early,
+            offer,
+            index,
+            sent_ns: timing.sent_ns,
+            arm: timing.arm,
+            unused: [0; 3],
+        }
+    }
+
+    /// What a peer has announced; `None` where nobody announces that.
+    pub fn unpack(&self) -> Option<(Rts, Timing)> {
+        let (early, from) = (
+            self.early as u64,
+            Remote {
+                addr: self.addr,
+                rkey: self.rkey,
+            },
+        );
+        // A message that is copied comes by the copy alone.
+        let copied = early == 0 && self.rkey != 0;
+        let offer = match self.offer {
+            FRAGMENTS => Offer::Fragments,
+            NOTHING if early == self.total => Offer::Nothing,
+            GET if copied => Offer::Get(from),
+            COOPERATIVE if copied => Offer::Cooperative(from, self.index),
+            _ => return None,
+        };
+        let rts = Rts {
+            total: self.total,
+            request: self.request,
+            early: self.early,
+            offer,
+        };
+        let timing = Timing {
+            sent_ns: self.sent_ns,
+            arm: self.arm,
+        };
+        (early <= self.total).then_some((rts, timing))
+    }
 }
 
 /// `Rtr::answer`: send fragments.
@@ -161,11 +234,9 @@ impl Rts {
     pub fn of_parts(total: u16) -> Self {
         Rts {
             total: total as u64,
-            addr: 0,
-            rkey: 0,
             request: 0,
             early: total,
-            joint: NO_JOINT,
+            offer: Offer::Fragments,
         }
     }
 
@@ -173,14 +244,9 @@ impl Rts {
     pub fn announced_by(&self) -> Option<u32> {
         (self.request != 0).then_some(self.request)
     }
-
-    /// Whether the sender has opened a joint copy for the message.
-    pub fn is_joint(&self) -> bool {
-        self.joint < ANSWER_ASKED
-    }
 }
 
-const _: () = assert!(size_of::<Rts>() == 32 && size_of::<Rtr>() == 32);
+const _: () = assert!(size_of::<Rtr>() == 32);
 const _: () = assert!(size_of::<Announcement>() == 40);
 
 /// Reads a plain structure from the start of an arrival, or `None` where it is too short.

@@ -45,7 +45,7 @@ enum Deed {
     Announce {
         total: u64,
         early: u16,
-        joint: u16,
+        offer: [u8; 2],
         request: u32,
         len: usize,
     },
@@ -73,6 +73,10 @@ fn size() -> impl Strategy<Value = u64> {
     prop_oneof![0_u64..200, 100_u64..3000, any::<u64>(), Just(u64::MAX)]
 }
 
+fn early() -> impl Strategy<Value = u16> {
+    prop_oneof![2 => 0_u16..2000, 1 => Just(0)]
+}
+
 fn key() -> impl Strategy<Value = Key> {
     prop_oneof![
         1 => any::<u64>().prop_map(Key::Any),
@@ -90,8 +94,9 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => Just(Deed::Cancel),
         6 => (0_u8..20, 0_u32..3, 0_u16..600, key(), payload)
             .prop_map(|(id, imm, aux, key, payload)| Deed::Forge { id, imm, aux, key, payload }),
-        4 => (size(), 0_u16..2000, any::<u16>(), any::<u32>(), 0_usize..600)
-            .prop_map(|(total, early, joint, request, len)| Deed::Announce { total, early, joint, request, len }),
+        4 => (size(), early(), (0_u8..5, any::<u8>()), any::<u32>(), 0_usize..600).prop_map(
+            |(total, early, (offer, index), request, len)| Deed::Announce { total, early, offer: [offer, index], request, len }
+        ),
         4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, joint)| Deed::Answer { key, limit, request, joint }),
         5 => Just(Deed::Progress),
     ]
@@ -280,16 +285,16 @@ impl Victim {
             Deed::Announce {
                 total,
                 early,
-                joint,
+                offer,
                 request,
                 len,
             } => {
                 let mut payload = Vec::new();
                 payload.extend(total.to_le_bytes());
-                payload.extend([0; 16]);
+                payload.extend([0, 1_u64].map(u64::to_le_bytes).concat());
                 payload.extend(request.to_le_bytes());
                 payload.extend(early.to_le_bytes());
-                payload.extend(joint.to_le_bytes());
+                payload.extend(offer);
                 payload.resize(wire::RTS_HEADER + len, 2);
                 let header = Header::new(4, 1, WORLD.key(1));
                 self.world.network.forge(1, 0, header, &payload);
@@ -374,7 +379,7 @@ fn victim_of_an_announcement() -> Victim {
     victim.act(Deed::Announce {
         total: 1000,
         early: 200,
-        joint: u16::MAX,
+        offer: [0, 0],
         request: 1,
         len: 60,
     });
