@@ -201,7 +201,7 @@ fn is_plain_complete(worker: *mut Worker, id: RequestId) -> bool {
     let (ended, peer) = (request.state == State::Complete, request.peer);
     // A receive that nothing has matched may still be cancelled: only who waits for it alone learns that
     // nothing can come (`end_if_hopeless`).
-    ended || (!request.posted && peer != ANY_PEER && worker.give_up(id, peer))
+    ended || (!request.is_posted() && peer != ANY_PEER && worker.give_up(id, peer))
 }
 
 /// Whether the operation has ended; polls operations of this layer.

@@ -49,12 +49,11 @@ impl Worker {
         if request.state != State::Active {
             return true;
         }
-        let unsent = request.kind == Kind::Send
-            && (!request.announced || request.moved < request.early as u64);
+        let unsent = request.kind == Kind::Send && request.has_unsent();
         if unsent || self.pushing.contains(&id) {
             return false; // `progress_sends` gives it up
         }
-        let (peer, posted) = (request.peer, request.posted);
+        let (peer, posted) = (request.peer, request.is_posted());
         if peer == ANY_PEER && !self.is_idle() {
             return false; // what this process sends to itself may be under way
         }
@@ -62,7 +61,7 @@ impl Worker {
             // What may still come by itself, from one that only claims to have left, belongs nowhere.
             self.endpoint(peer).early.left = 0;
         }
-        if request.kind == Kind::Send && request.announced {
+        if request.kind == Kind::Send {
             self.withdraw_offer(id);
         }
         let request = self.requests.get(id);
@@ -103,7 +102,7 @@ impl Worker {
     pub fn end_detached(&mut self, is_unanswered: impl Fn(&Worker, &Request) -> bool) -> bool {
         let is_hopeless = |worker: &Worker, request: &Request| match request.peer {
             ANY_PEER => is_unanswered(worker, request),
-            peer if request.posted => worker.has_come(peer, Phase::Silent),
+            peer if request.is_posted() => worker.has_come(peer, Phase::Silent),
             peer if request.is_unmatched_send() => worker.has_come(peer, Phase::Settled),
             peer => worker.peer_has_left(peer),
         };
@@ -128,7 +127,7 @@ impl Worker {
 
     /// Takes back, in `MPI_Finalize`, receives that the program has not completed: it cannot any more.
     pub fn abandon_posted(&mut self) {
-        let is_abandoned = |r: &&Request| r.kind == Kind::Recv && r.posted && !r.detached;
+        let is_abandoned = |r: &&Request| r.kind == Kind::Recv && r.is_posted() && !r.detached;
         let posted = self.requests.active().filter(is_abandoned);
         for id in posted.map(Request::id).collect::<Vec<_>>() {
             self.cancel_recv(id);

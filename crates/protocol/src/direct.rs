@@ -8,7 +8,7 @@
 
 use crate::learning::Arm;
 use crate::pieces::{End, Pieces};
-use crate::request::RequestId;
+use crate::request::{Phase, RequestId};
 use crate::wire::{self, Offer, Rtr, Rts, SEND, SEND_ALWAYS};
 use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
@@ -97,7 +97,7 @@ impl Worker {
         if let Some(counter) = request.counter.take() {
             self.endpoint(request.peer).lane.close_joint(counter as u32);
         }
-        let key = std::mem::take(&mut request.rest_rkey);
+        let key = std::mem::take(&mut request.memory.rkey);
         if key != 0 {
             self.endpoint(request.peer).lane.conceal(key);
         }
@@ -180,10 +180,10 @@ impl Worker {
         own: Remote,
     ) {
         let request = self.requests.get(id);
-        request.announced = true;
+        request.phase = Phase::Cooperating;
         request.limit = wanted;
         request.remote = sender;
-        (request.rest_addr, request.rest_rkey) = (start.addr, start.rkey);
+        request.memory = start;
         let (addr, rkey, handle) = (own.addr, own.rkey, request.handle);
         let pieces = Pieces::of(wanted, self.thresholds.piece_min, self.thresholds.piece_max);
         self.send_answer(
@@ -227,10 +227,7 @@ impl Worker {
     pub(crate) fn end_joint_copy(&mut self, id: RequestId, failed: bool) {
         let request = self.requests.get(id);
         let (peer, sender, limit) = (request.peer, request.remote, request.limit);
-        let start = Remote {
-            addr: request.rest_addr,
-            rkey: request.rest_rkey,
-        };
+        let start = request.memory;
         let lane = &mut self.endpoint(peer).lane;
         if failed {
             // Rare: what is there already comes again.
@@ -248,8 +245,7 @@ impl Worker {
     #[cold]
     fn ask_for_fragments(&mut self, id: RequestId) {
         let request = self.requests.get(id);
-        request.announced = false;
-        request.finished = true;
+        request.phase = Phase::FellBack;
         request.moved = 0;
         let (peer, sender, limit, handle) =
             (request.peer, request.remote, request.limit, request.handle);
@@ -269,7 +265,6 @@ impl Worker {
 
     fn end_fetch(&mut self, id: RequestId, peer: u32, sender: u32, bytes: u64, shared: bool) {
         let request = self.requests.get(id);
-        request.announced = false;
         request.moved = bytes;
         request.received = bytes;
         match shared {
@@ -281,13 +276,15 @@ impl Worker {
     }
 
     /// Copies pieces of a joint copy from the end that is this side's, until the receiver's are met; then says so.
-    pub(crate) fn copy_jointly(&mut self, id: RequestId, rtr: &Rtr, pieces: Pieces) {
+    pub(crate) fn copy_jointly(&mut self, id: RequestId, counter: u8, rtr: &Rtr, pieces: Pieces) {
         let request = self.requests.get(id);
         let end = End::of(self.rank, request.peer);
         let lane = &mut self.endpoint(request.peer).lane;
         let (mut claimed, mut failed) = (0, false);
-        let counter = request.counter.map_or(u32::MAX, u32::from);
-        while claimed < pieces.count && !failed && lane.claim_joint(counter, true) < pieces.count {
+        while claimed < pieces.count
+            && !failed
+            && lane.claim_joint(counter as u32, true) < pieces.count
+        {
             let (offset, len) = pieces.from(end, claimed);
             claimed += 1;
             let to = Remote {

@@ -13,7 +13,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-use crate::request::{Request, RequestId};
+use crate::request::{Phase, Request, RequestId};
 use crate::tag::{key_context, tag_matches};
 pub use crate::unexpected::EntryId;
 use crate::unexpected::{List, Store};
@@ -161,7 +161,7 @@ impl Matcher {
     pub unsafe fn post(&mut self, request: *mut Request) {
         // SAFETY: the caller's.
         unsafe {
-            (*request).posted = true;
+            (*request).phase = Phase::Posted;
             if (*request).peer != ANY_PEER {
                 return self.post_named(request);
             }
@@ -237,7 +237,7 @@ impl Matcher {
                 false => (*next).link = link,
             }
             (*lists).busy -= 1;
-            (*request).posted = false;
+            (*request).phase = Phase::Begun;
         }
     }
 

@@ -5,7 +5,7 @@ use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
 use crate::pieces::Pieces;
 use crate::recall::Matched;
-use crate::request::{Kind, RequestId, State};
+use crate::request::{Kind, Phase, RequestId, State};
 use crate::unexpected::{Arrived, Body, EntryId};
 use crate::wire::{self, Announcement, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER, Timing};
 use crate::worker::{SHORT_LIMIT, Worker};
@@ -242,9 +242,12 @@ impl Worker {
     /// The sender has done its part of a joint copy.
     fn handle_done(&mut self, peer: u32, header: Header) {
         match self.find_active(header.key, Kind::Recv, peer) {
-            Some(id) if self.requests.get(id).announced => self.end_joint_copy(id, header.imm != 0),
-            Some(id) if self.requests.get(id).finished => {} // given up: fragments come
-            _ => self.violation(),
+            Some(id) => match self.requests.get(id).phase {
+                Phase::Cooperating => self.end_joint_copy(id, header.imm != 0),
+                Phase::FellBack => {}
+                _ => self.violation(),
+            },
+            None => self.violation(),
         }
     }
 
@@ -254,7 +257,7 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        if request.posted || request.announced || self.awaits_early(peer, id) {
+        if !self.takes_bytes(peer, id) {
             return self.violation();
         }
         request.moved = request.limit;
@@ -313,9 +316,8 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        // A posted receive has neither limit nor progress: what stands there is of its last life.
         let fits = len as u64 <= request.limit.saturating_sub(request.moved);
-        if request.posted || request.announced || !fits || self.awaits_early(peer, id) {
+        if !fits || !self.takes_bytes(peer, id) {
             return self.violation();
         }
         self.add_bytes(id, data, len);
@@ -328,14 +330,15 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        if request.matched || !request.announced || rtr.limit > request.bytes {
+        let answered = !matches!(request.phase, Phase::Announced | Phase::Cooperating);
+        if answered || rtr.limit > request.bytes {
             return self.violation();
         }
         if let Some(pages) = wire::joined_pages(rtr.answer) {
-            return match Pieces::cut(rtr.limit, pages) {
-                Some(pieces) if request.counter.is_some() && request.is_contiguous() => {
-                    request.joined = true;
-                    self.copy_jointly(id, &rtr, pieces)
+            return match (Pieces::cut(rtr.limit, pages), request.counter) {
+                (Some(pieces), Some(counter)) if request.phase == Phase::Announced => {
+                    request.phase = Phase::Cooperating;
+                    self.copy_jointly(id, counter, &rtr, pieces)
                 }
                 _ => self.violation(),
             };
@@ -343,12 +346,12 @@ impl Worker {
         self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
         self.withdraw_offer(id);
         let request = self.requests.get(id);
-        request.matched = true;
+        request.phase = Phase::Pushing;
         request.limit = rtr.limit;
         request.remote = rtr.request;
         if rtr.rkey != 0 && self.put_directly(id, &rtr) {
             self.complete(id);
-        } else if self.requests.get(id).moved >= self.requests.get(id).early as u64 {
+        } else if !self.requests.get(id).has_unsent() {
             self.pushing.push(id);
         }
     }
@@ -358,18 +361,27 @@ impl Worker {
             return self.violation();
         };
         let request = self.requests.get(id);
-        if request.matched || !request.announced {
-            return self.violation();
+        match request.phase {
+            Phase::Announced | Phase::Cooperating => self.end_send(id),
+            _ => self.violation(),
         }
-        request.matched = true;
+    }
+
+    /// The receiver needs no more than what goes by itself: the send ends when that has left.
+    pub(crate) fn end_send(&mut self, id: RequestId) {
         self.withdraw_offer(id);
         let request = self.requests.get(id);
-        if request.moved < request.early as u64 {
-            // The rest of what goes by itself must still go: the receiver counts on it.
-            request.finished = true;
-            return;
+        match request.has_unsent() {
+            true => request.phase = Phase::Ending,
+            false => self.complete(id),
         }
-        self.complete(id);
+    }
+
+    /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what stands
+    /// there is of its last life.
+    fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
+        let phase = self.requests.get(id).phase;
+        matches!(phase, Phase::Begun | Phase::FellBack) && !self.awaits_early(peer, id)
     }
 
     /// Whether bytes of a receive are still to come by themselves. It must not end before: they would

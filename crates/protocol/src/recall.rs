@@ -8,7 +8,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Pending};
 use crate::matching::{EntryId, Want};
-use crate::request::{Kind, Request, RequestId, State};
+use crate::request::{Kind, Phase, Request, RequestId, State};
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_transport::Header;
@@ -150,7 +150,7 @@ impl Worker {
             return;
         }
         let (peer, handle) = (request.peer, request.handle);
-        if !request.announced {
+        if request.phase == Phase::Begun {
             return self.cancel_waiting(id);
         }
         if request.is_unanswered() {
@@ -179,7 +179,10 @@ impl Worker {
         copy: impl FnOnce(&Request) -> Buffer,
     ) -> Option<RequestId> {
         let request = self.requests.get(id);
-        if request.state != State::Active || !request.announced || !request.is_unanswered() {
+        if request.state != State::Active
+            || request.phase == Phase::Begun
+            || !request.is_unanswered()
+        {
             return None;
         }
         let heir = self.requests.allocate(Kind::Send)?;
@@ -187,9 +190,9 @@ impl Worker {
         new.set_buffer(copy(request));
         (new.peer, new.key, new.tag, new.user) =
             (request.peer, request.key, request.tag, request.user);
-        (new.announced, new.joined, new.detached) = (true, false, true);
+        (new.phase, new.detached) = (Phase::Announced, true);
         (new.moved, new.early) = (request.moved, request.early);
-        (new.counter, new.rest_rkey) = (None, 0);
+        (new.counter, new.memory.rkey) = (None, 0);
         let queue = self.endpoint(new.peer).pending.as_deref_mut();
         for pending in queue.into_iter().flatten() {
             if let Pending::Start(waiting) = pending
@@ -245,7 +248,8 @@ impl Worker {
             entry,
             released: false,
         });
-        self.mark_cancelled(id);
+        self.requests.get(id).cancelled = true;
+        self.withdraw_offer(id);
         self.complete(id);
         true
     }
@@ -260,21 +264,11 @@ impl Worker {
 
     /// Ends a send that its receiver has let go of.
     fn end_cancelled(&mut self, id: RequestId) {
-        self.mark_cancelled(id);
-        let request = self.requests.get(id);
-        if request.announced && request.moved < request.early as u64 {
-            // It waits for room with what goes by itself: the queue names the request until that has left.
-            (request.matched, request.finished) = (true, true);
-            return;
-        }
-        self.complete(id);
-    }
-
-    fn mark_cancelled(&mut self, id: RequestId) {
         let request = self.requests.get(id);
         request.cancelled = true;
-        if request.announced {
-            self.withdraw_offer(id);
+        match request.phase {
+            Phase::Begun => self.complete(id),
+            _ => self.end_send(id),
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Taken};
 use crate::matching::Want;
-use crate::request::{Fault, Kind, RequestId, State};
+use crate::request::{Fault, Kind, Phase, RequestId, State};
 use crate::tag::{key_source, tag_matches};
 use crate::unexpected::{Arrived, Entry, EntryId};
 use crate::wire::{self, Offer, Rtr, Rts, Timing};
@@ -88,7 +88,7 @@ impl Worker {
     /// Takes back a receive that no message has matched; false where one has.
     pub fn cancel_recv(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        if request.kind != Kind::Recv || !request.posted {
+        if request.kind != Kind::Recv || !request.is_posted() {
             return false;
         }
         // SAFETY: as just seen.
@@ -391,7 +391,9 @@ impl Worker {
     pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
         // SAFETY: the caller's; just taken, and nobody else's.
         unsafe {
-            let request = self.requests.take_free(Kind::Recv, State::Complete, false);
+            let request = self
+                .requests
+                .take_free(Kind::Recv, State::Complete, Phase::Begun);
             (*request).source = source;
             (*request).received_tag = taken.tag;
             (*request).received = taken.len as u64;
@@ -407,7 +409,9 @@ impl Worker {
     pub unsafe fn post_recv(&mut self, want: Want, ptr: *mut u8, bytes: u64, user: usize) -> usize {
         // SAFETY: the caller's; a request never moves, and is unposted before it is freed.
         unsafe {
-            let request = self.requests.take_free(Kind::Recv, State::Active, true);
+            let request = self
+                .requests
+                .take_free(Kind::Recv, State::Active, Phase::Posted);
             (*request).user = user;
             (*request).peer = want.peer;
             (*request).key = want.key;

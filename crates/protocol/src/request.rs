@@ -11,6 +11,7 @@ use crate::learning::Arm;
 use crate::wire::Timing;
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
+use fastpath_transport::Remote;
 use std::sync::Arc;
 
 /// Index of a request in its pool; 0 is none.
@@ -38,6 +39,26 @@ pub enum State {
     Active,
     /// Done; its result waits to be read.
     Complete,
+}
+
+/// How far the message of a send or receive has come.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Sends: nothing has left. Receives: matched, and its bytes come, or none is there yet.
+    Begun,
+    /// Receives: it waits in the matcher.
+    Posted,
+    /// Sends: the receiver knows of it and has not answered; what goes unasked may still have to leave.
+    Announced,
+    /// Both sides copy.
+    Cooperating,
+    /// Sends: the receiver has asked for fragments.
+    Pushing,
+    /// Sends: the receiver needs no more, but what goes unasked must still leave, since it counts on that.
+    Ending,
+    /// Receives: the copy by both sides was given up. Fragments come instead.
+    FellBack,
 }
 
 /// Why an operation failed.
@@ -77,14 +98,14 @@ pub struct Request {
     pub fault: Fault,
     /// Cancelled before it matched.
     pub cancelled: bool,
-    /// Receives: it waits in the matcher.
-    pub posted: bool,
-    /// Sends: the receiver has matched.
-    pub matched: bool,
-    /// Sends: the announcement has left. Receives: the message is a joint copy's.
-    pub announced: bool,
-    /// Sends: the receiver has said that it needs no more.
-    pub finished: bool,
+    /// How far its message has come.
+    pub phase: Phase,
+    /// Sends: completes only when the receive has matched.
+    pub synchronous: bool,
+    /// The buffer belongs to the library (buffered mode).
+    pub owned: bool,
+    /// The request's owner has let it go: freed as soon as it completes.
+    pub detached: bool,
     /// Match key.
     pub key: u64,
     /// First byte or origin of the buffer.
@@ -93,14 +114,12 @@ pub struct Request {
     pub bytes: u64,
     /// Tag asked for or sent.
     pub tag: i32,
-    /// Sends: completes only when the receive has matched.
-    pub synchronous: bool,
     /// Sends: the way of the message, a number of [`crate::learning::Arm`]. Receives that are timed: the same.
     pub arm: u8,
-    /// The buffer belongs to the library (buffered mode).
-    pub owned: bool,
-    /// The request's owner has let it go: freed as soon as it completes.
-    pub detached: bool,
+    /// Where the buffer is the library's: it counts against the buffer that the program attached.
+    pub charged: bool,
+    /// Announced sends: the counter of pieces that was opened for a copy by both sides.
+    pub counter: Option<u8>,
     // Second line: results, and what only long or typed messages need.
     /// Order of posting, against receives from any source.
     pub order: u64,
@@ -123,22 +142,15 @@ pub struct Request {
     // Third line: long messages alone.
     /// The peer's request.
     pub remote: u32,
-    /// Announced sends: the receiver has begun a joint copy.
-    pub joined: bool,
-    /// Announced sends: the counter of pieces that was opened for a copy by both sides.
-    pub counter: Option<u8>,
-    /// Where the buffer is the library's: it counts against the buffer that the program attached.
-    pub charged: bool,
     /// Where the message is timed: when its send began, in nanoseconds modulo 2^32; else 0.
     pub sent_ns: u32,
     /// Sends: bytes that go without being asked for.
     pub early: u32,
     /// Receives: length of the whole message as announced.
     pub announced_bytes: u64,
-    /// Receives: where the sender's message lies, during a joint copy.
-    pub rest_addr: u64,
-    /// Receives: key of that memory. Announced sends: key by which an adapter shows the message to the peer, or 0.
-    pub rest_rkey: u64,
+    /// The message in its sender's memory. Receives: where both sides copy. Announced sends: where an adapter shows it to
+    /// the receiver; else the key is 0.
+    pub memory: Remote,
     /// Posted receives of a long list: the next one of its chain in the index, and the one before.
     pub chain_next: *mut Request,
     /// See there.
@@ -238,9 +250,20 @@ impl Request {
         }
     }
 
+    /// Whether it is a receive that waits in the matcher.
+    #[inline]
+    pub fn is_posted(&self) -> bool {
+        self.phase == Phase::Posted
+    }
+
     /// Whether it is a send that its receiver knows of and may not have matched.
     pub fn is_unmatched_send(&self) -> bool {
-        self.kind == Kind::Send && self.announced && !self.matched && !self.joined
+        self.kind == Kind::Send && self.phase == Phase::Announced
+    }
+
+    /// Sends: whether something must still leave that the receiver does not ask for.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.phase == Phase::Begun || self.moved < self.early as u64
     }
 
     /// Whether it is a send whose receiver does not say that it has matched: all of it comes by itself.
@@ -272,7 +295,7 @@ impl Request {
                 .cast::<u64>()
                 .read()
         };
-        word == Kind::Recv as u64 | (State::Active as u64) << 8 | 1 << 32
+        word == first_word(Kind::Recv, State::Active, Phase::Posted)
     }
 
     /// Its index in its pool.
@@ -281,11 +304,11 @@ impl Request {
         self.handle & (CAPACITY - 1)
     }
 
-    /// Sets kind and state, and what lies beside them to nothing: one store, which the compiler does not make of eight.
+    /// Sets kind, state and phase, and what lies beside them to nothing: one store, which the compiler does not make of
+    /// eight.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    fn begin(&mut self, kind: Kind, state: State, posted: bool) {
-        const _: () = assert!(cfg!(target_endian = "little"));
-        let word = kind as u64 | (state as u64) << 8 | (posted as u64) << 32;
+    fn begin(&mut self, kind: Kind, state: State, phase: Phase) {
+        let word = first_word(kind, state, phase);
         // SAFETY: eight fields of one byte each, in this order (see the assertion); each value is one of its type.
         unsafe {
             (&raw mut *self)
@@ -300,9 +323,6 @@ impl Request {
     fn end(&mut self) {
         self.drop_layout();
         self.state = State::Free;
-        self.synchronous = false;
-        self.detached = false;
-        self.owned = false;
     }
 
     #[inline]
@@ -313,6 +333,12 @@ impl Request {
             self.layout = std::ptr::null();
         }
     }
+}
+
+/// Kind, state and phase as they lie in a request that has neither failed nor anything set beside them.
+const fn first_word(kind: Kind, state: State, phase: Phase) -> u64 {
+    const _: () = assert!(cfg!(target_endian = "little"));
+    kind as u64 | (state as u64) << 8 | (phase as u64) << 32
 }
 
 /// Bits of a handle that hold the index.
@@ -397,7 +423,7 @@ impl RequestPool {
         }
         // SAFETY: there is one, as just seen to.
         unsafe {
-            let request = self.take_free(kind, State::Active, false);
+            let request = self.take_free(kind, State::Active, Phase::Begun);
             Some((*request).id())
         }
     }
@@ -405,14 +431,14 @@ impl RequestPool {
     /// As [`RequestPool::allocate`], from those used before, by address.
     ///
     /// # Safety
-    /// There is one ([`RequestPool::has_free`]). A `posted` one must be posted next.
+    /// There is one ([`RequestPool::has_free`]). One in phase `Posted` must be posted next.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    pub unsafe fn take_free(&mut self, kind: Kind, state: State, posted: bool) -> *mut Request {
+    pub unsafe fn take_free(&mut self, kind: Kind, state: State, phase: Phase) -> *mut Request {
         let request = self.free;
         // SAFETY: what the free list names lies in the pool, and nobody else uses it.
         unsafe {
             self.free = (*request).next;
-            (*request).begin(kind, state, posted);
+            (*request).begin(kind, state, phase);
         }
         request
     }

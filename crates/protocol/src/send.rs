@@ -4,7 +4,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, LEARN_MIN, stamp_ns};
-use crate::request::{Fault, Kind, RequestId};
+use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::wire::{self, Announcement, Offer, RTS_HEADER, Rts, SYNC_HEADER, Timing};
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::copy::CopyLoop;
@@ -84,7 +84,8 @@ impl Worker {
         request.key = args.key;
         request.tag = args.tag;
         request.synchronous = args.synchronous;
-        request.moved = 0;
+        (request.moved, request.early) = (0, 0);
+        (request.counter, request.memory.rkey) = (None, 0);
         request.set_buffer(args.buffer);
         self.start_request(id);
         Ok(Started::Request(id))
@@ -149,7 +150,7 @@ impl Worker {
         let whole = self.thresholds.whole_on(&self.endpoint(request.peer).lane);
         // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
         let timed = request.sent_ns != 0;
-        let post = if request.bytes <= whole && !request.announced && !timed {
+        let post = if request.bytes <= whole && request.phase == Phase::Begun && !timed {
             self.post_eager(id)
         } else {
             self.post_announcement(id)
@@ -187,8 +188,7 @@ impl Worker {
         }
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
-            (request.announced, request.joined, request.early) = (true, false, 0);
-            (request.counter, request.rest_rkey) = (None, 0);
+            request.phase = Phase::Announced;
         } else if post == Post::Done {
             self.complete(id);
         }
@@ -198,7 +198,7 @@ impl Worker {
     /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
     /// posted when this is called again; nothing else goes to the peer in between.
     fn post_announcement(&mut self, id: RequestId) -> Post {
-        if !self.requests.get(id).announced {
+        if self.requests.get(id).phase == Phase::Begun {
             match self.post_rts(id) {
                 Post::Done => {}
                 post => return post,
@@ -222,10 +222,12 @@ impl Worker {
                 post => return post,
             }
         }
-        if request.finished || (request.moved == request.bytes && !request.synchronous) {
-            self.complete(id);
-        } else if request.matched {
-            self.pushing.push(id);
+        let is_whole = request.moved == request.bytes && !request.synchronous;
+        match request.phase {
+            Phase::Ending => self.complete(id),
+            _ if is_whole => self.complete(id),
+            Phase::Pushing => self.pushing.push(id),
+            _ => {}
         }
         Post::Done
     }
@@ -275,9 +277,9 @@ impl Worker {
             }),
         };
         let request = self.requests.get(id);
-        (request.counter, request.rest_rkey) = (counter, exposed);
+        (request.counter, request.memory.rkey) = (counter, exposed);
         if post == Post::Done {
-            (request.announced, request.joined) = (true, false);
+            request.phase = Phase::Announced;
             request.moved = first;
             request.early = early as u32;
             let (peer, bytes) = (request.peer, request.bytes);

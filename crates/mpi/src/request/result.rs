@@ -67,7 +67,7 @@ fn error_of(p: &Process, request: &Request) -> Option<Error> {
 pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     match request.kind {
         _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
-        Kind::Recv if request.posted => key_source(request.key) as i32,
+        Kind::Recv if request.is_posted() => key_source(request.key) as i32,
         Kind::Recv => request.source,
         _ => match p.comm_of_request(request.user) {
             Some(comm) => comm.peer_rank(request.peer),

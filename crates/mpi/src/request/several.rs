@@ -173,7 +173,7 @@ fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     let request = worker.requests.get(id);
     Ok(match request.peer {
         ANY_PEER => Senders::of_any(p, request.user).have_left(worker),
-        peer => request.posted && worker.peer_has_left(peer),
+        peer => request.is_posted() && worker.peer_has_left(peer),
     })
 }
 

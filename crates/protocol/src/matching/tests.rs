@@ -128,7 +128,7 @@ impl Both {
         assert_eq!(self.matcher.match_arrival(peer, key, tag), expected);
         match expected {
             Some(id) => {
-                assert!(!self.pool.get(id).posted);
+                assert!(!self.pool.get(id).is_posted());
                 self.pool.free(id);
             }
             None => self.store(peer, key, tag),
