@@ -31,7 +31,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
-use fastpath_protocol::recv::Parts;
+use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};

@@ -3,15 +3,14 @@
 pub mod buffer;
 mod connecting;
 mod departed;
-mod direct;
 mod drain;
 pub mod endpoint;
 pub mod flood;
 pub mod learning;
 pub mod matching;
 pub mod memory;
-pub mod pieces;
 pub mod progress;
+pub mod protocols;
 mod queued;
 mod recall;
 pub mod recv;

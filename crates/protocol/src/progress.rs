@@ -1,13 +1,10 @@
 //! Progress: looks at what has arrived, and goes on with what was begun.
 #![allow(unsafe_code)]
 
-use crate::endpoint::Early;
 use crate::matching::ANY_PEER;
-use crate::pieces::Pieces;
-use crate::recall::Matched;
-use crate::request::{Kind, Phase, RequestId, State};
+use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Body, EntryId};
-use crate::wire::{self, Announcement, RTS_HEADER, Rtr, Rts, SEND_ALWAYS, SYNC_HEADER, Timing};
+use crate::wire;
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
@@ -108,11 +105,11 @@ impl Worker {
             wire::RTS => self.handle_announcement(peer, header, data, len),
             wire::PARTS => self.handle_parts(peer, header, data, len),
             wire::FRAG => self.handle_fragment(peer, header, data, len),
-            wire::RTR => self.handle_go(peer, header, data, len),
+            wire::RTR => self.handle_rtr(peer, header, data, len),
             wire::EARLY => self.handle_early(peer, data, len),
             wire::DONE => self.handle_done(peer, header),
             wire::PUT => self.handle_put(peer, header),
-            wire::ACK | wire::FIN => self.handle_matched(peer, header),
+            wire::ACK | wire::FIN => self.handle_answered(peer, header),
             wire::CANCEL => self.handle_cancel(peer, header),
             wire::CANCELLED => self.handle_cancelled(peer, header),
             wire::ADVICE => self.handle_advice(peer, header),
@@ -122,151 +119,8 @@ impl Worker {
         trace::record(Point::Handled, 0, 0, 0);
     }
 
-    fn handle_eager(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        let tag = header.imm as i32;
-        match self.matcher.match_arrival(peer, header.key, tag) {
-            Some(id) => self.deliver(id, header.key, tag, data, len),
-            None => self.store(peer, header, data, len),
-        }
-    }
-
-    fn handle_eager_sync(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        // SAFETY: `data` holds `len` bytes.
-        let Some(sender) = (unsafe { wire::read::<u64>(data, len) }) else {
-            return self.violation();
-        };
-        // SAFETY: `len` is at least the header's, as `read` found.
-        let (data, len) = (unsafe { data.add(SYNC_HEADER) }, len - SYNC_HEADER);
-        let tag = header.imm as i32;
-        match self.match_announced(peer, header.key, tag, Some(sender as u32)) {
-            Matched::Receive(id) => {
-                self.deliver(id, header.key, tag, data, len);
-                self.send_control(peer, Header::new(wire::ACK, 0, sender), &[]);
-            }
-            Matched::Nothing => {
-                let arrived = Arrived::EagerSync(sender as u32);
-                self.store_long(peer, header, arrived, data, len);
-            }
-            Matched::TakenBack => {}
-        }
-    }
-
-    fn handle_announcement(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        // SAFETY: `data` holds `len` bytes.
-        let announcement = unsafe { wire::read::<Announcement>(data, len) };
-        let Some((rts, timing)) = announcement.and_then(|a| a.unpack()) else {
-            return self.violation();
-        };
-        if rts.early == 0 && len == size_of::<Announcement>() {
-            // Nothing of the message itself.
-            return self.announce(peer, header, rts, timing, data, 0);
-        }
-        if len < RTS_HEADER {
-            return self.violation();
-        }
-        // SAFETY: as just checked, the header fits.
-        let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
-        self.announce(peer, header, rts, timing, data, len);
-    }
-
-    fn handle_parts(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        if len == 0 {
-            return self.violation();
-        }
-        let rts = Rts::of_parts(header.aux);
-        self.announce(peer, header, rts, Timing::default(), data, len);
-    }
-
-    /// A message of which the first `len` bytes are there.
-    fn announce(
-        &mut self,
-        peer: u32,
-        header: Header,
-        rts: Rts,
-        timing: Timing,
-        data: *const u8,
-        len: usize,
-    ) {
-        let early = rts.early as usize;
-        if len > early || self.endpoint(peer).early.left != 0 {
-            return self.violation();
-        }
-        let left = (early - len) as u32;
-        let tag = header.imm as i32;
-        match self.match_announced(peer, header.key, tag, rts.announced_by()) {
-            Matched::Receive(id) => {
-                self.endpoint(peer).early = Early {
-                    left,
-                    stored: false,
-                    id,
-                };
-                self.requests.get(id).time(timing);
-                self.fetch(id, peer, header.key, tag, rts, data, len);
-            }
-            Matched::TakenBack => {
-                self.endpoint(peer).early = Early {
-                    left,
-                    stored: true,
-                    id: Early::NOWHERE,
-                };
-            }
-            Matched::Nothing => {
-                let id = self.store_long(peer, header, Arrived::Rendezvous(rts), data, len);
-                self.endpoint(peer).early = Early {
-                    left,
-                    stored: true,
-                    id,
-                };
-            }
-        }
-    }
-
-    /// More of the message that the peer announced last.
-    fn handle_early(&mut self, peer: u32, data: *const u8, len: usize) {
-        let early = &mut self.endpoint(peer).early;
-        if len as u64 > early.left as u64 || len == 0 {
-            return self.violation();
-        }
-        early.left -= len as u32;
-        let (stored, id) = (early.stored, early.id);
-        if !stored {
-            return self.add_bytes(id, data, len);
-        }
-        // SAFETY: `data` holds `len` bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(data, len) };
-        if id != Early::NOWHERE && !self.matcher.store.extend(id, bytes) {
-            self.violation();
-        }
-    }
-
-    /// The sender has done its part of a joint copy.
-    fn handle_done(&mut self, peer: u32, header: Header) {
-        match self.find_active(header.key, Kind::Recv, peer) {
-            Some(id) => match self.requests.get(id).phase {
-                Phase::Cooperating => self.end_joint_copy(id, header.imm != 0),
-                Phase::FellBack => {}
-                _ => self.violation(),
-            },
-            None => self.violation(),
-        }
-    }
-
-    /// The sender has written the rest of a message where it was told to.
-    fn handle_put(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
-            return self.violation();
-        };
-        let request = self.requests.get(id);
-        if !self.takes_bytes(peer, id) {
-            return self.violation();
-        }
-        request.moved = request.limit;
-        request.received = request.limit.min(request.bytes);
-        self.finish_recv(id);
-    }
-
     /// Keeps a whole message that nobody waits for.
-    fn store(&mut self, peer: u32, header: Header, from: *const u8, len: usize) {
+    pub(crate) fn store(&mut self, peer: u32, header: Header, from: *const u8, len: usize) {
         if len > SHORT_LIMIT {
             self.store_long(peer, header, Arrived::Eager, from, len);
             return;
@@ -280,7 +134,7 @@ impl Worker {
         self.counters.unexpected += 1;
     }
 
-    fn store_long(
+    pub(crate) fn store_long(
         &mut self,
         peer: u32,
         header: Header,
@@ -309,86 +163,6 @@ impl Worker {
         self.counters.unexpected += 1;
         let (tag, body) = (header.imm as i32, Body::Long(arrived, data));
         self.matcher.add_unexpected(peer, header.key, tag, body)
-    }
-
-    fn handle_fragment(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
-            return self.violation();
-        };
-        let request = self.requests.get(id);
-        let fits = len as u64 <= request.limit.saturating_sub(request.moved);
-        if !fits || !self.takes_bytes(peer, id) {
-            return self.violation();
-        }
-        self.add_bytes(id, data, len);
-    }
-
-    fn handle_go(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
-        // SAFETY: `data` holds `len` bytes.
-        let rtr = unsafe { wire::read::<Rtr>(data, len) };
-        let (Some(rtr), Some(id)) = (rtr, self.find_active(header.key, Kind::Send, peer)) else {
-            return self.violation();
-        };
-        let request = self.requests.get(id);
-        let answered = !matches!(request.phase, Phase::Announced | Phase::Cooperating);
-        if answered || rtr.limit > request.bytes {
-            return self.violation();
-        }
-        if let Some(pages) = wire::joined_pages(rtr.answer) {
-            return match (Pieces::cut(rtr.limit, pages), request.counter) {
-                (Some(pieces), Some(counter)) if request.phase == Phase::Announced => {
-                    request.phase = Phase::Cooperating;
-                    self.copy_jointly(id, counter, &rtr, pieces)
-                }
-                _ => self.violation(),
-            };
-        }
-        self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
-        self.withdraw_offer(id);
-        let request = self.requests.get(id);
-        request.phase = Phase::Pushing;
-        request.limit = rtr.limit;
-        request.remote = rtr.request;
-        if rtr.rkey != 0 && self.put_directly(id, &rtr) {
-            self.complete(id);
-        } else if !self.requests.get(id).has_unsent() {
-            self.pushing.push(id);
-        }
-    }
-
-    fn handle_matched(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Send, peer) else {
-            return self.violation();
-        };
-        let request = self.requests.get(id);
-        match request.phase {
-            Phase::Announced | Phase::Cooperating => self.end_send(id),
-            _ => self.violation(),
-        }
-    }
-
-    /// The receiver needs no more than what goes by itself: the send ends when that has left.
-    pub(crate) fn end_send(&mut self, id: RequestId) {
-        self.withdraw_offer(id);
-        let request = self.requests.get(id);
-        match request.has_unsent() {
-            true => request.phase = Phase::Ending,
-            false => self.complete(id),
-        }
-    }
-
-    /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what stands
-    /// there is of its last life.
-    fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
-        let phase = self.requests.get(id).phase;
-        matches!(phase, Phase::Begun | Phase::FellBack) && !self.awaits_early(peer, id)
-    }
-
-    /// Whether bytes of a receive are still to come by themselves. It must not end before: they would
-    /// go to a buffer that is its user's again.
-    pub(crate) fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
-        let early = &self.endpoint(peer).early;
-        early.left > 0 && !early.stored && early.id == id
     }
 
     /// The active request that a peer names, if it is one with that peer.

@@ -2,32 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::Buffer;
-use crate::endpoint::{Early, Taken};
+use crate::endpoint::Taken;
 use crate::matching::Want;
 use crate::request::{Fault, Kind, Phase, RequestId, State};
-use crate::tag::{key_source, tag_matches};
+use crate::tag::key_source;
 use crate::unexpected::{Arrived, Entry, EntryId};
-use crate::wire::{self, Offer, Rtr, Rts, Timing};
+use crate::wire::{self, Timing};
 use crate::worker::Worker;
-use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
-use fastpath_transport::{Header, Lane, Remote};
-
-/// Looks for the next part of a message before a request takes over.
-const PART_LOOKS: u32 = 10_000;
-
-/// What became of a message that comes in parts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parts {
-    /// It is there.
-    Done {
-        /// Its tag.
-        tag: i32,
-        /// Its length in bytes.
-        len: u64,
-    },
-    /// The rest goes to this request.
-    Request(RequestId),
-}
+use fastpath_transport::Header;
 
 /// What a probe finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,18 +20,6 @@ pub struct Found {
     pub tag: i32,
     /// Length in bytes.
     pub bytes: u64,
-}
-
-/// Looks for the next part of a message, of up to `left` bytes, for a while.
-#[inline]
-fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize)> {
-    for _ in 0..PART_LOOKS {
-        if let Some(part) = lane.look() {
-            let fits = (1..=left).contains(&(part.len() as u64));
-            return (part.header.id == wire::EARLY && fits).then(|| (part.data(), part.len()));
-        }
-    }
-    None
 }
 
 impl Worker {
@@ -173,195 +143,6 @@ impl Worker {
             }
         }
         self.free_unexpected(token);
-    }
-
-    /// Completes a receive with a whole message.
-    pub(crate) fn deliver(
-        &mut self,
-        id: RequestId,
-        key: u64,
-        tag: i32,
-        data: *const u8,
-        len: usize,
-    ) {
-        let request = self.requests.get(id);
-        request.source = key_source(key) as i32;
-        request.received_tag = tag;
-        let fits = (len as u64).min(request.bytes);
-        if (len as u64) > request.bytes {
-            request.fault = Fault::Truncated;
-            request.limit = len as u64; // for the message that explains it
-        }
-        request.received = fits;
-        // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
-        unsafe {
-            if request.is_contiguous() && fits as usize <= COPY_SMALL_MAX {
-                copy_small(request.ptr, data, fits as usize);
-            } else {
-                request.unpack(0, data, fits as usize);
-            }
-        }
-        self.complete(id);
-    }
-
-    /// A receive has matched an announcement, of which the bytes at `first` are there: fetches the
-    /// message by a single copy, or asks for what does not come by itself.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn fetch(
-        &mut self,
-        id: RequestId,
-        peer: u32,
-        key: u64,
-        tag: i32,
-        rts: Rts,
-        first: *const u8,
-        first_len: usize,
-    ) {
-        let request = self.requests.get(id);
-        request.source = key_source(key) as i32;
-        request.received_tag = tag;
-        request.peer = peer;
-        let wanted = rts.total.min(request.bytes);
-        if rts.total > request.bytes {
-            request.fault = Fault::Truncated;
-        }
-        request.announced_bytes = rts.total;
-        let early = rts.early as u64;
-        // What comes by itself must be taken even where it does not fit.
-        request.limit = wanted.max(early);
-        request.moved = 0;
-        if wanted != 0 && self.fetch_directly(id, peer, &rts, wanted) {
-            return;
-        }
-        let request = self.requests.get(id);
-        if rts.total > early {
-            // The answer goes first, so that the sender works while the first bytes are copied.
-            if wanted > early {
-                let Remote { addr, rkey } = self.offer_room(id, peer, wanted - early);
-                let (request, answer) = (request.handle, self.choose_answer(peer));
-                let rtr = Rtr {
-                    limit: wanted,
-                    request,
-                    answer,
-                    addr,
-                    rkey,
-                };
-                self.send_answer(peer, rts.request, &rtr);
-            } else {
-                self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
-            }
-        } else if rts.offer == Offer::Nothing {
-            self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
-        }
-        self.add_bytes(id, first, first_len);
-    }
-
-    /// The next bytes of a long message, in order; completes the receive with the last.
-    pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
-        let request = self.requests.get(id);
-        let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
-        // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
-        unsafe { request.unpack(request.moved, data, fits as usize) };
-        request.moved += len as u64;
-        if request.moved >= request.limit {
-            request.received = request.moved.min(request.bytes);
-            self.finish_recv(id);
-        }
-    }
-
-    /// Receives a message that comes in parts by itself, if it is the peer's next arrival, is the wanted
-    /// one and fits: straight from the ring into the buffer, without a request. `None`: nothing has
-    /// happened. A sender that stops in the middle leaves the rest to a request.
-    ///
-    /// # Safety
-    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_unasked`, and that no unexpected message
-    /// is the wanted one.
-    pub unsafe fn recv_parts(
-        &mut self,
-        want: Want,
-        to: *mut u8,
-        room: u64,
-        user: usize,
-    ) -> Option<Parts> {
-        let arrival = self.endpoint(want.peer).lane.look()?;
-        let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
-        let (tag, total) = (header.imm as i32, header.aux as u64);
-        let fits = total <= room && (1..=total).contains(&(len as u64));
-        if header.id != wire::PARTS
-            || header.key != want.key
-            || !tag_matches(want.tag, tag)
-            || !fits
-            || !self.requests.has_room()
-        {
-            return None;
-        }
-        let lane = &mut self.endpoint(want.peer).lane;
-        // SAFETY: `to` has room for `total` bytes; the arrival stays until it is taken.
-        unsafe { copy(to, data, len) };
-        lane.take();
-        let mut moved = len as u64;
-        while moved < total {
-            let Some((data, len)) = await_part(lane, total - moved) else {
-                return self
-                    .continue_parts(want, tag, to, room, moved, total, user)
-                    .map(Parts::Request);
-            };
-            // SAFETY: as above.
-            unsafe { copy(to.add(moved as usize), data, len) };
-            lane.take();
-            moved += len as u64;
-        }
-        Some(Parts::Done { tag, len: total })
-    }
-
-    /// Hands the rest of a message in parts to a request.
-    #[allow(clippy::too_many_arguments)]
-    #[cold]
-    fn continue_parts(
-        &mut self,
-        want: Want,
-        tag: i32,
-        to: *mut u8,
-        room: u64,
-        moved: u64,
-        total: u64,
-        user: usize,
-    ) -> Option<RequestId> {
-        // There is one: `recv_parts` has looked before it took anything.
-        let id = self
-            .allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room))
-            .ok()?;
-        let request = self.requests.get(id);
-        request.user = user;
-        request.source = key_source(want.key) as i32;
-        request.received_tag = tag;
-        request.moved = moved;
-        request.limit = total;
-        request.time(Timing::default());
-        self.endpoint(want.peer).early = Early {
-            left: (total - moved) as u32,
-            stored: false,
-            id,
-        };
-        Some(id)
-    }
-
-    pub(crate) fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
-        // SAFETY: `Rtr` is plain data of 32 bytes without padding.
-        let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
-        self.send_control(peer, Header::new(wire::RTR, 0, sender as u64), &bytes);
-    }
-
-    /// All bytes of a long message are there.
-    pub(crate) fn finish_recv(&mut self, id: RequestId) {
-        if self.requests.get(id).sent_ns != 0 {
-            self.learn(id);
-        }
-        let request = self.requests.get(id);
-        if request.fault == Fault::Truncated {
-            request.limit = request.announced_bytes; // for the message that explains it
-        }
-        self.complete(id);
     }
 }
 

@@ -9,7 +9,7 @@ use common::*;
 use draw::{conditions, op, thresholds};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
-use fastpath_protocol::recv::Parts;
+use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::{ANY_TAG, Context, tag_matches};
 use fastpath_protocol::worker::Thresholds;

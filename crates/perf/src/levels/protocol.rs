@@ -10,7 +10,7 @@ use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::{Awaited, Phase};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::Want;
-use fastpath_protocol::recv::Parts;
+use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::rma::RemoteKey;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS, WaitPolicy};

@@ -83,7 +83,7 @@ impl Both {
         self.receives.push((id, want));
     }
 
-    fn store(&mut self, peer: u32, key: u64, tag: i32) {
+    pub(crate) fn store(&mut self, peer: u32, key: u64, tag: i32) {
         let data = vec![tag as u8];
         let body = Body::Long(Arrived::Eager, data);
         let id = match self.messages.len() % 2 {

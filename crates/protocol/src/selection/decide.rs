@@ -1,10 +1,10 @@
 //! From costs and wishes to thresholds: pure, done once.
 
 use super::Wishes;
-use super::candidates::{self, Copying};
 use super::constants::Constants;
 use super::envelope::{Curve, lower};
 use super::thresholds::Thresholds;
+use crate::protocols::{Protocol, curves};
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
 use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 
@@ -34,23 +34,6 @@ const TURN_BYTES: f64 = 64.0 * 1024.0;
 /// What a rounded size may cost more than the exact one.
 const ROUNDING: f64 = 1.125;
 
-/// The candidates of one kind of memory, in the order of `lower`'s preference where costs are equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// Header and payload in one slot.
-    Short,
-    /// One buffer.
-    Eager,
-    /// Several buffers without asking.
-    Parts,
-    /// Announced, then fragments.
-    Fragments,
-    /// Copied by the receiver alone.
-    Receiver,
-    /// Copied by both sides.
-    Joint,
-}
-
 /// The power of two nearest to `value` (by ratio) within `bounds`.
 fn round_piece(value: f64, bounds: (f64, f64)) -> u64 {
     let exponent = value.clamp(bounds.0, bounds.1).log2().round();
@@ -69,25 +52,6 @@ pub fn round_size(size: u64) -> u64 {
     row.into_iter()
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
         .unwrap_or(size)
-}
-
-/// The candidates through the ring, and what was decided for them so far.
-pub fn ring_curves(c: &Constants, t: &Thresholds) -> [(Protocol, Curve); 4] {
-    let whole = t.first.min(WHOLE_MAX);
-    [
-        (Protocol::Short, candidates::short(c)),
-        (Protocol::Eager, candidates::eager(c, whole)),
-        (Protocol::Parts, candidates::parts(c, t)),
-        (Protocol::Fragments, candidates::fragments(c, t)),
-    ]
-}
-
-/// The candidates that do without the ring.
-pub fn copy_curves(c: &Constants, t: &Thresholds, by: Copying) -> [(Protocol, Curve); 2] {
-    [
-        (Protocol::Receiver, candidates::receiver_copy(c, by)),
-        (Protocol::Joint, candidates::joint_copy(c, by, t)),
-    ]
 }
 
 /// The thresholds of a machine with these constants, as far as `wishes` allow. `kernel`: whether the
@@ -110,17 +74,9 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
     // What may go unasked does: its sender need not wait.
     let after = t.first + 1;
     const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
-    let from = |by| choose_copy(c, &t, by, after);
-    let single = if kernel {
-        from(Copying::by_kernel(c))
-    } else {
-        NEVER
-    };
-    let direct = if wishes.direct {
-        from(Copying::by_load(c))
-    } else {
-        NEVER
-    };
+    let from = |shared| choose_copy(c, &t, shared, after);
+    let single = if kernel { from(false) } else { NEVER };
+    let direct = if wishes.direct { from(true) } else { NEVER };
     (t.single_copy, t.single_joint) = single;
     t.crowded_copy = match single {
         NEVER => u64::MAX,
@@ -149,8 +105,8 @@ fn choose_eager(c: &Constants, t: &Thresholds, wishes: &Wishes) -> u64 {
     if !wishes.pipeline {
         return most;
     }
-    let curves = [candidates::eager(c, most), candidates::parts(c, t)];
-    let spans = lower(&curves);
+    let curves = curves(c, t, false);
+    let spans = lower(&curves[Protocol::Eager as usize..=Protocol::Fragments as usize]);
     let parts = spans.iter().rev().take_while(|span| span.best == 1).last();
     // What one part holds needs no second one.
     parts.map_or(most, |span| round_size(span.from - 1).max(t.part).min(most))
@@ -170,15 +126,12 @@ fn choose_crowded_copy(c: &Constants, t: &Thresholds) -> u64 {
 
 /// The size from which copies without the ring cost least, up to any size, and the one from which both
 /// sides take part in them; the largest number where there is none.
-fn choose_copy(c: &Constants, t: &Thresholds, by: Copying, after: u64) -> (u64, u64) {
-    let ring = ring_curves(c, t);
-    let copies = copy_curves(c, t, by).map(|(p, curve)| (p, curve.within(after, u64::MAX)));
-    let (before, own) = (ring.len(), copies.len());
-    let curves: Vec<Curve> = ring
-        .into_iter()
-        .chain(copies)
-        .map(|(_, curve)| curve)
-        .collect();
+fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64, u64) {
+    const COPIES: usize = Protocol::Get as usize;
+    let mut curves = curves(c, t, shared);
+    for curve in &mut curves[COPIES..] {
+        *curve = curve.clone().within(after, u64::MAX);
+    }
     let spans = lower(&curves);
     let start = |first: usize| {
         let served = spans.iter().rev().take_while(|span| span.best >= first);
@@ -199,8 +152,8 @@ fn choose_copy(c: &Constants, t: &Thresholds, by: Copying, after: u64) -> (u64, 
             _ => rounded,
         }
     };
-    let from = start(before);
-    (from, start(before + own - 1).max(from))
+    let from = start(COPIES);
+    (from, start(Protocol::Cooperative as usize).max(from))
 }
 
 impl Wishes {

@@ -1,10 +1,10 @@
 //! What was chosen and why, for people and programs: `FASTPATH_REPORT` and `fastpath info --protocols`.
 
-use super::candidates::Copying;
 use super::constants::FIELDS;
-use super::decide::{PART_MAX, PART_MIN, Protocol, copy_curves, ring_curves};
+use super::decide::{PART_MAX, PART_MIN};
 use super::envelope::Curve;
 use super::{Selection, Source, Thresholds};
+use crate::protocols::{Protocol, RECORDS, Record, below, curves};
 use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::PeerClass;
@@ -286,7 +286,6 @@ fn describe_outside(t: &Thresholds, peers: PeerClass) -> Class {
         t.fragment.max(most)
     );
     let fetch = "announced; the receiver's adapter reads from buffer to buffer".to_owned();
-    let below = |size: u64| if size == u64::MAX { size } else { size - 1 };
     let first = t.first.min(below(t.single_copy));
     let steps = vec![
         (t.eager.max(most), "eager", whole, None),
@@ -316,84 +315,15 @@ fn describe_outside(t: &Thresholds, peers: PeerClass) -> Class {
 
 fn describe_node(selection: &Selection, t: &Thresholds, peers: &PeerClass, shared: bool) -> Class {
     let c = &selection.constants;
-    let (copy, joint, by) = match shared {
-        true => (t.direct, t.direct_joint, Copying::by_load(c)),
-        false => (t.single_copy, t.single_joint, Copying::by_kernel(c)),
+    let curves = curves(c, t, shared);
+    let describe = |(record, curve): (&Record, &Curve)| {
+        let (name, how) = ((record.name)(shared), (record.how)(t, shared));
+        ((record.most)(t, shared), name, how, Some(curve.clone()))
     };
-    let curves: Vec<_> = ring_curves(c, t)
-        .into_iter()
-        .chain(copy_curves(c, t, by))
-        .collect();
-    let curve = |wanted: Protocol| {
-        let found = curves.iter().find(|(protocol, _)| *protocol == wanted);
-        found.map(|(_, curve)| curve.clone())
-    };
-    let below = |size: u64| if size == u64::MAX { size } else { size - 1 };
-    let Thresholds {
-        first,
-        part,
-        fragment,
-        ..
-    } = *t;
-    let (alone, both, who) = match shared {
-        true => (
-            "direct, receiver alone",
-            "direct, both sides",
-            "load and store copy",
-        ),
-        false => (
-            "single copy, receiver",
-            "single copy, both sides",
-            "the kernel copies",
-        ),
-    };
-    let ends = "taken from both ends";
-    let stream = match t.pipelined {
-        true => "both sides copy at once",
-        false => "one after the other",
-    };
-    let steps = vec![
-        (
-            SHORT_LIMIT as u64,
-            "eager short",
-            "header and payload in one cache line".to_owned(),
-            curve(Protocol::Short),
-        ),
-        (
-            t.eager,
-            "eager",
-            "whole, through the pair's ring, without asking".to_owned(),
-            curve(Protocol::Eager),
-        ),
-        (
-            first.min(below(copy)),
-            "eager in parts",
-            format!("parts of {part} B without asking; {stream}"),
-            curve(Protocol::Parts),
-        ),
-        (
-            below(copy),
-            "rendezvous, pipelined",
-            format!("announced with {first} B, then fragments of {fragment} B; {stream}"),
-            curve(Protocol::Fragments),
-        ),
-        (
-            below(joint.max(copy)),
-            alone,
-            format!("announced; {who} from buffer to buffer"),
-            curve(Protocol::Receiver),
-        ),
-        (
-            u64::MAX,
-            both,
-            format!(
-                "announced; {who} from buffer to buffer, pieces of {} to {} B {ends}",
-                t.piece_min, t.piece_max
-            ),
-            curve(Protocol::Joint),
-        ),
-    ];
-    let copier = peers.single_copy.filter(|_| copy != u64::MAX && !shared);
+    let steps = RECORDS.iter().zip(&curves).map(describe).collect();
+    let copier = peers
+        .single_copy
+        .filter(|_| t.single_copy != u64::MAX && !shared);
     Class {
         peer: peers.peer,
         memory: if shared {
@@ -418,7 +348,7 @@ fn list_rejected(
     selection: &Selection,
     t: &Thresholds,
     shared: bool,
-    curves: &[(Protocol, Curve)],
+    curves: &[Curve],
 ) -> Vec<Rejected> {
     let wishes = &selection.wishes;
     let mut rejected = Vec::new();
@@ -427,17 +357,11 @@ fn list_rejected(
         reject("pipelining", "switched off by FASTPATH_DISABLE".to_owned());
     }
     let dear = || {
-        let cost = |wanted| {
-            let found = curves.iter().find(|(protocol, _)| *protocol == wanted);
-            found
-                .and_then(|(_, curve)| curve.at(FAR))
-                .unwrap_or(f64::NAN)
-                / 1e3
-        };
+        let cost = |of: Protocol| curves[of as usize].at(FAR).unwrap_or(f64::NAN) / 1e3;
         format!(
             "costs more: 1 MiB takes {:.1} us instead of {:.1} us",
-            cost(Protocol::Joint),
-            cost(Protocol::Fragments)
+            cost(Protocol::Cooperative),
+            cost(Protocol::Pipelined)
         )
     };
     if shared {

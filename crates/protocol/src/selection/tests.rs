@@ -1,9 +1,9 @@
-use super::candidates::Copying;
 use super::constants::FIELDS;
 use super::decide::*;
 use super::envelope::Curve;
 use super::report::{Class, Report};
 use super::*;
+use crate::protocols::{Protocol, curves};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::setup::peers::foresee_outside;
 use proptest::prelude::*;
@@ -63,33 +63,19 @@ fn likely_constants() -> impl Strategy<Value = Constants> {
 
 /// The protocol that the thresholds choose, for private memory or such as both sides reach.
 fn chosen(t: &Thresholds, shared: bool, size: u64) -> Protocol {
-    let (copy, joint) = match shared {
-        true => (t.direct, t.direct_joint),
-        false => (t.single_copy, t.single_joint),
-    };
+    let (copy, both) = (t.copy_from(shared), t.both_from(shared));
     match size {
         _ if size <= SHORT_LIMIT as u64 => Protocol::Short,
         _ if size <= t.eager => Protocol::Eager,
-        _ if size >= copy && size >= joint => Protocol::Joint,
-        _ if size >= copy => Protocol::Receiver,
-        _ if size <= t.first => Protocol::Parts,
-        _ => Protocol::Fragments,
+        _ if size >= copy && size >= both => Protocol::Cooperative,
+        _ if size >= copy => Protocol::Get,
+        _ if size <= t.first => Protocol::Fragments,
+        _ => Protocol::Pipelined,
     }
 }
 
-fn curves(c: &Constants, t: &Thresholds, shared: bool) -> Vec<(Protocol, Curve)> {
-    let by = if shared {
-        Copying::by_load(c)
-    } else {
-        Copying::by_kernel(c)
-    };
-    let copies = copy_curves(c, t, by);
-    ring_curves(c, t).into_iter().chain(copies).collect()
-}
-
-fn cost(curves: &[(Protocol, Curve)], protocol: Protocol, size: u64) -> Option<f64> {
-    let found = curves.iter().find(|(p, _)| *p == protocol)?;
-    found.1.at(size)
+fn cost(curves: &[Curve], protocol: Protocol, size: u64) -> Option<f64> {
+    curves[protocol as usize].at(size)
 }
 
 /// Sizes at which the thresholds change something, their neighbours, and some between.
@@ -256,7 +242,7 @@ proptest! {
             let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();
             // What may go unasked goes at once, whatever a copy would cost: its sender need not wait.
             let open = if size <= t.first { &curves[..4] } else { &curves[..] };
-            let best = open.iter().filter_map(|(_, curve)| curve.at(size)).min_by(f64::total_cmp).unwrap();
+            let best = open.iter().filter_map(|curve| curve.at(size)).min_by(f64::total_cmp).unwrap();
             // A copy that wins in a middle range alone is not taken, as a threshold has no upper end.
             prop_assert!(taken <= best * 1.5, "{size}: {taken} instead of {best}, {t:?}");
         }

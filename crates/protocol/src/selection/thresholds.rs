@@ -62,6 +62,30 @@ impl Thresholds {
         self.part.max(self.as_one(lane))
     }
 
+    /// Size from which copies without the ring serve memory that both sides reach by load and store, or do not.
+    pub fn copy_from(&self, shared: bool) -> u64 {
+        match shared {
+            true => self.direct,
+            false => self.single_copy,
+        }
+    }
+
+    /// Size from which both sides take part in them.
+    pub fn both_from(&self, shared: bool) -> u64 {
+        match shared {
+            true => self.direct_joint,
+            false => self.single_joint,
+        }
+    }
+
+    /// How parts and fragments follow each other.
+    pub(crate) fn stream(&self) -> &'static str {
+        match self.pipelined {
+            true => "both sides copy at once",
+            false => "one after the other",
+        }
+    }
+
     /// Bytes of one fragment over a lane.
     #[inline]
     pub fn fragment_on(&self, lane: &Lane) -> u64 {

@@ -1,0 +1,144 @@
+//! Rendezvous get: the receiver alone copies an announced message from its sender's memory: by load and store where it is
+//! shared, by an adapter, or by the kernel. `FIN` says that it has it.
+#![allow(unsafe_code)]
+
+use super::{Record, below, copier};
+use crate::request::RequestId;
+use crate::selection::Constants;
+use crate::selection::candidates::{Copying, fixed};
+use crate::selection::envelope::Curve;
+use crate::wire::{self, Offer, Rts};
+use crate::worker::{SHORT_LIMIT, Worker};
+use fastpath_base::trace::{self, Point};
+use fastpath_transport::{Header, Remote};
+
+/// What one side copies sooner than both.
+pub(super) const RECORD: Record = Record {
+    name: |shared| match shared {
+        true => "direct, receiver alone",
+        false => "single copy, receiver",
+    },
+    most: |t, shared| below(t.both_from(shared).max(t.copy_from(shared))),
+    how: |_, shared| format!("announced; {} from buffer to buffer", copier(shared)),
+    cost: |c, _, shared| receiver_copy(c, Copying::of(c, shared)),
+};
+
+/// The receiver alone copies, as soon as it has the announcement.
+fn receiver_copy(c: &Constants, by: Copying) -> Curve {
+    let receiver = c.post_ns + c.step_ns + by.first_ns + by.call_ns;
+    let cost = fixed(c.post_ns, c.line_ns, receiver, by.byte_ns);
+    Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost)
+}
+
+/// The sender.
+impl Worker {
+    /// Whether messages of `len` bytes at `address` are read by their receivers directly.
+    #[inline]
+    pub(crate) fn is_read_directly(&self, address: usize, len: u64) -> bool {
+        let arena = &self.interfaces.arena;
+        len >= self.thresholds.direct && !arena.is_empty() && arena.find(address, len).is_some()
+    }
+
+    /// The memory of a contiguous request where its peer can reach it by load and store.
+    pub(crate) fn find_shared(&self, id: RequestId, peer: u32, len: u64) -> Option<Remote> {
+        let address = self.requests.get(id).ptr.expose_provenance();
+        let lane = &self.endpoint(peer).lane;
+        let arena = &self.interfaces.arena;
+        match len >= self.thresholds.direct {
+            true => lane.share_memory(arena, address, len),
+            false => None,
+        }
+    }
+
+    /// The memory of a contiguous request for copies by the kernel.
+    pub(crate) fn name_memory(&self, id: RequestId, peer: u32) -> Remote {
+        let addr = self.requests.get(id).ptr.expose_provenance() as u64;
+        let rkey = self.endpoint(peer).lane.memory_key();
+        Remote { addr, rkey }
+    }
+
+    /// Shows a message to its receiver, which fetches it by an adapter.
+    pub(crate) fn expose_message(&mut self, id: RequestId) -> Option<Remote> {
+        let request = self.requests.get(id);
+        let endpoint = self.endpoint(request.peer);
+        if request.bytes < self.thresholds.fetch || !request.is_contiguous() || endpoint.declines {
+            return None;
+        }
+        // SAFETY: the buffer is there until the request completes, and `withdraw_offer` comes before that.
+        unsafe { endpoint.lane.expose(request.ptr, request.bytes as usize) }
+    }
+}
+
+/// The receiver.
+impl Worker {
+    /// A message that was offered: by one copy, which this side makes alone, or both at once where the
+    /// sender has opened a joint copy.
+    pub(crate) fn get_message(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) -> bool {
+        let (from, counter) = match rts.offer {
+            Offer::Get(from) => (from, None),
+            Offer::Cooperative(from, counter) => (from, Some(counter)),
+            Offer::Fragments | Offer::Nothing => return false,
+        };
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(peer).lane;
+        let shared = lane.is_shared(&from);
+        if shared && self.thresholds.direct == u64::MAX {
+            return false;
+        }
+        let contiguous = request.is_contiguous();
+        if let (true, Some(counter)) = (contiguous, counter) {
+            let own = self.find_shared(id, peer, wanted);
+            if own.is_some() || lane.knows_single_copy() {
+                let own = own.unwrap_or_else(|| self.name_memory(id, peer));
+                let sender = rts.request;
+                self.cooperate_as_receiver(id, peer, sender, (from, counter), wanted, own);
+                return true;
+            }
+        }
+        let (begins, ends) = match lane.wants_exposure() {
+            true => (Point::Read, Point::ReadDone),
+            false => (Point::Copy, Point::Copied),
+        };
+        if shared || contiguous {
+            trace::record(begins, peer, 0, wanted);
+        }
+        let fetched = if shared {
+            let mut at = 0;
+            lane.visit_shared(from, wanted as usize, |from, part| {
+                // SAFETY: the stretches are `wanted` bytes in all, for which the buffer has room.
+                unsafe { request.unpack(at, from, part) };
+                at += part as u64;
+            })
+            .is_ok()
+        } else {
+            // SAFETY: the contiguous buffer has room for `wanted` bytes.
+            contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok()
+        };
+        if shared || contiguous {
+            trace::record(ends, 0, 0, 0);
+        }
+        if fetched {
+            self.end_fetch(id, peer, rts.request, wanted, shared);
+        }
+        fetched
+    }
+
+    pub(crate) fn end_fetch(
+        &mut self,
+        id: RequestId,
+        peer: u32,
+        sender: u32,
+        bytes: u64,
+        shared: bool,
+    ) {
+        let request = self.requests.get(id);
+        request.moved = bytes;
+        request.received = bytes;
+        match shared {
+            true => self.counters.direct_reads += 1,
+            false => self.counters.single_copies += 1,
+        }
+        self.send_control(peer, Header::new(wire::FIN, 0, sender as u64), &[]);
+        self.finish_recv(id);
+    }
+}

@@ -1,0 +1,156 @@
+//! Rendezvous, pipelined: after the answer the rest of a message comes in fragments (`FRAG`) through the ring, which both
+//! sides copy at once.
+#![allow(unsafe_code)]
+
+use super::{Record, below};
+use crate::request::{Fault, Kind, Phase, RequestId};
+use crate::selection::candidates::{fixed, stream_byte_ns};
+use crate::selection::envelope::Curve;
+use crate::selection::{Constants, Thresholds};
+use crate::wire;
+use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_base::trace::{self, Point};
+use fastpath_transport::{Header, Post};
+
+/// Whatever no copy without the ring serves better.
+pub(super) const RECORD: Record = Record {
+    name: |_| "rendezvous, pipelined",
+    most: |t, shared| below(t.copy_from(shared)),
+    how: |t, _| {
+        let (first, fragment, stream) = (t.first, t.fragment, t.stream());
+        format!("announced with {first} B, then fragments of {fragment} B; {stream}")
+    },
+    cost: |c, t, _| fragments(c, t),
+};
+
+/// The announcement with the first bytes, then fragments: the answer is on its way while the first
+/// bytes are copied, and must be made and handled.
+pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
+    let early = t.first.min(EARLY_LIMIT);
+    let piece = t.part.min(early) as f64;
+    let stream = stream_byte_ns(c, t.part, true);
+    let begin = 2.0 * c.post_ns + c.line_ns + piece * (2.0 * c.transfer_byte_ns - stream);
+    let handshake = 4.0 * c.post_ns + 3.0 * c.line_ns;
+    let early_ns = (begin + early as f64 * stream).max(handshake);
+    let ns_per_byte = stream_byte_ns(c, t.fragment, t.pipelined);
+    let start = early_ns + 2.0 * c.step_ns - early as f64 * ns_per_byte;
+    let cost = fixed(start, 0.0, 0.0, ns_per_byte);
+    Curve::line(early + 1, u64::MAX, cost)
+}
+
+/// The sender.
+impl Worker {
+    /// Sends fragments of long messages as far as there is room.
+    pub(crate) fn push_fragments(&mut self) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while index < self.pushing.len() {
+            let id = self.pushing[index];
+            moved |= self.push_one(id);
+            let request = self.requests.get(id);
+            if request.moved >= request.limit {
+                self.pushing.swap_remove(index);
+                self.complete(id);
+            } else {
+                index += 1;
+            }
+        }
+        moved
+    }
+
+    fn push_one(&mut self, id: RequestId) -> bool {
+        let request = self.requests.get(id);
+        let lane = &self.endpoint(request.peer).lane;
+        let fragment = self.thresholds.fragment_on(lane);
+        let mut moved = false;
+        while request.moved < request.limit {
+            if !self.thresholds.pipelined && !self.endpoint(request.peer).lane.is_drained() {
+                break;
+            }
+            let len = fragment.min(request.limit - request.moved) as usize;
+            let header = Header::new(wire::FRAG, 0, request.remote as u64);
+            // SAFETY: as in `post_eager`.
+            let post = self
+                .endpoint(request.peer)
+                .post_bcopy(header, len, |to| unsafe {
+                    request.pack(request.moved, to, len)
+                });
+            match post {
+                Post::NoResource if self.endpoint(request.peer).lane.is_starved() => {
+                    request.fault = Fault::NoMemory;
+                    request.moved = request.limit;
+                }
+                Post::NoResource if !self.endpoint(request.peer).lane.peer_has_left() => break,
+                Post::PeerGone | Post::NoResource => {
+                    request.fault = Fault::PeerGone;
+                    request.moved = request.limit;
+                }
+                Post::Done | Post::InProgress | Post::Rouse => {
+                    trace::record(Point::Fragment, request.peer, 0, len as u64);
+                    request.moved += len as u64;
+                }
+            }
+            moved = true;
+        }
+        moved
+    }
+}
+
+/// The receiver.
+impl Worker {
+    pub(crate) fn handle_fragment(
+        &mut self,
+        peer: u32,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) {
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+            return self.violation();
+        };
+        let request = self.requests.get(id);
+        let fits = len as u64 <= request.limit.saturating_sub(request.moved);
+        if !fits || !self.takes_bytes(peer, id) {
+            return self.violation();
+        }
+        self.add_bytes(id, data, len);
+    }
+
+    /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what stands
+    /// there is of its last life.
+    pub(crate) fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
+        let phase = self.requests.get(id).phase;
+        matches!(phase, Phase::Begun | Phase::FellBack) && !self.awaits_early(peer, id)
+    }
+
+    /// The next bytes of a long message, in order; completes the receive with the last.
+    pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
+        let request = self.requests.get(id);
+        let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
+        // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
+        unsafe { request.unpack(request.moved, data, fits as usize) };
+        request.moved += len as u64;
+        if request.moved >= request.limit {
+            request.received = request.moved.min(request.bytes);
+            self.finish_recv(id);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::protocols::fragments::parts;
+
+    #[test]
+    fn fragments__go_on_where_the_parts_end() {
+        let (c, t) = (Constants::default(), Thresholds::default());
+        let last = parts(&c, &t).at(t.first).unwrap();
+        let next = fragments(&c, &t).at(t.first + 1).unwrap();
+        assert!(
+            (next - last - 2.0 * c.step_ns).abs() < 1.0,
+            "{last} and {next}"
+        );
+    }
+}

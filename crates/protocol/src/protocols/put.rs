@@ -1,0 +1,74 @@
+//! Rendezvous put: the sender writes the rest of a message into the receiver's memory, where that is shared and the answer
+//! names it. `PUT` says that it is there. It is the receiver's choice, so it has no record among those of the sender.
+#![allow(unsafe_code)]
+
+use crate::request::{Kind, RequestId};
+use crate::wire::{self, Rtr};
+use crate::worker::Worker;
+use fastpath_transport::{Header, Remote};
+
+/// Names no memory.
+const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
+
+/// The receiver.
+impl Worker {
+    /// Where the sender may write what does not come by itself, for an answer that asks for it.
+    pub(crate) fn offer_room(&self, id: RequestId, peer: u32, missing: u64) -> Remote {
+        let request = self.requests.get(id);
+        if !request.is_contiguous() || missing < self.thresholds.direct {
+            return NOWHERE;
+        }
+        self.find_shared(id, peer, request.limit).unwrap_or(NOWHERE)
+    }
+
+    /// The sender has written the rest of a message where it was told to.
+    pub(crate) fn handle_put(&mut self, peer: u32, header: Header) {
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+            return self.violation();
+        };
+        let request = self.requests.get(id);
+        if !self.takes_bytes(peer, id) {
+            return self.violation();
+        }
+        request.moved = request.limit;
+        request.received = request.limit.min(request.bytes);
+        self.finish_recv(id);
+    }
+}
+
+/// The sender.
+impl Worker {
+    /// Writes the rest of a message into the receiver's memory, where that is offered, and says so.
+    /// False where nothing of it was done: it goes through buffers.
+    pub(crate) fn put_message(&mut self, id: RequestId, rtr: &Rtr) -> bool {
+        let request = self.requests.get(id);
+        let lane = &mut self.endpoint(request.peer).lane;
+        let start = Remote {
+            addr: rtr.addr,
+            rkey: rtr.rkey,
+        };
+        let rest = rtr.limit.saturating_sub(request.moved);
+        if !lane.is_shared(&start)
+            || self.thresholds.direct == u64::MAX
+            || request.moved < request.early as u64
+        {
+            return false;
+        }
+        let Some(addr) = rtr.addr.checked_add(request.moved) else {
+            return false;
+        };
+        let mut at = request.moved;
+        let put = lane.visit_shared(Remote { addr, ..start }, rest as usize, |to, part| {
+            // SAFETY: the send buffer holds `limit` bytes; the stretch is mapped.
+            unsafe { request.pack(at, to, part) };
+            at += part as u64;
+        });
+        if put.is_err() {
+            return false;
+        }
+        self.counters.direct_writes += 1;
+        let peer = request.peer;
+        self.send_control(peer, Header::new(wire::PUT, 0, rtr.request as u64), &[]);
+        true
+    }
+}

@@ -1,0 +1,383 @@
+//! Rendezvous: a long message is announced, and its receiver says how the rest comes.
+//!
+//! `RTS` announces it, with the bytes that go unasked and what else is offered ([`Offer`]). The receiver copies it by
+//! itself (`get`), asks for a copy by both sides (`cooperative`), names memory to be written (`put`) or asks for fragments
+//! (`pipelined`) by `RTR`. Either side may decline what the other offers, and a way that stops working in the middle
+//! of a message ends in the same place: the receiver asks for fragments. `FIN` ends a send of which no more is needed.
+#![allow(unsafe_code)]
+
+use super::pieces::Pieces;
+use crate::endpoint::Early;
+use crate::learning::{Arm, LEARN_MIN, stamp_ns};
+use crate::recall::Matched;
+use crate::request::{Fault, Kind, Phase, RequestId};
+use crate::tag::key_source;
+use crate::unexpected::Arrived;
+use crate::wire::{self, Announcement, Offer, RTS_HEADER, Rtr, Rts, SEND, SEND_ALWAYS, Timing};
+use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_base::trace::{self, Point};
+use fastpath_transport::{Capabilities, Header, Post, Remote};
+
+/// The sender.
+impl Worker {
+    /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
+    /// posted when this is called again; nothing else goes to the peer in between.
+    pub(crate) fn post_announcement(&mut self, id: RequestId) -> Post {
+        if self.requests.get(id).phase == Phase::Begun {
+            match self.post_rts(id) {
+                Post::Done => {}
+                post => return post,
+            }
+        }
+        let request = self.requests.get(id);
+        let lane = &self.endpoint(request.peer).lane;
+        let part = self.thresholds.part_on(lane);
+        let early = request.early as u64;
+        while request.moved < early {
+            let len = part.min(early - request.moved) as usize;
+            let header = Header::new(wire::EARLY, 0, 0);
+            // SAFETY: as in `post_eager`.
+            let post = self
+                .endpoint(request.peer)
+                .post_bcopy(header, len, |to| unsafe {
+                    request.pack(request.moved, to, len)
+                });
+            match post {
+                Post::Done => request.moved += len as u64,
+                post => return post,
+            }
+        }
+        let is_whole = request.moved == request.bytes && !request.synchronous;
+        match request.phase {
+            Phase::Ending => self.complete(id),
+            _ if is_whole => self.complete(id),
+            Phase::Pushing => self.pushing.push(id),
+            _ => {}
+        }
+        Post::Done
+    }
+
+    fn post_rts(&mut self, id: RequestId) -> Post {
+        let offer = self.offer_message(id);
+        let request = self.requests.get(id);
+        let early = if offer.is_some() {
+            0
+        } else {
+            self.thresholds.first.min(request.bytes).min(EARLY_LIMIT)
+        };
+        let timed = request.sent_ns != 0;
+        if timed {
+            request.sent_ns = stamp_ns();
+        }
+        let endpoint = self.endpoint(request.peer);
+        let first = self.thresholds.part_on(&endpoint.lane).min(early);
+        let offer = offer.unwrap_or(match request.synchronous && early == request.bytes {
+            true => Offer::Nothing,
+            false => Offer::Fragments,
+        });
+        let (arm, counter, exposed) = match offer {
+            Offer::Fragments | Offer::Nothing => (request.arm, None, 0),
+            Offer::Get(from) if endpoint.lane.wants_exposure() => (Arm::Get as u8, None, from.rkey),
+            Offer::Get(_) => (Arm::Get as u8, None, 0),
+            Offer::Cooperative(_, counter) => (Arm::Cooperative as u8, Some(counter), 0),
+        };
+        let rts = Rts {
+            total: request.bytes,
+            request: request.handle,
+            early: early as u16,
+            offer,
+        };
+        let sent_ns = request.sent_ns;
+        let announcement = Announcement::pack(&rts, Timing { sent_ns, arm });
+        let header = Header::new(wire::RTS, request.tag as u32, request.key);
+        let post = match first {
+            0 => {
+                let (peer, key, tag) = (request.peer, request.key, request.tag);
+                self.post_short_rts(peer, key, tag, &announcement)
+            }
+            // SAFETY: as in `post_eager`.
+            _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
+                to.cast::<Announcement>().write_unaligned(announcement);
+                request.pack(0, to.add(RTS_HEADER), first as usize);
+            }),
+        };
+        let request = self.requests.get(id);
+        (request.counter, request.memory.rkey) = (counter, exposed);
+        if post == Post::Done {
+            request.phase = Phase::Announced;
+            request.moved = first;
+            request.early = early as u32;
+            let (peer, bytes) = (request.peer, request.bytes);
+            if bytes >= LEARN_MIN {
+                self.count_arm(peer, bytes, timed);
+            }
+            self.counters.rendezvous += 1;
+            let request = self.requests.get(id);
+            trace::record(Point::Announced, request.peer, request.tag, first);
+        } else {
+            self.withdraw_offer(id);
+        }
+        post
+    }
+
+    /// Posts an announcement without any bytes of the message: it fits a slot.
+    pub(crate) fn post_short_rts(
+        &mut self,
+        peer: u32,
+        key: u64,
+        tag: i32,
+        rts: &Announcement,
+    ) -> Post {
+        let header = Header::new(wire::RTS, tag as u32, key);
+        let data = (&raw const *rts).cast();
+        // SAFETY: plain data of as many bytes.
+        unsafe {
+            self.endpoint(peer)
+                .post_short(header, data, size_of::<Announcement>())
+        }
+    }
+
+    /// What an announcement offers to be copied without the ring; `None`: it is to be sent through buffers.
+    pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<Offer> {
+        let peer = self.requests.get(id).peer;
+        if self.endpoint(peer).lane.wants_exposure() {
+            return self.expose_message(id).map(Offer::Get);
+        }
+        let request = self.requests.get(id);
+        if !request.is_contiguous() {
+            return None;
+        }
+        let (peer, arm, bytes) = (request.peer, Arm::of(request.arm), request.bytes);
+        // On a crowded node the receiver of a cooperative copy would wait for its sender's turn.
+        if let Some(remote) = self.find_shared(id, peer, bytes) {
+            let both = bytes >= self.thresholds.direct_joint && !self.is_crowded();
+            return Some(self.offer_copy(peer, remote, both));
+        }
+        let endpoint = self.endpoint(peer);
+        let can_get = |c: Capabilities| c.get_zcopy > 0;
+        let single = endpoint.lane.is_self()
+            || (arm.is_some_and(|arm| !arm.is_ring())
+                && !endpoint.declines
+                && endpoint.lane.capabilities().is_some_and(can_get));
+        if !single {
+            return None;
+        }
+        let both = arm == Some(Arm::Cooperative) && endpoint.lane.knows_single_copy();
+        Some(self.offer_copy(peer, self.name_memory(id, peer), both))
+    }
+
+    /// The receiver needs no more of an announced message than what it is sent.
+    pub(crate) fn withdraw_offer(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        if let Some(counter) = request.counter.take() {
+            self.endpoint(request.peer).lane.close_joint(counter as u32);
+        }
+        let key = std::mem::take(&mut request.memory.rkey);
+        if key != 0 {
+            self.endpoint(request.peer).lane.conceal(key);
+        }
+    }
+
+    pub(crate) fn handle_rtr(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+        // SAFETY: `data` holds `len` bytes.
+        let rtr = unsafe { wire::read::<Rtr>(data, len) };
+        let (Some(rtr), Some(id)) = (rtr, self.find_active(header.key, Kind::Send, peer)) else {
+            return self.violation();
+        };
+        let request = self.requests.get(id);
+        let answered = !matches!(request.phase, Phase::Announced | Phase::Cooperating);
+        if answered || rtr.limit > request.bytes {
+            return self.violation();
+        }
+        if let Some(pages) = wire::joined_pages(rtr.answer) {
+            return match (Pieces::cut(rtr.limit, pages), request.counter) {
+                (Some(pieces), Some(counter)) if request.phase == Phase::Announced => {
+                    request.phase = Phase::Cooperating;
+                    self.cooperate_as_sender(id, counter, &rtr, pieces)
+                }
+                _ => self.violation(),
+            };
+        }
+        self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
+        self.withdraw_offer(id);
+        let request = self.requests.get(id);
+        request.phase = Phase::Pushing;
+        request.limit = rtr.limit;
+        request.remote = rtr.request;
+        if rtr.rkey != 0 && self.put_message(id, &rtr) {
+            self.complete(id);
+        } else if !self.requests.get(id).has_unsent() {
+            self.pushing.push(id);
+        }
+    }
+
+    pub(crate) fn handle_answered(&mut self, peer: u32, header: Header) {
+        let Some(id) = self.find_active(header.key, Kind::Send, peer) else {
+            return self.violation();
+        };
+        let request = self.requests.get(id);
+        match request.phase {
+            Phase::Announced | Phase::Cooperating => self.end_send(id),
+            _ => self.violation(),
+        }
+    }
+
+    /// The receiver needs no more than what goes by itself: the send ends when that has left.
+    pub(crate) fn end_send(&mut self, id: RequestId) {
+        self.withdraw_offer(id);
+        let request = self.requests.get(id);
+        match request.has_unsent() {
+            true => request.phase = Phase::Ending,
+            false => self.complete(id),
+        }
+    }
+}
+
+/// The receiver.
+impl Worker {
+    pub(crate) fn handle_announcement(
+        &mut self,
+        peer: u32,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) {
+        // SAFETY: `data` holds `len` bytes.
+        let announcement = unsafe { wire::read::<Announcement>(data, len) };
+        let Some((rts, timing)) = announcement.and_then(|a| a.unpack()) else {
+            return self.violation();
+        };
+        if rts.early == 0 && len == size_of::<Announcement>() {
+            // Nothing of the message itself.
+            return self.announce(peer, header, rts, timing, data, 0);
+        }
+        if len < RTS_HEADER {
+            return self.violation();
+        }
+        // SAFETY: as just checked, the header fits.
+        let (data, len) = (unsafe { data.add(RTS_HEADER) }, len - RTS_HEADER);
+        self.announce(peer, header, rts, timing, data, len);
+    }
+
+    /// A message of which the first `len` bytes are there.
+    pub(crate) fn announce(
+        &mut self,
+        peer: u32,
+        header: Header,
+        rts: Rts,
+        timing: Timing,
+        data: *const u8,
+        len: usize,
+    ) {
+        let early = rts.early as usize;
+        if len > early || self.endpoint(peer).early.left != 0 {
+            return self.violation();
+        }
+        let left = (early - len) as u32;
+        let tag = header.imm as i32;
+        match self.match_announced(peer, header.key, tag, rts.announced_by()) {
+            Matched::Receive(id) => {
+                self.endpoint(peer).early = Early {
+                    left,
+                    stored: false,
+                    id,
+                };
+                self.requests.get(id).time(timing);
+                self.fetch(id, peer, header.key, tag, rts, data, len);
+            }
+            Matched::TakenBack => {
+                self.endpoint(peer).early = Early {
+                    left,
+                    stored: true,
+                    id: Early::NOWHERE,
+                };
+            }
+            Matched::Nothing => {
+                let id = self.store_long(peer, header, Arrived::Rendezvous(rts), data, len);
+                self.endpoint(peer).early = Early {
+                    left,
+                    stored: true,
+                    id,
+                };
+            }
+        }
+    }
+
+    /// A receive has matched an announcement, of which the bytes at `first` are there: fetches the
+    /// message by a single copy, or asks for what does not come by itself.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn fetch(
+        &mut self,
+        id: RequestId,
+        peer: u32,
+        key: u64,
+        tag: i32,
+        rts: Rts,
+        first: *const u8,
+        first_len: usize,
+    ) {
+        let request = self.requests.get(id);
+        request.source = key_source(key) as i32;
+        request.received_tag = tag;
+        request.peer = peer;
+        let wanted = rts.total.min(request.bytes);
+        if rts.total > request.bytes {
+            request.fault = Fault::Truncated;
+        }
+        request.announced_bytes = rts.total;
+        let early = rts.early as u64;
+        // What comes by itself must be taken even where it does not fit.
+        request.limit = wanted.max(early);
+        request.moved = 0;
+        if wanted != 0 && self.get_message(id, peer, &rts, wanted) {
+            return;
+        }
+        let request = self.requests.get(id);
+        if rts.total > early {
+            // The answer goes first, so that the sender works while the first bytes are copied.
+            if wanted > early {
+                let Remote { addr, rkey } = self.offer_room(id, peer, wanted - early);
+                let (request, answer) = (request.handle, self.choose_answer(peer));
+                let rtr = Rtr {
+                    limit: wanted,
+                    request,
+                    answer,
+                    addr,
+                    rkey,
+                };
+                self.send_answer(peer, rts.request, &rtr);
+            } else {
+                self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
+            }
+        } else if rts.offer == Offer::Nothing {
+            self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
+        }
+        self.add_bytes(id, first, first_len);
+    }
+
+    pub(crate) fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
+        // SAFETY: `Rtr` is plain data of 32 bytes without padding.
+        let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
+        self.send_control(peer, Header::new(wire::RTR, 0, sender as u64), &bytes);
+    }
+
+    /// The answer that asks a peer for fragments: it says where a single copy need not be offered again.
+    pub(crate) fn choose_answer(&self, peer: u32) -> u32 {
+        match self.endpoint(peer).lane.capabilities() {
+            Some(c) if c.get_zcopy > 0 => SEND,
+            _ => SEND_ALWAYS,
+        }
+    }
+
+    /// All bytes of a long message are there.
+    pub(crate) fn finish_recv(&mut self, id: RequestId) {
+        if self.requests.get(id).sent_ns != 0 {
+            self.learn(id);
+        }
+        let request = self.requests.get(id);
+        if request.fault == Fault::Truncated {
+            request.limit = request.announced_bytes; // for the message that explains it
+        }
+        self.complete(id);
+    }
+}
