@@ -28,6 +28,18 @@ pub(crate) struct Early {
 impl Early {
     /// `id` of a stored message that was taken back: its bytes belong nowhere.
     pub const NOWHERE: u32 = u32::MAX;
+
+    /// Bytes for a receive.
+    pub fn of_request(left: u32, id: u32) -> Self {
+        let stored = false;
+        Early { left, stored, id }
+    }
+
+    /// Bytes of a message that nobody has asked for.
+    pub fn of_stored(left: u32, id: u32) -> Self {
+        let stored = true;
+        Early { left, stored, id }
+    }
 }
 
 /// One peer. All bits zero is a valid endpoint to a peer that has not been talked to.

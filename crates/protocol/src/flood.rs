@@ -77,7 +77,7 @@ impl Worker {
     pub(crate) fn leaves_waiting(&mut self, peer: u32, header: Header) -> bool {
         let begins_message = matches!(
             header.id,
-            wire::EAGER | wire::EAGER_SYNC | wire::RTS | wire::PARTS
+            wire::EAGER | wire::EAGER_SYNC | wire::RTS | wire::EAGER_FIRST
         );
         if self.flood.lifted || !begins_message {
             return false;

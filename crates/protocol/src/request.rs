@@ -148,8 +148,8 @@ pub struct Request {
     pub early: u32,
     /// Receives: length of the whole message as announced.
     pub announced_bytes: u64,
-    /// The message in its sender's memory. Receives: where both sides copy. Announced sends: where an adapter shows it to
-    /// the receiver; else the key is 0.
+    /// The message in its sender's memory. Receives: where both sides copy. Announced sends: where an adapter shows it
+    /// to the receiver; else the key is 0.
     pub memory: Remote,
     /// Posted receives of a long list: the next one of its chain in the index, and the one before.
     pub chain_next: *mut Request,

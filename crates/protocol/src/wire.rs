@@ -6,15 +6,15 @@
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
 //! | `RTS` | tag | match key | [`Announcement`], then the first bytes of the message, or nothing where none come by themselves |
-//! | `PARTS` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
+//! | `EAGER_FIRST` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
-//! | `FIN` | 0 | sender's request | none: the receiver needs no more from the sender |
-//! | `EARLY` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
-//! | `PUT` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
+//! | `ATS` | 0 | sender's request | none: the receiver needs no more from the sender |
+//! | `EAGER_MIDDLE` | 0 | 0 | the next bytes of the message announced last, sent without being asked |
+//! | `ATP` | 0 | receiver's request | none: the sender has written the rest where the `RTR` said |
 //! | `CANCEL` | 1 where an answer is asked for, or 0 | sender's request | none: the announced message is taken back, if it was not matched |
 //! | `CANCELLED` | 0 | sender's request | none: it was taken back |
-//! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a joint copy |
+//! | `DONE` | 0, or 1 for failed | receiver's request | none: the sender has copied its part of a cooperative copy |
 //! | `ADVICE` | octave, and of how many messages one is to be timed | arm | none: which way to go (see `learning`) |
 //!
 //! Those of one-sided operations stand in `rma::message`.
@@ -35,17 +35,17 @@ pub const RTR: u8 = 5;
 /// A fragment of a long message.
 pub const FRAG: u8 = 6;
 /// The receiver has fetched the long message by itself, or wants no more of it.
-pub const FIN: u8 = 7;
+pub const ATS: u8 = 7;
 
 /// A further part of a message that its sender did not wait with.
-pub const EARLY: u8 = 8;
-/// The sender's part of a joint copy is done.
+pub const EAGER_MIDDLE: u8 = 8;
+/// The sender's part of a cooperative copy is done.
 pub const DONE: u8 = 9;
 /// The sender has written the rest of a message into the receiver's memory.
-pub const PUT: u8 = 10;
+pub const ATP: u8 = 10;
 
 /// The first part of a message that comes all by itself, without a request on either side.
-pub const PARTS: u8 = 11;
+pub const EAGER_FIRST: u8 = 11;
 
 /// One-sided operations by messages (`rma::message` says what they carry): a put.
 pub const REMOTE_PUT: u8 = 12;
@@ -111,8 +111,8 @@ pub struct Timing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
     total: u64,
-    /// Where the message lies in the sender's memory, and the key of that (see `transport::Remote`); 0 where the offer is
-    /// neither `GET` nor `COOPERATIVE`.
+    /// Where the message lies in the sender's memory, and the key of that (see `transport::Remote`); 0 where the offer
+    /// is neither `GET` nor `COOPERATIVE`.
     addr: u64,
     rkey: u64,
     request: u32,
@@ -190,17 +190,17 @@ impl Announcement {
 
 /// `Rtr::answer`: send fragments.
 pub const SEND: u32 = 0;
-/// Low byte of `Rtr::answer`: take part in a joint copy. Above it: pages of a piece.
+/// Low byte of `Rtr::answer`: take part in a cooperative copy. Above it: pages of a piece.
 pub const JOIN: u32 = 1;
 /// `Rtr::answer`: send fragments, of the next messages too: single copies are not possible here.
 pub const SEND_ALWAYS: u32 = 2;
 
-/// `Rtr::answer` that asks for a joint copy in pieces of `pages` pages, at most 2^24 - 1.
+/// `Rtr::answer` that asks for a cooperative copy in pieces of `pages` pages, at most 2^24 - 1.
 pub fn join(pages: u32) -> u32 {
     JOIN | pages << 8
 }
 
-/// The pages of a piece where `answer` asks for a joint copy.
+/// The pages of a piece where `answer` asks for a cooperative copy.
 pub fn joined_pages(answer: u32) -> Option<u32> {
     (answer & 0xff == JOIN).then_some(answer >> 8)
 }
@@ -215,11 +215,9 @@ pub struct Rtr {
     pub request: u32,
     /// [`SEND`], [`JOIN`] with the size of its pieces (`join`), or [`SEND_ALWAYS`].
     pub answer: u32,
-    /// Where the message goes in the receiver's memory: for a joint copy, or to be written there
-    /// instead of fragments.
-    pub addr: u64,
-    /// Key of that memory.
-    pub rkey: u64,
+    /// Where the message goes in the receiver's memory: for a cooperative copy, or to be written there
+    /// instead of fragments. Key 0: nowhere.
+    pub into: Remote,
 }
 
 /// Largest control message in bytes.
@@ -230,7 +228,7 @@ pub const CONTROL_MAX: usize = 32;
 pub const RTS_HEADER: usize = 64;
 
 impl Rts {
-    /// What a `PARTS` with a length of `total` bytes says in these terms.
+    /// What an `EAGER_FIRST` with a length of `total` bytes says in these terms.
     pub fn of_parts(total: u16) -> Self {
         Rts {
             total: total as u64,

@@ -399,7 +399,7 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     victim.forge(wire::FRAG, handle, &[3; 940]);
     victim.turn();
     // Were the receive complete now, this would go to a buffer that is its user's again.
-    victim.forge(wire::EARLY, 0, &[4; 140]);
+    victim.forge(wire::EAGER_MIDDLE, 0, &[4; 140]);
     victim.turn();
     assert_eq!(victim.receives.len(), 1, "still under way");
     victim.forge(wire::FRAG, handle, &[5; 800]);
@@ -421,7 +421,7 @@ fn early_bytes__of_a_receive_that_was_given_up_go_nowhere() {
     victim.turn();
     assert!(victim.receives.is_empty(), "its buffer is its user's again");
     // `turn` compares the buffer.
-    victim.forge(wire::EARLY, 0, &[4; 140]);
+    victim.forge(wire::EAGER_MIDDLE, 0, &[4; 140]);
     victim.turn();
     assert_eq!(victim.world.rank(0).counters.violations, 1);
 }
@@ -456,7 +456,7 @@ fn fragment__for_a_posted_receive_is_refused_whatever_its_request_was_before() {
 
 #[test]
 fn answer__to_what_was_never_sent_completes_nothing() {
-    for id in [wire::ACK, wire::FIN, wire::RTR] {
+    for id in [wire::ACK, wire::ATS, wire::RTR] {
         for synchronous in [false, true] {
             for len in [90, 300, 5000] {
                 let mut victim = Victim::new();

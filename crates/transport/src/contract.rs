@@ -147,6 +147,7 @@ impl Cost {
 }
 
 /// Memory of a peer: where, and what proves the right to it.
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Address in the peer's address space, or offset, as the transport's key says.

@@ -1,10 +1,11 @@
 //! Rendezvous, cooperative: both sides copy pieces of an announced message from both ends, until they meet.
 //!
-//! The announcement names a counter in shared memory by which pieces are claimed, the answer their size. The sender says
-//! `DONE` after its last piece, the receiver `FIN` when all is there.
+//! The announcement names a counter in shared memory by which pieces are claimed, the answer their size. The sender
+//! says `DONE` after its last piece, the receiver `ATS` when all is there.
 #![allow(unsafe_code)]
 
 use super::pieces::{End, HALF, Pieces};
+use super::put::NOWHERE;
 use super::{Record, copier};
 use crate::request::{Kind, Phase, RequestId};
 use crate::selection::candidates::{Copying, fixed};
@@ -28,12 +29,12 @@ pub(super) const RECORD: Record = Record {
             "announced; {who} from buffer to buffer, pieces of {least} to {most} B taken from both ends"
         )
     },
-    cost: |c, t, shared| joint_copy(c, Copying::of(c, shared), t),
+    cost: |c, t, shared| cooperative_copy(c, Copying::of(c, shared), t),
 };
 
 /// Both sides copy pieces. The receiver begins when it has answered, the sender when it has the answer,
 /// and the end of its last piece must be told.
-fn joint_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
+fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     let (least, most) = (t.piece_min, t.piece_max);
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
     let receiver = 2.0 * c.post_ns + c.step_ns + by.first_ns;
@@ -71,7 +72,7 @@ impl Worker {
         }
     }
 
-    /// Copies pieces of a joint copy from the end that is this side's, until the receiver's are met; then says so.
+    /// The sender's part; says when it is done.
     pub(crate) fn cooperate_as_sender(
         &mut self,
         id: RequestId,
@@ -79,142 +80,95 @@ impl Worker {
         rtr: &Rtr,
         pieces: Pieces,
     ) {
+        let (claimed, failed) = self.copy_pieces(id, counter, pieces, rtr.into);
+        if claimed > 0 {
+            let header = Header::new(wire::DONE, failed as u32, rtr.request as u64);
+            self.send_control(self.requests.get(id).peer, header, &[]);
+        }
+    }
+
+    /// Claims pieces and copies them from the end that is this side's, until all are claimed. Says how many were its
+    /// own, and whether one of them could not be copied.
+    fn copy_pieces(
+        &mut self,
+        id: RequestId,
+        counter: u8,
+        pieces: Pieces,
+        other: Remote,
+    ) -> (u32, bool) {
         let request = self.requests.get(id);
-        let end = End::of(self.rank, request.peer);
+        let (end, sends) = (End::of(self.rank, request.peer), request.kind == Kind::Send);
         let lane = &mut self.endpoint(request.peer).lane;
         let (mut claimed, mut failed) = (0, false);
+        // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
         while claimed < pieces.count
             && !failed
-            && lane.claim_joint(counter as u32, true) < pieces.count
+            && lane.claim_joint(counter as u32, sends) < pieces.count
         {
             let (offset, len) = pieces.from(end, claimed);
             claimed += 1;
-            let to = Remote {
-                addr: rtr.addr.wrapping_add(offset),
-                rkey: rtr.rkey,
-            };
+            let addr = other.addr.wrapping_add(offset);
+            let there = Remote { addr, ..other };
             trace::record(Point::Copy, request.peer, 0, len);
-            // SAFETY: the send buffer holds `bytes`, of which `limit` is no more.
-            failed =
-                unsafe { lane.put(request.ptr.add(offset as usize), len as usize, to) }.is_err();
+            // SAFETY: the buffer holds the bytes of all pieces: the receiver has made them for its own, and the sender
+            // has seen that the limit in the answer is no more than it sends.
+            failed = unsafe {
+                let here = request.ptr.add(offset as usize);
+                match sends {
+                    true => lane.put(here, len as usize, there).is_err(),
+                    false => lane.get(here, len as usize, there).is_err(),
+                }
+            };
             trace::record(Point::Copied, 0, 0, 0);
         }
-        if claimed > 0 {
-            let (peer, header) = (
-                request.peer,
-                Header::new(wire::DONE, failed as u32, rtr.request as u64),
-            );
-            self.send_control(peer, header, &[]);
-        }
+        (claimed, failed)
     }
 }
 
 /// The receiver.
 impl Worker {
-    /// Both sides copy, from both ends.
-    pub(crate) fn cooperate_as_receiver(
-        &mut self,
-        id: RequestId,
-        peer: u32,
-        sender: u32,
-        (start, counter): (Remote, u8),
-        wanted: u64,
-        own: Remote,
-    ) {
+    /// Asks the sender to take part with this side's memory, and copies.
+    pub(crate) fn cooperate_as_receiver(&mut self, id: RequestId, counter: u8, own: Remote) {
         let request = self.requests.get(id);
         request.phase = Phase::Cooperating;
-        request.limit = wanted;
-        request.remote = sender;
-        request.memory = start;
-        let (addr, rkey, handle) = (own.addr, own.rkey, request.handle);
-        let pieces = Pieces::of(wanted, self.thresholds.piece_min, self.thresholds.piece_max);
-        self.send_answer(
-            peer,
-            sender,
-            &Rtr {
-                limit: wanted,
-                request: handle,
-                answer: wire::join(pieces.pages()),
-                addr,
-                rkey,
-            },
-        );
-        let request = self.requests.get(id);
-        let lane = &mut self.endpoint(peer).lane;
-        let (mut claimed, end) = (0, End::of(self.rank, peer));
-        // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
-        while claimed < pieces.count && lane.claim_joint(counter as u32, false) < pieces.count {
-            let (offset, len) = pieces.from(end, claimed);
-            claimed += 1;
-            let from = Remote {
-                addr: start.addr.wrapping_add(offset),
-                ..start
-            };
-            trace::record(Point::Copy, peer, 0, len);
-            // SAFETY: the receive buffer holds `wanted` bytes.
-            let got = unsafe { lane.get(request.ptr.add(offset as usize), len as usize, from) };
-            trace::record(Point::Copied, 0, 0, 0);
-            if got.is_err() {
-                return self.ask_for_fragments(id);
-            }
-        }
-        // Otherwise the sender has claimed the rest, and says `DONE` when it is there.
-        if claimed >= pieces.count {
-            let shared = lane.is_shared(&start);
-            self.end_fetch(id, peer, sender, wanted, shared);
+        let (least, most) = (self.thresholds.piece_min, self.thresholds.piece_max);
+        let pieces = Pieces::of(request.limit, least, most);
+        self.send_answer(id, wire::join(pieces.pages()), own);
+        match self.copy_pieces(id, counter, pieces, self.requests.get(id).memory) {
+            (_, true) => self.ask_for_fragments(id),
+            (claimed, false) if claimed >= pieces.count => self.end_fetch(id),
+            _ => {} // the sender has claimed the rest, and says `DONE` when it is there
         }
     }
 
-    /// The sender has done its part of a joint copy.
+    /// The sender has done its part, or could not.
     pub(crate) fn handle_done(&mut self, peer: u32, header: Header) {
-        match self.find_active(header.key, Kind::Recv, peer) {
-            Some(id) => match self.requests.get(id).phase {
-                Phase::Cooperating => self.end_cooperation(id, header.imm != 0),
-                Phase::FellBack => {}
-                _ => self.violation(),
-            },
-            None => self.violation(),
-        }
-    }
-
-    /// The sender has done its part of a joint copy, or could not.
-    pub(crate) fn end_cooperation(&mut self, id: RequestId, failed: bool) {
+        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+            return self.violation();
+        };
         let request = self.requests.get(id);
-        let (peer, sender, limit) = (request.peer, request.remote, request.limit);
-        let start = request.memory;
-        let lane = &mut self.endpoint(peer).lane;
-        if failed {
-            // Rare: what is there already comes again.
-            // SAFETY: the receive buffer holds `limit` bytes.
-            if unsafe { lane.get(request.ptr, limit as usize, start) }.is_err() {
-                return self.ask_for_fragments(id);
-            }
+        match request.phase {
+            Phase::Cooperating => {}
+            Phase::FellBack => return,
+            _ => return self.violation(),
         }
-        let shared = lane.is_shared(&start);
-        self.end_fetch(id, peer, sender, limit, shared);
+        let lane = &mut self.endpoint(peer).lane;
+        let len = request.limit as usize;
+        // Rare: what is there already comes again.
+        // SAFETY: the receive buffer holds `limit` bytes.
+        match header.imm != 0 && unsafe { lane.get(request.ptr, len, request.memory) }.is_err() {
+            true => self.ask_for_fragments(id),
+            false => self.end_fetch(id),
+        }
     }
 
-    /// A direct way has stopped working in the middle of a message: all of it comes in fragments. What
-    /// the sender still says of its part of the joint copy is not listened to.
+    /// The copy has stopped working in the middle of a message: all of it comes in fragments. What the sender still
+    /// says of its part is not listened to.
     #[cold]
     fn ask_for_fragments(&mut self, id: RequestId) {
         let request = self.requests.get(id);
-        request.phase = Phase::FellBack;
-        request.moved = 0;
-        let (peer, sender, limit, handle) =
-            (request.peer, request.remote, request.limit, request.handle);
-        let answer = self.choose_answer(peer);
-        self.send_answer(
-            peer,
-            sender,
-            &Rtr {
-                limit,
-                request: handle,
-                answer,
-                addr: 0,
-                rkey: 0,
-            },
-        );
+        (request.phase, request.moved) = (Phase::FellBack, 0);
+        self.send_answer(id, self.choose_answer(request.peer), NOWHERE);
     }
 }
 
@@ -233,10 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn joint_copy__does_not_jump() {
+    fn cooperative_copy__does_not_jump() {
         let (c, t) = (Constants::default(), Thresholds::default());
         for by in [false, true].map(|shared| Copying::of(&c, shared)) {
-            let curve = joint_copy(&c, by, &t);
+            let curve = cooperative_copy(&c, by, &t);
             let sizes = [
                 t.piece_min,
                 2 * t.piece_min,

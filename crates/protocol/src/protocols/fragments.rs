@@ -1,8 +1,8 @@
 //! Eager multi-fragment: a message that goes without asking in parts that follow each other at once, so that both sides
 //! copy at the same time.
 //!
-//! `PARTS` carries the first part and the length of the whole, each `EARLY` the next one. The first bytes of an announced
-//! message go on by `EARLY` as well.
+//! `EAGER_FIRST` carries the first part and the length of the whole, each `EAGER_MIDDLE` the next one. The first bytes
+//! of an announced message go on by `EAGER_MIDDLE` as well.
 #![allow(unsafe_code)]
 
 use super::{Record, below};
@@ -79,7 +79,7 @@ impl Endpoint {
         }
         let header = Header {
             aux: len as u16,
-            ..Header::new(wire::PARTS, tag as u32, key)
+            ..Header::new(wire::EAGER_FIRST, tag as u32, key)
         };
         // SAFETY: the caller's; `to` has room for the part.
         let mut post = self.post_bcopy(header, first, |to| unsafe {
@@ -88,7 +88,7 @@ impl Endpoint {
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
-            let header = Header::new(wire::EARLY, 0, 0);
+            let header = Header::new(wire::EAGER_MIDDLE, 0, 0);
             // SAFETY: as above.
             post = self.post_bcopy(header, next, |to| unsafe {
                 copy_with(by, to, data.add(done), next)
@@ -105,7 +105,8 @@ fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize)> {
     for _ in 0..PART_LOOKS {
         if let Some(part) = lane.look() {
             let fits = (1..=left).contains(&(part.len() as u64));
-            return (part.header.id == wire::EARLY && fits).then(|| (part.data(), part.len()));
+            return (part.header.id == wire::EAGER_MIDDLE && fits)
+                .then(|| (part.data(), part.len()));
         }
     }
     None
@@ -131,7 +132,7 @@ impl Worker {
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
         let (tag, total) = (header.imm as i32, header.aux as u64);
         let fits = total <= room && (1..=total).contains(&(len as u64));
-        if header.id != wire::PARTS
+        if header.id != wire::EAGER_FIRST
             || header.key != want.key
             || !tag_matches(want.tag, tag)
             || !fits
@@ -182,15 +183,17 @@ impl Worker {
         request.moved = moved;
         request.limit = total;
         request.time(Timing::default());
-        self.endpoint(want.peer).early = Early {
-            left: (total - moved) as u32,
-            stored: false,
-            id,
-        };
+        self.endpoint(want.peer).early = Early::of_request((total - moved) as u32, id);
         Some(id)
     }
 
-    pub(crate) fn handle_parts(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
+    pub(crate) fn handle_eager_first(
+        &mut self,
+        peer: u32,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) {
         if len == 0 {
             return self.violation();
         }
@@ -199,7 +202,7 @@ impl Worker {
     }
 
     /// More of the message that the peer announced last.
-    pub(crate) fn handle_early(&mut self, peer: u32, data: *const u8, len: usize) {
+    pub(crate) fn handle_eager_middle(&mut self, peer: u32, data: *const u8, len: usize) {
         let early = &mut self.endpoint(peer).early;
         if len as u64 > early.left as u64 || len == 0 {
             return self.violation();

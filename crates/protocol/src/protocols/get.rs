@@ -1,5 +1,5 @@
-//! Rendezvous get: the receiver alone copies an announced message from its sender's memory: by load and store where it is
-//! shared, by an adapter, or by the kernel. `FIN` says that it has it.
+//! Rendezvous get: the receiver alone copies an announced message from its sender's memory: by load and store where it
+//! is shared, by an adapter, or by the kernel. `ATS` says that it has it.
 #![allow(unsafe_code)]
 
 use super::{Record, below, copier};
@@ -72,7 +72,7 @@ impl Worker {
 /// The receiver.
 impl Worker {
     /// A message that was offered: by one copy, which this side makes alone, or both at once where the
-    /// sender has opened a joint copy.
+    /// sender has opened a cooperative copy.
     pub(crate) fn get_message(&mut self, id: RequestId, peer: u32, rts: &Rts, wanted: u64) -> bool {
         let (from, counter) = match rts.offer {
             Offer::Get(from) => (from, None),
@@ -80,6 +80,7 @@ impl Worker {
             Offer::Fragments | Offer::Nothing => return false,
         };
         let request = self.requests.get(id);
+        request.memory = from;
         let lane = &mut self.endpoint(peer).lane;
         let shared = lane.is_shared(&from);
         if shared && self.thresholds.direct == u64::MAX {
@@ -90,8 +91,7 @@ impl Worker {
             let own = self.find_shared(id, peer, wanted);
             if own.is_some() || lane.knows_single_copy() {
                 let own = own.unwrap_or_else(|| self.name_memory(id, peer));
-                let sender = rts.request;
-                self.cooperate_as_receiver(id, peer, sender, (from, counter), wanted, own);
+                self.cooperate_as_receiver(id, counter, own);
                 return true;
             }
         }
@@ -118,27 +118,24 @@ impl Worker {
             trace::record(ends, 0, 0, 0);
         }
         if fetched {
-            self.end_fetch(id, peer, rts.request, wanted, shared);
+            self.end_fetch(id);
         }
         fetched
     }
 
-    pub(crate) fn end_fetch(
-        &mut self,
-        id: RequestId,
-        peer: u32,
-        sender: u32,
-        bytes: u64,
-        shared: bool,
-    ) {
+    /// All of the message has been copied out of its sender's memory.
+    pub(crate) fn end_fetch(&mut self, id: RequestId) {
         let request = self.requests.get(id);
-        request.moved = bytes;
-        request.received = bytes;
-        match shared {
+        let (peer, header) = (
+            request.peer,
+            Header::new(wire::ATS, 0, request.remote as u64),
+        );
+        (request.moved, request.received) = (request.limit, request.limit);
+        match self.endpoint(peer).lane.is_shared(&request.memory) {
             true => self.counters.direct_reads += 1,
             false => self.counters.single_copies += 1,
         }
-        self.send_control(peer, Header::new(wire::FIN, 0, sender as u64), &[]);
+        self.send_control(peer, header, &[]);
         self.finish_recv(id);
     }
 }

@@ -1,5 +1,5 @@
-//! Rendezvous, pipelined: after the answer the rest of a message comes in fragments (`FRAG`) through the ring, which both
-//! sides copy at once.
+//! Rendezvous, pipelined: after the answer the rest of a message comes in fragments (`FRAG`) through the ring, which
+//! both sides copy at once.
 #![allow(unsafe_code)]
 
 use super::{Record, below};
@@ -116,8 +116,8 @@ impl Worker {
         self.add_bytes(id, data, len);
     }
 
-    /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what stands
-    /// there is of its last life.
+    /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what
+    /// stands there is of its last life.
     pub(crate) fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
         let phase = self.requests.get(id).phase;
         matches!(phase, Phase::Begun | Phase::FellBack) && !self.awaits_early(peer, id)

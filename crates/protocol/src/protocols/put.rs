@@ -1,5 +1,6 @@
-//! Rendezvous put: the sender writes the rest of a message into the receiver's memory, where that is shared and the answer
-//! names it. `PUT` says that it is there. It is the receiver's choice, so it has no record among those of the sender.
+//! Rendezvous put: the sender writes the rest of a message into the receiver's memory, where that is shared and the
+//! answer names it. `ATP` says that it is there. It is the receiver's choice, so it has no record among those of the
+//! sender.
 #![allow(unsafe_code)]
 
 use crate::request::{Kind, RequestId};
@@ -8,7 +9,7 @@ use crate::worker::Worker;
 use fastpath_transport::{Header, Remote};
 
 /// Names no memory.
-const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
+pub(super) const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
 
 /// The receiver.
 impl Worker {
@@ -22,7 +23,7 @@ impl Worker {
     }
 
     /// The sender has written the rest of a message where it was told to.
-    pub(crate) fn handle_put(&mut self, peer: u32, header: Header) {
+    pub(crate) fn handle_atp(&mut self, peer: u32, header: Header) {
         let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
             return self.violation();
         };
@@ -43,22 +44,18 @@ impl Worker {
     pub(crate) fn put_message(&mut self, id: RequestId, rtr: &Rtr) -> bool {
         let request = self.requests.get(id);
         let lane = &mut self.endpoint(request.peer).lane;
-        let start = Remote {
-            addr: rtr.addr,
-            rkey: rtr.rkey,
-        };
         let rest = rtr.limit.saturating_sub(request.moved);
-        if !lane.is_shared(&start)
+        if !lane.is_shared(&rtr.into)
             || self.thresholds.direct == u64::MAX
             || request.moved < request.early as u64
         {
             return false;
         }
-        let Some(addr) = rtr.addr.checked_add(request.moved) else {
+        let Some(addr) = rtr.into.addr.checked_add(request.moved) else {
             return false;
         };
         let mut at = request.moved;
-        let put = lane.visit_shared(Remote { addr, ..start }, rest as usize, |to, part| {
+        let put = lane.visit_shared(Remote { addr, ..rtr.into }, rest as usize, |to, part| {
             // SAFETY: the send buffer holds `limit` bytes; the stretch is mapped.
             unsafe { request.pack(at, to, part) };
             at += part as u64;
@@ -68,7 +65,7 @@ impl Worker {
         }
         self.counters.direct_writes += 1;
         let peer = request.peer;
-        self.send_control(peer, Header::new(wire::PUT, 0, rtr.request as u64), &[]);
+        self.send_control(peer, Header::new(wire::ATP, 0, rtr.request as u64), &[]);
         true
     }
 }

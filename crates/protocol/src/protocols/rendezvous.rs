@@ -1,9 +1,10 @@
 //! Rendezvous: a long message is announced, and its receiver says how the rest comes.
 //!
 //! `RTS` announces it, with the bytes that go unasked and what else is offered ([`Offer`]). The receiver copies it by
-//! itself (`get`), asks for a copy by both sides (`cooperative`), names memory to be written (`put`) or asks for fragments
-//! (`pipelined`) by `RTR`. Either side may decline what the other offers, and a way that stops working in the middle
-//! of a message ends in the same place: the receiver asks for fragments. `FIN` ends a send of which no more is needed.
+//! itself (`get`), asks for a copy by both sides (`cooperative`), names memory to be written (`put`) or asks for
+//! fragments (`pipelined`) by `RTR`. Either side may decline what the other offers, and a way that stops working in the
+//! middle of a message ends in the same place: the receiver asks for fragments. `ATS` ends a send of which no more is
+//! needed.
 #![allow(unsafe_code)]
 
 use super::pieces::Pieces;
@@ -35,7 +36,7 @@ impl Worker {
         let early = request.early as u64;
         while request.moved < early {
             let len = part.min(early - request.moved) as usize;
-            let header = Header::new(wire::EARLY, 0, 0);
+            let header = Header::new(wire::EAGER_MIDDLE, 0, 0);
             // SAFETY: as in `post_eager`.
             let post = self
                 .endpoint(request.peer)
@@ -204,14 +205,14 @@ impl Worker {
         request.phase = Phase::Pushing;
         request.limit = rtr.limit;
         request.remote = rtr.request;
-        if rtr.rkey != 0 && self.put_message(id, &rtr) {
+        if rtr.into.rkey != 0 && self.put_message(id, &rtr) {
             self.complete(id);
         } else if !self.requests.get(id).has_unsent() {
             self.pushing.push(id);
         }
     }
 
-    pub(crate) fn handle_answered(&mut self, peer: u32, header: Header) {
+    pub(crate) fn handle_ats(&mut self, peer: u32, header: Header) {
         let Some(id) = self.find_active(header.key, Kind::Send, peer) else {
             return self.violation();
         };
@@ -277,28 +278,16 @@ impl Worker {
         let tag = header.imm as i32;
         match self.match_announced(peer, header.key, tag, rts.announced_by()) {
             Matched::Receive(id) => {
-                self.endpoint(peer).early = Early {
-                    left,
-                    stored: false,
-                    id,
-                };
+                self.endpoint(peer).early = Early::of_request(left, id);
                 self.requests.get(id).time(timing);
                 self.fetch(id, peer, header.key, tag, rts, data, len);
             }
             Matched::TakenBack => {
-                self.endpoint(peer).early = Early {
-                    left,
-                    stored: true,
-                    id: Early::NOWHERE,
-                };
+                self.endpoint(peer).early = Early::of_stored(left, Early::NOWHERE);
             }
             Matched::Nothing => {
                 let id = self.store_long(peer, header, Arrived::Rendezvous(rts), data, len);
-                self.endpoint(peer).early = Early {
-                    left,
-                    stored: true,
-                    id,
-                };
+                self.endpoint(peer).early = Early::of_stored(left, id);
             }
         }
     }
@@ -329,36 +318,33 @@ impl Worker {
         // What comes by itself must be taken even where it does not fit.
         request.limit = wanted.max(early);
         request.moved = 0;
+        request.remote = rts.request;
         if wanted != 0 && self.get_message(id, peer, &rts, wanted) {
             return;
         }
-        let request = self.requests.get(id);
-        if rts.total > early {
-            // The answer goes first, so that the sender works while the first bytes are copied.
-            if wanted > early {
-                let Remote { addr, rkey } = self.offer_room(id, peer, wanted - early);
-                let (request, answer) = (request.handle, self.choose_answer(peer));
-                let rtr = Rtr {
-                    limit: wanted,
-                    request,
-                    answer,
-                    addr,
-                    rkey,
-                };
-                self.send_answer(peer, rts.request, &rtr);
-            } else {
-                self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
-            }
-        } else if rts.offer == Offer::Nothing {
-            self.send_control(peer, Header::new(wire::FIN, 0, rts.request as u64), &[]);
+        // The answer goes first, so that the sender works while the first bytes are copied.
+        if wanted > early {
+            let into = self.offer_room(id, peer, wanted - early);
+            self.send_answer(id, self.choose_answer(peer), into);
+        } else if rts.total > early || rts.offer == Offer::Nothing {
+            self.send_control(peer, Header::new(wire::ATS, 0, rts.request as u64), &[]);
         }
         self.add_bytes(id, first, first_len);
     }
 
-    pub(crate) fn send_answer(&mut self, peer: u32, sender: u32, rtr: &Rtr) {
+    /// Tells the sender of a receive's message to go on.
+    pub(crate) fn send_answer(&mut self, id: RequestId, answer: u32, into: Remote) {
+        let request = self.requests.get(id);
+        let rtr = Rtr {
+            limit: request.limit,
+            request: request.handle,
+            answer,
+            into,
+        };
         // SAFETY: `Rtr` is plain data of 32 bytes without padding.
-        let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute_copy(rtr) };
-        self.send_control(peer, Header::new(wire::RTR, 0, sender as u64), &bytes);
+        let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute(rtr) };
+        let header = Header::new(wire::RTR, 0, request.remote as u64);
+        self.send_control(request.peer, header, &bytes);
     }
 
     /// The answer that asks a peer for fragments: it says where a single copy need not be offered again.

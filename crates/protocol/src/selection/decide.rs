@@ -20,11 +20,11 @@ const PARTS_FOR: f64 = 16.0 * 1024.0;
 const FRAGMENTS_FOR: f64 = 64.0 * 1024.0;
 /// Bounds of the pieces that are chosen by cost: several of them fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
-/// The copy of the smallest piece of a joint copy takes so many times as long as the call that does it.
+/// The copy of the smallest piece of a cooperative copy takes so many times as long as the call that does it.
 const COPY_PER_CALL: f64 = 3.0;
 /// Bounds of that piece.
 const JOINT_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
-/// Largest piece of a joint copy: neither side waits long for the other's last one.
+/// Largest piece of a cooperative copy: neither side waits long for the other's last one.
 const JOINT_PIECE_MAX: u64 = 256 * 1024;
 
 /// Where two ranks share a processor: nanoseconds until the other one has it, and bytes that fit the ring meanwhile.
