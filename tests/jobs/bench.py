@@ -98,7 +98,7 @@ def case_pairs_at_once_are_led_by_one(session):
 CORRUPT = r"""
 #include <mpi.h>
 static void damage(void *at) { ((char *)at)[0] ^= 1; }
-static int is_one(int count, MPI_Datatype type) { int size; PMPI_Type_size(type, &size); return count * size == 5000; }
+static int is_one(int count, MPI_Datatype type) { int size; PMPI_Type_size(type, &size); return count * size == 5120; }
 int MPI_Recv(void *b, int n, MPI_Datatype t, int s, int g, MPI_Comm c, MPI_Status *x) {
     int code = PMPI_Recv(b, n, t, s, g, c, x);
     if (is_one(n, t)) damage(b);
@@ -162,7 +162,7 @@ def case_damaged_contents_are_found(session):
     if made.returncode:
         return made.stderr
     preload = ["--mpiexec-arg=-x", f"--mpiexec-arg=LD_PRELOAD={library}"]
-    arguments = [*names, "--check", "--iterations", "20", "--rounds", "1", "--sizes", "5000", *preload]
+    arguments = [*names, "--check", "--iterations", "20", "--rounds", "1", "--sizes", "5120", *preload]
     outcome, problem, report = _measure(session, arguments, code=1)
     if problem or "wrong contents" not in outcome.err:
         return problem or "wrong contents are not named", outcome.text()
