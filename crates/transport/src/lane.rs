@@ -213,6 +213,16 @@ impl Lane {
         }
     }
 
+    /// Prepares for a message much longer than what one post carries.
+    #[inline]
+    pub fn prepare_stream(&mut self) {
+        if let Lane::Shm(endpoint) = self
+            && !endpoint.tx.has_whole_area()
+        {
+            endpoint.tx.prepare_stream();
+        }
+    }
+
     /// Bytes of payload up to which one message does better than several, whatever the memory of this machine costs; 0
     /// where that alone decides. What the layer above puts before the payload fits too.
     #[inline]

@@ -20,6 +20,9 @@ use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Capabilities, Header, Post, Remote};
 
 /// The sender.
+/// Smallest message in bytes for which a lane prepares a stream.
+const STREAM_MIN: u64 = 64 * 1024;
+
 impl Worker {
     /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
     /// posted when this is called again; nothing else goes to the peer in between.
@@ -70,7 +73,12 @@ impl Worker {
         if timed {
             request.sent_ns = stamp_ns();
         }
-        let endpoint = self.endpoint(request.peer);
+        let (peer, bytes) = (request.peer, request.bytes);
+        if early != 0 && bytes >= STREAM_MIN && !self.is_crowded() {
+            self.endpoint(peer).lane.prepare_stream();
+        }
+        let request = self.requests.get(id);
+        let endpoint = self.endpoint(peer);
         let first = self.thresholds.part_on(&endpoint.lane).min(early);
         let offer = offer.unwrap_or(match request.synchronous && early == request.bytes {
             true => Offer::Nothing,

@@ -17,7 +17,7 @@ pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
 
 /// Sizes of messages for which parts and fragments are made: the middle of what each of them serves.
 const PARTS_FOR: f64 = 16.0 * 1024.0;
-const FRAGMENTS_FOR: f64 = 64.0 * 1024.0;
+const FRAGMENTS_FOR: f64 = 256.0 * 1024.0;
 /// Bounds of the pieces that are chosen by cost: several of them fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
 /// The copy of the smallest piece of a cooperative copy takes so many times as long as the call that does it.

@@ -100,7 +100,7 @@ impl Default for Thresholds {
             whole: EARLY_LIMIT,
             first: EARLY_LIMIT,
             part: 4 * 1024,
-            fragment: 8 * 1024,
+            fragment: 16 * 1024,
             single_copy: 1024 * 1024,
             crowded_copy: 64 * 1024,
             fetch: FETCH_FROM,

@@ -94,6 +94,12 @@ impl Tx {
         self.tail != self.limit
     }
 
+    /// Whether the data area cannot grow any more, or there is none yet.
+    #[inline]
+    pub fn has_whole_area(&self) -> bool {
+        self.data_size == DATA_BYTES || self.pair.is_null()
+    }
+
     /// See [`crate::contract::Endpoint::am_short`].
     ///
     /// # Safety
