@@ -8,6 +8,7 @@ use crate::p2p::Args;
 use crate::p2p_slow::{self as slow, Senders};
 use crate::process::{Process, out_of_handles};
 use crate::status::Status;
+use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::recv::Found;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
@@ -107,7 +108,8 @@ pub fn probe(
                 awaited: senders.awaited(),
                 ..slow::note(call, &checked.comm, &args, 0)
             };
-            Worker::wait_until(worker, None, &note, |w| {
+            let named = (want.peer != ANY_PEER).then_some(want.peer);
+            Worker::wait_until(worker, named, &note, |w| {
                 if look(w) {
                     return true;
                 }

@@ -7,6 +7,9 @@ use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_bootstrap::segment::Phase;
 
+/// Most rounds of progress for what has arrived: each takes some messages of every peer.
+const ROUNDS_MAX: u32 = 1000;
+
 impl Worker {
     /// Whether a peer, by its rank in the world, has left the job. What it sent before can be seen after an answer of yes.
     #[inline]
@@ -137,6 +140,11 @@ impl Worker {
     /// Handles all that is there, of peers not yet seen too: of one that has left nothing comes after that.
     #[cold]
     pub fn take_arrivals(&mut self) {
-        while self.progress_unbounded() {}
+        // A peer that sends all the time would keep this rank here.
+        for _ in 0..ROUNDS_MAX {
+            if !self.progress_unbounded() {
+                break;
+            }
+        }
     }
 }

@@ -110,6 +110,12 @@ impl Endpoint {
         }
     }
 
+
+    /// Posts a message without bytes and wakes the peer if it sleeps.
+    pub(crate) fn post_signal(&mut self, header: Header) -> Post {
+        // SAFETY: no bytes.
+        unsafe { self.post_short(header, std::ptr::dangling(), 0) }
+    }
     /// Whether anything has arrived from the peer. One load.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {

@@ -3,9 +3,10 @@
 //! While unexpected messages take more memory than allowed, a message that no posted receive wants is left in its ring.
 //! The ring fills up, and the sender finds no room: that is all it takes, the credits of the transport do the rest. What
 //! lies behind such a message waits with it, and may be what this process needs. So a process that can do nothing else
-//! goes on all the same, with as few messages as will do: one for each look in vain at the peer it waits for, or at any
-//! where it waits for no peer in particular, and a few of all peers now and then, since a chain of waiting processes may
-//! come back to it. Every program that ends without the bound ends with it.
+//! goes on all the same, with as few messages as will do: one for each look in vain of the peer it waits for, or of those
+//! that receives are posted for, and a few of all peers ever less often while a wait lasts, since a chain of waiting
+//! processes may come back to it. Every program that ends without the bound ends with it. The bound is soft: what must be
+//! taken is taken.
 #![allow(unsafe_code)]
 
 use crate::matching::Matcher;
@@ -14,8 +15,10 @@ use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_transport::Header;
 
-/// Nanoseconds between two times that messages of other peers than the awaited one are taken.
-pub(crate) const RELIEF_NS: u64 = 50_000;
+/// Nanoseconds between the first two times that messages of other peers than the awaited one are taken; doubled each time.
+const RELIEF_NS: u64 = 50_000;
+/// Most nanoseconds between them, where one peer is waited for, and where not.
+const RELIEF_NS_MAX: [u64; 2] = [50_000_000, 1_000_000];
 /// How many are taken then.
 const RELIEF: u32 = 8;
 
@@ -45,8 +48,9 @@ pub struct Flood {
     lifted: bool,
     /// Which of the active peers is looked at next.
     next: usize,
-    /// When messages of any peer were last taken beyond the bound.
+    /// When messages of any peer were last taken beyond the bound, and when that is done again.
     relieved_ns: u64,
+    interval_ns: u64,
 }
 
 impl Default for Flood {
@@ -58,11 +62,18 @@ impl Default for Flood {
             lifted: false,
             next: 0,
             relieved_ns: 0,
+            interval_ns: RELIEF_NS,
         }
     }
 }
 
 impl Flood {
+    /// A wait has ended: the next one begins anew.
+    #[inline]
+    pub(crate) fn rest(&mut self) {
+        self.interval_ns = RELIEF_NS;
+    }
+
     /// Whether no more memory may be used for unexpected messages.
     #[inline]
     pub(crate) fn is_reached(&self, matcher: &Matcher) -> bool {
@@ -103,34 +114,37 @@ impl Worker {
         true
     }
 
-    /// Takes one message beyond the bound, for a wait that has looked in vain: of the peer that it waits for, or of any.
-    /// Says whether there was one.
+    /// Takes one message beyond the bound, for a wait that has looked in vain: of the peer that it waits for, or of one
+    /// that a receive is posted for. Says whether there was one.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_held_back(&mut self, focus: Option<u32>) -> bool {
         match focus {
             Some(peer) => self.take_one(peer),
-            None => self.take_of_any(1),
+            None => self.take_of(1, |worker, peer| worker.matcher.wants_of(peer)),
         }
     }
 
     /// Takes a few messages of any peer beyond the bound, if that has not been done for a while.
     #[cold]
     #[inline(never)]
-    pub(crate) fn relieve(&mut self) -> bool {
+    pub(crate) fn relieve(&mut self, focus: Option<u32>) -> bool {
         let now = clock::now_ns();
-        if now.saturating_sub(self.flood.relieved_ns) < RELIEF_NS {
+        if now.saturating_sub(self.flood.relieved_ns) < self.flood.interval_ns {
             return false;
         }
+        let most = RELIEF_NS_MAX[focus.is_none() as usize];
         self.flood.relieved_ns = now;
-        self.take_of_any(RELIEF)
+        self.flood.interval_ns = (2 * self.flood.interval_ns).min(most);
+        self.take_of(RELIEF, |_, _| true)
     }
 
-    fn take_of_any(&mut self, most: u32) -> bool {
+    fn take_of(&mut self, most: u32, takes: impl Fn(&Worker, u32) -> bool) -> bool {
         let (mut left, mut misses) = (most, 0);
         while left > 0 && misses < self.active.len() {
             self.flood.next = (self.flood.next + 1) % self.active.len();
-            match self.take_one(self.active[self.flood.next]) {
+            let peer = self.active[self.flood.next];
+            match takes(self, peer) && self.take_one(peer) {
                 true => (left, misses) = (left - 1, 0),
                 false => misses += 1,
             }
@@ -146,6 +160,10 @@ impl Worker {
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
         self.handle(peer, header, data, len);
         self.endpoint(peer).lane.take();
+        if self.wait.sleepers != 0 {
+            // It may be for another thread.
+            self.wait.rouse_own(self.job);
+        }
         true
     }
 

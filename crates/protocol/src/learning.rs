@@ -126,7 +126,8 @@ pub struct Learner {
     known: [u32; Arm::ALL.len()],
     /// Failed trials in a row.
     failed: [u8; Arm::ALL.len()],
-    /// Bits of the arms that can be tried.
+    /// Bits of the arms that there are, and of those that the sender has not ignored.
+    all: u8,
     open: u8,
     /// Of so many messages one is timed.
     timed: u8,
@@ -150,11 +151,13 @@ pub struct Learner {
 impl Learner {
     /// One that starts with `first`, of whose messages one in `timed` is timed; `open` says which arms there are.
     pub fn new(first: Arm, timed: u8, open: impl Fn(Arm) -> bool) -> Learner {
-        let bits = Arm::ALL.into_iter().filter(|&arm| open(arm));
+        let arms = Arm::ALL.into_iter().filter(|&arm| open(arm));
+        let all = arms.fold(0, |bits, arm| bits | 1 << arm as u8);
         Learner {
             known: [0; Arm::ALL.len()],
             failed: [0; Arm::ALL.len()],
-            open: bits.fold(0, |bits, arm| bits | 1 << arm as u8),
+            all,
+            open: all,
             timed,
             best: first,
             trial: None,
@@ -211,7 +214,7 @@ impl Learner {
         if known > self.settled + self.settled / 2 || known < self.settled - self.settled / 3 {
             // The machine or the program has changed.
             self.failed = [0; Arm::ALL.len()];
-            self.settled = known;
+            (self.settled, self.open) = (known, self.all);
         }
         self.allowance += ns as i64 * self.timed as i64 / SHARE;
         if self.messages == START_AFTER {

@@ -147,6 +147,11 @@ impl Matcher {
         unsafe { self.peers.get_unchecked(peer as usize) }
     }
 
+    /// Whether a receive is posted that a message of `peer` may match.
+    pub fn wants_of(&self, peer: u32) -> bool {
+        self.any_source_count != 0 || !self.lists(peer).posted.first.is_null()
+    }
+
     /// Whether any receive is posted.
     pub fn has_posted(&self) -> bool {
         self.peers.iter().any(|p| !p.posted.first.is_null())

@@ -74,7 +74,13 @@ impl Worker {
         };
         self.counters.requests += 1;
         let (arm, timed) = match args.buffer.layout {
-            None => self.choose_arm(args.peer, args.buffer.bytes),
+            None => {
+                let (arm, timed) = self.choose_arm(args.peer, args.buffer.bytes);
+                // Shared memory is read where it lies, whichever way others go.
+                let shared =
+                    timed && self.is_read_directly(args.buffer.ptr.addr(), args.buffer.bytes);
+                (arm, timed && !shared)
+            }
             Some(_) => (Arm::Vector, false),
         };
         let request = self.requests.get(id);

@@ -236,6 +236,7 @@ impl Worker {
                 wait.end_sleep(this);
             }
             if over {
+                this.flood.rest();
                 if wait.begun {
                     trace::record(Point::Waited, 0, 0, 0);
                 }
@@ -314,7 +315,7 @@ unsafe fn pause_slow(
     let breathe = this.wait.breathe;
     if this.flood.held_back {
         // There is something to go on with: no sleep.
-        if !this.relieve() {
+        if !this.relieve(wait.focus) {
             yield_timed(breathe);
         }
         return;
@@ -414,7 +415,7 @@ unsafe fn sleep(
     }
     let moved = this.progress();
     let mut woken = true;
-    if !moved && !done(this) {
+    if !moved && !this.flood.held_back && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
         // Without the fence a wake-up can be missed: then it is looked for again and again.
         let limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP));

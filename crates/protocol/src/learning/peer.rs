@@ -43,8 +43,13 @@ impl Worker {
         {
             return (self.first_arm(bytes), false);
         }
+        let unasked = bytes <= self.thresholds.first;
         let entry = &self.learnt(peer).entries[octave(bytes)];
-        (entry.arm(), entry.is_due())
+        match entry.arm() {
+            // What may leave unasked does: its sender need not wait.
+            arm if unasked && !arm.is_ring() => (Arm::Vector, false),
+            arm => (arm, entry.is_due()),
+        }
     }
 
     /// A message of [`LEARN_MIN`] bytes or more leaves, timed or not.
@@ -80,7 +85,7 @@ impl Worker {
         let arm = |index: usize| self.first_arm(LEARN_MIN << index);
         let open = |index: usize, arm: Arm| match arm.is_ring() {
             true => arm.copy_loop().is_available(),
-            false => copies && LEARN_MIN << index >= EARLY_LIMIT,
+            false => copies && LEARN_MIN << index > EARLY_LIMIT,
         };
         let learnt = Learnt {
             entries: std::array::from_fn(|index| Entry::new(arm(index), timed_of(index))),
@@ -115,7 +120,9 @@ impl Worker {
             return;
         };
         let imm = octave as u32 | (advice.timed as u32) << OCTAVE_BITS;
-        self.send_control(peer, Header::new(wire::ADVICE, imm, advice.arm as u64), &[]);
+        let header = Header::new(wire::ADVICE, imm, advice.arm as u64);
+        // Nobody waits for it: where there is no room it is not given.
+        let _ = self.endpoint(peer).post_signal(header);
     }
 
     /// What a receiver advises. One that is not understood is not followed.

@@ -129,7 +129,10 @@ proptest! {
         let mut learner = Learner::new(first, TIMED, |arm| open >> arm as u8 & 1 != 0);
         for (arm, ns, bytes) in times {
             let arm = Arm::of(arm).unwrap();
+            let known = learner.learnt().0;
             if let Some(advice) = learner.note(arm, bytes, ns) {
+                let is_open = open >> advice.arm as u8 & 1 != 0;
+                prop_assert!(is_open || [known, first, arm].contains(&advice.arm));
                 prop_assert!(advice.timed > 0);
             }
         }

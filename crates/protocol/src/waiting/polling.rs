@@ -19,7 +19,11 @@ impl Worker {
         // SAFETY: valid by the contract; the reference ends before other threads are let in.
         let this = unsafe { &mut *worker };
         this.wait.misses = this.wait.misses.wrapping_add(1);
-        if this.wait.misses == 0 || this.is_crowded() || this.wait.breathe.is_some() {
+        if this.wait.misses == 0
+            || this.is_crowded()
+            || this.wait.breathe.is_some()
+            || this.flood.held_back
+        {
             // SAFETY: the caller's.
             unsafe { yield_slow(worker) };
         }
@@ -33,7 +37,7 @@ unsafe fn yield_slow(worker: *mut Worker) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
     if this.flood.held_back {
-        this.relieve();
+        this.relieve(None);
     }
     let keeps = match this.wait.mode {
         WaitMode::Spin => true,

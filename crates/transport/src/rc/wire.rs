@@ -125,7 +125,7 @@ pub(super) fn decode_header(bytes: &[u8; HEADER]) -> Header {
 }
 
 /// Says which form of address and packets this is.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const BYTES: usize = 8 + PORT_ADDRESS_BYTES;
 const _: () = assert!(BYTES <= ADDRESS_BYTES);
 

@@ -268,6 +268,7 @@ impl Tx {
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
         // SAFETY: allocated when the ring was connected.
         let queue = unsafe { &mut *self.in_data };
+        queue.starved = false; // until there is no memory for what is asked now
         // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read while a
         // slot is free too, and that one stays free.
         if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {

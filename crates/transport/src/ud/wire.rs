@@ -35,7 +35,7 @@ pub(super) const PACKETS_MOST: usize = STREAM.div_ceil(256 - HEAD);
 pub(super) const WINDOW_MOST: u32 = 4096;
 
 /// Says which form of address and packets this is.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
