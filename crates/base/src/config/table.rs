@@ -117,7 +117,7 @@ variables! {
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeWithin(256, 32704), "auto", false,
         "piece in which a large message is copied through shared memory, 256 to 32704; auto: by measured cost";
     Tuning "FASTPATH_TUNING" Kind::Text, "auto", false,
-        "file of measured constants; auto: in the cache directory, else measured at the first large message; none: neither";
+        "file of measured constants; auto: in the cache directory, if it is there; none: defaults";
     Device "FASTPATH_DEVICE" Kind::Text, "auto", false,
         "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an active port";
     MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
