@@ -110,7 +110,6 @@ impl Endpoint {
         }
     }
 
-
     /// Posts a message without bytes and wakes the peer if it sleeps.
     pub(crate) fn post_signal(&mut self, header: Header) -> Post {
         // SAFETY: no bytes.
