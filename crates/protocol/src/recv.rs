@@ -70,6 +70,15 @@ impl Worker {
         true
     }
 
+    /// Gives up a receive whose message may come or not: what comes of it is dropped.
+    pub fn drop_recv(&mut self, id: RequestId) {
+        let request = self.requests.get(id);
+        if request.state == State::Complete {
+            return self.requests.free(id);
+        }
+        (request.bytes, request.detached) = (0, true);
+    }
+
     /// Looks for a message without receiving it.
     pub fn probe(&mut self, want: &Want) -> Option<Found> {
         let id = self.find_unexpected(want)?;

@@ -36,7 +36,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             Some(checked) => Some(start_recv(&p, checked, &into)?),
             None => None,
         };
-        let mut result = Ok(());
+        let (mut result, mut hopeless) = (Ok(()), false);
         if let Some(checked) = &send {
             match start_send(&p, checked, &out, Mode::Standard) {
                 Ok(Started::Done) => {}
@@ -51,6 +51,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                     (*worker).requests.free(id);
                     if fault != Fault::None {
                         result = Err(explain(fault, &out, checked.buffer.bytes, 0));
+                        hopeless = fault == Fault::NoMemory;
                     }
                 }
                 Err(error) => result = Err(error),
@@ -60,6 +61,11 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             (Some(checked), Some(id)) => {
                 if result.is_err() {
                     (*worker).cancel_recv(id);
+                }
+                if hopeless {
+                    // The other side may want for memory too, and send nothing any more.
+                    (*worker).drop_recv(id);
+                    return result;
                 }
                 wait_complete(
                     worker,

@@ -81,7 +81,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn begin_learning(&mut self, peer: u32) {
-        let copies = self.thresholds.single_copy != u64::MAX;
+        let copies = self.selection.kernel.is_ok();
         let arm = |index: usize| self.first_arm(LEARN_MIN << index);
         let open = |index: usize, arm: Arm| match arm.is_ring() {
             true => arm.copy_loop().is_available(),
