@@ -72,9 +72,9 @@ unsafe fn store<T: Copy>(to: *mut u8, offset: usize, value: T) {
 /// Up to so many bytes the C library's copy is as good as any, and shorter to come to.
 const LIBRARY_MAX: usize = 1024;
 
-/// Copies any number of bytes. Many go by a loop of our own: from 2 to 8 KiB on, depending on the processor, the C library
-/// takes the string instruction, which is ten to forty times slower where the two lie unluckily in their pages (as two large
-/// blocks of malloc and a page do), and which an emulated processor carries out byte by byte.
+/// Copies any number of bytes. Many go by a loop of our own: from 2 to 8 KiB on, depending on the processor, the C
+/// library takes the string instruction, which is ten to forty times slower where the two lie unluckily in their pages
+/// (as two large blocks of malloc and a page do), and which an emulated processor carries out byte by byte.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.

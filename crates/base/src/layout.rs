@@ -61,7 +61,8 @@ pub struct Part<'a> {
 }
 
 impl Layout {
-    /// A basic type of `size` bytes whose address must be a multiple of `align` (a power of two; 1 where none is asked).
+    /// A basic type of `size` bytes whose address must be a multiple of `align` (a power of two; 1 where none is
+    /// asked).
     pub fn basic(size: u32, align: u32) -> Layout {
         let list = List::dense(size.into());
         Layout::assemble(list, Bounds::basic(size, align))

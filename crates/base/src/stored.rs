@@ -1,4 +1,5 @@
-//! Files in which what was measured of a machine is kept: whose they are, where they lie, how they are read and written.
+//! Files in which what was measured of a machine is kept: whose they are, where they lie, how they are read and
+//! written.
 
 use crate::config::{Config, Key};
 use std::ffi::OsString;

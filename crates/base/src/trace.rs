@@ -84,8 +84,8 @@ pub fn record_last(point: Point, peer: u32, tag: i32, bytes: u64, end: Point) {
     }
 }
 
-/// Lets the next point of this thread have the time of its last one, if that is `last` and points are recorded: for where
-/// what lies between them takes less than reading the clock.
+/// Lets the next point of this thread have the time of its last one, if that is `last` and points are recorded: for
+/// where what lies between them takes less than reading the clock.
 #[inline]
 pub fn share_time_of(last: Point) {
     let ring = RING.load(Ordering::Relaxed);

@@ -157,8 +157,8 @@ fn bind_to_cores(
     ))
 }
 
-/// Goes round the groups and picks units for one rank after the other. Those of other jobs of this user are passed over,
-/// those of other users come last in their group.
+/// Goes round the groups and picks units for one rank after the other. Those of other jobs of this user are passed
+/// over, those of other users come last in their group.
 fn pick_units(
     groups: &[Vec<Vec<usize>>],
     placement: &Placement,

@@ -18,8 +18,8 @@ const INHERITED_FILES: u64 = 108;
 /// # Errors
 /// The call, the cause, and what to do.
 pub fn check_calls() -> Result<(), String> {
-    // SAFETY: plain calls: they ask for numbers, for a child that has ended and whether a signal could be sent, and write
-    // nothing.
+    // SAFETY: plain calls: they ask for numbers, for a child that has ended and whether a signal could be sent, and
+    // write nothing.
     let answers = unsafe {
         let me = libc::getpid();
         [

@@ -112,7 +112,8 @@ fn judge(at: &Path) -> Verdict {
     }
 }
 
-/// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it tells.
+/// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it
+/// tells.
 fn may(path: &Path, mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes().to_vec()) else {
         return false;

@@ -150,8 +150,8 @@ pub unsafe fn create_keyval(
         .ok_or_else(|| out_of_handles("attribute key"))
 }
 
-/// Frees a key. Attributes that have it stay, and can be read and deleted. As long as there are any, freeing the key once
-/// more does nothing: programs do so in the function that deletes an attribute.
+/// Frees a key. Attributes that have it stay, and can be read and deleted. As long as there are any, freeing the key
+/// once more does nothing: programs do so in the function that deletes an attribute.
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` for a number that is no key of that kind.

@@ -116,8 +116,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The call under way on this thread; with `place` that of the frame which was there when a signal came. `None` where it
-    /// was in none. Takes no lock and no memory, so that a handler may ask.
+    /// The call under way on this thread; with `place` that of the frame which was there when a signal came. `None`
+    /// where it was in none. Takes no lock and no memory, so that a handler may ask.
     pub(crate) fn find(place: Option<usize>) -> Option<Call> {
         let mut walk = Walk {
             place: place.unwrap_or_default(),
@@ -159,7 +159,8 @@ impl fmt::Display for Place {
         let Some(found) = find_object(call).filter(|found| !found.dli_fname.is_null()) else {
             return write!(f, "{call:#x}");
         };
-        // SAFETY: the name of an object that stays loaded while the program is inside of it; it begins with an ELF header.
+        // SAFETY: the name of an object that stays loaded while the program is inside of it; it begins with an ELF
+        // header.
         let (path, is_fixed) = unsafe {
             let kind = found.dli_fbase.cast::<u16>().add(ELF_TYPE / 2).read();
             (CStr::from_ptr(found.dli_fname), kind == libc::ET_EXEC)

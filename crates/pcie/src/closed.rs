@@ -268,7 +268,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing arrives against writes alone, so that bursts make no difference; at once with reads they make little.
+        /// Nothing arrives against writes alone, so that bursts make no difference; at once with reads they make
+        /// little.
         #[test]
         fn bursts__matter_little(link in any_link(), pages in 1..64u64) {
             let gain = |rate: fn(&Link, Bytes, DataLink) -> Rate| {

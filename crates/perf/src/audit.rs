@@ -40,8 +40,8 @@ pub struct AuditOptions {
     pub json: bool,
 }
 
-/// The greatest chance of an accident at which something is reported. It is the chance that any of all steps, columns and
-/// factors that were tried in the text fits by accident.
+/// The greatest chance of an accident at which something is reported. It is the chance that any of all steps, columns
+/// and factors that were tried in the text fits by accident.
 pub const CHANCE_MAX: f64 = 1e-3;
 
 /// A longer input is refused.

@@ -138,8 +138,9 @@ pub fn print(text: &str) -> Result<(), OutputError> {
 /// Why the standard output was given up.
 static GIVEN_UP: OnceLock<String> = OnceLock::new();
 
-/// Prints a line on the standard output. A reader that closed it wants no more: the program ends, unless a
-/// file waits for the result; then it goes on in silence. Where it cannot be written (a full disk), this line and those after it go to the standard error.
+/// Prints a line on the standard output. A reader that closed it wants no more: the program ends, unless a file waits
+/// for the result; then it goes on in silence. Where it cannot be written (a full disk), this line and those after it
+/// go to the standard error.
 pub fn print_line(line: &str) {
     if GIVEN_UP.get().is_none() {
         match print(&format!("{line}\n")) {

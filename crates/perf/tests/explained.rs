@@ -95,7 +95,8 @@ fn examples__say_what_the_commands_answer() {
     );
 }
 
-/// The commands for devices, with devices of ours in place of the reader's: they are taken, and say what stands below them.
+/// The commands for devices, with devices of ours in place of the reader's: they are taken, and say what stands below
+/// them.
 #[test]
 fn devices__are_answered_as_the_page_says() {
     let tree = make_tree();

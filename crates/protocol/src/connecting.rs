@@ -117,8 +117,8 @@ impl Worker {
         left_rises
             .into_iter()
             .for_each(|peer| self.rise.give_up(peer, &mut rises));
-        // What is asked again is nothing that has happened: who waits need not look on for it. A peer that is given up then is
-        // seen by whoever asks for its requests.
+        // What is asked again is nothing that has happened: who waits need not look on for it. A peer that is given up
+        // then is seen by whoever asks for its requests.
         let moved = !actions.is_empty() || !rises.is_empty();
         self.wireup.tick(now_ns, &mut actions);
         self.rise.tick(now_ns, &mut rises);

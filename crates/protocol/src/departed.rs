@@ -11,7 +11,8 @@ use fastpath_bootstrap::segment::Phase;
 const ROUNDS_MAX: u32 = 1000;
 
 impl Worker {
-    /// Whether a peer, by its rank in the world, has left the job. What it sent before can be seen after an answer of yes.
+    /// Whether a peer, by its rank in the world, has left the job. What it sent before can be seen after an answer of
+    /// yes.
     #[inline]
     pub fn peer_has_left(&self, peer: u32) -> bool {
         let lane = &self.endpoint(peer).lane;

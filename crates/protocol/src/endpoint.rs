@@ -115,6 +115,7 @@ impl Endpoint {
         // SAFETY: no bytes.
         unsafe { self.post_short(header, std::ptr::dangling(), 0) }
     }
+
     /// Whether anything has arrived from the peer. One load.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {

@@ -1,5 +1,5 @@
-//! The library's own code over a real adapter (or a software one of the kernel), some ranks in one process. Built with feature `adapter`
-//! alone: `tests/vm/cases/rc.toml` does.
+//! The library's own code over a real adapter (or a software one of the kernel), some ranks in one process. Built with
+//! feature `adapter` alone: `tests/vm/cases/rc.toml` does.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;
@@ -87,8 +87,8 @@ fn progress__asks_the_adapter_once_for_all() {
     assert!((1000..1010).contains(&made), "{made}");
 }
 
-/// UCX-21: datagrams, by which pairs find each other, are looked for no more once all pairs have a connection; a pair that
-/// first talks later connects by them all the same, and then they are left alone again.
+/// UCX-21: datagrams, by which pairs find each other, are looked for no more once all pairs have a connection; a pair
+/// that first talks later connects by them all the same, and then they are left alone again.
 #[test]
 fn late_pair__connects_by_datagrams_that_had_gone_to_rest() {
     let device = device();

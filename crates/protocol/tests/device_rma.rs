@@ -1,4 +1,5 @@
-//! One-sided operations over a real adapter (or a software one of the kernel), two ranks in one process. Built with feature
+//! One-sided operations over a real adapter (or a software one of the kernel), two ranks in one process. Built with
+//! feature
 //! `adapter` alone: `tests/vm/cases/rc.toml` does.
 #![allow(unsafe_code, non_snake_case)]
 
@@ -387,8 +388,8 @@ impl Traffic {
     }
 }
 
-/// Puts, gets and atomics that were begun before a pair leaves datagrams behind, meanwhile and afterwards are done once,
-/// and a flush says so.
+/// Puts, gets and atomics that were begun before a pair leaves datagrams behind, meanwhile and afterwards are done
+/// once, and a flush says so.
 #[test]
 fn rise__meanwhile_everything_is_done_once_and_flushes_are_true() {
     for flushes in [false, true] {

@@ -1,4 +1,5 @@
-//! One-sided operations in every way: what they move, what they refuse, what a key is resolved to, and that nothing hangs.
+//! One-sided operations in every way: what they move, what they refuse, what a key is resolved to, and that nothing
+//! hangs.
 #![allow(unsafe_code, non_snake_case)]
 
 mod common;

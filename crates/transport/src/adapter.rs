@@ -67,8 +67,8 @@ pub(crate) enum Adapter {
 }
 
 impl Adapter {
-    /// A device's port: `port`, or else its first active one. `inline`: how much inline data to ask for. `job`: whose rank
-    /// it is for.
+    /// A device's port: `port`, or else its first active one. `inline`: how much inline data to ask for. `job`: whose
+    /// rank it is for.
     ///
     /// # Errors
     /// As [`RcIface::new`] and [`UdIface::new`].

@@ -98,8 +98,8 @@ impl Interfaces {
         self.allowed.leads_outside(self.domain.job, peer as usize)
     }
 
-    /// Memory of this process that stays as it is until [`Interfaces::forget_memory`]: an adapter needs to be told of it
-    /// but once.
+    /// Memory of this process that stays as it is until [`Interfaces::forget_memory`]: an adapter needs to be told of
+    /// it but once.
     pub fn declare_memory(&mut self, range: Range<usize>) {
         if let Some(iface) = self.connections() {
             iface.with_domain(|domain| domain.registrations.declare_lasting(range));
@@ -241,8 +241,8 @@ impl Interfaces {
         self.shm.has_news() | self.alive
     }
 
-    /// Whether a peer has connected through shared memory since the last [`Interfaces::accept`]. Other interfaces do not
-    /// say by themselves that they have something to do.
+    /// Whether a peer has connected through shared memory since the last [`Interfaces::accept`]. Other interfaces do
+    /// not say by themselves that they have something to do.
     #[inline]
     pub fn has_signal(&self) -> bool {
         self.shm.has_news()

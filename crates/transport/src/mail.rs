@@ -1,7 +1,8 @@
 //! Messages of the wire-up between ranks of one node, through the job's memory.
 //!
-//! Each ordered pair of ranks that an adapter connects has one place, at the begin of its region: it has no ring there. A message replaces the one before: the wire-up asks again for what it misses. A place is
-//! changed under a version that is odd meanwhile.
+//! Each ordered pair of ranks that an adapter connects has one place, at the begin of its region: it has no ring there.
+//! A message replaces the one before: the wire-up asks again for what it misses. A place is changed under a version
+//! that is odd meanwhile.
 #![allow(unsafe_code)]
 
 use crate::contract::{ADDRESS_BYTES, Address};

@@ -64,7 +64,8 @@ impl Registration {
 }
 
 impl Interfaces {
-    /// Lets peers that are reached by an adapter read and write `len` bytes at `address`, as long as the answer is kept;
+    /// Lets peers that are reached by an adapter read and write `len` bytes at `address`, as long as the answer is
+    /// kept;
     /// `None` where there is no adapter that can, or the memory cannot be locked.
     ///
     /// # Safety
@@ -76,7 +77,8 @@ impl Interfaces {
         Some(Registration { region })
     }
 
-    /// So many bytes of the program's own memory stay registered at most between messages; 0: none, as before this is called.
+    /// So many bytes of the program's own memory stay registered at most between messages; 0: none, as before this is
+    /// called.
     pub fn keep_registrations(&self, bytes: usize) {
         if let Some(iface) = self.connections() {
             iface.with_domain(|domain| domain.registrations.keep_most(bytes));
@@ -196,8 +198,8 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.progress_flush(),
             _ => {
-                // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire by which
-                // the peer learns of it.
+                // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire by
+                // which the peer learns of it.
                 fence(Ordering::SeqCst);
                 Post::Done
             }

@@ -49,9 +49,8 @@ impl Interfaces {
     /// Takes over what the user has set; to be called before the first lane is made. Says what is wrong with what is
     /// stored for the adapter, a line each.
     ///
-    /// # Errors
-    /// As [`choose_transports`]; or other ranks of the job have set something else; or there is no adapter that could be
-    /// used.
+    /// # Errors As [`choose_transports`]; or other ranks of the job have set something else; or there is no adapter
+    /// that could be used.
     pub fn configure(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
         let job = self.shared_domain().job;
         let several = (0..job.size()).any(|rank| job.is_remote(rank));

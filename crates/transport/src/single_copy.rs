@@ -1,7 +1,7 @@
 //! Single copies by the kernel, for the layer above: whether they may be used, whether they work, what they cost.
 //!
-//! What they cost is measured little at a time: whatever interferes (another process on this processor, a virtual machine
-//! that pauses) makes a trial longer and passes, and the shortest counts.
+//! What they cost is measured little at a time: whatever interferes (another process on this processor, a virtual
+//! machine that pauses) makes a trial longer and passes, and the shortest counts.
 #![allow(unsafe_code)]
 
 use crate::interfaces::Interfaces;
@@ -21,8 +21,8 @@ pub fn switched_off(config: &Config) -> Option<&'static str> {
 }
 
 impl Interfaces {
-    /// Tries whether the kernel copies from the memory of another rank of this host, with the first of them; waits for it
-    /// to start for `patience_ns` nanoseconds at most. Nothing speaks against it where there is none.
+    /// Tries whether the kernel copies from the memory of another rank of this host, with the first of them; waits for
+    /// it to start for `patience_ns` nanoseconds at most. Nothing speaks against it where there is none.
     ///
     /// # Errors
     /// Why it does not, for people.

@@ -77,8 +77,8 @@ impl Loop {
         all.filter(|l| l.is_available()).collect()
     }
 
-    /// The plain loop that serves where nothing is known: of 32 bytes where the processor has them. Wider ones lower the
-    /// clock of some processors.
+    /// The plain loop that serves where nothing is known: of 32 bytes where the processor has them. Wider ones lower
+    /// the clock of some processors.
     #[inline]
     pub fn usual() -> Loop {
         Loop::Vector {

@@ -1,4 +1,5 @@
-//! What is left when the program calls `MPI_Finalize`: requests that were never completed, messages that nobody received.
+//! What is left when the program calls `MPI_Finalize`: requests that were never completed, messages that nobody
+//! received.
 #![allow(unsafe_code)]
 
 use super::record::{RECORD_BYTES, Record};

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// A send or receive of the program that is under way.
 pub(crate) struct Watched {
-    /// A send's own record, or where that of the message comes. The library writes and reads it by its address, so that it
-    /// is given back to `Box` only when the request has ended.
+    /// A send's own record, or where that of the message comes. The library writes and reads it by its address, so that
+    /// it is given back to `Box` only when the request has ended.
     record: *mut Record,
     /// The call.
     pub(super) call: &'static str,
@@ -70,7 +70,8 @@ impl Checks {
         self.watched.borrow_mut().remove(&id);
     }
 
-    /// Takes the record off a request that has ended, before its result is read, and compares it with a receive's datatype.
+    /// Takes the record off a request that has ended, before its result is read, and compares it with a receive's
+    /// datatype.
     pub(crate) fn settle(&self, p: &Process, id: RequestId) {
         let Some(watched) = self.watched.borrow_mut().remove(&id) else {
             return;

@@ -14,8 +14,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"FPCHECK1");
 /// No data goes to this rank or comes from it: in [`Record::basic`].
 const NO_DATA: u32 = u32::MAX;
 
-/// A call and the signature of its data, as it travels. Any bytes are a valid record: what comes from another process is
-/// not trusted.
+/// A call and the signature of its data, as it travels. Any bytes are a valid record: what comes from another process
+/// is not trusted.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {

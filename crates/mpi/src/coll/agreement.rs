@@ -87,8 +87,8 @@ impl<'a> Arrays<'a> {
 /// Compares the arguments with those of the other ranks, where that is asked for. They have been checked.
 ///
 /// # Errors
-/// `MPI_ERR_ROOT`, `MPI_ERR_OP` where root or operation differ, `MPI_ERR_OTHER` where the ranks make different calls; on all
-/// ranks. Signatures that differ are told, and the call goes on.
+/// `MPI_ERR_ROOT`, `MPI_ERR_OP` where root or operation differ, `MPI_ERR_OTHER` where the ranks make different calls;
+/// on all ranks. Signatures that differ are told, and the call goes on.
 #[inline]
 pub(super) fn compare(f: &Channel<'_>, arguments: Arguments<'_>) -> Result {
     match f.process.checks() {

@@ -72,8 +72,8 @@ pub fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
     Ok(f)
 }
 
-/// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false where
-/// they are not, or handles and root have to be looked up: nothing has happened then.
+/// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false
+/// where they are not, or handles and root have to be looked up: nothing has happened then.
 #[inline]
 pub fn skip_empty(comm: usize, first: (i64, usize), second: (i64, usize), root: i32) -> bool {
     (first.0 | second.0) == 0 && count_empty(comm, first.1, second.1, root)

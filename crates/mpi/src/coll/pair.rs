@@ -165,8 +165,8 @@ pub fn barrier(handle: usize) -> Outcome {
     }
 }
 
-/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of any number on none; `None`
-/// where that does not fit, and nothing has happened.
+/// `MPI_Allreduce` of two ranks with a predefined operation on up to [`SHORT_LIMIT`] bytes, or of any number on none;
+/// `None` where that does not fit, and nothing has happened.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.

@@ -84,8 +84,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// Refuses, where mistakes are looked for, a send and a receive of one buffer, unless one of them moves nothing (MPI-5.0
-/// section 3.10). Without that it is let pass: many a program has it, and it works for what leaves at once.
+/// Refuses, where mistakes are looked for, a send and a receive of one buffer, unless one of them moves nothing
+/// (MPI-5.0 section 3.10). Without that it is let pass: many a program has it, and it works for what leaves at once.
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {

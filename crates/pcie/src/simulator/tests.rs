@@ -158,8 +158,8 @@ fn bus__agrees_with_the_closed_form_both_ways_where_packets_are_even() {
     }
 }
 
-/// Every width with payloads and requests of up to 1024 bytes, answered as asked for. Generations 4, 5 and 7 differ from the
-/// one before them in their rate alone.
+/// Every width with payloads and requests of up to 1024 bytes, answered as asked for. Generations 4, 5 and 7 differ
+/// from the one before them in their rate alone.
 fn every_link() -> impl Iterator<Item = Link> {
     let sizes = [128u64, 256, 512, 1024];
     let generations = [

@@ -338,8 +338,8 @@ const IMB_TABLE: Format = Format {
     unknown: "the step of MPI_Wtime; the spread of the repetitions",
 };
 
-/// The unit of IMB's `Mbytes/sec` by its version, `V4.0.0`, `4.1`, `2017` or `2021.11`; unsettled where the text gives no
-/// version.
+/// The unit of IMB's `Mbytes/sec` by its version, `V4.0.0`, `4.1`, `2017` or `2021.11`; unsettled where the text gives
+/// no version.
 pub fn imb_megabytes(version: Option<&str>) -> Unit {
     let major = version.map(|v| v.trim_start_matches('V').split('.').next().unwrap_or(""));
     match major.and_then(|m| m.parse::<u32>().ok()) {

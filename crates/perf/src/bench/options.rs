@@ -24,7 +24,8 @@ pub struct BenchOptions {
     /// Number of ranks; several, separated by commas, are a job each
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
-    /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks); all: mpi, protocol, transport
+    /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks);
+    /// all: mpi, protocol, transport
     #[arg(long = "level", value_delimiter = ',', default_value = "mpi")]
     pub levels: Vec<LevelName>,
     /// How long, how often, what
@@ -62,7 +63,8 @@ pub struct PathOptions {
     /// Transport of the run, as FASTPATH_TRANSPORTS would say it
     #[arg(long, value_enum)]
     pub transport: Option<TransportName>,
-    /// Adapter of the ranks (mlx5_0, mlx5_0:1); below mpi two, separated by a comma: of each rank [default: FASTPATH_DEVICE]
+    /// Adapter of the ranks (mlx5_0, mlx5_0:1); below mpi two, separated by a comma: of each rank [default:
+    /// FASTPATH_DEVICE]
     #[arg(long = "device", value_name = "NAME", value_delimiter = ',')]
     pub devices: Vec<String>,
 }
@@ -187,7 +189,8 @@ pub struct CaseOptions {
     /// Verify contents, outside the timed loop
     #[arg(long)]
     pub check: bool,
-    /// Write what is sent before each send and read it after each receive, where a test knows how; the time includes both
+    /// Write what is sent before each send and read it after each receive, where a test knows how; the time includes
+    /// both
     #[arg(long)]
     pub touch: bool,
     /// Where buffers come from: malloc (never at the start of a page), or alloc_mem (MPI_Alloc_mem) [default: malloc]

@@ -1,5 +1,5 @@
-//! Results as a table for people. The unit, and what a time is of, stand above each test's rows, and behind those of which
-//! something else is true.
+//! Results as a table for people. The unit, and what a time is of, stand above each test's rows, and behind those of
+//! which something else is true.
 
 use crate::catalogue::{describe_of, find};
 use crate::measure::pipeline::is_same_line;

@@ -17,13 +17,15 @@ pub struct VerbsOptions {
     /// Sends posted by one call, in tests of windows [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub post_list: Option<u32>,
-    /// One of how many sends reports its success, at most the depth [default: 1 in ping-pongs, else a quarter of the depth]
+    /// One of how many sends reports its success, at most the depth [default: 1 in ping-pongs, else a quarter of the
+    /// depth]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub cq_moderation: Option<u32>,
     /// Completions taken by one poll at most [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub poll_batch: Option<u32>,
-    /// Bytes of inline data to ask for; a run says how many were granted [default: FASTPATH_MAX_INLINE, or the library's]
+    /// Bytes of inline data to ask for; a run says how many were granted [default: FASTPATH_MAX_INLINE, or the
+    /// library's]
     #[arg(long, value_name = "BYTES", value_parser = parse_inline)]
     pub inline: Option<u32>,
     /// Payload of one packet, at most the port's: 256, 512, 1K, 2K, 4K [default: the port's]
@@ -35,7 +37,8 @@ pub struct VerbsOptions {
     /// Both ranks send at once, in tests of windows
     #[arg(long)]
     pub bidirectional: bool,
-    /// When completions of sends are polled for: after each send, or when there is no room [default: eager in ping-pongs, else lazy]
+    /// When completions of sends are polled for: after each send, or when there is no room [default: eager in
+    /// ping-pongs, else lazy]
     #[arg(long, value_enum)]
     pub poll: Option<Polls>,
 }

@@ -46,8 +46,8 @@ pub struct BandwidthOptions {
     /// Packets carry an end-to-end checksum
     #[arg(long)]
     pub ecrc: bool,
-    /// What the host does: both is an adapter that sends and receives at once, and figures are the sum [default: one message
-    /// stream, from the sender's bus to the receiver's]
+    /// What the host does: both is an adapter that sends and receives at once, and figures are the sum [default: one
+    /// message stream, from the sender's bus to the receiver's]
     #[arg(long, value_enum)]
     pub direction: Option<Direction>,
     /// Bytes received to bytes sent, with --direction both [default: 1:1]
@@ -68,7 +68,8 @@ pub struct BandwidthOptions {
     /// The tool that printed the measured figures; perftest writes MB/sec for 2^20 bytes
     #[arg(long, value_enum)]
     pub tool: Option<Tool>,
-    /// Million messages a second that were printed beside --measured, or beside --single where that is given: proves the unit
+    /// Million messages a second that were printed beside --measured, or beside --single where that is given: proves
+    /// the unit
     #[arg(long, value_name = "MPPS")]
     pub message_rate: Option<f64>,
     /// Bytes of a message [default: 64K]

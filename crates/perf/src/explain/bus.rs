@@ -49,7 +49,8 @@ impl Load {
         self.rate_of(&all, data_link)
     }
 
-    /// Wears a figure down from the bits of the link to the data: headers, the other parts one by one, the data-link layer.
+    /// Wears a figure down from the bits of the link to the data: headers, the other parts one by one, the data-link
+    /// layer.
     pub fn wear_down(&self, mut steps: WaterfallBuilder, unit: RateUnit) -> WaterfallBuilder {
         let figure = |traffic: &Traffic, data_link| self.rate_of(traffic, data_link).in_unit(unit);
         let (data, others) = self.parts.split_at(self.of_data.min(self.parts.len()));

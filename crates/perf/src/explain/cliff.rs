@@ -41,7 +41,8 @@ pub struct CliffOptions {
     /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7
     #[arg(long, default_value = "connectx")]
     pub adapter: String,
-    /// Where the payload begins, from an aligned address on [default: 64 for datagrams, as perftest lays them out, else 0]
+    /// Where the payload begins, from an aligned address on [default: 64 for datagrams, as perftest lays them out, else
+    /// 0]
     #[arg(long, value_name = "BYTES")]
     pub offset: Option<Bytes>,
     /// To what receive slots are rounded; perftest rounds the payload without the 40 B before it

@@ -113,8 +113,8 @@ impl LinkOptions {
 
 /// Options of `fastpath explain lspci`.
 ///
-/// Fields that puzzle are explained, whatever they are: `Latency: 0` and `Cache Line Size` are registers of the older PCI,
-/// without effect on PCI Express; `Latency L0s <64ns` in DevCap is what the device tolerates, no delay.
+/// Fields that puzzle are explained, whatever they are: `Latency: 0` and `Cache Line Size` are registers of the older
+/// PCI, without effect on PCI Express; `Latency L0s <64ns` in DevCap is what the device tolerates, no delay.
 #[derive(Args, Debug)]
 pub struct LspciOptions {
     /// File with the text of `lspci -vv` (run as root, so that it has the capabilities); - is the standard input

@@ -1,5 +1,5 @@
-//! `fastpath explain probe`: copies between pinned memory and a GPU, and reads of host memory by the GPU, held against what
-//! the model predicts for its link.
+//! `fastpath explain probe`: copies between pinned memory and a GPU, and reads of host memory by the GPU, held against
+//! what the model predicts for its link.
 //!
 //! The CUDA driver is opened at run time; nothing of it is needed to build.
 

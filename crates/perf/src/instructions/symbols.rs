@@ -63,7 +63,8 @@ fn short_name(name: &str) -> String {
     if name.is_empty() { flat } else { name }
 }
 
-/// What an instruction outside of this project is listed as: its function, or, where callgrind knows but an address, the file.
+/// What an instruction outside of this project is listed as: its function, or, where callgrind knows but an address,
+/// the file.
 fn name_of_other(object: &str, known: &str) -> String {
     match known.starts_with("0x") {
         true => object.rsplit('/').next().unwrap_or(object).to_owned(),

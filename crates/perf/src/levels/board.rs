@@ -16,8 +16,8 @@ use crate::measure::floor::Lines;
 
 const BYTES: usize = 4096;
 
-/// Looks in vain after which a rank that waits for an order sleeps between them, and how long at most: an order wakes it, but
-/// nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
+/// Looks in vain after which a rank that waits for an order sleeps between them, and how long at most: an order wakes
+/// it, but nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
 const LOOKS: [u32; 2] = [64, 8192];
 const NAPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(1)];
 
@@ -114,8 +114,8 @@ impl SharedBoard {
         self.await_order(LOOKS[0], NAPS[0], || false)
     }
 
-    /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank that has had
-    /// nothing to do for long sleeps between looks: it takes no processor from those that are measured.
+    /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank
+    /// that has had nothing to do for long sleeps between looks: it takes no processor from those that are measured.
     pub fn take_order_meanwhile(&self, act: impl FnMut() -> bool) -> [u64; WORDS] {
         self.await_order(LOOKS[1], NAPS[1], act)
     }

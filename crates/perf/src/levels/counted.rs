@@ -88,8 +88,8 @@ fn answer(board: &SharedBoard, link: &mut impl LevelLink) {
     board.answer([0; 4]);
 }
 
-/// What this rank does next. Between windows that the other one counts it looks at nothing, however long they take, lest
-/// it sends again what is not lost; unless that is longer than nothing was lost.
+/// What this rank does next. Between windows that the other one counts it looks at nothing, however long they take,
+/// lest it sends again what is not lost; unless that is longer than nothing was lost.
 fn take_order(board: &SharedBoard, link: &mut impl LevelLink, rests: bool) -> [u64; 4] {
     let (since, mut calls) = (Instant::now(), 0);
     board.take_order_meanwhile(|| {

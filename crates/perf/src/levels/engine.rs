@@ -239,8 +239,8 @@ impl<'a> Rank<'a> {
         self.done += 1;
     }
 
-    /// Does what the leader orders: `step` is given a number of operations; and, where it `serves`, nothing while there is no
-    /// order, and says whether there was something to do.
+    /// Does what the leader orders: `step` is given a number of operations; and, where it `serves`, nothing while there
+    /// is no order, and says whether there was something to do.
     fn follow(&mut self, serves: bool, mut step: impl FnMut(Option<u64>) -> bool) {
         loop {
             let order = match serves {

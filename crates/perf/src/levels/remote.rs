@@ -1,5 +1,5 @@
-//! Put, get, atomics and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over InfiniBand, CCGRID
-//! 2017), and one at a time, each with its flush (its latency test); puts also back and forth.
+//! Put, get, atomics and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over
+//! InfiniBand, CCGRID 2017), and one at a time, each with its flush (its latency test); puts also back and forth.
 //!
 //! Both levels are driven by the same loops, and say by which way the bytes go: they differ by their own cost alone.
 
@@ -83,8 +83,8 @@ pub trait RemoteLink {
     fn change(&mut self, _: Atomic, _operand: u64, _compare: u64) -> Option<u64> {
         None
     }
-    /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out. Whether
-    /// anything was.
+    /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
+    /// Whether anything was.
     fn serve(&mut self) -> bool;
     /// Whether the other rank has left the job, or cannot be reached any more.
     fn has_lost_peer(&mut self) -> bool;

@@ -1,8 +1,8 @@
 //! What a packet over an adapter costs each of its two sides, made for callgrind: rank 0 runs under it.
 //!
 //! The side that sends posts a window of messages and, once the other rank has taken them, takes in what that has
-//! brought: completions, credits, acknowledgements. The side that receives takes a window that is there: polls,
-//! hands out, posts buffers anew, says what was taken. Whoever waits for packets looks in vain as often as they let it wait;
+//! brought: completions, credits, acknowledgements. The side that receives takes a window that is there: polls, hands
+//! out, posts buffers anew, says what was taken. Whoever waits for packets looks in vain as often as they let it wait;
 //! such looks belong to neither side, so a window with one is thrown away, and all begins anew with more time for the
 //! packets to come.
 

@@ -171,8 +171,8 @@ fn levels__put_and_get_in_the_same_ways() {
                 .iter()
                 .all(|c| c.checked == Some(true) && c.level == level)
         );
-        // By load and store and, where it lets them, by the kernel: windows, and one at a time; puts also back and forth,
-        // but for those of nothing.
+        // By load and store and, where it lets them, by the kernel: windows, and one at a time; puts also back and
+        // forth, but for those of nothing.
         let (seen, moved): (Vec<&Case>, Vec<&Case>) = moved
             .iter()
             .partition(|c| c.variant.ends_with("seen in memory"));

@@ -199,8 +199,8 @@ pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Res
     }
 }
 
-/// Reads until the job has ended and all it said is read; None: it stalled, or this program was asked to end, and it was
-/// ended.
+/// Reads until the job has ended and all it said is read; None: it stalled, or this program was asked to end, and it
+/// was ended.
 fn watch(
     child: &mut Child,
     said: &Receiver<Said>,

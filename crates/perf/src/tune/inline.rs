@@ -1,8 +1,9 @@
 //! `fastpath tune inline`: up to which size an adapter should be given payloads inside the descriptor.
 //!
 //! Two queue pairs of the device answer each other, with the payload inline and by DMA in turn; the limit that takes
-//! least is the crossover, with its interval ([`crossover`]). It is stored for the device, and its jobs ask for so much.
-//! Beside it stand what each size costs in queue memory ([`queue`]) and what the model says of adapters with a bus.
+//! least is the crossover, with its interval ([`crossover`]). It is stored for the device, and its jobs ask for so
+//! much. Beside it stand what each size costs in queue memory ([`queue`]) and what the model says of adapters with a
+//! bus.
 
 mod crossover;
 mod queue;

@@ -1,8 +1,8 @@
 //! The index of a long list of posted receives: chains by source and tag, in the order of posting.
 //!
-//! Posting does not know of it. What was posted since the last look is added by the next one, so that each receive is added
-//! once, and only where messages do not find theirs near the start of the list. Receives of any tag have chains like a tag
-//! of their own; a place number decides between the two.
+//! Posting does not know of it. What was posted since the last look is added by the next one, so that each receive is
+//! added once, and only where messages do not find theirs near the start of the list. Receives of any tag have chains
+//! like a tag of their own; a place number decides between the two.
 #![allow(unsafe_code)]
 
 use crate::request::Request;

@@ -58,8 +58,8 @@ impl Worker {
         }
     }
 
-    /// Writes `len` bytes to `offset` of a region, any number of them. `Done`: the buffer may be used again. The bytes are
-    /// there after [`Worker::flush`].
+    /// Writes `len` bytes to `offset` of a region, any number of them. `Done`: the buffer may be used again. The bytes
+    /// are there after [`Worker::flush`].
     ///
     /// # Errors
     /// `OutOfBounds`: nothing was written. Others are those of the connection; what a queue or the owner finds out

@@ -23,7 +23,8 @@ pub(super) enum Stage {
     Failed(Failure),
 }
 
-/// A message that has arrived and not been taken. Plain numbers: it is copied out when it is shown and when it is taken.
+/// A message that has arrived and not been taken. Plain numbers: it is copied out when it is shown and when it is
+/// taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inbound {
     pub header: Header,
@@ -171,7 +172,8 @@ pub(super) struct Slot {
 pub(super) const SMALL: usize = (1024 + 64 + HEADER).next_multiple_of(64) - HEADER;
 const _: () = assert!(SMALL >= 1024 + 64, "sends of 1 KiB are silent");
 
-/// Small and large send buffers that are there from the start, so that messages leave however little may be locked later.
+/// Small and large send buffers that are there from the start, so that messages leave however little may be locked
+/// later.
 const FEW: [u32; 2] = [8, 2];
 
 /// The send buffers of an interface: small and large ones, a few of each from the start, the others at first need.

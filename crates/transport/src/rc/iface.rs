@@ -328,10 +328,10 @@ impl Core {
         Ok(self.send_queues.len() - 1)
     }
 
-    /// Makes and posts the receive buffers that one more connection brings. Beyond the first connections those are fewer than
-    /// its window: peers that all fill theirs at once are made to wait by the adapter, and then try again. Two or three peers
-    /// may be made to wait too, while a batch of emptied buffers waits to be posted. Where there is no memory for more, the
-    /// connection shares those that there are.
+    /// Makes and posts the receive buffers that one more connection brings. Beyond the first connections those are
+    /// fewer than its window: peers that all fill theirs at once are made to wait by the adapter, and then try again.
+    /// Two or three peers may be made to wait too, while a batch of emptied buffers waits to be posted. Where there is
+    /// no memory for more, the connection shares those that there are.
     fn add_receives_for_one(&mut self) -> Result<(), VerbsError> {
         let open = self.connections.iter().flatten().count() as u32 + 1;
         let buffers = self

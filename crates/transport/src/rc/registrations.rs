@@ -1,8 +1,8 @@
 //! Registrations of the program's memory, found again by address.
 //!
-//! What is registered stays so for the messages under way. It is kept beyond them where somebody says that the memory is still there:
-//! its owner, of memory that the library gives out ([`Registrations::declare_lasting`]); the kernel, of what the program uses
-//! again ([`super::watch`]). Whatever is in doubt is registered anew.
+//! What is registered stays so for the messages under way. It is kept beyond them where somebody says that the memory
+//! is still there: its owner, of memory that the library gives out ([`Registrations::declare_lasting`]); the kernel, of
+//! what the program uses again ([`super::watch`]). Whatever is in doubt is registered anew.
 #![allow(unsafe_code)]
 
 mod candidates;

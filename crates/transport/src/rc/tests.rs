@@ -1,5 +1,5 @@
-//! The transport's own tests, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names. What only the fake one
-//! can do is tested on it alone.
+//! The transport's own tests, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE` names. What only the fake
+//! one can do is tested on it alone.
 #![allow(unsafe_code, non_snake_case)]
 
 mod exposed;

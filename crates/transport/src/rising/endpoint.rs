@@ -257,7 +257,8 @@ impl RisingEndpoint {
         self.ud.has_arrived() && self.rc.as_mut().is_none_or(|rc| rc.is_drained())
     }
 
-    /// Lets the peer read `len` bytes at `address`; `None` where it cannot. A pair that has no connection gets one for it.
+    /// Lets the peer read `len` bytes at `address`; `None` where it cannot. A pair that has no connection gets one for
+    /// it.
     ///
     /// # Safety
     /// As [`RcEndpoint::expose`].

@@ -216,8 +216,8 @@ impl RisingIface {
         self.ud.send_letter(&card, &letter)
     }
 
-    /// A letter that has come: sender, step, address. What says it is from a rank and comes from another queue pair than
-    /// that rank's is dropped.
+    /// A letter that has come: sender, step, address. What says it is from a rank and comes from another queue pair
+    /// than that rank's is dropped.
     pub fn take_letter(&mut self) -> Option<(u32, u8, Address)> {
         loop {
             let read = self.ud.take_letter()?;

@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Display};
 
-/// What making a connection takes both sides: a queue pair, four changes of its state, and three letters. Of the order of
-/// what adapters take; not measured on the machine at hand.
+/// What making a connection takes both sides: a queue pair, four changes of its state, and three letters. Of the order
+/// of what adapters take; not measured on the machine at hand.
 const CONNECT_NS: u64 = 500_000;
-/// What a message costs more by datagrams: sequence number, window, acknowledgement. Not measured on the machine at hand.
+/// What a message costs more by datagrams: sequence number, window, acknowledgement. Not measured on the machine at
+/// hand.
 const MESSAGE_NS: u64 = 250;
 /// What each KiB costs more: packets that the adapter would cut by itself, and a copy more. Not measured either.
 const KIB_NS: u64 = 200;
@@ -35,8 +36,8 @@ impl Rule {
         MESSAGE_NS + ((len as u64 * KIB_NS) >> 10)
     }
 
-    /// Whether a pair whose datagrams have cost so much more gets a connection: once they have cost as much as making it
-    /// takes, so that whatever comes, no more than twice the least possible was spent (the rule of ski rental).
+    /// Whether a pair whose datagrams have cost so much more gets a connection: once they have cost as much as making
+    /// it takes, so that whatever comes, no more than twice the least possible was spent (the rule of ski rental).
     #[inline]
     pub fn is_worth(&self, spent_ns: u64) -> bool {
         spent_ns >= self.connect_ns

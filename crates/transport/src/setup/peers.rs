@@ -78,8 +78,8 @@ impl PeerClass {
             .collect()
     }
 
-    /// Those that an adapter leads to. `all`: those of the node too. `rule`: when pairs get connections, where they begin
-    /// without.
+    /// Those that an adapter leads to. `all`: those of the node too. `rule`: when pairs get connections, where they
+    /// begin without.
     fn outside(by: By, adapter: String, all: bool, rule: Option<Rule>) -> Self {
         // Where no pair may ever have a connection, datagrams are all that there is.
         let stays = rule.is_some_and(|rule| rule.most == 0);
@@ -106,8 +106,8 @@ impl PeerClass {
     }
 }
 
-/// The peers that an adapter would lead to in a job on several hosts. `find` says which adapter a transport has here, for
-/// people.
+/// The peers that an adapter would lead to in a job on several hosts. `find` says which adapter a transport has here,
+/// for people.
 pub fn foresee_outside(
     config: &Config,
     find: impl FnOnce(By) -> Option<String>,

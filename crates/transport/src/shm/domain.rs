@@ -77,8 +77,8 @@ impl Domain {
 
     /// Whether a rank has finished or died. What it sent and took before can be seen after an answer of yes.
     pub fn has_left(&self, rank: u32) -> bool {
-        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the launcher
-        // that marks it dead.
+        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
+        // launcher that marks it dead.
         has_left(self.state_word(rank).load(Ordering::Acquire))
     }
 

@@ -25,10 +25,11 @@ const WORTH_TELLING: u32 = 8 * 1024;
 pub struct Ahead {
     /// Messages sent since the last wait above which they are a stream, in which no lines are asked for ahead.
     pub(super) stream: u32,
-    /// Messages taken, while nothing was sent back, that make a burst, after which the consumer looks away for a moment.
+    /// Messages taken, while nothing was sent back, that make a burst, after which the consumer looks away for a
+    /// moment.
     pub(super) burst: u32,
-    /// Payloads of up to so many bytes in the data area are pushed towards a reader that waits; above, and in a stream of
-    /// them, it costs more than it gives.
+    /// Payloads of up to so many bytes in the data area are pushed towards a reader that waits; above, and in a stream
+    /// of them, it costs more than it gives.
     pub(super) demoted_max: u32,
 }
 

@@ -21,8 +21,8 @@ impl MappedMemory {
     /// Maps `len` bytes, at least one, of the arena of `peer` that the key names.
     ///
     /// # Errors
-    /// `Unsupported` where the key names no arena or there is no address space, `Fault` where it names what is outside of
-    /// one, or another rank's.
+    /// `Unsupported` where the key names no arena or there is no address space, `Fault` where it names what is outside
+    /// of one, or another rank's.
     pub fn new(
         domain: &Domain,
         peer: u32,

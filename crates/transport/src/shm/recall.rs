@@ -47,8 +47,8 @@ impl Recalls {
         }
     }
 
-    /// Receiver: claims the announced message of `request`, to match it; false where there is none any more. `answered`:
-    /// the answers to all messages that were claimed before have been posted.
+    /// Receiver: claims the announced message of `request`, to match it; false where there is none any more.
+    /// `answered`: the answers to all messages that were claimed before have been posted.
     #[inline]
     pub fn claim(&self, request: u32, answered: bool) -> bool {
         let claimed = if answered { request } else { ANY };

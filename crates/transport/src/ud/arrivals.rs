@@ -28,8 +28,8 @@ impl Core {
         }
     }
 
-    /// Handles batch after batch until there is no more. Buffers are posted afterwards: so it is known whether the adapter
-    /// had none left.
+    /// Handles batch after batch until there is no more. Buffers are posted afterwards: so it is known whether the
+    /// adapter had none left.
     fn handle_batches(&mut self, batch: &mut [Wc; POLL], first: Result<usize, VerbsError>) -> bool {
         let now = (self.clock)();
         let mut polled = first;

@@ -382,7 +382,8 @@ impl Core {
     }
 }
 
-/// The head of a connection's next packet, with all that has been received; a message's packet gets its sequence number.
+/// The head of a connection's next packet, with all that has been received; a message's packet gets its sequence
+/// number.
 #[inline]
 fn prepare(
     link: &mut Link,

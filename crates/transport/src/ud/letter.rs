@@ -1,4 +1,5 @@
-//! Letters: datagrams outside of any connection, by which connections are made. They may be lost, doubled and overtaken.
+//! Letters: datagrams outside of any connection, by which connections are made. They may be lost, doubled and
+//! overtaken.
 //!
 //! ```text
 //!  0       version (high half) and 0xf

@@ -94,7 +94,8 @@ pub(super) struct Link {
     pub urgent: bool,
     /// Says whether the peer has left the job, where there is such a word.
     pub state: Option<&'static AtomicU32>,
-    /// Grows while the peer looks for arrivals and finds none, where there is such a word; and what it was when it was read.
+    /// Grows while the peer looks for arrivals and finds none, where there is such a word; and what it was when it was
+    /// read.
     pub looks: Option<&'static AtomicU32>,
     pub seen_looks: u32,
 }

@@ -1,10 +1,10 @@
 //! Datagrams of RDMA adapters: one queue pair for all peers, reliable by the library's own doing.
 //!
-//! A message is cut into packets of the path's size. Each carries a sequence number, and what its sender has
-//! received of the other direction; what is lost is sent again (`reliable`). A packet stays where it was sent from until
-//! its receiver has taken it, and where it has arrived until its turn comes, so that nothing is copied twice but
-//! messages of several packets at their receiver. Memory grows with what is under way and hardly with the peers that are
-//! known: a peer costs a few hundred bytes, and two receive buffers once there are more than a hundred.
+//! A message is cut into packets of the path's size. Each carries a sequence number, and what its sender has received
+//! of the other direction; what is lost is sent again (`reliable`). A packet stays where it was sent from until its
+//! receiver has taken it, and where it has arrived until its turn comes, so that nothing is copied twice but messages
+//! of several packets at their receiver. Memory grows with what is under way and hardly with the peers that are known:
+//! a peer costs a few hundred bytes, and two receive buffers once there are more than a hundred.
 //!
 //! What arrives is not trusted: a packet that does not carry the token of its connection, or comes from another
 //! queue pair than the peer's, is counted and dropped ([`Counters::garbage`]).
@@ -58,8 +58,8 @@ pub struct Settings {
     pub ack_delay_ns: u64,
     /// When packets are sent again. The window is the one above.
     pub patience: reliable::Settings,
-    /// Nanoseconds without an answer after which a peer counts as gone, where nothing else says whether it lives: a peer
-    /// answers only while it is in the library.
+    /// Nanoseconds without an answer after which a peer counts as gone, where nothing else says whether it lives: a
+    /// peer answers only while it is in the library.
     pub give_up_ns: u64,
 }
 

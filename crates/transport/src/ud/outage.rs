@@ -1,8 +1,8 @@
-//! Times in which the queue pair cannot be used: it has stopped because a send could not leave (Soft-RoCE does so while the
-//! port is down), or the port is down and says so.
+//! Times in which the queue pair cannot be used: it has stopped because a send could not leave (Soft-RoCE does so while
+//! the port is down), or the port is down and says so.
 //!
-//! What is under way counts as lost on the wire, and is sent again afterwards. An outage that does not end becomes an error
-//! of every connection, as one of the device does.
+//! What is under way counts as lost on the wire, and is sent again afterwards. An outage that does not end becomes an
+//! error of every connection, as one of the device does.
 
 use super::iface::Core;
 use crate::verbs::VerbsError;

@@ -51,8 +51,8 @@ struct Class {
     groups: Vec<Buffer>,
     /// Whether the memory for more was refused.
     complete: bool,
-    /// Free buffers that are not given away: one, until it was tried to make more. So it is known by the last send whether
-    /// there will be more, or its success must be reported.
+    /// Free buffers that are not given away: one, until it was tried to make more. So it is known by the last send
+    /// whether there will be more, or its success must be reported.
     keep: usize,
     slots: Vec<State>,
     free: Vec<u32>,
@@ -124,8 +124,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes another group for such messages, or a smaller one where there is no memory for that; false where there may be
-    /// no more. A class for which memory was refused is not asked for again.
+    /// Makes another group for such messages, or a smaller one where there is no memory for that; false where there may
+    /// be no more. A class for which memory was refused is not asked for again.
     ///
     /// # Errors
     /// No memory, or the limit on locked memory is too low.

@@ -11,8 +11,8 @@ const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
 const LOOKS: u32 = 64;
 
-/// Looks at a peer that waits and does not answer, each after what it owes was sent again, until it is given up. Time alone
-/// will not do: this process may have been stopped, or somebody debugs the other.
+/// Looks at a peer that waits and does not answer, each after what it owes was sent again, until it is given up. Time
+/// alone will not do: this process may have been stopped, or somebody debugs the other.
 const WAITING_MOST: u32 = 300;
 /// Time between two of them.
 const LOOK_NS: u64 = 1_000_000_000;

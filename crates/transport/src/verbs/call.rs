@@ -89,8 +89,8 @@ pub(crate) mod fault {
         ALIVE.get()
     }
 
-    /// Makes something once as it should be, with the `wanted` steps among others, and then as often as there were steps,
-    /// each time with another one failing (`EBUSY`): `check` looks at the error, and nothing is left of it.
+    /// Makes something once as it should be, with the `wanted` steps among others, and then as often as there were
+    /// steps, each time with another one failing (`EBUSY`): `check` looks at the error, and nothing is left of it.
     pub fn fail_each_step<T>(
         wanted: &[Step],
         mut make: impl FnMut() -> Result<T, VerbsError>,

@@ -6,8 +6,8 @@ use super::library::Library;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens, by `make`, the device of a name, with a port after a colon if wanted (`mlx5_0:1`), or else the first that `make` can
-/// use.
+/// Opens, by `make`, the device of a name, with a port after a colon if wanted (`mlx5_0:1`), or else the first that
+/// `make` can use.
 ///
 /// # Errors
 /// There is no such device, or no usable one: what is wrong with each that there is.
@@ -42,8 +42,8 @@ pub fn open_device<T>(
 /// Where the kernel lists its classes of devices.
 const SYSFS: &str = "/sys/class";
 
-/// Why the verbs library lists nothing where the kernel has devices; `None` where that has none. `classes`: where it lists
-/// what it has.
+/// Why the verbs library lists nothing where the kernel has devices; `None` where that has none. `classes`: where it
+/// lists what it has.
 fn explain_none(classes: &Path) -> Option<VerbsError> {
     let list = |class: &str| {
         let entries = std::fs::read_dir(classes.join(class));

@@ -17,8 +17,8 @@ pub struct DeviceContext {
     pub(super) library: &'static Library,
     name: String,
     attributes: DeviceAttr,
-    /// What [`DeviceContext::look`] has seen: the code of the event after which nothing works, if there was one, and how
-    /// many told of a change. All transports on a device share its events.
+    /// What [`DeviceContext::look`] has seen: the code of the event after which nothing works, if there was one, and
+    /// how many told of a change. All transports on a device share its events.
     lost: AtomicU32,
     changes: AtomicU32,
 }
@@ -102,8 +102,8 @@ pub fn list_devices(library: &'static Library) -> Result<Vec<String>, VerbsError
     }
 }
 
-/// Why a device cannot be opened: rdma-core tries other paths after the device's file, and leaves the error of the last of
-/// them, which is that there is no such file.
+/// Why a device cannot be opened: rdma-core tries other paths after the device's file, and leaves the error of the last
+/// of them, which is that there is no such file.
 fn name_cause(error: VerbsError, name: &str) -> VerbsError {
     let VerbsError::Call {
         errno: libc::ENOENT,
@@ -351,7 +351,8 @@ impl DeviceContext {
         News { lost, changes }
     }
 
-    /// Whether a port or a queue pair has changed since `seen` was noted, and notes it anew; as [`DeviceContext::look`].
+    /// Whether a port or a queue pair has changed since `seen` was noted, and notes it anew; as
+    /// [`DeviceContext::look`].
     ///
     /// # Errors
     /// Nothing works any more: why, for people.

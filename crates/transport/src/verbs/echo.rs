@@ -224,7 +224,8 @@ impl End {
     /// Forgets what came in before, so that it is not taken for what is to come.
     fn forget_last(&self, bytes: u32) {
         if let Some(last) = bytes.checked_sub(1) {
-            // SAFETY: within the room, as `exchange` checked; nothing is on its way there: the last that was sent has come.
+            // SAFETY: within the room, as `exchange` checked; nothing is on its way there: the last that was sent has
+            // come.
             unsafe { self.incoming().add(last as usize).write_volatile(0) };
         }
     }

@@ -161,8 +161,8 @@ impl Drop for MemoryRegion {
     }
 }
 
-/// As many as there is memory for: `make` is asked for `count`, then for half as many, and so on down to one. False where
-/// none are wanted.
+/// As many as there is memory for: `make` is asked for `count`, then for half as many, and so on down to one. False
+/// where none are wanted.
 ///
 /// # Errors
 /// There is not even memory for one.

@@ -60,8 +60,8 @@ pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueu
 pub use watcher::Watcher;
 pub use window::MemoryWindow;
 
-/// Whether the tests on a real adapter do as much as they can: it is the kernel's work, and in a virtual machine that of an
-/// emulated processor.
+/// Whether the tests on a real adapter do as much as they can: it is the kernel's work, and in a virtual machine that
+/// of an emulated processor.
 #[cfg(test)]
 pub(crate) fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()

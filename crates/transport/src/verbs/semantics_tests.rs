@@ -1,5 +1,5 @@
-//! What the operations of a queue pair promise each other, on the fake adapter or on the one that `FASTPATH_TEST_DEVICE`
-//! names: keys that end, reads that a fence waits for, a pair whose grant cannot be read back.
+//! What the operations of a queue pair promise each other, on the fake adapter or on the one that
+//! `FASTPATH_TEST_DEVICE` names: keys that end, reads that a fence waits for, a pair whose grant cannot be read back.
 #![allow(unsafe_code, non_snake_case)]
 
 use super::echo::End;

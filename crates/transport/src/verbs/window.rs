@@ -1,6 +1,6 @@
 //! Memory windows: a part of registered memory that one peer may reach by a key of its own, which that peer's send with
-//! invalidate ends. Of the kind (type 2) that is bound by a queue pair and serves that pair alone. A window is bound anew
-//! only after its key has ended (as the InfiniBand Architecture Specification has it).
+//! invalidate ends. Of the kind (type 2) that is bound by a queue pair and serves that pair alone. A window is bound
+//! anew only after its key has ended (as the InfiniBand Architecture Specification has it).
 #![allow(unsafe_code)]
 
 use super::abi::{self, BindTo};
@@ -51,7 +51,8 @@ impl MemoryWindow {
 
     /// The operation that binds the window to `len` bytes at `address` of a region made with
     /// [`super::Access::Windowed`], for the peer of the queue pair that it is posted to, without segments. The peer may
-    /// write there if `writable`, and read in any case. Its key is another than before. What was bound by it before is done.
+    /// write there if `writable`, and read in any case. Its key is another than before. What was bound by it before is
+    /// done.
     pub fn bind<'a>(
         &'a self,
         region: &'a MemoryRegion,

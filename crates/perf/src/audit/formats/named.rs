@@ -88,8 +88,8 @@ pub const HPCC_MAJOR: [Named; 5] = [
     written("Randomly Ordered Ring Bandwidth", "geometric mean of rings"),
 ];
 
-/// qperf 0.4.11: `calc_results`, `view_*` and `place_val` in `src/qperf.c`: powers of 1000, three digits unless `-e` asks for
-/// others, zeros at the end cut off.
+/// qperf 0.4.11: `calc_results`, `view_*` and `place_val` in `src/qperf.c`: powers of 1000, three digits unless `-e`
+/// asks for others, zeros at the end cut off.
 pub const QPERF_VALUES: [Named; 18] = [
     written("latency", "mean"),
     written("bw", "mean"),

@@ -353,13 +353,13 @@ impl Buffers<'_> {
 
 /// Threads of the kernel: each reads 8 bytes of a line of 64.
 const LANES: usize = 8;
-/// Lines of the chain: more than are read at once, so that none is read twice, and so far apart that none is fetched with
-/// another.
+/// Lines of the chain: more than are read at once, so that none is read twice, and so far apart that none is fetched
+/// with another.
 const LINES: usize = 8192;
 const STRIDE: usize = 512;
 
-/// Lines in host memory: each holds, for every thread, the address of that thread's part of the next line. The last leads
-/// to the first.
+/// Lines in host memory: each holds, for every thread, the address of that thread's part of the next line. The last
+/// leads to the first.
 struct Chain<'a> {
     host: Pinned<'a>,
     start: DeviceAddress,
@@ -403,8 +403,8 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// The kernel: thread `i` begins at `start + 8 i`, reads `count` times where it is sent, and writes where it came to behind
-/// the lines.
+/// The kernel: thread `i` begins at `start + 8 i`, reads `count` times where it is sent, and writes where it came to
+/// behind the lines.
 const CHASE: &CStr = c"
 .version 6.3
 .target sm_75

@@ -1,5 +1,5 @@
-//! Atomics on one word of the other rank's memory, each complete before the next. The protocol alone has them: a processor
-//! carries them out, whatever the lane.
+//! Atomics on one word of the other rank's memory, each complete before the next. The protocol alone has them: a
+//! processor carries them out, whatever the lane.
 
 use super::super::{LevelTest, engine, protocol};
 use super::{Memory, RemoteLink, Target, exchange, name_memory, serve_until};

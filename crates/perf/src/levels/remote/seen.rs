@@ -1,5 +1,5 @@
-//! Puts back and forth, each seen in memory by the rank that it reaches, which answers with one of its own: the ping-pong of
-//! perftest's `ib_write_lat`, at levels above verbs.
+//! Puts back and forth, each seen in memory by the rank that it reaches, which answers with one of its own: the
+//! ping-pong of perftest's `ib_write_lat`, at levels above verbs.
 #![allow(unsafe_code)]
 
 use super::{RemoteLink, Target, complete, engine, post, serve_until};

@@ -10,8 +10,8 @@ use super::{Held, Memory, RemoteLink, Words};
 
 /// A slice over memory of a target.
 pub fn make_slice<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
-    // SAFETY: allocated with so many bytes; the peer writes them only between two orders, and this is called between two
-    // others.
+    // SAFETY: allocated with so many bytes; the peer writes them only between two orders, and this is called between
+    // two others.
     unsafe { std::slice::from_raw_parts_mut(at, bytes) }
 }
 

@@ -102,8 +102,9 @@ pub(super) fn run(port: &Loop, inline: u32, plan: &Plan) -> Result<Vec<Times>, E
     Ok(times)
 }
 
-/// In which order the sizes of a round come, and which way of each begins. By lot: whatever a machine does every second or
-/// fourth batch then falls on both ways of all sizes, and on both halves of the rounds that are held against each other.
+/// In which order the sizes of a round come, and which way of each begins. By lot: whatever a machine does every second
+/// or fourth batch then falls on both ways of all sizes, and on both halves of the rounds that are held against each
+/// other.
 pub(super) struct Orders {
     random: Random,
     sizes: Vec<usize>,

@@ -36,8 +36,8 @@ pub(super) struct Keeping {
 
 /// The program's own memory.
 impl Registrations {
-    /// From now on up to so many bytes of the program's own memory stay registered that was used before, where the kernel
-    /// tells what becomes of it; 0: none.
+    /// From now on up to so many bytes of the program's own memory stay registered that was used before, where the
+    /// kernel tells what becomes of it; 0: none.
     pub fn keep_most(&mut self, bytes: usize) {
         self.drop_kept(|_| true);
         self.keeping = (bytes > 0).then(|| Keeping {
@@ -49,9 +49,9 @@ impl Registrations {
         });
     }
 
-    /// So many bytes are kept where nobody says how many, by each of so many processes of this host: half of what may be locked,
-    /// since messages and buffers need some too, or an eighth of the host's memory for all of them where nothing limits that. It is
-    /// the programs' own memory, which is not used up, but cannot be moved or swapped.
+    /// So many bytes are kept where nobody says how many, by each of so many processes of this host: half of what may
+    /// be locked, since messages and buffers need some too, or an eighth of the host's memory for all of them where
+    /// nothing limits that. It is the programs' own memory, which is not used up, but cannot be moved or swapped.
     pub fn default_most(processes: usize) -> usize {
         let mut limit = libc::rlimit {
             rlim_cur: 0,

@@ -1,5 +1,5 @@
-//! What the watching thread has read of the kernel, on its way to the thread that sends: a ring without locks, since whoever
-//! holds a lock may be unmapping memory, and then waits for the watching thread.
+//! What the watching thread has read of the kernel, on its way to the thread that sends: a ring without locks, since
+//! whoever holds a lock may be unmapping memory, and then waits for the watching thread.
 
 use fastpath_base::sync::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::ops::Range;

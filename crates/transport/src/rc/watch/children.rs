@@ -1,5 +1,6 @@
-//! Descriptors that a child of the process must not keep: the kernel would wait for reports to be read as long as anybody has
-//! one, be it a child that does not know of it. (A child by a bare `clone` that goes on without `execve` is not seen.)
+//! Descriptors that a child of the process must not keep: the kernel would wait for reports to be read as long as
+//! anybody has one, be it a child that does not know of it. (A child by a bare `clone` that goes on without `execve` is
+//! not seen.)
 #![allow(unsafe_code)]
 
 use super::userfault::replace;

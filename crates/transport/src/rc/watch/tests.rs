@@ -296,8 +296,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// A thread unmaps memory, and before it goes on another one has other memory there: its first look must not find the old. By
-/// then that memory is not watched, which the kernel says.
+/// A thread unmaps memory, and before it goes on another one has other memory there: its first look must not find the
+/// old. By then that memory is not watched, which the kernel says.
 #[test]
 fn look__finds_memory_that_another_thread_is_unmapping() {
     let Some((watch, range)) = covered() else {
@@ -357,8 +357,8 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
     });
 }
 
-/// Another thread discards memory, which stays watched: when that thread goes on the kernel has nothing to say against it any
-/// more. Only what the watching thread is about to write down, or has written down, tells of it.
+/// Another thread discards memory, which stays watched: when that thread goes on the kernel has nothing to say against
+/// it any more. Only what the watching thread is about to write down, or has written down, tells of it.
 #[test]
 fn look__finds_memory_that_another_thread_has_discarded() {
     const ROUNDS: u64 = 4000;

@@ -1,5 +1,6 @@
-//! The kernel's part of the watch: what of `linux/userfaultfd.h` (Linux 6.18) and of `linux/fs.h` (`PROCMAP_QUERY`, from
-//! Linux 6.11 on) is used. On processors whose ioctl numbers are others the kernel refuses, and nothing is watched.
+//! The kernel's part of the watch: what of `linux/userfaultfd.h` (Linux 6.18) and of `linux/fs.h` (`PROCMAP_QUERY`,
+//! from Linux 6.11 on) is used. On processors whose ioctl numbers are others the kernel refuses, and nothing is
+//! watched.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -161,14 +162,15 @@ impl Userfault {
         }
     }
 
-    /// Ends all of it, and lets those go on who wait for a report to be read. The descriptor's number becomes one more of
+    /// Ends all of it, and lets those go on who wait for a report to be read. The descriptor's number becomes one more
+    /// of
     /// `other`'s file, so that nobody else gets it meanwhile.
     pub(super) fn end(&self, other: RawFd) {
         replace(self.fd(), other);
     }
 
-    /// Asks of whole pages, which nobody else watches, by protecting none of them. It is also refused from before some memory is unmapped until
-    /// the one who does it goes on after its event was read.
+    /// Asks of whole pages, which nobody else watches, by protecting none of them. It is also refused from before some
+    /// memory is unmapped until the one who does it goes on after its event was read.
     pub(super) fn ask(&self, range: &Range<usize>) -> Answer {
         let mut call = ProtectCall {
             start: range.start as u64,

@@ -235,8 +235,9 @@ pub(crate) fn inject(from: u32, to: u32, qkey: u32, bytes: &[u8]) {
     with(|fabric| fabric.deliver(&datagram));
 }
 
-/// Codes of events after which everything is as it was: communication established, send queue drained, path migrated and
-/// not migrated, subnet manager changed, limit of a receive queue reached, last receive of a stopped queue pair, reregister.
+/// Codes of events after which everything is as it was: communication established, send queue drained, path migrated
+/// and not migrated, subnet manager changed, limit of a receive queue reached, last receive of a stopped queue pair,
+/// reregister.
 pub(crate) const QUIET_EVENTS: [i32; 8] = [4, 5, 6, 7, 13, 15, 16, 17];
 
 /// The device has something to tell: an event's code.
@@ -267,7 +268,8 @@ pub(crate) fn take_receive_posts() -> u64 {
     with(|fabric| std::mem::take(&mut fabric.receive_posts))
 }
 
-/// After `before` more calls that post receive buffers, `count` are refused. Says how many were left of the last such order.
+/// After `before` more calls that post receive buffers, `count` are refused. Says how many were left of the last such
+/// order.
 pub(crate) fn refuse_receive_posts(before: u64, count: u64) -> u64 {
     with(|fabric| std::mem::replace(&mut fabric.receive_refusals, (before, count)).1)
 }

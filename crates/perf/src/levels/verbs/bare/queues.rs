@@ -9,8 +9,8 @@ use crate::bench::verbs::Connection;
 
 /// Looks in vain, after which the processor is offered to others: the two ranks may share one.
 pub(super) const LOOKS: u32 = 512;
-/// The same of looks at a word of memory, which take a few instructions where a poll takes a hundred: a yield is a system
-/// call, and a write that comes meanwhile is seen after it.
+/// The same of looks at a word of memory, which take a few instructions where a poll takes a hundred: a yield is a
+/// system call, and a write that comes meanwhile is seen after it.
 pub(super) const WORD_LOOKS: u32 = 1 << 15;
 /// Receive buffers that are posted together.
 const REFILL: u32 = 16;
