@@ -25,7 +25,7 @@ help:
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
 	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
 	@echo 'make vm-test-all            the same and its long cases; every program of tests/c and mpi4py over rc and ud, on one virtual host and on two'
-	@echo 'make test-loom              ring, sleep handshake and records of the segment under the model checker'
+	@echo 'make test-loom              ring, sleep handshake, biased lock and records of the segment under the model checker'
 	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
 	@echo 'make test-suites            mpi4py, NetPIPE, HPCC, FFTW, rsmpi and LAMMPS, built with our mpicc (SUITES=--quick: shorter)'
@@ -65,7 +65,7 @@ test-crates:
 test-loom:
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR='$(TARGET_DIR)/loom' CARGO_PROFILE_DEV_OPT_LEVEL=2 \
 	    $(if $(PREEMPTIONS),LOOM_MAX_PREEMPTIONS=$(PREEMPTIONS)) \
-	    $(CARGO) test -p fastpath-bootstrap -p fastpath-transport --lib -- model:: loom::
+	    $(CARGO) test -p fastpath-base -p fastpath-bootstrap -p fastpath-transport --lib -- model:: loom::
 
 test-miri:
 	scripts/miri

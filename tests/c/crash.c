@@ -1,6 +1,8 @@
 /* Crashes on rank 1 in the way that the first argument names; the others wait for it.
  * test: only=build */
+#define _GNU_SOURCE
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,18 +70,35 @@ static void crash(const char *how, int count)
         *(volatile int *)nowhere = 1;
 }
 
+static int count;
+
+static void *crash_in_thread(void *how)
+{
+    pthread_setname_np(pthread_self(), "worker");
+    crash(how, count);
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
-    int rank, count = argc > 2 ? atoi(argv[2]) : 1;
+    int rank, level = MPI_THREAD_SINGLE;
+    pthread_t thread;
+    count = argc > 2 ? atoi(argv[2]) : 1;
+    if (!strncmp(how, "thread-", 7) || !strncmp(how, "multiple-", 9))
+        level = MPI_THREAD_MULTIPLE;
     static char data[2000000];
     if (!strcmp(how, "handled"))
         signal(SIGSEGV, own_handler);
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv, level, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1 && !strncmp(how, "thread-", 7)) {
+        pthread_create(&thread, NULL, crash_in_thread, (void *)(how + 7));
+        MPI_Recv(data, 1, MPI_BYTE, 0, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
     if (rank == 1)
-        crash(how, count);
+        crash(strncmp(how, "multiple-", 9) ? how : how + 9, count);
     if (!strcmp(how, "recv"))
         MPI_Send(data, count, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
     MPI_Recv(data, sizeof data, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -1,6 +1,8 @@
 /* Programs with one mistake each, named by the first argument, for FASTPATH_CHECK=1.
  * test: only=build */
 #include <mpi.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,12 +181,71 @@ static void disagree(void)
         MPI_Allreduce(ints, ints + 32, 4, MPI_INT, last ? MPI_MAX : MPI_SUM, world);
 }
 
+static sem_t inside, done;
+
+/* Lets the other thread call while this one is inside MPI. */
+static void let_other_call(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+    (void)in, (void)inout, (void)len, (void)type;
+    sem_post(&inside);
+    sem_wait(&done);
+}
+
+static void *call_in_thread(void *nothing)
+{
+    int flag;
+    sem_wait(&inside);
+    /* Any thread may ask that at any time. */
+    MPI_Initialized(&flag);
+    MPI_Query_thread(&flag);
+    for (int i = 0; i < 3 && !is("threads-query"); i++)
+        MPI_Comm_set_name(MPI_COMM_WORLD, "name");
+    sem_post(&done);
+    return nothing;
+}
+
+/* Rank 1 has another thread, which calls while the first is outside of MPI, or inside. */
+static void call_in_threads(void)
+{
+    pthread_t thread;
+    MPI_Op op;
+    sem_init(&inside, 0, 0);
+    sem_init(&done, 0, 0);
+    if (rank != 1)
+        return;
+    pthread_create(&thread, NULL, call_in_thread, NULL);
+    if (is("threads-single") || is("threads-funneled") || is("threads-turns")) {
+        sem_post(&inside);
+        pthread_join(thread, NULL);
+        return;
+    }
+    MPI_Op_create(let_other_call, 1, &op);
+    MPI_Reduce_local(ints, ints + 10, 1, MPI_INT, op);
+    MPI_Op_free(&op);
+    pthread_join(thread, NULL);
+}
+
+static int level(void)
+{
+    if (is("threads-serialized") || is("threads-turns") || is("threads-query"))
+        return MPI_THREAD_SERIALIZED;
+    if (is("threads-funneled") || is("threads-beside"))
+        return MPI_THREAD_FUNNELED;
+    return is("threads-multiple") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+}
+
 int main(int argc, char **argv)
 {
+    int provided;
     how = argc > 1 ? argv[1] : "";
-    MPI_Init(&argc, &argv);
+    if (level() == MPI_THREAD_SINGLE)
+        MPI_Init(&argc, &argv);
+    else
+        MPI_Init_thread(&argc, &argv, level(), &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strncmp(how, "threads", 7) == 0)
+        call_in_threads();
     if (is("types-struct"))
         exchange_other_structs();
     else if (strncmp(how, "types", 5) == 0)

@@ -39,6 +39,24 @@ static void *send_in_thread(void *seconds)
     return NULL;
 }
 
+/* Waits for a message with this tag, from the rank whose number is the thread's share. */
+static int sources[6];
+static void *receive_in_thread(void *number)
+{
+    int own;
+    if (number == &sources[0])
+        pthread_setname_np(pthread_self(), "halo");
+    MPI_Recv(&own, 1, MPI_INT, *(int *)number, 20 + (int)((int *)number - sources), MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return NULL;
+}
+
+static void receive_in_threads(int count)
+{
+    pthread_t thread;
+    for (int i = 0; i < count; i++)
+        pthread_create(&thread, NULL, receive_in_thread, &sources[i]);
+}
+
 static void exchange(void)
 {
     for (;;) {
@@ -121,6 +139,19 @@ int main(int argc, char **argv)
         if (rank == 1)
             pthread_create(&thread, NULL, compute_in_thread, NULL);
         receive(1 - rank, 14);
+    } else if (strcmp(how, "multiple-threads") == 0 || strcmp(how, "multiple-crowd") == 0) {
+        /* All threads of each rank wait for the other rank. */
+        for (int i = 0; i < 6; i++)
+            sources[i] = 1 - rank;
+        receive_in_threads(strcmp(how, "multiple-crowd") == 0 ? 6 : 1);
+        receive(1 - rank, 15);
+    } else if (strcmp(how, "multiple-threads-work") == 0) {
+        /* One thread of rank 0 waits for rank 2, which works. */
+        if (rank == 2)
+            compute();
+        sources[0] = rank == 0 ? 2 : 0;
+        receive_in_threads(1);
+        receive(1 - rank, 15);
     } else if (strcmp(how, "multiple-thread-sends") == 0) {
         /* Rank 0 goes on once the other thread of rank 1 has slept, and then answers. */
         if (rank == 1)

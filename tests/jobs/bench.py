@@ -115,6 +115,12 @@ int MPI_Irecv(void *b, int n, MPI_Datatype t, int s, int g, MPI_Comm c, MPI_Requ
     if (is_one(n, t)) pending = b;
     return PMPI_Irecv(b, n, t, s, g, c, r);
 }
+int MPI_Wait(MPI_Request *r, MPI_Status *x) {
+    int code = PMPI_Wait(r, x);
+    if (pending) damage(pending);
+    pending = 0;
+    return code;
+}
 int MPI_Waitall(int n, MPI_Request *r, MPI_Status *x) {
     int code = PMPI_Waitall(n, r, x);
     if (pending) damage(pending);

@@ -1,5 +1,6 @@
 """A crash inside an MPI call names the call; one outside of MPI names none; a program's own handler is left alone."""
 
+import re
 import signal
 
 # What the program is told to do, and the call that the report names (None: none).
@@ -24,6 +25,23 @@ def _look(session, words, call, env):
     right = len(named) == len(wanted) and all(line.startswith(want) for line, want in zip(named, wanted))
     if not right or "rank 1 on" not in lines[0] or "SIGSEGV" not in lines[0]:
         return f"{' '.join(words)}: the report does not say {call}", outcome.text()
+    return None
+
+
+def case_thread(session):
+    """Of several threads the one that crashes is named, inside of MPI and outside."""
+    wanted = {
+        "thread-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \d+ \"worker\"",
+        "thread-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \d+ \"worker\"",
+        "multiple-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \"main\"",
+    }
+    for how, line in wanted.items():
+        outcome = session.mpirun(2, [session.binary("crash"), how, "400"]).finish()
+        problem = outcome.problem(128 + signal.SIGSEGV, quiet=False)
+        if not problem and not any(re.fullmatch(line, said) for said in outcome.err.splitlines()):
+            problem = f"the report does not say {line}"
+        if problem:
+            return f"{how}: {problem}", outcome.text()
     return None
 
 

@@ -27,6 +27,14 @@ MISTAKES = {
     "left-mprobe": ([r"rank 1: no MPI_Mrecv followed the probe of the message from rank 0 with tag 1 in .*, 12 bytes"], 0),
     "left-freed": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in a communicator that was freed, sent by"], 0),
     "left-dup": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in halo, sent by MPI_Send at {PLACE}"], 0),
+    "threads-single": ([rf"rank 1: thread \d+ calls MPI_Comm_set_name at {PLACE}, but at MPI_THREAD_SINGLE \(the level of "
+                        r"MPI_Init\) only .* \"main\" is outside of MPI meanwhile. Ask MPI_Init_thread for"], 0),
+    "threads-funneled": ([rf"rank 1: thread \d+ calls MPI_Comm_set_name at {PLACE}, but at MPI_THREAD_FUNNELED only the"], 0),
+    "threads-beside": ([r"rank 1: thread \d+ calls MPI_Comm_set_name at .*; thread \"main\" is in MPI_Reduce_local meanwh"], 0),
+    "threads-serialized": ([rf"rank 1: thread \d+ calls MPI_Comm_set_name at {PLACE} while thread \"main\" is in "
+                            r"MPI_Reduce_local, but at MPI_THREAD_SERIALIZED one .* Ask MPI_Init_thread for MPI_THREAD_"], 0),
+    "threads-turns": ([], 0),
+    "threads-query": ([], 0),
     "coll-type": ([rf"rank 1: MPI_Bcast at {PLACE} expects 10 MPI_INT from rank 0, which passes 10 MPI_FLOAT to "
                    rf"MPI_Bcast at {PLACE}"], 0),
     "coll-gather": ([r"rank 0: MPI_Gather at .* expects 2 MPI_FLOAT from rank 1, which passes 2 MPI_INT"], 0),

@@ -10,6 +10,8 @@ import os
 
 # Sizes in every run, beside those at which something changes.
 ALWAYS = [0, 1, 47, 48, 49, 100_000, 300_001, 1 << 20]
+# Protocols whose bytes do not go through the ring.
+COPIES = {"rendezvous get", "cooperative"}
 
 
 def _report(outcome):
@@ -82,13 +84,15 @@ def case_nothing_is_set(session):
     def check(report):
         node = _class(report)
         yield _class(report, "itself", "any memory")["transports"], ["loopback"]
-        yield [_border(node, p) for p in ("eager short", "eager", "eager in parts")], [48, 4096, 32768]
-        yield "single copy, both sides" in _protocols(node) or "process_vm_readv" in _reason(node, "single copy"), True
+        yield [_border(node, p) for p in ("eager short", "eager", "eager multi-fragment")], [48, 4096, 32768]
+        refused = "process_vm_readv" in _reason(node, "cooperative")
+        yield refused or "costs more" in _reason(node, "cooperative"), True
+        yield "MPI_Alloc_mem" in _reason(node, "rendezvous put"), True
         yield [r["from"] for r in node["ranges"][1:]], [r["to"] + 1 for r in node["ranges"][:-1]]
         yield report["notes"], []
         copied = {"put, get": "kernel", "atomics": "messages"}
         asked = {"put, get, atomics": "messages"}
-        yield _ways(node), asked if _reason(node, "single copy") else copied
+        yield _ways(node), asked if refused else copied
         yield _ways(_class(report, memory="memory from MPI_Alloc_mem")), {"put, get, atomics": "load-store"}
         yield _ways(_class(report, "itself", "any memory")), {"put, get, atomics": "load-store"}
 
@@ -97,20 +101,20 @@ def case_nothing_is_set(session):
 
 def case_disable(session):
     def cma(report):
-        yield _reason(_class(report), "single copy"), "switched off by FASTPATH_DISABLE"
-        yield any("single copy" in p for p in _protocols(_class(report))), False
+        yield _reason(_class(report), "cooperative"), "switched off by FASTPATH_DISABLE"
+        yield COPIES & _protocols(_class(report)), set()
         yield _ways(_class(report)), {"put, get, atomics": "messages"}
 
     def direct(report):
         shared = _class(report, memory="memory from MPI_Alloc_mem")
-        yield _reason(shared, "direct"), "switched off by FASTPATH_DISABLE"
-        yield any("direct" in p for p in _protocols(shared)), False
+        yield [_reason(shared, p) for p in (*COPIES, "rendezvous put")], 3 * ["switched off by FASTPATH_DISABLE"]
+        yield COPIES & _protocols(shared), set()
         yield "load-store" in _ways(shared).values(), False
 
     def pipeline(report):
         node = _class(report)
         yield _reason(node, "pipelining"), "switched off by FASTPATH_DISABLE"
-        yield "one after the other" in str(node["ranges"]) or "single copy" in str(_protocols(node)), True
+        yield "one after the other" in str(node["ranges"]) or bool(COPIES & _protocols(node)), True
         yield _border(node, "eager"), 32704
 
     def adapt(report):
@@ -130,11 +134,11 @@ def case_disable(session):
 def case_transports(session):
     def shm(report):
         yield _class(report, "itself")["transports"][0], "shm"
-        yield _reason(_class(report), "single copy"), "not listed in FASTPATH_TRANSPORTS"
+        yield _reason(_class(report), "cooperative"), "not listed in FASTPATH_TRANSPORTS"
 
     def both(report):
         yield _class(report, "itself", "any memory")["transports"], ["loopback"]
-        yield _reason(_class(report), "single copy"), "not listed in FASTPATH_TRANSPORTS"
+        yield _reason(_class(report), "cooperative"), "not listed in FASTPATH_TRANSPORTS"
 
     def alone(report):
         yield [c["peer"] for c in report["classes"]], ["itself"]
@@ -192,8 +196,8 @@ def case_kernel_refuses(session):
     for code in (errno.EPERM, errno.ENOSYS):
         for tuning in ("none", "auto"):
             def check(report):
-                yield f"os error {code}" in _reason(_class(report), "single copy"), True
-                yield any("single copy" in p for p in _protocols(_class(report))), False
+                yield f"os error {code}" in _reason(_class(report), "cooperative"), True
+                yield COPIES & _protocols(_class(report)), set()
 
             env = {"FASTPATH_TUNING": tuning, "XDG_CACHE_HOME": "/nowhere"}
             problem = _holds(session, env, check, words=[f"deny={code}"])
@@ -212,8 +216,9 @@ def case_report_text(session):
     lines = outcome.err.splitlines()
     if problem or not all(line.startswith("fastpath: ") for line in lines):
         return problem or f"a line is not ours: {outcome.err[:300]}"
-    for text in ("to itself", "to ranks on this node, private memory (shm", "eager short", "transfer_byte_ns"):
-        if sum(text in line for line in lines) not in (1, 2):
+    wanted = {"to itself": 1, "to ranks on this node, private memory (shm": 1, "eager short": 3, "transfer_byte_ns": 1}
+    for text, times in wanted.items():
+        if sum(text in line for line in lines) != times:
             return f"{text!r} is not there as often as it should: {outcome.err[:1000]}"
     off = session.mpirun(2, program, env={"FASTPATH_REPORT": "0"}).finish()
     return off.problem() or _refused(session, {"FASTPATH_REPORT": "xml"}, "json")

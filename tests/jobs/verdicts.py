@@ -21,6 +21,8 @@ DEADLOCKS = [
     ("waitany", 3, r"deadlock of 3 ranks, .*: rank 0 waits for any of ranks 1, 2 \(MPI_Waitany, .*\); "
                    r"rank 1 waits for rank 0 \(.*\); rank 2 waits for rank 0 \(.*\)"),
     ("barrier-wait", 4, r"deadlock: rank 0 waits for rank \d \(MPI_Barrier, .*\), .*which waits for rank 0 \(.*\)"),
+    ("multiple-threads", 2, r"deadlock: rank 0 waits for rank 1 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\), "
+                            r"which waits for rank 0 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\)"),
     ("multiple-finalized", 2, r"this wait cannot end: rank 0 waits for any of ranks 0, 1 \(MPI_Recv, .*\), "
                               r"and all others have left MPI"),
 ]
@@ -29,6 +31,7 @@ DEADLOCKS = [
 HEALTHY = [
     ("work", 2, None), ("exchange", 4, None), ("await-work", 2, None), ("await-sleep", 3, None),
     ("barrier-work", 4, None), ("thread-works", 2, None),
+    ("multiple-threads-work", 3, None),
 ]
 
 
@@ -71,7 +74,7 @@ class _Page:
         self.state, = struct.unpack_from("I", page, 0)
         self.waiting, = struct.unpack_from("I", page, 256 + 4)
         self.since_ns, = struct.unpack_from("Q", page, 256 + 24)
-        self.asleep, = struct.unpack_from("I", page, 1696)
+        self.asleep, = struct.unpack_from("I", page, 2472)
 
     def sleeps_long(self):
         """Whether the rank has waited for longer than the second that a verdict needs, and sleeps."""
@@ -93,7 +96,7 @@ def _await_sleep(job, ranks):
 def _verdicts(outcome):
     """What was said beyond the list of the ranks."""
     lines = outcome.err.splitlines()
-    return [line for line in lines if not re.match(r"mpiexec: {3}rank \d|mpiexec: the job ", line)]
+    return [line for line in lines if not re.match(r"mpiexec: {3}rank \d|mpiexec: {5}|mpiexec: the job ", line)]
 
 
 def _judge(outcome, verdict, code=124, listed=()):
@@ -170,8 +173,21 @@ def case_finalized(session):
 def case_other_thread(session):
     """A thread that sleeps outside of MPI sends what all wait for: its rank waits too, but that is no deadlock."""
     job = _start(session, 2, "multiple-thread-sends,60")
-    answer = _judge(job.finish(), None, listed=["rank 1 .* has a thread that waits in MPI_Recv"])
+    answer = _judge(job.finish(), None, listed=[r"rank 1 .* has a thread that waits:\n.* thread \"main\" in MPI_Recv"])
     return answer or _start(session, 2, "multiple-thread-sends,1", timeout=60).finish().problem()
+
+
+def case_threads(session):
+    """Of several threads that wait each is named, up to four of a rank; the others are counted, and prove nothing."""
+    line = r"mpiexec:     thread (\"main\"|\d+|\d+ \"halo\") in MPI_Recv, peer \d, tag \d+, .*\n"
+    both = [rf"rank {rank} .* has 2 threads that wait:\n({line}){{2}}" for rank in (0, 1)]
+    both += [r"mpiexec:     thread \"main\" in MPI_Recv, peer 1, tag 15", r"thread \d+ \"halo\" in MPI_Recv, peer 1, tag 20"]
+    crowd = [rf"rank {rank} .* has 7 threads that wait:\n({line}){{4}}mpiexec:     and 3 more\n" for rank in (0, 1)]
+    # They sleep at once: all have done so when they are asked.
+    jobs = [(_start(session, 2, how, env={"FASTPATH_WAIT": "sleep"}), verdict, listed)
+            for how, verdict, listed in [("multiple-threads", DEADLOCKS[-2][2], both), ("multiple-crowd", None, crowd)]]
+    answers = [_judge(job.finish(), verdict, listed=listed) for job, verdict, listed in jobs]
+    return next((answer for answer in answers if answer), None)
 
 
 def case_awake(session):

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`sync`] | the atomics and fences, real ones or the model checker's |
+//! | [`biased`] | a lock that costs plain instructions while one thread uses it |
 //! | [`clock`] | nanoseconds of the monotonic clock |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
@@ -11,8 +12,10 @@
 //! | [`config`] | the table of `FASTPATH_` variables and what they are set to |
 //! | [`layout`] | where the bytes of a datatype lie, and packing by it |
 //! | [`stored`] | files of what was measured of a machine |
+//! | [`thread`] | how threads of the library start |
 //! | [`trace`] | time-stamped points in a ring per thread |
 
+pub mod biased;
 pub mod clock;
 pub mod config;
 pub mod copy;
@@ -26,6 +29,7 @@ mod mutate;
 pub mod refusal;
 pub mod stored;
 pub mod sync;
+pub mod thread;
 pub mod topology;
 pub mod trace;
 pub mod wait;

@@ -91,6 +91,12 @@ pub fn current_processor() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
+/// The kernel's number of this thread; that of the process where it is its first thread.
+pub fn thread_number() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
 /// Moves this thread to another processor of those it may use, if there is one, and leaves its
 /// choice as free as it was. Says whether it moved. Costs tens of microseconds.
 pub fn step_aside() -> bool {
@@ -106,14 +112,20 @@ pub fn step_aside() -> bool {
     true
 }
 
-/// Moves this thread to one of the processors that it may use, counted round and round by `index`, and leaves its choice
-/// as free as it was.
+/// Moves this thread to one of the processors that it may use, counted round and round by `index`, and leaves its
+/// choice as free as it was.
 pub fn start_on(index: usize) {
     let all = affinity();
-    let Some(cpu) = all.iter().nth(index % all.len().max(1)) else {
-        return;
-    };
-    if set_affinity(&CpuSet::from_iter([cpu])).is_ok() {
+    if let Some(cpu) = all.iter().nth(index % all.len().max(1)) {
+        move_to(cpu);
+    }
+}
+
+/// Moves this thread to a processor that it may use, and leaves its choice as free as it was. Costs tens of
+/// microseconds.
+pub fn move_to(cpu: usize) {
+    let all = affinity();
+    if all.contains(cpu) && set_affinity(&CpuSet::from_iter([cpu])).is_ok() {
         let _ = set_affinity(&all);
     }
 }
@@ -148,17 +160,23 @@ impl std::fmt::Display for CpuSet {
 
 /// The processors that the kernel lets this thread run on.
 pub fn affinity() -> CpuSet {
+    affinity_of(0).unwrap_or_else(online)
+}
+
+/// The same of the first thread of a process, 0 for the calling one; `None` where the kernel does not say.
+pub fn affinity_of(pid: libc::pid_t) -> Option<CpuSet> {
     let mut words = vec![0u64; 16];
     loop {
         let bytes = words.len() * 8;
         // SAFETY: the buffer has `bytes` bytes and the kernel writes at most so many.
-        let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
+        let rc = unsafe { libc::sched_getaffinity(pid, bytes, words.as_mut_ptr().cast()) };
         if rc == 0 {
-            return CpuSet { words };
+            return Some(CpuSet { words });
         }
         // EINVAL: the kernel's own mask is longer than ours.
-        if words.len() >= 1024 {
-            return online();
+        let is_short = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+        if words.len() >= 1024 || !is_short {
+            return None;
         }
         words.resize(words.len() * 2, 0);
     }

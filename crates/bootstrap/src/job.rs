@@ -276,7 +276,8 @@ impl Job {
             .map_or(0, |page| page.host.load(Ordering::Relaxed))
     }
 
-    /// Whether a rank counts as being on another host than this one. No lane to it may use what lies in the job's memory.
+    /// Whether a rank counts as being on another host than this one. No lane to it may use what lies in the job's
+    /// memory.
     pub fn is_remote(&self, rank: usize) -> bool {
         self.host(rank) != self.host(self.rank)
     }
@@ -359,16 +360,17 @@ impl Job {
         self.segment.map_range(offset, bytes)
     }
 
-    /// Notes what this rank waits for. Call it before sleeping, never on the path of a message that is there.
+    /// Notes what a thread of this rank waits for ([`RankPage::note_waiting`]). Call it before sleeping, never on the
+    /// path of a message that is there.
     #[cold]
-    pub fn note_waiting(&self, note: WaitNoteRef<'_>) {
-        self.own_page().note_waiting(note);
+    pub fn note_waiting(&self, place: usize, note: WaitNoteRef<'_>) {
+        self.own_page().note_waiting(place, note);
     }
 
     /// Nothing is waited for any more, or something has come.
     #[cold]
-    pub fn clear_waiting(&self) {
-        self.own_page().clear_waiting();
+    pub fn clear_waiting(&self, place: usize) {
+        self.own_page().clear_waiting(place);
     }
 
     /// Notes how far this rank has come.
@@ -509,23 +511,27 @@ mod tests {
         );
         assert_eq!(job.processors(), 2);
         assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
-        job.note_waiting(WaitNoteRef {
-            call: "MPI_Recv",
-            peer: 1,
-            tag: 7,
-            comm: "halo",
-            bytes: 8,
-            since_ns: 9,
-            awaited: Awaited::of(&[2]),
-            multiple: true,
-        });
-        let note = segment.page(3).unwrap().wait_note().unwrap();
+        job.note_waiting(
+            0,
+            WaitNoteRef {
+                call: "MPI_Recv",
+                peer: 1,
+                tag: 7,
+                comm: "halo",
+                bytes: 8,
+                since_ns: 9,
+                awaited: Awaited::of(&[2]),
+                multiple: true,
+                thread: 0,
+            },
+        );
+        let note = segment.page(3).unwrap().wait_notes().pop().unwrap();
         assert_eq!((&*note.call, &*note.comm), ("MPI_Recv", "halo"));
         assert_eq!((note.peer, note.tag), (1, 7));
         assert_eq!((note.bytes, note.since_ns), (8, 9));
         assert_eq!((note.awaited.named(), note.multiple), (&[2][..], true));
-        job.clear_waiting();
-        assert_eq!(segment.page(3).unwrap().wait_note(), None);
+        job.clear_waiting(0);
+        assert_eq!(segment.page(3).unwrap().wait_notes().pop(), None);
         job.set_phase(Phase::Finalized);
         assert_eq!(
             segment.page(3).unwrap().state.load(Ordering::Relaxed),

@@ -14,6 +14,7 @@
 //! at that place and never a signal later. A memory file is sealed against shrinking and growing; where there are none
 //! (`file`) an unlinked file of a file system stands in.
 
+mod call;
 mod file;
 mod header;
 mod layout;
@@ -21,12 +22,13 @@ mod memory;
 mod page;
 mod text;
 
+pub use call::Call;
 pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{ARENA_BYTES, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use memory::{Mapping, Segment, SegmentError};
 pub use page::{
-    Awaited, Card, Phase, RankPage, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED, STATE_SLEEPING,
-    WaitNote, WaitNoteRef, has_left,
+    Awaited, Card, NOTES, Phase, RankPage, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED,
+    STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
 pub use text::SharedText;

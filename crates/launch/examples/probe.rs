@@ -130,16 +130,20 @@ fn flood(mib: usize) {
 
 /// Sleeps as a rank does that waits for a message which never comes, since so many seconds.
 fn sleep_in(job: &Job, call: &str, seconds: u64) {
-    job.note_waiting(WaitNoteRef {
-        call,
-        peer: 1,
-        tag: 7,
-        comm: "halo",
-        bytes: 8,
-        since_ns: now_ns().saturating_sub(seconds * 1_000_000_000),
-        awaited: Awaited::of(&[1]),
-        multiple: false,
-    });
+    job.note_waiting(
+        0,
+        WaitNoteRef {
+            call,
+            peer: 1,
+            tag: 7,
+            comm: "halo",
+            bytes: 8,
+            since_ns: now_ns().saturating_sub(seconds * 1_000_000_000),
+            awaited: Awaited::of(&[1]),
+            multiple: false,
+            thread: 0,
+        },
+    );
     let word = &job.own_page().state;
     word.store(STATE_SLEEPING, Ordering::Relaxed);
     job.own_page().set_asleep(1);
@@ -152,16 +156,20 @@ fn sleep_in(job: &Job, call: &str, seconds: u64) {
 
 fn wait_for_death(job: &Job, rank: usize) {
     let word = &job.own_page().state;
-    job.note_waiting(WaitNoteRef {
-        call: "MPI_Recv",
-        peer: rank as i32,
-        tag: 0,
-        comm: "",
-        bytes: 0,
-        since_ns: now_ns(),
-        awaited: Awaited::of(&[rank as u32]),
-        multiple: false,
-    });
+    job.note_waiting(
+        0,
+        WaitNoteRef {
+            call: "MPI_Recv",
+            peer: rank as i32,
+            tag: 0,
+            comm: "",
+            bytes: 0,
+            since_ns: now_ns(),
+            awaited: Awaited::of(&[rank as u32]),
+            multiple: false,
+            thread: 0,
+        },
+    );
     loop {
         // ORDERING: before the look at the peer's state; partner is the launcher, which marks the
         // peer dead and then wakes who sleeps.
@@ -172,7 +180,7 @@ fn wait_for_death(job: &Job, rank: usize) {
         futex_wait(word, STATE_SLEEPING, None);
     }
     word.store(STATE_AWAKE, Ordering::Relaxed);
-    job.clear_waiting();
+    job.clear_waiting(0);
     println!("rank {rank} is dead");
 }
 

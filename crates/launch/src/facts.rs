@@ -21,11 +21,24 @@ pub enum Activity {
     Running,
     /// All its threads sleep: how many, and the processor time that they have used, in ticks.
     Asleep {
-        /// Number of threads.
+        /// Number of threads, but for a progress thread.
         threads: usize,
         /// User and system time of all of them.
         ticks: u64,
     },
+}
+
+impl Activity {
+    /// The same where one thread is a progress thread: one that sleeps makes no MPI call.
+    fn without_one(self) -> Activity {
+        match self {
+            Activity::Asleep { threads, ticks } if threads > 1 => {
+                let threads = threads - 1;
+                Activity::Asleep { threads, ticks }
+            }
+            other => other,
+        }
+    }
 }
 
 /// What is known of one rank.
@@ -39,11 +52,15 @@ pub struct Facts {
     pub has_left: bool,
     /// What its process does.
     pub activity: Activity,
-    /// One thread of it sleeps in MPI until a peer wakes it, and nothing was there for it to take
+    /// The threads that say so sleep in MPI until a peer wakes one, and nothing was there for it to take
     /// (docs/decisions/0019-when-a-deadlock-is-proved.md).
     pub is_settled: bool,
-    /// What it says that it waits for.
-    pub note: Option<WaitNote>,
+    /// What its threads say that they wait for.
+    pub notes: Vec<WaitNote>,
+    /// What each of these is called, where the level lets several threads wait.
+    pub names: Vec<String>,
+    /// Threads that wait and say nothing, since there are too many.
+    pub unnoted: u32,
 }
 
 /// Looks at all ranks, one after the other.
@@ -60,23 +77,51 @@ fn look_at_rank(rank: &Rank, page: Option<&RankPage>) -> Facts {
         has_left: rank.end.is_some() || phase == Phase::Finalized,
         activity: Activity::Unknown,
         is_settled: false,
-        note: None,
+        notes: Vec::new(),
+        names: Vec::new(),
+        unnoted: 0,
     };
     if rank.end.is_some() {
         return facts;
     }
-    // The sleep before the note: a later sleep has another note.
+    // The sleep before the notes: a later sleep has another note.
     if let Some(page) = page {
         let by_adapter = page.by_adapter.load(Ordering::Relaxed) != 0;
-        facts.is_settled = page.sleeps_alone() && !by_adapter;
-        facts.note = page.wait_note();
+        let sleepers = page.sleepers() as usize;
+        facts.notes = page.wait_notes();
+        facts.unnoted = page.unnoted();
+        facts.is_settled = sleepers != 0 && sleepers == facts.notes.len() && !by_adapter;
     }
     let owner = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
     if let Some(pid) = find_process(rank.pid, owner as libc::pid_t) {
         facts.pid = pid;
         facts.activity = look_at_process(pid);
+        if page.is_some_and(|page| page.call.is_answered()) {
+            facts.activity = facts.activity.without_one();
+        }
     }
+    let name = |note: &WaitNote| name_thread(facts.pid, owner, note.thread);
+    facts.names = facts.notes.iter().map(name).collect();
     facts
+}
+
+/// What a person calls a thread: the first one, or its number, with the name that the program has given it. `owner` and
+/// `thread` are numbers as the rank sees them, `pid` is the process as it is seen here.
+pub fn name_thread(pid: libc::pid_t, owner: u32, thread: u32) -> String {
+    if thread == owner || thread == 0 {
+        return "thread \"main\"".to_owned();
+    }
+    let read = |path: String| fs::read_to_string(path).ok();
+    let given = read(format!("/proc/{pid}/task/{thread}/comm"))
+        .filter(|name| Some(name) != read(format!("/proc/{pid}/comm")).as_ref());
+    match given {
+        Some(name) => {
+            let shown = |c: char| if c.is_control() { '?' } else { c };
+            let name: String = name.trim_end().chars().map(shown).collect();
+            format!("thread {thread} \"{name}\"")
+        }
+        None => format!("thread {thread}"),
+    }
 }
 
 /// The process that has taken a rank: `owner`, which its page names, if that descends from the one that was started for
@@ -150,7 +195,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+    use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 
     fn stat(state: char, ticks: u64) -> Stat {
         Stat {
@@ -161,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn rank__is_settled_while_one_thread_sleeps_for_good_and_no_adapter_brings_anything() {
+    fn rank__is_settled_while_its_threads_sleep_for_good_and_no_adapter_brings_anything() {
         let segment = Segment::create(1, 1).unwrap();
         let page = segment.page(0).unwrap();
         let ranks = Ranks::new(&[0]);
@@ -170,10 +215,28 @@ mod tests {
         page.state.store(STATE_SLEEPING, Ordering::Relaxed);
         assert!(!is_settled(), "it may not have had its last look");
         page.set_asleep(1);
+        assert!(!is_settled(), "it does not say what it waits for");
+        let note = |thread| WaitNoteRef {
+            call: "MPI_Recv",
+            peer: 0,
+            tag: 0,
+            comm: "",
+            bytes: 0,
+            since_ns: 1,
+            awaited: Awaited::of(&[0]),
+            multiple: true,
+            thread,
+        };
+        page.note_waiting(0, note(1));
         assert!(is_settled());
         page.set_asleep(2);
         assert!(!is_settled(), "the note is of one of two threads");
+        page.note_waiting(2, note(2));
+        assert!(is_settled());
         page.set_asleep(1);
+        assert!(!is_settled(), "one of two that wait is awake");
+        page.clear_waiting(0);
+        assert!(is_settled());
         page.by_adapter.store(1, Ordering::Relaxed);
         assert!(!is_settled(), "a lost datagram comes again");
         page.by_adapter.store(0, Ordering::Relaxed);
@@ -181,6 +244,23 @@ mod tests {
         assert!(!is_settled(), "it was woken and has not run yet");
         page.set_phase(Phase::Finalized);
         assert!(look_at_ranks(&ranks, &segment)[0].has_left);
+    }
+
+    #[test]
+    fn thread__is_called_by_its_number_and_its_name() {
+        let own = std::process::id();
+        let pid = own as libc::pid_t;
+        assert_eq!(name_thread(pid, own, own), "thread \"main\"");
+        assert_eq!(name_thread(pid, own, 1), "thread 1", "no thread of it");
+        let named = std::thread::Builder::new().name("a\u{7}b".to_owned());
+        let look = move || {
+            let thread = fastpath_base::topology::thread_number();
+            assert_eq!(
+                name_thread(pid, own, thread),
+                format!("thread {thread} \"a?b\"")
+            );
+        };
+        named.spawn(look).unwrap().join().unwrap();
     }
 
     #[test]
@@ -202,6 +282,9 @@ mod tests {
         let judge = |stats: &[(char, u64)]| judge_threads(stats.iter().map(|&(s, t)| stat(s, t)));
         let asleep = |threads, ticks| Activity::Asleep { threads, ticks };
         assert_eq!(judge(&[('S', 3)]), asleep(1, 3));
+        assert_eq!(asleep(2, 3).without_one(), asleep(1, 3));
+        assert_eq!(asleep(1, 3).without_one(), asleep(1, 3));
+        assert_eq!(Activity::Running.without_one(), Activity::Running);
         assert_eq!(judge(&[('S', 3), ('Z', 9), ('S', 4)]), asleep(2, 7));
         assert_eq!(judge(&[('S', 3), ('R', 4)]), Activity::Running);
         assert_eq!(judge(&[('D', 3)]), Activity::Running);

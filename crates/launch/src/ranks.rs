@@ -26,7 +26,7 @@ pub struct Rank {
     /// How it ended; None while it runs.
     pub end: Option<End>,
     /// What it was waiting for when it ended.
-    pub last_note: Option<WaitNote>,
+    pub last_notes: Vec<WaitNote>,
     /// Its app's number.
     pub app: usize,
     /// Nobody is left in its process group: the number may be somebody else's by now.
@@ -68,7 +68,7 @@ impl Ranks {
         let rank = |&app: &usize| Rank {
             pid: 0,
             end: None,
-            last_note: None,
+            last_notes: Vec::new(),
             app,
             group_gone: false,
         };
@@ -113,7 +113,7 @@ impl Ranks {
             };
             self.running -= 1;
             self.list[rank].end = Some(read_status(status));
-            self.list[rank].last_note = segment.page(rank).and_then(|p| p.wait_note());
+            self.list[rank].last_notes = segment.page(rank).map_or(Vec::new(), |p| p.wait_notes());
             ended.push(rank);
         }
         self.forget_groups(segment);

@@ -1,12 +1,13 @@
 //! What the launcher says: who failed first, what everybody was doing.
 
 use crate::args::JobSpec;
-use crate::facts::{Activity, Facts, look_at_ranks};
+use crate::facts::{Activity, Facts, look_at_ranks, name_thread};
 use crate::ranks::{End, Failure, Rank, Ranks};
 use crate::signals::describe_signal;
 use crate::verdict::{Verdict, judge};
 use fastpath_base::clock::now_ns;
-use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::{Awaited, FailureKind, Phase, Segment, WaitNote};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -50,13 +51,19 @@ pub fn describe_failure(
         FailureKind::Abort => write!(text, " aborted the job with code {}", failure.code),
     };
     if failure.kind != FailureKind::Abort
-        && let Some(note) = rank.and_then(|r| r.last_note.as_ref())
+        && let Some(rank) = rank
     {
-        let who = match note.multiple {
-            true => "while a thread of it waited in",
-            false => "while waiting in",
-        };
-        let _ = write!(text, ", {who} {}", describe_note(note, now_ns));
+        let owner = segment.page(failure.rank);
+        let owner = owner.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
+        for (at, note) in rank.last_notes.iter().enumerate() {
+            // Its process is gone, and with it what the program called its threads.
+            let who = match (note.multiple, at) {
+                (false, _) => "while waiting".to_owned(),
+                (true, 0) => format!("while {} waited", name_thread(0, owner, note.thread)),
+                (true, _) => name_thread(0, owner, note.thread),
+            };
+            let _ = write!(text, ", {who} in {}", describe_note(note, now_ns));
+        }
     }
     text.push('\n');
     let said = segment
@@ -113,15 +120,7 @@ fn describe_rank(rank: &Rank, facts: &Facts, now_ns: u64) -> String {
         Activity::Traced => Some("is stopped by a debugger".to_owned()),
         _ => None,
     };
-    let waits = facts.note.as_ref().map(|note| {
-        let is_one_of_several =
-            note.multiple && !matches!(facts.activity, Activity::Asleep { threads: 1, .. });
-        let waits = match is_one_of_several {
-            true => "has a thread that waits in",
-            false => "waits in",
-        };
-        format!("{waits} {}", describe_note(note, now_ns))
-    });
+    let waits = describe_waits(facts, now_ns);
     match (stopped, waits) {
         (Some(stopped), Some(waits)) => format!("{stopped}; it {waits}"),
         (Some(only), None) | (None, Some(only)) => only,
@@ -133,6 +132,29 @@ fn describe_rank(rank: &Rank, facts: &Facts, now_ns: u64) -> String {
             Phase::Finalized => "runs after MPI_Finalize".into(),
         },
     }
+}
+
+/// What a rank waits for, or its threads, of which each has a line of its own; None where nothing is said.
+fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
+    let first = facts.notes.first()?;
+    if !first.multiple || matches!(facts.activity, Activity::Asleep { threads: 1, .. }) {
+        return Some(format!("waits in {}", describe_note(first, now_ns)));
+    }
+    let mut text = match facts.notes.len() + facts.unnoted as usize {
+        1 => "has a thread that waits:".to_owned(),
+        threads => format!("has {threads} threads that wait:"),
+    };
+    for (name, note) in facts.names.iter().zip(&facts.notes) {
+        let _ = write!(
+            text,
+            "\nmpiexec:     {name} in {}",
+            describe_note(note, now_ns)
+        );
+    }
+    if let more @ 1.. = facts.unnoted {
+        let _ = write!(text, "\nmpiexec:     and {more} more");
+    }
+    Some(text)
 }
 
 fn describe_end(end: End) -> String {
@@ -155,7 +177,7 @@ fn describe_note(note: &WaitNote, now_ns: u64) -> String {
     } else if !note.comm.is_empty() {
         text.push_str(", any peer");
     } else if !note.awaited.named().is_empty() {
-        let _ = write!(text, ", {}", name_awaited(note));
+        let _ = write!(text, ", {}", name_awaited(&note.awaited));
     }
     if note.tag >= 0 {
         let _ = write!(text, ", tag {}", note.tag);
@@ -184,9 +206,19 @@ fn describe_wait(note: &WaitNote, now_ns: u64) -> String {
     }
 }
 
+/// Whom all threads of a rank wait for.
+fn awaited_by(facts: &Facts) -> Awaited {
+    let mut awaited = Awaited::UNKNOWN;
+    facts
+        .notes
+        .iter()
+        .for_each(|note| awaited.add(note.awaited));
+    awaited
+}
+
 /// Whom a rank waits for.
-fn name_awaited(note: &WaitNote) -> String {
-    let ranks: Vec<String> = note.awaited.named().iter().map(u32::to_string).collect();
+fn name_awaited(awaited: &Awaited) -> String {
+    let ranks: Vec<String> = awaited.named().iter().map(u32::to_string).collect();
     match &ranks[..] {
         [] => "any rank".to_owned(),
         [rank] => format!("rank {rank}"),
@@ -225,8 +257,8 @@ fn describe_verdict(verdict: &Verdict, ranks: &Ranks, facts: &[Facts], now_ns: u
         }
         Verdict::Left(rank) => {
             let waits = describe_step(*rank, facts, now_ns);
-            let gone = match facts[*rank].note.as_ref().map(|note| note.awaited.named()) {
-                Some(&[peer]) => describe_leave(ranks, peer as usize),
+            let gone = match awaited_by(&facts[*rank]).named() {
+                &[peer] => describe_leave(ranks, peer as usize),
                 _ => "and all others have left MPI".to_owned(),
             };
             format!("this wait cannot end: {waits}, {gone}")
@@ -249,24 +281,28 @@ fn describe_verdict(verdict: &Verdict, ranks: &Ranks, facts: &[Facts], now_ns: u
 
 /// Whom a rank waits for, and in which call.
 fn describe_step(rank: usize, facts: &[Facts], now_ns: u64) -> String {
-    let awaited = facts[rank]
-        .note
-        .as_ref()
-        .map_or(String::new(), name_awaited);
+    let awaited = name_awaited(&awaited_by(&facts[rank]));
     let hop = describe_hop(&facts[rank], now_ns);
     format!("rank {rank} waits for {awaited}{hop}")
 }
 
 fn describe_hop(facts: &Facts, now_ns: u64) -> String {
-    let Some(note) = &facts.note else {
-        return String::new();
-    };
-    let mut text = format!(" ({}", name_call(note));
-    if note.tag >= 0 {
-        let _ = write!(text, ", tag {}", note.tag);
+    let several = facts.notes.len() > 1;
+    let hops = facts.notes.iter().enumerate().map(|(at, note)| {
+        let mut text = match facts.names.get(at) {
+            Some(name) if several => format!("{name} in {}", name_call(note)),
+            _ => name_call(note).to_owned(),
+        };
+        if note.tag >= 0 {
+            let _ = write!(text, ", tag {}", note.tag);
+        }
+        let _ = write!(text, ", {}", describe_wait(note, now_ns));
+        text
+    });
+    match facts.notes.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", hops.collect::<Vec<_>>().join("; ")),
     }
-    let _ = write!(text, ", {})", describe_wait(note, now_ns));
-    text
 }
 
 fn describe_leave(ranks: &Ranks, rank: usize) -> String {
@@ -281,7 +317,7 @@ fn describe_leave(ranks: &Ranks, rank: usize) -> String {
 mod tests {
     use super::*;
     use crate::args::App;
-    use fastpath_bootstrap::segment::{Awaited, WaitNoteRef};
+    use fastpath_bootstrap::segment::WaitNoteRef;
 
     fn job() -> (Ranks, JobSpec, Segment) {
         let app = App {
@@ -306,6 +342,7 @@ mod tests {
             since_ns: 1_000_000_000,
             awaited: Awaited::of(awaited),
             multiple: false,
+            thread: 0,
             sequence: 2,
         }
     }
@@ -317,7 +354,9 @@ mod tests {
             has_left: false,
             activity,
             is_settled: false,
-            note,
+            names: note.iter().map(|_| "thread \"main\"".to_owned()).collect(),
+            notes: note.into_iter().collect(),
+            unnoted: 0,
         }
     }
 
@@ -344,16 +383,20 @@ mod tests {
     fn ranks__are_listed_without_a_verdict_where_nothing_is_proved() {
         let (ranks, _, segment) = job();
         for rank in 0..2 {
-            segment.page(rank).unwrap().note_waiting(WaitNoteRef {
-                call: "MPI_Recv",
-                peer: 1,
-                tag: 7,
-                comm: "halo",
-                bytes: 8,
-                since_ns: 1,
-                awaited: Awaited::of(&[1]),
-                multiple: false,
-            });
+            segment.page(rank).unwrap().note_waiting(
+                0,
+                WaitNoteRef {
+                    call: "MPI_Recv",
+                    peer: 1,
+                    tag: 7,
+                    comm: "halo",
+                    bytes: 8,
+                    since_ns: 1,
+                    awaited: Awaited::of(&[1]),
+                    multiple: false,
+                    thread: 0,
+                },
+            );
         }
         let text = describe_ranks(&ranks, &segment);
         assert_eq!(text.lines().count(), 2, "{text}");
@@ -382,8 +425,23 @@ mod tests {
         assert_eq!(describe(&facts(Activity::Running, None)), runs);
         // Of several threads one waits; the note is that one's.
         let mut several = waiting(&[4]);
-        several.note.as_mut().unwrap().multiple = true;
-        assert!(describe(&several).starts_with("has a thread that waits in MPI_Recv"));
+        several.notes[0].multiple = true;
+        let line = "\nmpiexec:     thread \"main\" in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
+        assert_eq!(
+            describe(&several),
+            format!("has a thread that waits:{line}")
+        );
+        let mut crowd = several.clone();
+        crowd.notes.push(note("MPI_Send", &[3]));
+        crowd.names.push("thread 9".to_owned());
+        crowd.unnoted = 2;
+        let other = line
+            .replace("\"main\"", "9")
+            .replace("Recv, rank 4", "Send, rank 3");
+        assert_eq!(
+            describe(&crowd),
+            format!("has 4 threads that wait:{line}{other}\nmpiexec:     and 2 more")
+        );
         let (threads, ticks) = (1, 0);
         several.activity = Activity::Asleep { threads, ticks };
         assert_eq!(describe(&several), waits);
@@ -446,6 +504,16 @@ mod tests {
             format!(
                 "deadlock of 2 ranks, none of which can go on before another: rank 0 waits for any of ranks 1, 2 \
                  (MPI_Probe, tag 7, 12.0 s); rank 1 waits for rank 0 {hop}"
+            )
+        );
+        let mut both = waiting(&[1]);
+        both.notes.push(note("MPI_Wait", &[1]));
+        both.names.push("thread 9".to_owned());
+        assert_eq!(
+            say(&Verdict::Cycle(vec![0, 1]), &[both, waiting(&[0])]),
+            format!(
+                "deadlock: rank 0 waits for rank 1 (thread \"main\" in MPI_Recv, tag 7, 12.0 s; \
+                 thread 9 in MPI_Wait, tag 7, 12.0 s), which waits for rank 0 {hop}"
             )
         );
         let text = say(&Verdict::Left(0), &[any]);

@@ -1,7 +1,7 @@
 //! Whether ranks that wait can still go on. Pure; docs/decisions/0019-when-a-deadlock-is-proved.md has the proof.
 
 use crate::facts::{Activity, Facts};
-use fastpath_bootstrap::segment::{Awaited, WaitNote};
+use fastpath_bootstrap::segment::Awaited;
 
 /// Nanoseconds that a wait must have lasted before anything is said of it.
 const LEAST_NS: u64 = 1_000_000_000;
@@ -41,7 +41,8 @@ enum Stand {
     Free,
     /// It sends nothing any more.
     Left,
-    /// It has slept from one look to the other, with nothing to take, and goes on when one of these sends to it.
+    /// It has slept from one look to the other, with nothing to take, and goes on, or one of its threads, when one of
+    /// these sends to it.
     Asleep(Awaited),
 }
 
@@ -50,24 +51,29 @@ impl Stand {
         if before.has_left {
             return Stand::Left;
         }
-        let (Some(note), Some(later)) = (&before.note, &after.note) else {
-            return Stand::Free;
-        };
-        let slept = before.is_settled && after.is_settled && note.sequence == later.sequence;
-        let is_old = now_ns.saturating_sub(note.since_ns) >= LEAST_NS;
-        match slept && is_old && are_threads_asleep(before, after, note) {
-            true if note.awaited.is_known() => Stand::Asleep(note.awaited),
-            _ => Stand::Free,
+        let sequences = |facts: &Facts| facts.notes.iter().map(|n| n.sequence).collect::<Vec<_>>();
+        let slept = before.is_settled && after.is_settled && sequences(before) == sequences(after);
+        let mut awaited = Awaited::UNKNOWN;
+        for note in &before.notes {
+            if !note.awaited.is_known() || now_ns.saturating_sub(note.since_ns) < LEAST_NS {
+                return Stand::Free;
+            }
+            awaited.add(note.awaited);
+        }
+        match slept && awaited.is_known() && are_threads_asleep(before, after) {
+            true => Stand::Asleep(awaited),
+            false => Stand::Free,
         }
     }
 }
 
-/// Whether no other thread of a rank has run from one look to the other, and none can make an MPI call while this one
-/// waits.
-fn are_threads_asleep(before: &Facts, after: &Facts, note: &WaitNote) -> bool {
+/// Whether no thread of a rank has run from one look to the other, and none can make an MPI call beside those that
+/// wait.
+fn are_threads_asleep(before: &Facts, after: &Facts) -> bool {
+    let multiple = before.notes.iter().any(|note| note.multiple);
     match before.activity {
         Activity::Asleep { threads, .. } => {
-            before.activity == after.activity && (threads == 1 || !note.multiple)
+            before.activity == after.activity && (threads == before.notes.len() || !multiple)
         }
         _ => false,
     }
@@ -196,7 +202,7 @@ fn close(rank: usize, stands: &[Stand], stuck: &[bool], all: &[usize]) -> Vec<us
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_bootstrap::segment::Phase;
+    use fastpath_bootstrap::segment::{Phase, WaitNote};
 
     const NOW_NS: u64 = 100 * LEAST_NS;
 
@@ -214,6 +220,7 @@ mod tests {
             since_ns: NOW_NS - 2 * LEAST_NS,
             awaited,
             multiple: false,
+            thread: 1,
             sequence: 4,
         };
         let facts = Facts {
@@ -225,7 +232,9 @@ mod tests {
                 ticks: 5,
             },
             is_settled: true,
-            note: Some(note),
+            notes: vec![note],
+            names: vec!["thread \"main\"".to_owned()],
+            unnoted: 0,
         };
         Seen(facts.clone(), facts)
     }
@@ -242,7 +251,7 @@ mod tests {
     fn computes() -> Seen {
         let mut seen = waits(&[0]);
         for facts in [&mut seen.0, &mut seen.1] {
-            (facts.note, facts.is_settled) = (None, false);
+            (facts.notes, facts.is_settled) = (Vec::new(), false);
             facts.activity = Activity::Running;
         }
         seen
@@ -264,7 +273,7 @@ mod tests {
 
         /// Another note at both looks.
         fn noted(self, change: impl Fn(&mut WaitNote)) -> Seen {
-            self.with(|facts| facts.note.iter_mut().for_each(&change))
+            self.with(|facts| facts.notes.iter_mut().for_each(&change))
         }
 
         /// Something else at the second look.
@@ -453,11 +462,11 @@ mod tests {
             (
                 "was woken and sleeps again",
                 waits(&[0]).noted(|n| n.sequence += 2).then(|f| {
-                    f.note.iter_mut().for_each(|n| n.sequence += 2);
+                    f.notes.iter_mut().for_each(|n| n.sequence += 2);
                 }),
             ),
-            ("waits no more", waits(&[0]).then(|f| f.note = None)),
-            ("says nothing", waits(&[0]).with(|f| f.note = None)),
+            ("waits no more", waits(&[0]).then(|f| f.notes.clear())),
+            ("says nothing", waits(&[0]).with(|f| f.notes.clear())),
             ("says not for whom", sleeps(Awaited::UNKNOWN)),
             ("waits for no rank", waits(&[99])),
             (
@@ -499,6 +508,60 @@ mod tests {
         for (name, rank) in changed {
             assert_eq!(verdict(vec![waits(&[1]), rank.clone()]), None, "{name}");
             assert_eq!(verdict(vec![rank, waits(&[0])]), None, "{name}, as rank 0");
+        }
+    }
+
+    /// A rank of which each thread waits: for any of what one of them waits for.
+    fn threads_wait(all: &[&[u32]]) -> Seen {
+        let threads = all.len();
+        let one = waits(&[0]).noted(|n| n.multiple = true);
+        one.with(|facts| {
+            facts.activity = Activity::Asleep { threads, ticks: 5 };
+            let note = facts.notes.remove(0);
+            for (at, ranks) in all.iter().enumerate() {
+                let mut note = note.clone();
+                note.awaited = Awaited::of(ranks);
+                note.sequence = (at as u64) << 32 | 4;
+                facts.notes.push(note);
+            }
+        })
+    }
+
+    #[test]
+    fn threads__are_stuck_where_all_of_them_wait() {
+        let both = || threads_wait(&[&[0], &[0]]);
+        assert_eq!(verdict(vec![waits(&[1]), both()]), cycle(&[0, 1]));
+        let apart = vec![waits(&[1]), threads_wait(&[&[0], &[2]]), waits(&[1])];
+        assert_eq!(verdict(apart), knot(&[0, 1, 2]));
+        let one_is_helped = vec![waits(&[1]), threads_wait(&[&[0], &[2]]), computes()];
+        assert_eq!(verdict(one_is_helped), None);
+        let own = vec![threads_wait(&[&[0], &[0]])];
+        assert_eq!(verdict(own), cycle(&[0]));
+        let asleep = |threads| Activity::Asleep { threads, ticks: 5 };
+        let free = [
+            ("a third thread", both().with(|f| f.activity = asleep(3))),
+            (
+                "one has waited since a moment",
+                both().with(|f| f.notes[1].since_ns = NOW_NS - LEAST_NS + 1),
+            ),
+            (
+                "one says not for whom",
+                both().with(|f| f.notes[1].awaited = Awaited::UNKNOWN),
+            ),
+            (
+                "one was woken in between",
+                both().then(|f| f.notes[1].sequence += 2),
+            ),
+            ("one waits no more", both().then(|f| f.notes.truncate(1))),
+            (
+                "one has taken the place of the other",
+                both()
+                    .with(|f| f.notes.truncate(1))
+                    .then(|f| f.notes[0].sequence |= 1 << 32),
+            ),
+        ];
+        for (name, rank) in free {
+            assert_eq!(verdict(vec![waits(&[1]), rank]), None, "{name}");
         }
     }
 

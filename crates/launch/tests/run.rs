@@ -355,7 +355,7 @@ fn mistakes__are_one_clear_line() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "no program"),
         (&["-n", "0", "true"], 2, "number of ranks"),
-        (&["-n", "1000000", "true"], 2, "1 to 16384"),
+        (&["-n", "1000000", "true"], 2, "1 to 8192"),
         (&["--frobnicate", "true"], 2, "unknown option"),
         (&["-wdir", "/no/such", "true"], 2, "/no/such"),
         (&["no-such-program"], 127, "no-such-program"),

@@ -293,7 +293,7 @@ impl<'a> Channel<'a> {
         // SAFETY: the caller's; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
-            if !self.process.lock.is_open() && matches!(post, Post::Done | Post::Rouse) {
+            if self.process.lock.records() && matches!(post, Post::Done | Post::Rouse) {
                 trace::record(Point::PostShort, self.world_rank(to), self.tag, data.bytes);
             }
             match post {
@@ -317,7 +317,7 @@ impl<'a> Channel<'a> {
     unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
         let worker = self.process.worker().ok()?;
-        if data.layout.is_some() || !self.process.lock.is_open() {
+        if data.layout.is_some() || self.process.lock.records() {
             return None;
         }
         let peer = self.world_rank(from);
@@ -336,7 +336,9 @@ impl<'a> Channel<'a> {
                         data.bytes as usize,
                     );
                 }
-                if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
+                if look % LOOKS_PER_CHECK == 0
+                    && (self.process.lock.is_wanted() || (*worker).wants_attention(peer))
+                {
                     return None;
                 }
             }

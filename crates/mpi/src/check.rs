@@ -5,6 +5,7 @@
 //!   its own (`message`).
 //! - The ranks of a collective call exchange such records before it begins (`coll/agreement.rs`).
 //! - `MPI_Finalize` lists requests that were never completed and messages that nobody received (`left`).
+//! - Below `MPI_THREAD_MULTIPLE` each call says which thread is inside, so that a second one is seen (`threads`).
 //!
 //! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.
 #![allow(unsafe_code)]
@@ -12,6 +13,7 @@
 mod left;
 mod message;
 mod record;
+pub(crate) mod threads;
 
 pub(crate) use record::{RECORD_BYTES, Record};
 

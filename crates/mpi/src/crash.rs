@@ -77,11 +77,9 @@ extern "C" fn report(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     // SAFETY: the kernel's, valid for the length of the handler.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let sent = code <= 0;
-    if CRASHED.swap(1, Ordering::Relaxed) == 0
-        && !sent
-        && let Some(call) = crash_place(context).and_then(|place| Call::find(Some(place)))
-    {
-        leave_message(call.name(), address);
+    if CRASHED.swap(1, Ordering::Relaxed) == 0 && !sent {
+        let call = crash_place(context).and_then(|place| Call::find(Some(place)));
+        leave_message(call.map(|call| call.name()), address);
     }
     if sent {
         // Somebody sent it: it does not come again by itself.
@@ -119,11 +117,30 @@ impl Write for Line {
     }
 }
 
-fn leave_message(call: &str, address: usize) {
+/// Names the call, if it was in one, and the thread, if it is another one than the first.
+fn leave_message(call: Option<&str>, address: usize) {
     let mut text = Line::new();
-    let _ = write!(text, "in {call}, touching address {address:#x}");
-    // SAFETY: nothing but atomics of the page is touched.
-    let engine = unsafe { process::get_unlocked() }.engine();
+    // SAFETY: no arguments; may be called in a handler.
+    let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
+    // SAFETY: nothing but atomics is touched.
+    let process_state = unsafe { process::get_unlocked() };
+    let _ = match call {
+        Some(call) => write!(text, "in {call}, touching address {address:#x}"),
+        // Without other threads the signal says it all.
+        None if thread == process => return,
+        None => write!(text, "outside of MPI, touching address {address:#x}"),
+    };
+    if thread != process {
+        let mut name = [0_u8; 16];
+        // SAFETY: the kernel writes up to 16 bytes, the last of them 0; may be called in a handler.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let name = std::str::from_utf8(name).unwrap_or("?");
+        let _ = write!(text, ", in thread {thread} \"{name}\"");
+    } else if process_state.lock.is_enabled() {
+        let _ = text.write_str(", in thread \"main\"");
+    }
+    let engine = process_state.engine();
     match engine {
         Some(engine) if engine.job.launcher().is_some() => {
             engine.job.own_page().message.store(text.as_str());

@@ -1,6 +1,7 @@
 //! Initialisation and finalisation: the job, the worker and the predefined objects.
 #![allow(unsafe_code)]
 
+use crate::background::ProgressThread;
 use crate::check::Checks;
 use crate::comm::Comm;
 use crate::consts::*;
@@ -18,6 +19,7 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::flood::Reached;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// How long a report waits for another rank to start, so that a copy from its memory can be tried.
@@ -33,6 +35,8 @@ pub struct Engine {
     pub(crate) allowed: Allowed,
     /// What looks for mistakes of the program.
     pub(crate) checks: Option<Box<Checks>>,
+    /// What makes progress while the program computes, until `MPI_Finalize`.
+    pub(crate) progress: Cell<Option<ProgressThread>>,
 }
 
 impl Engine {
@@ -118,12 +122,17 @@ pub fn init(required: i32) -> Result<i32> {
             .for_each(|warning| eprintln!("fastpath: {warning}"));
     }
     wait::register_membarrier();
-    let breathe = (level == MPI_THREAD_MULTIPLE).then_some(breathe as fn(&mut dyn FnMut()));
+    let serves = config.choice(Key::Progress) == "thread";
+    let threads = level == MPI_THREAD_MULTIPLE || serves;
+    let breathe = threads.then_some(breathe as fn(&mut dyn FnMut()));
     if job.size() > job.processors() && !job.is_bound() {
-        // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they are.
+        // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
+        // are.
         topology::start_on(job.rank());
     }
-    let policy = WaitPolicy::of(config, job.processors() as u32, breathe);
+    let mut policy = WaitPolicy::of(config, job.processors() as u32, breathe);
+    policy.wanted = || process::lock().is_wanted();
+    policy.multiple = level == MPI_THREAD_MULTIPLE;
     let mut worker = Worker::new(job, policy).map_err(|e| {
         Error::new(
             MPI_ERR_NO_MEM,
@@ -146,7 +155,7 @@ pub fn init(required: i32) -> Result<i32> {
         send: !check && !config.is_disabled("sendi"),
         recv: !check && !config.is_disabled("recvi"),
         datatype: !check && !config.is_disabled("immediate-datatype"),
-        traced: crate::traced::start(config, job, level == MPI_THREAD_MULTIPLE),
+        traced: crate::traced::start(config, job, threads),
     };
     if allowed.traced {
         // SAFETY: just made, and nobody else knows it.
@@ -163,20 +172,20 @@ pub fn init(required: i32) -> Result<i32> {
             worker,
             allowed,
             checks: check.then(Box::default),
+            progress: Cell::default(),
         })
     };
-    hot::set_worker(
-        if level == MPI_THREAD_MULTIPLE || check {
-            std::ptr::null_mut()
-        } else {
-            worker
-        },
-        allowed.traced,
-    );
+    let known = match check || (threads && allowed.traced) {
+        true => std::ptr::null_mut(),
+        false => worker,
+    };
+    hot::set_worker(known, threads || allowed.traced);
     p.thread_level.set(level);
     p.main_thread.set(lock::thread_token());
-    if level == MPI_THREAD_MULTIPLE {
+    if threads {
         p.lock.enable();
+    } else if check {
+        p.lock.watch_threads();
     }
     p.environment
         .appnum
@@ -191,8 +200,24 @@ pub fn init(required: i32) -> Result<i32> {
     crate::crash::install();
     job.set_phase(RankPhase::Initialized);
     p.hot_named_set_all();
+    if serves {
+        start_progress(p, job, worker);
+    }
     p.set_phase(Phase::Running);
     Ok(level)
+}
+
+/// Starts the progress thread. Where there can be none, that is told, and the program runs without.
+#[cold]
+fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
+    let Some(engine) = p.engine() else { return };
+    match ProgressThread::start(job, worker) {
+        Ok(thread) => engine.progress.set(Some(thread)),
+        Err(e) => eprintln!(
+            "fastpath: FASTPATH_PROGRESS=thread: rank {} has no progress thread: {e}",
+            job.rank()
+        ),
+    }
 }
 
 /// Says what is wrong with stored constants, and, where it is asked for, what was selected and why.

@@ -13,8 +13,9 @@ use crate::hot;
 use crate::process::{Phase, Process};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
-use fastpath_base::wait::futex_wait;
+use fastpath_base::wait::{futex_wait, register_membarrier};
 use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_AWAKE};
+use fastpath_protocol::background::Background;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, Worker};
 use std::time::Duration;
@@ -53,12 +54,15 @@ pub fn finalize(p: &Process) -> Result {
         // SAFETY: as above.
         checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
     }
+    if let Some(thread) = engine.progress.take() {
+        thread.end(&p.lock);
+    }
     p.hot_clear_all();
     hot::set_worker(std::ptr::null_mut(), false);
     // SAFETY: as above.
     unsafe {
         (*worker).leave();
-        print_counts(&*worker, engine.config);
+        print_counts(p, &*worker, engine.config);
         // The program may go on for hours: nothing of its memory stays locked or watched.
         (*worker).interfaces().keep_registrations(0);
         (*worker).tell_phase(RankPhase::Finalized);
@@ -67,8 +71,9 @@ pub fn finalize(p: &Process) -> Result {
     Ok(())
 }
 
-/// Waits until no rank of this host will send a message any more, and takes those that have come: each rank has begun no
-/// message since it called `MPI_Finalize`, or all others have slept for a while, in waits that only this process can end.
+/// Waits until no rank of this host will send a message any more, and takes those that have come: each rank has begun
+/// no message since it called `MPI_Finalize`, or all others have slept for a while, in waits that only this process can
+/// end.
 fn await_last_messages(worker: &mut Worker) -> &Worker {
     let will_send = |worker: &Worker, peer: u32| {
         let is_away = worker.job.is_remote(peer as usize) || worker.is_silent(peer);
@@ -88,10 +93,11 @@ fn await_last_messages(worker: &mut Worker) -> &Worker {
 /// Whether a rank has been asleep in one wait for so long that what it waits for may never come.
 fn sleeps_long(worker: &Worker, peer: u32) -> bool {
     let page = worker.job.rank_page(peer as usize);
-    let note = page
-        .filter(|page| page.sleeps_alone())
-        .and_then(|page| page.wait_note());
-    note.is_some_and(|note| clock::now_ns().saturating_sub(note.since_ns) > SLEEPS_LONG_NS)
+    page.is_some_and(|page| {
+        let (sleepers, notes) = (page.sleepers() as usize, page.wait_notes());
+        let lasts = |since_ns| clock::now_ns().saturating_sub(since_ns) > SLEEPS_LONG_NS;
+        sleepers != 0 && sleepers == notes.len() && notes.iter().all(|note| lasts(note.since_ns))
+    })
 }
 
 /// Says how far this process has come, when all that it has sent so far is where its peers find it.
@@ -126,18 +132,70 @@ fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
     senders.all(|&peer| worker.is_silent(peer))
 }
 
-/// Says at the end, where a report is asked for, what was learnt of the ways to peers, and what the adapter has lost and
-/// what was sent again.
-fn print_counts(worker: &Worker, config: &Config) {
+/// Says at the end, where a report is asked for, what was learnt of the ways to peers, and what the adapter has lost
+/// and what was sent again; where there are threads also what they have cost each other, and what the progress thread
+/// did.
+fn print_counts(p: &Process, worker: &Worker, config: &Config) {
     let json = config.choice(Key::Report) == "json";
     if !json && !config.flag(Key::Report) {
         return;
     }
     let learnt = worker.report_learnt(json);
-    for line in learnt.into_iter().chain(worker.report_counts(json)) {
+    let counts = worker.report_counts(json).into_iter();
+    for line in learnt
+        .into_iter()
+        .chain(counts)
+        .chain(p.report_threads(json))
+        .chain(report_progress(worker, json))
+    {
         match json {
             true => eprintln!("{line}"),
             false => eprintln!("fastpath: {line}"),
         }
+    }
+}
+
+/// What the progress thread did, if there was one: one line.
+fn report_progress(worker: &Worker, json: bool) -> Option<String> {
+    let (
+        rank,
+        Background {
+            runs,
+            turns,
+            useful,
+            ..
+        },
+    ) = (worker.rank, worker.background);
+    runs.then(|| match json {
+        true => format!(
+            r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_looks":{useful}}}}}"#
+        ),
+        false => format!(
+            "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread went inside {turns} times, {useful} of its looks found something"
+        ),
+    })
+}
+
+impl Process {
+    /// What threads have cost each other, if there may be several: one line.
+    fn report_threads(&self, json: bool) -> Option<String> {
+        if !self.has_threads() {
+            return None;
+        }
+        let rank = self.engine()?.job.rank();
+        let (revocations, contended) = self.lock.counts();
+        let biased = register_membarrier();
+        let lock = match biased {
+            true => format!("the lock's bias was revoked {revocations} times"),
+            false => "an ordinary lock, since membarrier is refused".to_owned(),
+        };
+        Some(match json {
+            true => format!(
+                r#"{{"rank":{rank},"threads":{{"level":"MPI_THREAD_MULTIPLE","biased":{biased},"revocations":{revocations},"contended":{contended}}}}}"#
+            ),
+            false => format!(
+                "rank {rank}: MPI_THREAD_MULTIPLE: {lock}, a thread found it taken {contended} times"
+            ),
+        })
     }
 }

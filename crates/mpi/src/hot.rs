@@ -1,10 +1,9 @@
 //! What the immediate path reads: one cache line per communicator, one pair of words per datatype, one word per
 //! predefined datatype for queries.
 //!
-//! A handle's low 16 bits are an index here, and the entry's key must equal the handle. An entry of
-//! zeros (before initialisation, after a free, where a feature is switched off or threads need the
-//! lock) matches no handle, so that one comparison covers them all and the ordinary path says what
-//! is wrong. Handles beyond 65,536 of a kind simply take the ordinary path.
+//! A handle's low 16 bits are an index here, and the entry's key must equal the handle. An entry of zeros (before
+//! initialisation, after a free, where a feature is switched off) matches no handle, so that one comparison covers them
+//! all and the ordinary path says what is wrong. Handles beyond 65,536 of a kind simply take the ordinary path.
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
@@ -81,7 +80,7 @@ const NAMED_TYPES: usize = 1 << 8;
 struct Table<T>(UnsafeCell<T>);
 
 // SAFETY: written inside MPI calls that hold the lock or are alone; read without it only while the
-// entries' keys allow immediate operations, which they do only below MPI_THREAD_MULTIPLE.
+// entries' keys allow immediate operations: at MPI_THREAD_MULTIPLE they hide (`key`) from whoever has not entered.
 unsafe impl<T> Sync for Table<T> {}
 
 // Three variables rather than one: the address of each is one instruction, of a part of one three.
@@ -101,7 +100,7 @@ static TYPES: Table<[HotType; ENTRIES]> =
     Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
 static NAMED: Table<[NamedType; NAMED_TYPES]> = Table(UnsafeCell::new([NO_TYPE; NAMED_TYPES]));
 static WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
-static TRACED_WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
+static HIDDEN_WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
 
 /// The entry that a communicator's handle selects; its keys say whether it is that one's.
 #[inline]
@@ -136,25 +135,48 @@ pub fn rank_and_size(handle: usize) -> Option<(i32, i32)> {
     known.then_some((rank as i32, entry.size as i32))
 }
 
-/// The worker; null before initialisation, after finalisation and at `MPI_THREAD_MULTIPLE`.
+/// The worker; null before initialisation, after finalisation and where the tables hide.
 #[inline]
 pub fn worker() -> *mut Worker {
     // SAFETY: written at initialisation and finalisation alone.
     unsafe { *WORKER.0.get() }
 }
 
-/// The worker where points are recorded; null elsewhere.
+/// The worker where the tables hide ([`key`]); null elsewhere.
 #[inline]
-pub fn traced_worker() -> *mut Worker {
+pub fn hidden_worker() -> *mut Worker {
     // SAFETY: as in `worker`.
-    unsafe { *TRACED_WORKER.0.get() }
+    unsafe { *HIDDEN_WORKER.0.get() }
 }
 
-/// The key under which a communicator stands here. Where points are recorded it is the handle's complement: the
-/// immediate path finds nothing, and has no test of its own for it.
+/// The one of the two that a path with or without something around it uses; null where it is the other.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+pub fn worker_of<const HIDDEN: bool>() -> *mut Worker {
+    match HIDDEN {
+        false => worker(),
+        true => hidden_worker(),
+    }
+}
+
+/// Whether the immediate path may look a communicator up as it stands. Where it may not, points are recorded, threads
+/// need the lock, or the ordinary path has to answer.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
-pub const fn key<const TRACED: bool>(handle: usize) -> u64 {
-    match TRACED {
+pub fn sends_openly(handle: usize) -> bool {
+    comm(handle).send_key == key::<false>(handle)
+}
+
+/// As [`sends_openly`], for receives.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+pub fn receives_openly(handle: usize) -> bool {
+    comm(handle).recv_key == key::<false>(handle)
+}
+
+/// The key under which a communicator stands here. Where points are recorded, and at `MPI_THREAD_MULTIPLE`, it is the
+/// handle's complement: the immediate path finds nothing, and has no test of its own for it. What it declines goes the
+/// same way with points around it (`traced`) or inside the lock.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send
+pub const fn key<const HIDDEN: bool>(handle: usize) -> u64 {
+    match HIDDEN {
         false => handle as u64,
         true => !(handle as u64),
     }
@@ -173,16 +195,16 @@ pub struct Allowed {
     pub traced: bool,
 }
 
-pub(crate) fn set_worker(worker: *mut Worker, traced: bool) {
+pub(crate) fn set_worker(worker: *mut Worker, hidden: bool) {
     let nobody = ptr::null_mut();
-    let (plain, with_points) = match traced {
+    let (plain, other) = match hidden {
         false => (worker, nobody),
         true => (nobody, worker),
     };
     // SAFETY: under the lock or alone.
     unsafe {
         *WORKER.0.get() = plain;
-        *TRACED_WORKER.0.get() = with_points;
+        *HIDDEN_WORKER.0.get() = other;
     }
 }
 
@@ -197,10 +219,10 @@ impl Process {
     /// Publishes a communicator to the immediate path.
     pub fn hot_comm_set(&self, handle: usize, comm: &Comm) {
         let Some(engine) = self.engine() else { return };
-        if self.lock.is_enabled() || comm.endpoints.is_empty() {
+        if comm.endpoints.is_empty() || (self.lock.is_enabled() && engine.allowed.traced) {
             return;
         }
-        let key = match engine.allowed.traced {
+        let key = match engine.allowed.traced || self.lock.is_enabled() {
             false => key::<false>(handle),
             true => key::<true>(handle),
         };

@@ -4,6 +4,7 @@
 //! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
 
 pub mod attribute;
+mod background;
 pub mod buffered;
 mod caller;
 pub mod channel;

@@ -1,33 +1,27 @@
-//! The process's one lock at `MPI_THREAD_MULTIPLE`; below that level it does nothing.
+//! The process's one lock, at `MPI_THREAD_MULTIPLE` or with a progress thread; otherwise it does nothing.
 //!
-//! Recursive, because a user's callback (an operation, an attribute copy, an error handler) may call
-//! MPI again. A thread that waits for a message gives it up between two looks ([`Lock::breathe`]).
+//! Recursive, because a user's callback (an operation, an attribute copy, an error handler) may call MPI again. It is
+//! biased to the thread that makes the calls (`fastpath_base::biased`). A thread that waits for a message gives it up
+//! ([`Lock::breathe`]) where another one wants it, and before it sleeps.
 #![allow(unsafe_code)]
 
-use fastpath_base::sync::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use fastpath_base::wait;
-use std::cell::UnsafeCell;
+use crate::process;
+use fastpath_base::biased::Biased;
+use fastpath_base::sync::{AtomicU8, Ordering};
 
 /// Threads need the lock.
 const LOCKS: u8 = 1;
 /// Calls are recorded (`fastpath_base::trace`).
 const RECORDS: u8 = 2;
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
+/// Calls that the level forbids are looked for (`check/threads.rs`).
+const WATCHES: u8 = 4;
 
 /// A recursive lock that can be switched on once, before threads exist.
 pub struct Lock {
     /// What the way into a call has to do, so that one comparison says that it is nothing.
     gate: AtomicU8,
-    word: AtomicU32,
-    owner: AtomicUsize,
-    depth: UnsafeCell<u32>,
+    biased: Biased,
 }
-
-// SAFETY: `depth` is touched by the holder of `word` alone.
-unsafe impl Sync for Lock {}
 
 impl Default for Lock {
     fn default() -> Self {
@@ -35,11 +29,41 @@ impl Default for Lock {
     }
 }
 
-/// A number that differs between living threads and is never 0.
-#[inline]
+/// A number that differs between living threads and is never 0; one instruction where the processor has one for it. A
+/// thread that begins may get the number of one that has ended: [`AtExit`] takes the bias from that one.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn thread_token() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let token: usize;
+        // SAFETY: the thread control block begins with its own address (System V ABI, ELF handling for thread-local
+        // storage), in whatever library this is.
+        unsafe {
+            core::arch::asm!("mov {}, fs:0", out(reg) token, options(nostack, preserves_flags, pure, readonly));
+        }
+        token
+    }
+    #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: no arguments, cannot fail.
-    unsafe { libc::pthread_self() as usize }
+    unsafe {
+        libc::pthread_self() as usize
+    }
+}
+
+/// Takes the bias from a thread that ends.
+struct AtExit;
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        process::lock().biased.forget(thread_token());
+    }
+}
+
+thread_local!(static AT_EXIT: AtExit = const { AtExit });
+
+/// Sees to it that the calling thread gives up the bias when it ends; false where it is ending already.
+fn may_bias() -> bool {
+    AT_EXIT.try_with(|_| ()).is_ok()
 }
 
 impl Lock {
@@ -47,18 +71,17 @@ impl Lock {
     pub const fn new() -> Self {
         Lock {
             gate: AtomicU8::new(0),
-            word: AtomicU32::new(FREE),
-            owner: AtomicUsize::new(0),
-            depth: UnsafeCell::new(0),
+            biased: Biased::new(may_bias),
         }
     }
 
-    /// Makes the lock real. Called while the process has one thread in MPI.
+    /// Makes the lock real, biased to the calling thread. Called while the process has one thread in MPI.
     pub fn enable(&self) {
         self.gate.fetch_or(LOCKS, Ordering::Relaxed);
+        self.biased.favour(thread_token());
     }
 
-    /// Whether the lock is real, that is, the level is `MPI_THREAD_MULTIPLE`.
+    /// Whether the lock is real: the level is `MPI_THREAD_MULTIPLE`, or there is a progress thread.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.gate.load(Ordering::Relaxed) & LOCKS != 0
@@ -69,7 +92,24 @@ impl Lock {
         self.gate.fetch_or(RECORDS, Ordering::Relaxed);
     }
 
-    /// Whether there is neither a lock to take nor a call to record.
+    /// Whether calls are recorded.
+    #[inline]
+    pub fn records(&self) -> bool {
+        self.gate.load(Ordering::Relaxed) & RECORDS != 0
+    }
+
+    /// Has calls looked for that the level forbids.
+    pub fn watch_threads(&self) {
+        self.gate.fetch_or(WATCHES, Ordering::Relaxed);
+    }
+
+    /// Whether they are looked for.
+    #[inline]
+    pub fn watches(&self) -> bool {
+        self.gate.load(Ordering::Relaxed) & WATCHES != 0
+    }
+
+    /// Whether there is neither a lock to take nor a call to record or to look at.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.gate.load(Ordering::Relaxed) == 0
@@ -77,113 +117,109 @@ impl Lock {
 
     /// Takes the lock; nests.
     pub fn acquire(&self) {
-        if !self.is_enabled() {
-            return;
+        if self.is_enabled() {
+            self.biased.acquire(thread_token());
         }
-        let me = thread_token();
-        if self.owner.load(Ordering::Relaxed) != me {
-            self.acquire_word();
-            self.owner.store(me, Ordering::Relaxed);
-        }
-        // SAFETY: this thread holds the word.
-        unsafe { *self.depth.get() += 1 };
     }
 
-    /// Gives up one level of nesting.
+    /// Gives up one level of nesting; nothing where the lock was switched on since it was taken.
     pub fn release(&self) {
-        if !self.is_enabled() {
-            return;
-        }
-        if self.owner.load(Ordering::Relaxed) != thread_token() {
-            return; // the lock was switched on between acquire and release
-        }
-        // SAFETY: this thread holds the word.
-        let depth = unsafe { &mut *self.depth.get() };
-        *depth -= 1;
-        if *depth == 0 {
-            self.owner.store(0, Ordering::Relaxed);
-            self.release_word();
+        if self.is_enabled() {
+            self.biased.release(thread_token());
         }
     }
 
     /// Lets other threads in for a moment, at every nesting level, while `pause` runs.
     pub fn breathe<R>(&self, pause: impl FnOnce() -> R) -> R {
-        if !self.is_enabled() || self.owner.load(Ordering::Relaxed) != thread_token() {
-            return pause();
+        match self.is_enabled() {
+            true => self.biased.breathe(thread_token(), pause),
+            false => pause(),
         }
-        // SAFETY: this thread holds the word.
-        let depth = unsafe { std::mem::replace(&mut *self.depth.get(), 0) };
-        self.owner.store(0, Ordering::Relaxed);
-        self.release_word();
-        let result = pause();
-        self.acquire_word();
-        self.owner.store(thread_token(), Ordering::Relaxed);
-        // SAFETY: this thread holds the word again.
-        unsafe { *self.depth.get() = depth };
+    }
+
+    /// Runs `serve` inside, on a thread that serves the program's own: one of these has the bias again afterwards. The
+    /// lock is real, and the calling thread does not hold it.
+    pub fn borrow<R>(&self, serve: impl FnOnce() -> R) -> R {
+        self.biased.borrow(thread_token());
+        let result = serve();
+        self.biased.give_back();
         result
     }
 
-    /// Whether another thread sleeps on the lock.
-    pub fn is_contended(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == CONTENDED
+    /// Whether another thread tries to get in.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.biased.is_wanted()
     }
 
-    fn acquire_word(&self) {
-        // ORDERING: acquire pairs with the release in `release_word`.
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-        {
-            return;
-        }
-        // ORDERING: acquire pairs with the release in `release_word`.
-        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            wait::futex_wait(&self.word, CONTENDED, None);
-        }
-    }
-
-    fn release_word(&self) {
-        // ORDERING: release pairs with the acquires in `acquire_word`.
-        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
-            wait::futex_wake(&self.word, 1);
-        }
+    /// How often the bias was revoked, and how often a thread found the lock taken by another.
+    pub fn counts(&self) -> (u32, u32) {
+        self.biased.counts()
     }
 }
 
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
+/// Whether the bias is the calling thread's.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+pub fn favours() -> bool {
+    process::lock().biased.favours(thread_token())
+}
 
-    #[test]
-    fn lock__excludes_and_nests() {
-        struct Shared(Lock, UnsafeCell<u64>);
-        // SAFETY: the counter is touched under the lock alone.
-        unsafe impl Sync for Shared {}
-        // SAFETY: as above.
-        unsafe impl Send for Shared {}
-        let shared = Arc::new(Shared(Lock::new(), UnsafeCell::new(0)));
-        shared.0.enable();
-        let threads: Vec<_> = (0..4)
-            .map(|_| {
-                let shared = shared.clone();
-                std::thread::spawn(move || {
-                    for _ in 0..10_000 {
-                        shared.0.acquire();
-                        shared.0.acquire();
-                        // SAFETY: under the lock.
-                        unsafe { *shared.1.get() += 1 };
-                        shared.0.breathe(|| ());
-                        shared.0.release();
-                        shared.0.release();
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|t| t.join().unwrap());
-        // SAFETY: all threads have ended.
-        assert_eq!(unsafe { *shared.1.get() }, 40_000);
+/// Enters by the bias, which was the calling thread's. Left by [`leave`]. If it returns false, [`back_out`] is due.
+#[inline(always)] // as `favours`
+#[must_use]
+pub fn step_in() -> bool {
+    process::lock().biased.step_in(thread_token())
+}
+
+/// As [`step_in`], where no call has to be a jump: nothing is due if it returns false.
+#[inline]
+#[must_use]
+pub fn step_in_surely() -> bool {
+    let entered = step_in();
+    if !entered {
+        back_out();
     }
+    entered
+}
+
+/// Takes back what [`step_in`] did in vain.
+#[cold]
+#[inline(never)]
+pub fn back_out() {
+    process::lock().biased.back_out();
+}
+
+/// Leaves what [`step_in`] has entered; returns whether [`wake`] is due.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+#[must_use]
+pub fn leave() -> bool {
+    process::lock().biased.leave(thread_token())
+}
+
+/// Wakes the thread that has revoked the bias.
+#[cold]
+#[inline(never)]
+pub fn wake() {
+    process::lock().biased.wake_revoker();
+}
+
+/// Leaves what [`step_in`] has entered, where no call has to be a jump.
+#[inline]
+pub fn leave_surely() {
+    if leave() {
+        wake();
+    }
+}
+
+/// Does `short` with the lock taken; false without having done it where threads need no lock.
+#[inline]
+pub fn with_lock(short: impl FnOnce() -> bool) -> bool {
+    let lock = process::lock();
+    if !lock.is_enabled() {
+        return false;
+    }
+    lock.acquire();
+    let done = short();
+    lock.release();
+    done
 }

@@ -59,27 +59,30 @@ pub enum Immediate {
 }
 
 /// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE` others are expected to
-/// follow at once, as nonblocking sends do; with `TRACED` it goes on where points are recorded, and only there.
+/// follow at once, as nonblocking sends do; with `HIDDEN` it goes on where the tables hide, and only there.
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
-pub unsafe fn try_send<const MORE: bool, const TRACED: bool>(args: Args) -> Immediate {
+pub unsafe fn try_send<const MORE: bool, const HIDDEN: bool>(args: Args) -> Immediate {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    if comm.send_key == hot::key::<TRACED>(args.comm)
+    if comm.send_key == hot::key::<HIDDEN>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        // Elements have 1 to 2^31 - 1 bytes: of a count that fits an int the product is exact, and below zero it is
-        // beyond every limit.
-        && args.count == args.count as i32 as i64
+        // Elements have 1 to 2^31 - 1 bytes: of such a count the product is exact, and below zero it is beyond every
+        // limit. Where the count came as an int the first is no instruction, where nobody knows the second is shorter.
+        && match HIDDEN {
+            false => args.count == args.count as i32 as i64,
+            true => args.count as u64 <= SHORT_LIMIT as u64,
+        }
         && bytes <= SHORT_LIMIT as u64
         && args.tag >= 0
         && !args.buf.is_null()
     {
-        // SAFETY: the table has an endpoint for each rank; below MPI_THREAD_MULTIPLE this is the
-        // only thread inside MPI.
+        // SAFETY: the table has an endpoint for each rank; this is the only thread inside MPI: below
+        // MPI_THREAD_MULTIPLE always, and there the tables hide from who has not taken the lock.
         let post = unsafe {
             let endpoint = &mut **comm.endpoints.add(args.peer as usize);
             let post = endpoint.send_immediate(comm.own_key, args.tag, args.buf, bytes as usize);
@@ -103,10 +106,10 @@ pub unsafe fn try_send<const MORE: bool, const TRACED: bool>(args: Args) -> Imme
 /// # Safety
 /// The buffer is writable as count and datatype say; `status` is null or a status.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
+pub unsafe fn try_recv<const HIDDEN: bool>(args: Args, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source::<false>(&args) else {
+        let Some((endpoint, key, room)) = find_source::<HIDDEN>(&args) else {
             return false;
         };
         match (*endpoint).recv_short(key, args.tag, args.buf, room) {
@@ -119,19 +122,19 @@ pub unsafe fn try_recv(args: Args, status: *mut Status) -> bool {
     }
 }
 
-/// Receives a short message where messages or receives of its source wait already, or does nothing: what [`try_recv`] has
-/// declined because the source is not quiet.
+/// Receives a short message where messages or receives of its source wait already, or does nothing: what [`try_recv`]
+/// has declined because the source is not quiet.
 ///
 /// # Safety
 /// As [`try_recv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
-pub unsafe fn try_recv_queued(args: Args, status: *mut Status) -> bool {
-    let Some((want, room)) = named_want(&args) else {
+pub unsafe fn try_recv_queued<const HIDDEN: bool>(args: Args, status: *mut Status) -> bool {
+    let Some((want, room)) = named_want::<HIDDEN>(&args) else {
         return false;
     };
     // SAFETY: the caller's; as in `find_source`.
     unsafe {
-        match (*hot::worker()).recv_queued(want, args.buf, room) {
+        match (*hot::worker_of::<HIDDEN>()).recv_queued(want, args.buf, room) {
             Some(taken) => {
                 fill_status(status, args.peer, taken.tag, taken.len as i64);
                 true
@@ -146,13 +149,13 @@ pub unsafe fn try_recv_queued(args: Args, status: *mut Status) -> bool {
 /// # Safety
 /// As [`try_irecv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_unexpected
-pub unsafe fn try_irecv_queued(args: Args, request: *mut usize) -> bool {
-    let Some((want, room)) = named_want(&args) else {
+pub unsafe fn try_irecv_queued<const HIDDEN: bool>(args: Args, request: *mut usize) -> bool {
+    let Some((want, room)) = named_want::<HIDDEN>(&args) else {
         return false;
     };
     // SAFETY: the caller's; as in `find_source`.
     unsafe {
-        let worker = &mut *hot::worker();
+        let worker = &mut *hot::worker_of::<HIDDEN>();
         if request.is_null() || !worker.requests.has_free() {
             return false;
         }
@@ -169,10 +172,10 @@ pub unsafe fn try_irecv_queued(args: Args, request: *mut usize) -> bool {
 
 /// What a receive that names its source asks for, and its room, where the hot tables are enough for it.
 #[inline(always)] // as `try_recv_queued`
-pub(crate) fn named_want(args: &Args) -> Option<(Want, usize)> {
+pub(crate) fn named_want<const HIDDEN: bool>(args: &Args) -> Option<(Want, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == args.comm as u64
+    let plain = comm.recv_key == hot::key::<HIDDEN>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
@@ -194,10 +197,10 @@ pub(crate) fn named_want(args: &Args) -> Option<(Want, usize)> {
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
 /// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`
-pub(crate) fn find_source<const TRACED: bool>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
+pub(crate) fn find_source<const HIDDEN: bool>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == hot::key::<TRACED>(args.comm)
+    let plain = comm.recv_key == hot::key::<HIDDEN>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // As in `try_send`; below zero the room is too, and nothing fits.
@@ -210,10 +213,7 @@ pub(crate) fn find_source<const TRACED: bool>(args: &Args) -> Option<(*mut Endpo
     let rank = args.peer as usize;
     // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
     unsafe {
-        let worker = match TRACED {
-            false => hot::worker(),
-            true => hot::traced_worker(),
-        };
+        let worker = hot::worker_of::<HIDDEN>();
         if !(*worker).matcher.is_quiet(*comm.world.add(rank)) {
             return None;
         }
@@ -265,10 +265,10 @@ pub struct Posting {
 /// # Safety
 /// As [`try_recv`], until the request completes; `request` is null or a variable.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
+pub unsafe fn try_irecv<const HIDDEN: bool>(args: Args, request: *mut usize) -> Irecv {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == args.comm as u64
+    let plain = comm.recv_key == hot::key::<HIDDEN>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
@@ -282,7 +282,7 @@ pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
-        let Some(look) = (*hot::worker()).may_recv(*comm.world.add(rank)) else {
+        let Some(look) = (*hot::worker_of::<HIDDEN>()).may_recv(*comm.world.add(rank)) else {
             return Irecv::Declined;
         };
         let posting = Posting {
@@ -294,7 +294,7 @@ pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
             let taken =
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {
-                *request = (*hot::worker()).finished_recv(args.peer, taken);
+                *request = (*hot::worker_of::<HIDDEN>()).finished_recv(args.peer, taken);
                 (*endpoint).take_short();
                 return Irecv::Done;
             }
@@ -308,7 +308,7 @@ pub unsafe fn try_irecv(args: Args, request: *mut usize) -> Irecv {
 /// # Safety
 /// As [`try_irecv`], which has just been called with the same arguments.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-pub unsafe fn post_irecv(
+pub unsafe fn post_irecv<const HIDDEN: bool>(
     posting: Posting,
     buf: *mut u8,
     source: i32,
@@ -322,6 +322,6 @@ pub unsafe fn post_irecv(
             tag,
             key: posting.key,
         };
-        (*hot::worker()).post_recv(want, buf, posting.room, comm)
+        (*hot::worker_of::<HIDDEN>()).post_recv(want, buf, posting.room, comm)
     }
 }

@@ -14,10 +14,11 @@ pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub use nonblocking::{irecv, isend};
 pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};
 pub(crate) use senders::Senders;
-use unasked::try_send_unasked;
+pub use unasked::try_send_unasked;
 pub(crate) use watched::{keep, settle, watch};
 use watched::{record_bytes, start_watched_recv, start_watched_send};
 
+use crate::background::Attending;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype::Datatype;
@@ -37,6 +38,10 @@ use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
+
+/// Looks of a receive for a short message after which a long one may come, of which the progress thread is not told:
+/// beyond what a ping-pong takes.
+const ATTEND_LOOKS: u32 = 128;
 
 /// A checked send or receive.
 pub(crate) struct Checked {
@@ -261,15 +266,15 @@ pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> 
     // SAFETY: the caller's.
     unsafe {
         match p.checks() {
-            None => post_recv(p, checked, checked.buffer.clone(), args),
+            None => post_recv::<false>(p, checked, checked.buffer.clone(), args),
             Some(_) => start_watched_recv(p, checked, args),
         }
     }
 }
 
-/// Starts a receive of what travels.
+/// Starts a receive of what travels; `LATER`: of a call that returns at once.
 #[inline]
-unsafe fn post_recv(
+unsafe fn post_recv<const LATER: bool>(
     p: &Process,
     checked: &Checked,
     buffer: Buffer,
@@ -279,9 +284,11 @@ unsafe fn post_recv(
     let worker = p.worker()?;
     // SAFETY: as in `start_send`.
     unsafe {
-        let id = (*worker)
-            .start_recv(want, buffer)
-            .map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
+        let started = match LATER {
+            false => (*worker).start_recv(want, buffer),
+            true => (*worker).start_irecv(want, buffer),
+        };
+        let id = started.map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
         (*worker).requests.get(id).user = args.comm;
         Ok(id)
     }
@@ -316,12 +323,6 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
 /// The buffer is readable as count and datatype say.
 #[inline(never)]
 pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
-    if mode == Mode::Standard {
-        // SAFETY: the caller's.
-        if unsafe { try_send_unasked(&args) } {
-            return Ok(());
-        }
-    }
     let p = process::enter(name, false)?;
     let Some(checked) = check_send(&p, &args)? else {
         return Ok(());
@@ -333,6 +334,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         }
         // Since the call was entered, its arguments were checked.
         trace::share_time_of(Point::Call);
+        let _attending = Attending::begin(&p);
         match start_send(&p, &checked, &args, mode)? {
             Started::Done => {
                 trace::share_time_of(Point::Posted);
@@ -385,18 +387,24 @@ pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: the caller's.
     unsafe {
-        match spin_recv(&args, status) {
-            Spun::Done => return Ok(()),
-            Spun::Request(id) => {
-                let p = process::enter(name, false)?;
-                let worker = p.worker()?;
-                let context = p.comm(args.comm)?;
-                wait_complete(worker, id, &note(name, &context, &args, 0));
-                return finish_recv(worker, id, &args, status);
-            }
-            Spun::Nothing => {}
+        let mut spun = spin_recv::<false>(&args, status);
+        if let Spun::Done = spun {
+            return Ok(());
         }
         let p = process::enter(name, false)?;
+        if p.lock.is_enabled() {
+            spun = spin_recv::<true>(&args, status);
+        }
+        if let Spun::Done = spun {
+            return Ok(());
+        }
+        let _attending = Attending::begin(&p);
+        if let Spun::Request(id) = spun {
+            let worker = p.worker()?;
+            let context = p.comm(args.comm)?;
+            wait_complete(worker, id, &note(name, &context, &args, 0));
+            return finish_recv(worker, id, &args, status);
+        }
         let Some(checked) = check_recv(&p, &args)? else {
             fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
             return Ok(());
@@ -415,10 +423,10 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 }
 
 /// Looks at the named peer alone for a while, as long as nothing else needs this process.
-unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
+unsafe fn spin_recv<const HIDDEN: bool>(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::comm(args.comm);
-    let worker = hot::worker();
-    let Some((want, room)) = named_want(args) else {
+    let worker = hot::worker_of::<HIDDEN>();
+    let Some((want, room)) = named_want::<HIDDEN>(args) else {
         return Spun::Nothing;
     };
     let peer = want.peer;
@@ -431,30 +439,38 @@ unsafe fn spin_recv(args: &Args, status: *mut Status) -> Spun {
         {
             return Spun::Nothing;
         }
-        let mut cold = false;
+        let (mut cold, mut attends, mut spun) = (false, false, Spun::Nothing);
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {
-                return recv_arrival(args, endpoint, want, room, status);
+                spun = recv_arrival::<HIDDEN>(args, endpoint, want, room, status);
+                break;
             }
             if look == 1 {
                 cold = (*endpoint).begin_wait();
             } else if cold {
                 cold = (*endpoint).warm();
             }
+            if HIDDEN && look == ATTEND_LOOKS && (*worker).background.runs {
+                attends = true;
+                (*worker).attend();
+            }
             // The peer's next arrival may be the message: the next look finds it.
             if look % LOOKS_PER_CHECK == 0
-                && (*worker).wants_attention(peer)
+                && ((HIDDEN && process::lock().is_wanted()) || (*worker).wants_attention(peer))
                 && !(*endpoint).has_arrival()
             {
-                return Spun::Nothing;
+                break;
             }
         }
+        if attends {
+            (*worker).resume();
+        }
+        spun
     }
-    Spun::Nothing
 }
 
 /// The peer's next arrival, if it is the wanted message: whole or in parts.
-unsafe fn recv_arrival(
+unsafe fn recv_arrival<const HIDDEN: bool>(
     args: &Args,
     endpoint: *mut Endpoint,
     want: Want,
@@ -467,7 +483,7 @@ unsafe fn recv_arrival(
             fill_status(status, args.peer, taken.tag, taken.len as i64);
             return Spun::Done;
         }
-        let worker = hot::worker();
+        let worker = hot::worker_of::<HIDDEN>();
         match (*worker).recv_parts(want, args.buf, room as u64, args.comm) {
             None => Spun::Nothing,
             Some(Parts::Request(id)) => Spun::Request(id),

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::attribute::Keyval;
+use crate::check::threads;
 use crate::comm::Comm;
 use crate::comm::contexts::Pool;
 use crate::comm::freed::Freed;
@@ -89,6 +90,12 @@ unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process::new();
 
+/// The lock of `MPI_THREAD_MULTIPLE`.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+pub(crate) fn lock() -> &'static Lock {
+    &PROCESS.lock
+}
+
 /// The process, entered: derefs to [`Process`], and gives up the lock when dropped.
 pub struct Guard(());
 
@@ -114,14 +121,17 @@ pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
         return Err(refuse_phase());
     }
     if !PROCESS.lock.is_open() {
-        begin(name);
+        begin(name, anytime);
     }
     PROCESS.call.set(name);
     Ok(Guard(()))
 }
 
 #[inline(never)]
-fn begin(name: &'static str) {
+fn begin(name: &'static str, anytime: bool) {
+    if PROCESS.lock.watches() {
+        threads::enter(&PROCESS, name, anytime);
+    }
     PROCESS.lock.acquire();
     trace::enter(name);
 }
@@ -130,6 +140,9 @@ fn begin(name: &'static str) {
 fn end() {
     trace::leave();
     PROCESS.lock.release();
+    if PROCESS.lock.watches() {
+        threads::leave();
+    }
 }
 
 /// The process, for a caller that holds the lock or runs while there is no other thread.
@@ -246,6 +259,11 @@ impl Process {
             MPI_OP_NULL => Error::new(MPI_ERR_OP, "the operation is MPI_OP_NULL"),
             _ => Error::new(MPI_ERR_OP, format!("invalid operation handle {handle:#x}")),
         })
+    }
+
+    /// Whether several threads of the program may be inside MPI.
+    pub fn has_threads(&self) -> bool {
+        self.thread_level.get() == MPI_THREAD_MULTIPLE
     }
 
     /// Whether the calling thread is the one that initialised MPI.

@@ -18,7 +18,9 @@ pub use result::empty_status;
 pub(crate) use result::peer_of;
 pub(crate) use result::source_of;
 use result::{read_result, status_of};
-pub use several::{Outcome, complete_some, join_errors, test_all, test_any, wait_any, wait_into};
+pub use several::{
+    Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
+};
 
 use crate::comm::freed::release_unused;
 use crate::consts::*;

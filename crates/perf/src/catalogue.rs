@@ -177,7 +177,7 @@ pub const TESTS: &[Test] = &[
     },
     Test {
         name: "overlap",
-        text: "share of a transfer during which both sides could compute",
+        text: "share of a transfer during which both sides, or the receiver, could compute",
         group: Group::Messages,
         class: Class::Pair,
         of: Of::Overlap,

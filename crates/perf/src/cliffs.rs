@@ -420,7 +420,7 @@ mod tests {
             protocol_sizes: Some(sizes),
             ..make_case(bytes, &[1.0])
         };
-        let near = case(16384, "eager in parts", (8129, Some(24000)));
+        let near = case(16384, "eager multi-fragment", (8129, Some(24000)));
         for (far, words) in [
             ((24001, None), "to rendezvous above 24000 B"),
             ((30001, None), "up to 24000 B, the other from 30001 B"),

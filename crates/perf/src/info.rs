@@ -3,6 +3,7 @@
 
 mod cma;
 mod machine;
+mod threads;
 pub(crate) mod transports;
 
 use std::io::{self, Write};
@@ -32,6 +33,8 @@ pub struct Info {
     /// Which protocol serves which size, and why.
     protocols: Report,
     waiting: Vec<Facility>,
+    /// What threads may do, and what they pay.
+    threads: Vec<Facility>,
 }
 
 /// What is installed.
@@ -96,6 +99,7 @@ pub fn collect() -> Info {
         protocols: protocols.0,
         transports,
         waiting: transports::list_waiting(),
+        threads: threads::list_threads(),
     }
 }
 
@@ -124,8 +128,8 @@ fn report_protocols(
 
 /// Prints which protocol serves which size alone, as a job does with `FASTPATH_REPORT`.
 ///
-/// # Errors
-/// A variable whose value cannot be used, a job of two ranks would end before it begins, or the output cannot be written.
+/// # Errors A variable whose value cannot be used, a job of two ranks would end before it begins, or the output cannot
+/// be written.
 pub fn print_protocols(as_json: bool) -> io::Result<()> {
     let config = Config::from_env().map_err(io::Error::other)?;
     let allowed = transports::try_all(&config).map_err(io::Error::other)?;
@@ -204,10 +208,12 @@ pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
     protocols
         .lines()
         .try_for_each(|line| writeln!(out, "  {line}"))?;
-    writeln!(out, "\nwaiting")?;
-    for f in &info.waiting {
-        let available = if f.available { "yes" } else { "no" };
-        writeln!(out, "  {:<24} {:<4} {}", f.name, available, f.note)?;
+    for (section, facilities) in [("waiting", &info.waiting), ("threads", &info.threads)] {
+        writeln!(out, "\n{section}")?;
+        for f in facilities {
+            let available = if f.available { "yes" } else { "no" };
+            writeln!(out, "  {:<24} {:<4} {}", f.name, available, f.note)?;
+        }
     }
     Ok(())
 }
@@ -243,6 +249,7 @@ mod tests {
             "machine",
             "transports",
             "waiting",
+            "threads",
         ] {
             assert!(value.get(section).is_some(), "{section}");
         }

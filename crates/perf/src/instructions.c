@@ -2,6 +2,8 @@
  *
  *   mpiexec -n 1 instructions DIR BYTES... : -n 1 valgrind --tool=callgrind --collect-atstart=no instructions DIR BYTES...
  *
+ * With `multiple` after DIR at MPI_THREAD_MULTIPLE, for some of the calls.
+ *
  * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call alone. The two
  * agree through a page of a file in DIR, not through MPI, so that nothing but the named call touches the library and
  * "message already there" is certain: rank 0's send has returned before rank 1 calls MPI_Recv. What this program itself
@@ -223,15 +225,26 @@ static int open_window(void) {
     return all;
 }
 
+/* Whether one thread makes the calls at MPI_THREAD_MULTIPLE. */
+static int multiple;
+
 static void count_case(const char *which) {
     gather_crowd(which);
     for (int n = 0; n < WARM; n++) make_call(which);
     CALLGRIND_ZERO_STATS;
     for (int n = 0; n < CALLS; n++) make_call(which);
     char name[64];
-    snprintf(name, sizeof name, "%s %d", which, bytes);
+    snprintf(name, sizeof name, "%s%s %d", which, multiple ? "_multiple" : "", bytes);
     CALLGRIND_DUMP_STATS_AT(name);
     disperse_crowd(which);
+}
+
+/* Whether a case is counted at both thread levels. */
+static int is_immediate(const char *which) {
+    static const char *const both[] = {"MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv_there", "MPI_Wait_isend"};
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+        if (!strcmp(which, both[i])) return 1;
+    return 0;
 }
 
 /* Cases from `first` to before `end`, with each number of bytes that was asked for. */
@@ -239,14 +252,23 @@ static void count_cases(int first, int end, int argc, char **argv) {
     for (int size = 2; size < argc; size++) {
         bytes = atoi(argv[size]);
         if (bytes < 0 || bytes > BYTES_MAX) MPI_Abort(MPI_COMM_WORLD, 2);
-        for (int i = first; i < end; i++) count_case(cases[i]);
+        for (int i = first; i < end; i++) {
+            if (!multiple || is_immediate(cases[i])) count_case(cases[i]);
+        }
     }
     ask(STOP, 1);
 }
 
 int main(int argc, char **argv) {
-    int rank, ranks;
-    MPI_Init(&argc, &argv);
+    int rank, ranks, level = MPI_THREAD_SINGLE;
+    multiple = argc > 2 && !strcmp(argv[2], "multiple");
+    if (multiple) {
+        argv[2] = argv[1];
+        argc--;
+        argv++;
+        level = MPI_THREAD_MULTIPLE;
+    }
+    MPI_Init_thread(&argc, &argv, level, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks != 2 || argc < 3 || !(board = map_board(argv[1]))) {
@@ -261,7 +283,7 @@ int main(int argc, char **argv) {
         count_cases(0, CASES - REMOTE_CASES, argc, argv);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (open_window()) {
+    if (!multiple && open_window()) {
         if (rank == 0) {
             serve(board->done + 1);
         } else {

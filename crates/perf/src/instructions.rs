@@ -132,7 +132,14 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>, BenchError> {
     run_quietly(&mut compile, &mpi.mpicc.display().to_string())?;
     let mut arguments = vec![folder.0.display().to_string()];
     arguments.extend(mpi.sizes.iter().map(u64::to_string));
-    let dumps = watch(mpi, &folder.0, &program, &arguments, 1)?;
+    let mut dumps = watch(mpi, &folder.0, &program, &arguments, 1)?;
+    if mpi.whole {
+        let multiple = folder.0.join("multiple");
+        fs::create_dir(&multiple).map_err(|e| BenchError::Write(multiple.clone(), e))?;
+        arguments[0] = multiple.display().to_string();
+        arguments.insert(1, "multiple".to_owned());
+        dumps.extend(watch(mpi, &multiple, &program, &arguments, 1)?);
+    }
     make_breakdowns(mpi, &dumps, &program)
 }
 

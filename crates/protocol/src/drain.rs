@@ -1,5 +1,5 @@
-//! The short way of an arrival to the receive that waits for it: a message in its slot, for a receive posted to
-//! its source, with room for it in a contiguous buffer. Everything else goes the long way (`progress`).
+//! The short way of an arrival to the receive that waits for it: a whole message, for a receive posted to its
+//! source, with room for it in a contiguous buffer. Everything else goes the long way (`progress`).
 #![allow(unsafe_code)]
 
 use crate::endpoint::Endpoint;
@@ -8,11 +8,11 @@ use crate::request::{Request, State};
 use crate::tag::key_source;
 use crate::wire;
 use crate::worker::Worker;
-use fastpath_base::copy::copy_small;
+use fastpath_base::copy::{copy, copy_small};
 
 impl Worker {
-    /// Takes arrivals of the source that a posted receive names, as long as they go the short way, until it has completed;
-    /// says whether it has. Each completes a receive posted here, so that they come to an end.
+    /// Takes arrivals of the source that a posted receive names, as long as they go the short way, until it has
+    /// completed; says whether it has. Each completes a receive posted here, so that they come to an end.
     ///
     /// # Safety
     /// The receive is posted.
@@ -32,18 +32,16 @@ impl Worker {
         }
     }
 
-    /// Takes the next arrival of `peer` if it can go the short way, or does nothing.
+    /// Takes the next arrival of `peer` if it can go the short way, or does nothing; the receive that it has completed.
     #[inline(always)] // `fastpath bench rate`: windows of nonblocking receives
-    pub(crate) fn drain_one(&mut self, peer: u32) -> bool {
-        self.drain_next(peer).is_some()
-    }
-
-    /// As [`Worker::drain_one`]; the receive that it has completed.
-    #[inline(always)] // as `drain_one`
-    fn drain_next(&mut self, peer: u32) -> Option<*mut Request> {
+    pub(crate) fn drain_next(&mut self, peer: u32) -> Option<*mut Request> {
         let endpoint: *mut Endpoint = self.endpoint(peer);
         // SAFETY: an endpoint lives as long as its worker, and no other reference to it is used meanwhile.
-        let arrival = unsafe { (*endpoint).lane.look_short(wire::EAGER) }?;
+        let lane = unsafe { &mut (*endpoint).lane };
+        let short = lane.look_short(wire::EAGER);
+        let is_short = short.is_some();
+        // SAFETY: as above; the first look has shown nothing.
+        let arrival = short.or_else(|| unsafe { (*endpoint).lane.look_long(wire::EAGER) })?;
         let (header, from, len) = (arrival.header, arrival.data(), arrival.len());
         let tag = header.imm as i32;
         let request = self.matcher.find_named(peer, header.key, tag)?;
@@ -55,13 +53,19 @@ impl Worker {
         // SAFETY: the buffer has room for `len` bytes, by its owner's promise; the arrival was just shown, and the
         // request is posted to this peer.
         unsafe {
-            copy_small(found.ptr, from, len);
+            match is_short {
+                true => copy_small(found.ptr, from, len),
+                false => copy(found.ptr, from, len),
+            }
             found.source = key_source(header.key) as i32;
             found.received_tag = tag;
             found.received = len as u64;
             found.state = State::Complete;
             self.matcher.unpost_named(peer, request);
-            (*endpoint).lane.take_short();
+            match is_short {
+                true => (*endpoint).lane.take_short(),
+                false => (*endpoint).lane.take(),
+            }
         }
         Some(request)
     }

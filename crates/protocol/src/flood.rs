@@ -1,12 +1,12 @@
 //! The bound on unexpected messages: beyond it their senders wait.
 //!
 //! While unexpected messages take more memory than allowed, a message that no posted receive wants is left in its ring.
-//! The ring fills up, and the sender finds no room: that is all it takes, the credits of the transport do the rest. What
-//! lies behind such a message waits with it, and may be what this process needs. So a process that can do nothing else
-//! goes on all the same, with as few messages as will do: one for each look in vain of the peer it waits for, or of those
-//! that receives are posted for, and a few of all peers ever less often while a wait lasts, since a chain of waiting
-//! processes may come back to it. Every program that ends without the bound ends with it. The bound is soft: what must be
-//! taken is taken.
+//! The ring fills up, and the sender finds no room: that is all it takes, the credits of the transport do the rest.
+//! What lies behind such a message waits with it, and may be what this process needs. So a process that can do nothing
+//! else goes on all the same, with as few messages as will do: one for each look in vain of the peer it waits for, or
+//! of those that receives are posted for, and a few of all peers ever less often while a wait lasts, since a chain of
+//! waiting processes may come back to it. Every program that ends without the bound ends with it. The bound is soft:
+//! what must be taken is taken.
 #![allow(unsafe_code)]
 
 use crate::matching::Matcher;
@@ -15,7 +15,8 @@ use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_transport::Header;
 
-/// Nanoseconds between the first two times that messages of other peers than the awaited one are taken; doubled each time.
+/// Nanoseconds between the first two times that messages of other peers than the awaited one are taken; doubled each
+/// time.
 const RELIEF_NS: u64 = 50_000;
 /// Most nanoseconds between them, where one peer is waited for, and where not.
 const RELIEF_NS_MAX: [u64; 2] = [50_000_000, 1_000_000];
@@ -100,16 +101,13 @@ impl Worker {
         self.flood.held_back = true;
         let (messages, bytes) = self.matcher.store.usage();
         if let Some(tell) = self.flood.on_reached.take() {
-            let bound = self.flood.bound;
-            tell(
-                self,
-                &Reached {
-                    peer,
-                    messages,
-                    bytes,
-                    bound,
-                },
-            );
+            let reached = Reached {
+                peer,
+                messages,
+                bytes,
+                bound: self.flood.bound,
+            };
+            tell(self, &reached);
         }
         true
     }

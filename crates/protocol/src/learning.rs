@@ -1,11 +1,11 @@
 //! Which way the messages of a size go to a peer, by what they took.
 //!
-//! One [`Learner`] for each octave of sizes, on the receiver's side, which alone sees when a message is complete. It plays
-//! the arm with the least known time and tries the others now and then: the time that trials lose is bounded by a share
-//! of the time of all messages. (Bandits: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed Bandit
-//! Problem, 2002; a trial takes several messages in a row, since the first one after a change meets cold caches.) What it
-//! finds goes to the sender as [`Advice`]; an announcement says which arm its message went, so that nothing depends on
-//! the advice being followed. Pure: all times are arguments.
+//! One [`Learner`] for each octave of sizes, on the receiver's side, which alone sees when a message is complete. It
+//! plays the arm with the least known time and tries the others now and then: the time that trials lose is bounded by a
+//! share of the time of all messages. (Bandits: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed
+//! Bandit Problem, 2002; a trial takes several messages in a row, since the first one after a change meets cold
+//! caches.) What it finds goes to the sender as [`Advice`]; an announcement says which arm its message went, so that
+//! nothing depends on the advice being followed. Pure: all times are arguments.
 
 mod peer;
 
@@ -41,7 +41,7 @@ const IGNORED: u8 = 12;
 
 /// How a long message travels between two ranks of a host.
 #[repr(u8)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Arm {
     /// Through the ring, by vectors.
     Vector,
@@ -95,12 +95,6 @@ impl Arm {
     #[inline]
     pub fn is_ring(self) -> bool {
         self < Arm::Get
-    }
-}
-
-impl PartialOrd for Arm {
-    fn partial_cmp(&self, other: &Arm) -> Option<std::cmp::Ordering> {
-        (*self as u8).partial_cmp(&(*other as u8))
     }
 }
 

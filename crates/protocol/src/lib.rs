@@ -1,5 +1,6 @@
 //! What a message is: worker, endpoint, tag matching, eager and rendezvous.
 
+pub mod background;
 pub mod buffer;
 mod connecting;
 mod departed;

@@ -72,7 +72,7 @@ impl Worker {
         // Threads of this process that sleep must be woken when a request completes: the long way does that.
         let alone = self.wait.sleepers == self.wait.drain_at;
         while rounds < ROUND {
-            if alone && self.drain_one(peer) {
+            if alone && self.drain_next(peer).is_some() {
                 rounds += 1;
                 continue;
             }

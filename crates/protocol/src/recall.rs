@@ -1,7 +1,7 @@
 //! Cancelling sends (MPI-5.0 section 3.8.4): an announced message is taken back if its receiver has not matched it.
 //!
-//! `MPI_Wait` for a cancelled send must return whatever the receiver does. So within a node the sender decides alone, in
-//! shared memory (`transport::shm::recall`), and tells the receiver to forget the message. Elsewhere, and where that
+//! `MPI_Wait` for a cancelled send must return whatever the receiver does. So within a node the sender decides alone,
+//! in shared memory (`transport::shm::recall`), and tells the receiver to forget the message. Elsewhere, and where that
 //! does not come to a decision, it asks the receiver. What has left without a request is not taken back: it was sent.
 #![allow(unsafe_code)]
 
@@ -141,8 +141,8 @@ impl Worker {
 
 /// The sender.
 impl Worker {
-    /// Takes back a send that its receiver has not matched; one that it has matched goes on. The answer may follow, where
-    /// the receiver must be asked.
+    /// Takes back a send that its receiver has not matched; one that it has matched goes on. The answer may follow,
+    /// where the receiver must be asked.
     pub fn cancel_send(&mut self, id: RequestId) {
         self.reap_recalled();
         let request = self.requests.get(id);
@@ -171,8 +171,8 @@ impl Worker {
         request.state == State::Active && request.is_unmatched_send()
     }
 
-    /// Hands a message that is on its way, in part, over to a request without an owner, whose `buffer` has a copy of it: the
-    /// first one completes, whatever the receiver does. `None` where there is no such message.
+    /// Hands a message that is on its way, in part, over to a request without an owner, whose `buffer` has a copy of
+    /// it: the first one completes, whatever the receiver does. `None` where there is no such message.
     pub fn hand_over(
         &mut self,
         id: RequestId,
@@ -182,12 +182,20 @@ impl Worker {
         if request.state != State::Active
             || request.phase == Phase::Begun
             || !request.is_unanswered()
+            || !self.requests.has_room()
         {
             return None;
         }
+        let heir = self.pass_on(id, copy(request))?;
+        self.complete(id);
+        Some(heir)
+    }
+
+    /// Lets a new request without an owner send what of a message goes by itself and has not left, from `buffer`.
+    fn pass_on(&mut self, id: RequestId, buffer: Buffer) -> Option<RequestId> {
         let heir = self.requests.allocate(Kind::Send)?;
         let (request, new) = (self.requests.get(id), self.requests.get(heir));
-        new.set_buffer(copy(request));
+        new.set_buffer(buffer);
         (new.peer, new.key, new.tag, new.user) =
             (request.peer, request.key, request.tag, request.user);
         (new.phase, new.detached) = (Phase::Announced, true);
@@ -201,7 +209,6 @@ impl Worker {
                 *waiting = heir;
             }
         }
-        self.complete(id);
         Some(heir)
     }
 
@@ -225,6 +232,9 @@ impl Worker {
     fn recall(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
         let (peer, handle) = (request.peer, request.handle);
+        if !self.requests.has_room() {
+            return false;
+        }
         let asked = |worker: &Worker| worker.endpoint(peer).lane.sent_recalls()?.ask(handle);
         let Some(entry) = asked(self) else {
             return false;
@@ -237,10 +247,10 @@ impl Worker {
             return false;
         }
         let request = self.requests.get(id);
-        if request.moved < request.early as u64 {
+        if request.has_unsent() {
             // The rest of what goes by itself must still go: the receiver counts on it.
             let buffer = Buffer::contiguous(NOTHING.as_ptr().cast_mut(), request.early as u64);
-            request.set_buffer(buffer);
+            self.pass_on(id, buffer);
         }
         self.send_control(peer, Header::new(wire::CANCEL, 0, handle as u64), &[]);
         self.recalled.push(Recalled {
@@ -286,8 +296,7 @@ impl Worker {
         kept.retain(|recalled| {
             let request = self.requests.get(recalled.id);
             let recalls = self.endpoint(request.peer).lane.sent_recalls();
-            let forgotten = recalls.is_none_or(|r| r.is_forgotten(recalled.entry, request.handle));
-            let over = forgotten && request.moved >= request.early as u64;
+            let over = recalls.is_none_or(|r| r.is_forgotten(recalled.entry, request.handle));
             if over && recalled.released {
                 self.requests.free(recalled.id);
             }

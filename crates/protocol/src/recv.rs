@@ -37,6 +37,25 @@ impl Worker {
         Ok(id)
     }
 
+    /// As [`Worker::start_recv`], of a call that returns at once: a long copy is left to the progress thread.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn start_irecv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
+        if !self.background.runs {
+            // SAFETY: the caller's.
+            return unsafe { self.start_recv(want, buffer) };
+        }
+        let id = self.allocate_recv(want, buffer)?;
+        match self.claim_unexpected(&want) {
+            Some(token) if self.is_long_copy(token) => self.defer_recv(id, token),
+            Some(token) => self.consume_unexpected(id, token),
+            // SAFETY: as in `start_recv`.
+            None => unsafe { self.matcher.post(self.requests.address(id)) },
+        }
+        Ok(id)
+    }
+
     /// A receive request that is not posted yet.
     #[inline]
     pub fn allocate_recv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
@@ -126,7 +145,7 @@ impl Worker {
         Ok(id)
     }
 
-    fn consume_unexpected(&mut self, id: RequestId, token: EntryId) {
+    pub(crate) fn consume_unexpected(&mut self, id: RequestId, token: EntryId) {
         let message = self.matcher.unexpected(token);
         let (peer, key, tag) = (message.peer, message.key, message.tag);
         // The bytes stay where they are until the entry is freed.

@@ -59,6 +59,8 @@ pub enum Phase {
     Ending,
     /// Receives: the copy by both sides was given up. Fragments come instead.
     FellBack,
+    /// Receives: matched, and the copy is left to whoever makes progress.
+    Deferred,
 }
 
 /// Why an operation failed.
@@ -516,7 +518,7 @@ impl RequestPool {
         debug_assert!((FIRST..self.fresh).contains(&id));
         // SAFETY: inside the reservation, as every id that was given out; a worker belongs to one thread at a time, and
         // callers do not hold two references to one request.
-        unsafe { &mut *self.base.add((id & (CAPACITY - 1)) as usize) }
+        unsafe { &mut *self.address(id) }
     }
 
     /// The id behind a handle, or `None` where it is stale or garbage. One load.
@@ -539,8 +541,8 @@ impl RequestPool {
 
     /// All requests that are under way. Slow: for the end of a job.
     pub fn active(&self) -> impl Iterator<Item = &Request> {
-        let all = (FIRST..self.fresh).map(|id| &*self.get(id));
-        all.filter(|request| request.state == State::Active)
+        self.in_use()
+            .filter(|request| request.state == State::Active)
     }
 
     /// All requests that have not been freed; walks the pool.

@@ -12,8 +12,8 @@
 //! | messages | anything else: active messages, which the owner carries out when it makes progress | at a flush |
 //!
 //! What is nonblocking becomes an entry of a queue only where there is no room, or where there is more of it than one
-//! operation carries ([`Counters::queued`]). A flush completes all that was posted to a peer; atomics are carried out by
-//! a processor, whatever the lane (`docs/decisions/0015-atomics-are-done-by-processors.md`).
+//! operation carries ([`Counters::queued`]). A flush completes all that was posted to a peer; atomics are carried out
+//! by a processor, whatever the lane (`docs/decisions/0015-atomics-are-done-by-processors.md`).
 
 mod atomic;
 mod blocking;
@@ -22,6 +22,7 @@ mod flush;
 mod handle;
 mod key;
 mod message;
+mod numbered;
 mod post;
 mod queue;
 mod region;
@@ -34,9 +35,11 @@ pub use resolve::{Reach, RemoteKey, Way};
 
 #[allow(unused_imports)] // for the links above
 use crate::worker::Worker;
-use message::Landings;
-use queue::Peers;
-use region::Regions;
+use message::Landing;
+use numbered::Numbered;
+use queue::Peer;
+use region::Region;
+use std::collections::BTreeMap;
 
 /// Events of one-sided operations; nothing on the shortest ways is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,9 +78,12 @@ pub struct Rma {
     pub(crate) queues: u32,
     /// Whether gets have been posted to adapters since the last flush of everything.
     pub(crate) reads: bool,
-    pub(crate) peers: Peers,
-    pub(crate) regions: Regions,
-    pub(crate) landings: Landings,
+    /// By rank, those alone that messages go to or come from.
+    peers: BTreeMap<u32, Peer>,
+    /// Memory that this process exposes.
+    regions: Numbered<Region>,
+    /// Where answers belong, by token.
+    landings: Numbered<Landing>,
     /// Events so far.
     pub counters: Counters,
 }
@@ -85,7 +91,8 @@ pub struct Rma {
 impl Rma {
     /// Peers with a queue.
     pub(crate) fn waiting_peers(&self) -> Vec<u32> {
-        self.peers.waiting()
+        let waiting = self.peers.iter().filter(|(_, state)| state.queued);
+        waiting.map(|(&peer, _)| peer).collect()
     }
 }
 
@@ -98,9 +105,9 @@ impl Default for Rma {
             busy: 0,
             queues: 0,
             reads: false,
-            peers: Peers::default(),
-            regions: Regions::default(),
-            landings: Landings::default(),
+            peers: BTreeMap::new(),
+            regions: Numbered::default(),
+            landings: Numbered::default(),
             counters: Counters::default(),
         }
     }

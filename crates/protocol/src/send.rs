@@ -5,6 +5,7 @@ use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, LEARN_MIN};
 use crate::request::{Fault, Kind, Phase, RequestId};
+use crate::wire;
 use crate::worker::Worker;
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
@@ -155,9 +156,11 @@ impl Worker {
         let whole = self.thresholds.whole_on(&self.endpoint(request.peer).lane);
         // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
         let timed = request.sent_ns != 0;
+        let (peer, mut is_answered) = (request.peer, request.synchronous);
         let post = if request.bytes <= whole && request.phase == Phase::Begun && !timed {
             self.post_eager(id)
         } else {
+            is_answered = true;
             self.post_announcement(id)
         };
         match post {
@@ -167,7 +170,12 @@ impl Worker {
                 self.complete(id);
                 true
             }
-            Post::Done | Post::InProgress | Post::Rouse => true,
+            Post::Done | Post::InProgress | Post::Rouse => {
+                if is_answered {
+                    self.ring(peer);
+                }
+                true
+            }
         }
     }
 
@@ -193,6 +201,9 @@ impl Worker {
                     let (header, bytes, len) = (*header, *bytes, *len);
                     // SAFETY: `len` bytes of the array.
                     let post = unsafe { endpoint.post_short(header, bytes.as_ptr(), len as usize) };
+                    if !wire::only_completes(header.id) {
+                        self.ring(peer);
+                    }
                     post != Post::NoResource
                 }
             };
@@ -205,6 +216,9 @@ impl Worker {
                 return true;
             }
             if !sent {
+                if moved {
+                    self.ring(peer); // it makes room again
+                }
                 return moved;
             }
             moved = true;

@@ -1,10 +1,10 @@
 //! The unexpected queue: messages that arrived before anyone asked for them.
 //!
-//! An entry is one record of two cache lines that holds what is compared and, of a short message, all its bytes. Records
-//! come from a slab and go back to its free list, so that a short message needs no allocation. Entries stand in two lists
-//! in the order of arrival, of their peer and of all peers. The entries of a peer of which a receive has had to look at
-//! many stand in the chains of a hash table as well, by source and tag, until its list is empty: a receive that names
-//! both finds its message in constant time.
+//! An entry is one record of two cache lines that holds what is compared and, of a short message, all its bytes.
+//! Records come from a slab and go back to its free list, so that a short message needs no allocation. Entries stand in
+//! two lists in the order of arrival, of their peer and of all peers. Where receives have had to look at many, all
+//! stand in an index as well (`chains`): then a receive finds its message in constant time, whether it names source and
+//! tag or not.
 #![allow(unsafe_code)]
 
 mod buffers;
@@ -12,10 +12,11 @@ mod chains;
 mod slab;
 
 use crate::matching::{ANY_PEER, Want};
-use crate::tag::{ANY_TAG, tag_matches};
+use crate::tag::tag_matches;
 use crate::wire::Rts;
 use crate::worker::SHORT_LIMIT;
 pub use buffers::Buffers;
+use chains::{FORMS, Index};
 use slab::Slab;
 
 /// Names an entry until it is freed.
@@ -61,9 +62,6 @@ pub struct Entry {
     /// In the list of all.
     all_next: EntryId,
     all_prev: EntryId,
-    /// In its chain of the table, where it is `chained`, as all of its peer's or none are.
-    chain_next: EntryId,
-    chain_prev: EntryId,
     /// Match key.
     pub key: u64,
     /// Tag.
@@ -74,7 +72,6 @@ pub struct Entry {
     id: EntryId,
     /// Bytes of a short body.
     len: u8,
-    chained: bool,
     /// What is there of the message.
     pub(crate) body: Body,
 }
@@ -90,14 +87,11 @@ impl Entry {
         prev: NIL,
         all_next: NIL,
         all_prev: NIL,
-        chain_next: NIL,
-        chain_prev: NIL,
         key: 0,
         tag: 0,
         peer: 0,
         id: NIL,
         len: 0,
-        chained: false,
         body: Body::EMPTY,
     };
 
@@ -166,22 +160,21 @@ impl List {
     }
 }
 
-/// Entries of a peer that are looked at one after the other before they get chains.
+/// Entries that are looked at one after the other before there is an index.
 const LOOKS_MAX: u32 = 8;
 
 /// All stored messages. The list of each peer lies with its caller.
 pub(crate) struct Store {
     slab: Slab,
     all: List,
-    /// A power of two of them, or none so far.
-    chains: Vec<List>,
-    /// Entries in the chains.
-    chained: usize,
+    indexes: [Index; FORMS],
+    /// Which of them are in use, one bit for each.
+    indexed: u8,
     /// Entries in use.
     count: u64,
     /// Bytes that lie outside of entries.
     bytes_elsewhere: u64,
-    /// Entries that are looked at before they get chains.
+    /// Entries that are looked at before there is an index.
     pub looks_max: u32,
     /// Entries looked at by [`Store::find`] so far.
     #[cfg(test)]
@@ -193,8 +186,8 @@ impl Default for Store {
         Store {
             slab: Slab::default(),
             all: List::default(),
-            chains: Vec::new(),
-            chained: 0,
+            indexes: Default::default(),
+            indexed: 0,
             count: 0,
             bytes_elsewhere: 0,
             looks_max: LOOKS_MAX,
@@ -226,7 +219,6 @@ impl Store {
     #[inline]
     pub fn add(&mut self, list: &mut List, peer: u32, key: u64, tag: i32, body: Body) -> EntryId {
         let id = self.slab.take();
-        let chained = !list.is_empty() && self.slab.get(list.last).chained;
         let entry = self.slab.get_mut(id);
         (entry.key, entry.tag, entry.peer) = (key, tag, peer);
         entry.body = body;
@@ -235,8 +227,8 @@ impl Store {
         self.slab.push(list, id, |e| (&mut e.next, &mut e.prev));
         self.slab
             .push(&mut self.all, id, |e| (&mut e.all_next, &mut e.all_prev));
-        if chained {
-            self.chain(id);
+        if self.indexed != 0 {
+            self.enter_indexes(id);
         }
         id
     }
@@ -273,8 +265,8 @@ impl Store {
     unsafe fn unlink_at(&mut self, list: &mut List, entry: *mut Entry) {
         // SAFETY: the caller's.
         unsafe {
-            if (*entry).chained {
-                self.unchain((*entry).id);
+            if self.indexed != 0 {
+                self.leave_indexes((*entry).id);
             }
             let links = ((*entry).next, (*entry).prev);
             self.slab.join(list, links, |e| (&mut e.next, &mut e.prev));
@@ -334,7 +326,10 @@ impl Store {
     /// The earliest entry that satisfies `want`; `list` is that of its peer, if it names one.
     pub fn find(&mut self, list: List, want: &Want) -> Option<EntryId> {
         match want.peer {
-            ANY_PEER => self.walk(self.all.first, |e| e.all_next, want),
+            ANY_PEER => match self.find_further(self.all, want) {
+                NIL => None,
+                id => Some(id),
+            },
             // SAFETY: what is found can be read.
             _ => self.find_at(list, want).map(|entry| unsafe { (*entry).id }),
         }
@@ -352,36 +347,11 @@ impl Store {
         let found = unsafe { (*first).key == want.key && tag_matches(want.tag, (*first).tag) };
         match found {
             true => Some(first),
-            false => self.find_further(list, want),
+            false => match self.find_further(list, want) {
+                NIL => None,
+                id => Some(self.slab.address(id)),
+            },
         }
-    }
-
-    /// Behind the first.
-    #[cold]
-    #[inline(never)]
-    fn find_further(&mut self, list: List, want: &Want) -> Option<*mut Entry> {
-        let first = self.slab.get(list.first);
-        let id = if want.tag == ANY_TAG {
-            self.walk(first.next, |e| e.next, want)
-        } else if first.chained {
-            self.find_chained(want)
-        } else {
-            self.find_unchained(list, want)
-        };
-        id.map(|id| self.slab.address(id))
-    }
-
-    fn walk(&self, from: EntryId, next: fn(&Entry) -> EntryId, want: &Want) -> Option<EntryId> {
-        let mut id = from;
-        while id != NIL {
-            let entry = self.slab.get(id);
-            self.note_step();
-            if want.accepts(entry.key, entry.tag) {
-                return Some(id);
-            }
-            id = next(entry);
-        }
-        None
     }
 
     #[inline]

@@ -9,12 +9,14 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
+use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING};
 use std::time::Duration;
 
 mod crowd;
+mod notes;
 mod patience;
 mod polling;
+mod spread;
 pub use crowd::Crowd;
 pub use patience::Patience;
 
@@ -42,6 +44,8 @@ const PARTING_NS: u64 = 1_000_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
 /// rank run once, so this must cover a round of many ranks.
 const YIELD_NS: u64 = 200_000;
+/// Nanoseconds of a yield that count for that, at most: in the others somebody else had something to do.
+const YIELD_SHARE_NS: u64 = 5_000;
 /// Nanoseconds without an arrival after which a rank that waits awake says on its status page what it waits for.
 const NOTED_NS: u64 = 1_000_000_000;
 
@@ -76,20 +80,30 @@ pub struct WaitPolicy {
     pub spin_ns: Option<u64>,
     /// Whether a receive that names its source looks at that source alone.
     pub directed: bool,
-    /// Set at `MPI_THREAD_MULTIPLE`.
+    /// Set where threads need a lock: at `MPI_THREAD_MULTIPLE`, and where there is a progress thread.
     pub breathe: Option<Breathe>,
+    /// Whether other threads of the program may call MPI meanwhile: at `MPI_THREAD_MULTIPLE`.
+    pub multiple: bool,
+    /// Whether another thread tries to get into MPI.
+    pub wanted: fn() -> bool,
     /// Threads of this process that sleep now.
     pub sleepers: u32,
     /// Number of sleeping threads with which arrivals may go the short way (`drain`): 0, or one that is never reached.
     pub drain_at: u32,
     /// Whether one of them sleeps on the state word, where peers wake it.
     pub led: bool,
-    /// Whether the status page says what this rank waits for.
-    pub noted: bool,
+    /// Threads of those that wake up by themselves.
+    pub napping: u32,
+    /// Places on the status page where threads say what they wait for: a bit for each that is taken.
+    pub places: u32,
+    /// Threads that wait and have no such place.
+    pub unnoted: u32,
     /// Calls that have answered "not yet", modulo 256.
     pub misses: u8,
     /// When this process last moved to another processor.
     pub moved_ns: u64,
+    /// When to look again where the other ranks are.
+    pub spread_ns: u64,
     /// How a crowded node is waited on.
     pub crowd: Crowd,
     /// How long to look on where an adapter wakes.
@@ -105,17 +119,36 @@ impl WaitPolicy {
             spin_ns: config.number(Key::Spin),
             directed: !config.is_disabled("directed"),
             breathe,
+            multiple: breathe.is_some(),
+            wanted: || false,
             sleepers: 0,
             drain_at: match config.is_disabled("drain") {
                 true => u32::MAX,
                 false => 0,
             },
             led: false,
-            noted: false,
+            napping: 0,
+            places: 0,
+            unnoted: 0,
             misses: 0,
             moved_ns: 0,
+            spread_ns: 0,
             crowd: Crowd::of(!config.is_disabled("crowd")),
             patience: Patience::of(!config.is_disabled("patience")),
+        }
+    }
+
+    /// Whether another thread tries to get into MPI.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.breathe.is_some() && (self.wanted)()
+    }
+
+    /// Threads that sleep until they are woken, where all that sleep do.
+    fn asleep(&self) -> u32 {
+        match self.napping {
+            0 => self.sleepers,
+            _ => 0,
         }
     }
 
@@ -141,6 +174,7 @@ fn ring_bell(job: &Job) {
 }
 
 /// One wait from its first look to its end.
+#[derive(Default)]
 struct Wait {
     looks: u32,
     /// When the time was first taken in it; 0 before that. For whoever asks how long this rank has waited.
@@ -157,33 +191,40 @@ struct Wait {
     kept: bool,
     /// Nanoseconds up to the last look at the clock; on a crowded node alone.
     waited_ns: u64,
+    /// Nanoseconds since `started_ns` in which others ran.
+    given_ns: u64,
     /// Whether the status page says that this rank waits there.
     noted: bool,
     /// When it began, where it has written its note and nothing has come since; 0 otherwise.
     slept_ns: u64,
+    /// Where its note is on the status page.
+    place: Place,
+}
+
+/// Where on the status page a thread says what it waits for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    /// Nowhere yet.
+    #[default]
+    Unasked,
+    At(usize),
+    /// Others have all of them.
+    None,
 }
 
 impl Wait {
     fn begin(crowded: bool, focus: Option<u32>) -> Self {
         Wait {
-            looks: 0,
-            since_ns: 0,
-            started_ns: 0,
             crowded,
             focus,
-            cold: false,
-            begun: false,
-            kept: false,
-            waited_ns: 0,
-            noted: false,
-            slept_ns: 0,
+            ..Wait::default()
         }
     }
 
     /// What was waited for, or something else, has come after a sleep.
     #[cold]
     fn end_sleep(&mut self, worker: &mut Worker) {
-        worker.take_back_note();
+        worker.take_back_note(self);
         let waited = clock::now_ns() - std::mem::take(&mut self.slept_ns);
         worker.wait.patience.note_slept(waited);
     }
@@ -214,6 +255,16 @@ impl Worker {
         // SAFETY: valid by the contract.
         let crowded = unsafe { (*worker).is_crowded() };
         let mut wait = Wait::begin(crowded, focus);
+        if crowded {
+            // SAFETY: as above.
+            unsafe { (*worker).note_waiting(&mut wait) };
+        }
+        // SAFETY: as above.
+        let attends = unsafe { (*worker).background.runs };
+        if attends {
+            // SAFETY: as above.
+            unsafe { (*worker).attend() };
+        }
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
             let this = unsafe { &mut *worker };
@@ -241,6 +292,9 @@ impl Worker {
                     trace::record(Point::Waited, 0, 0, 0);
                 }
                 wait.end_in_crowd(this);
+                if attends {
+                    this.resume();
+                }
                 return;
             }
             if moved {
@@ -276,7 +330,7 @@ unsafe fn pause(
 ) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
-    if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && this.wait.breathe.is_none() {
+    if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
         if wait.looks > LOOKS_PER_CLOCK {
             spin_loop();
         }
@@ -298,14 +352,14 @@ unsafe fn pause_slow(
     let this = unsafe { &mut *worker };
     let now = clock::now_ns();
     if wait.started_ns == 0 {
-        wait.started_ns = now;
+        (wait.started_ns, wait.given_ns) = (now, 0);
     }
     if wait.since_ns == 0 {
         wait.since_ns = now;
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
-    if waited >= NOTED_NS && !this.wait.noted {
+    if waited >= NOTED_NS && wait.place == Place::Unasked {
         this.write_note(wait, note);
     }
     let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);
@@ -320,6 +374,9 @@ unsafe fn pause_slow(
         }
         return;
     }
+    if wait.crowded && waited == 0 {
+        this.note_processor(now);
+    }
     let keeps = this.keeps_processor(wait, waited, now);
     let (yields, limit) = match this.wait.mode {
         _ if keeps => (false, u64::MAX),
@@ -332,7 +389,7 @@ unsafe fn pause_slow(
         WaitMode::Auto if this.wait.crowd.is_slow(now) => (waited > spin_ns, spin_ns),
         WaitMode::Auto => (waited > spin_ns, this.looks_on_for().max(spin_ns)),
     };
-    if waited >= limit {
+    if waited.saturating_sub(wait.given_ns) >= limit {
         // SAFETY: the caller's.
         let woken = unsafe { sleep(worker, wait, note, done) };
         // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
@@ -345,11 +402,12 @@ unsafe fn pause_slow(
     match (breathe, yields) {
         (_, true) => {
             let (began, ended) = yield_timed(breathe);
+            wait.given_ns += (ended - began).saturating_sub(YIELD_SHARE_NS);
             // SAFETY: the caller's; other threads may have used the worker meanwhile.
-            unsafe { (*worker).wait.crowd.note_yield(began, ended) };
+            unsafe { (*worker).note_yield(began, ended) };
         }
-        (Some(breathe), false) => breathe(&mut wait::yield_now),
-        (None, false) => spin_loop(),
+        (Some(breathe), false) if this.wait.is_wanted() => breathe(&mut wait::yield_now),
+        _ => spin_loop(),
     }
 }
 
@@ -386,8 +444,7 @@ unsafe fn sleep(
     this.return_all_credits();
     let job = this.job;
     let page = job.own_page();
-    // Other threads write theirs over it.
-    if !this.wait.noted || this.wait.breathe.is_some() {
+    if wait.place == Place::Unasked {
         this.write_note(wait, note);
     }
     this.wait.sleepers += 1;
@@ -399,14 +456,20 @@ unsafe fn sleep(
         true => (&*page.state, STATE_SLEEPING),
         false => (&page.bell, page.bell.load(Ordering::Relaxed)),
     };
-    let (mut fenced, mut limit) = (true, None);
     if leads {
         this.wait.led = true;
         // ORDERING: after the note; partner is the acquire load in `RankPage::sleeps_alone`.
         word.store(STATE_SLEEPING, Ordering::Release);
-        // ORDERING: the fence that peers do not pay: either they see the state, or the looks below see
-        // their messages (partner: the load of the state word in the transport's publish).
+    }
+    let awaits_room = this.await_all_room();
+    let (mut fenced, mut limit) = (true, None);
+    if leads || awaits_room {
+        // ORDERING: the fence that peers do not pay: either they see the state and that room is awaited, or the looks
+        // below see their messages and their credits (partners: the loads in the transport's `publish` and
+        // `publish_head`).
         fenced = wait::fence_others();
+    }
+    if leads {
         limit = this.interfaces.arm();
         if this.is_connecting() {
             // What is asked again must be asked by somebody awake.
@@ -414,17 +477,15 @@ unsafe fn sleep(
         }
     }
     let moved = this.progress();
-    let mut woken = true;
+    let (mut woken, mut naps) = (true, false);
     if !moved && !this.flood.held_back && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
         // Without the fence a wake-up can be missed: then it is looked for again and again.
         let limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP));
         let limit = limit.min();
-        page.set_asleep(if limit.is_none() {
-            this.wait.sleepers
-        } else {
-            0
-        });
+        naps = limit.is_some();
+        this.wait.napping += u32::from(naps);
+        page.set_asleep(this.wait.asleep());
         let breathe = this.wait.breathe;
         let mut nap = || woken = wait::futex_wait(word, expected, limit) != Wake::TimedOut;
         match breathe {
@@ -436,7 +497,8 @@ unsafe fn sleep(
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
     this.wait.sleepers -= 1;
-    page.set_asleep(this.wait.sleepers);
+    this.wait.napping -= u32::from(naps);
+    page.set_asleep(this.wait.asleep());
     if leads {
         page.state.store(STATE_AWAKE, Ordering::Relaxed);
         this.wait.led = false;
@@ -449,43 +511,12 @@ unsafe fn sleep(
         job.header().awake.fetch_add(1, Ordering::Relaxed);
     }
     if woken {
-        this.take_back_note();
+        this.take_back_note(wait);
     }
     woken
 }
 
 impl Worker {
-    /// Says on the status page what this rank, or one thread of it, waits for.
-    #[cold]
-    fn write_note(&mut self, wait: &mut Wait, note: &Note) {
-        let awaited = match wait.focus {
-            Some(peer) => Awaited::of(&[peer]),
-            None => note.awaited,
-        };
-        self.job.note_waiting(WaitNoteRef {
-            call: note.call,
-            peer: note.peer,
-            tag: note.tag,
-            comm: &(self.name_comm)(note.comm),
-            bytes: note.bytes,
-            since_ns: wait.since_ns,
-            awaited,
-            multiple: self.wait.breathe.is_some(),
-        });
-        self.wait.noted = true;
-        if wait.slept_ns == 0 {
-            wait.slept_ns = wait.started_ns;
-        }
-    }
-
-    /// Says on the status page that nothing is waited for, if no other thread sleeps: that one's note may be there.
-    fn take_back_note(&mut self) {
-        if self.wait.noted && self.wait.sleepers == 0 {
-            self.wait.noted = false;
-            self.job.clear_waiting();
-        }
-    }
-
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn looks_on_for(&self) -> u64 {
         match self.interfaces.has_adapter() {
@@ -516,11 +547,16 @@ impl Worker {
         }
     }
 
-    /// Before a sleep: peers learn what was taken, and that this rank waits for room.
+    /// Before a sleep: peers learn what was taken.
     fn return_all_credits(&mut self) {
         for index in 0..self.active.len() {
             self.endpoint(self.active[index]).lane.return_credits();
         }
+    }
+
+    /// Peers learn that this rank waits for room; says whether it does. Only when the sleep has been announced: one
+    /// that gives room, but not enough, would take the wish back and wake nobody.
+    pub(crate) fn await_all_room(&mut self) -> bool {
         if self.gated != 0 {
             for peer in 0..self.size() {
                 if self.endpoint(peer).gate != 0 {
@@ -528,12 +564,14 @@ impl Worker {
                 }
             }
         }
-        for peer in self.rma.waiting_peers() {
+        let waiting = self.rma.waiting_peers();
+        for &peer in &waiting {
             self.endpoint(peer).lane.await_room();
         }
         for index in 0..self.pushing.len() {
             let peer = self.requests.get(self.pushing[index]).peer;
             self.endpoint(peer).lane.await_room();
         }
+        self.gated != 0 || !waiting.is_empty() || !self.pushing.is_empty()
     }
 }

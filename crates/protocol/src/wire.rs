@@ -68,8 +68,20 @@ pub const CANCELLED: u8 = 19;
 /// The receiver says which way messages of a size should go.
 pub const ADVICE: u8 = 20;
 
+/// Whether a control message does nothing but complete an operation of its receiver, who learns of it soon enough when
+/// the program asks.
+pub fn only_completes(id: u8) -> bool {
+    matches!(
+        id,
+        ACK | ATS | ATP | CANCELLED | ADVICE | REMOTE_DATA | REMOTE_FLUSHED
+    )
+}
+
 /// Bytes before the message in an `EAGER_SYNC`.
 pub const SYNC_HEADER: usize = 8;
+
+/// Names no memory.
+pub(crate) const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
 
 /// What an announcement offers beside the bytes that come by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +147,6 @@ const COOPERATIVE: u8 = 3;
 impl Announcement {
     /// What a message and its timing look like on their way.
     pub fn pack(rts: &Rts, timing: Timing) -> Self {
-        const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
         let (offer, Remote { addr, rkey }, index) = match rts.offer {
             Offer::Fragments => (FRAGMENTS, NOWHERE, 0),
             Offer::Nothing => (NOTHING, NOWHERE, 0),

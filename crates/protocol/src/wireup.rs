@@ -223,39 +223,24 @@ impl Wireup {
         }
     }
 
-    /// The peers that are being connected.
-    pub fn connecting(&self) -> impl Iterator<Item = u32> {
-        let pending = |stage| matches!(stage, Stage::Requested | Stage::Accepted);
-        self.attempts
-            .iter()
-            .filter(move |(_, attempt)| pending(attempt.stage))
-            .map(|(&peer, _)| peer)
+    /// The attempts that wait for an answer.
+    fn pending(&self) -> impl Iterator<Item = (u32, &Attempt)> {
+        let attempts = self.attempts.iter().map(|(&peer, attempt)| (peer, attempt));
+        attempts.filter(|(_, a)| matches!(a.stage, Stage::Requested | Stage::Accepted))
     }
 
-    /// When [`Wireup::tick`] will next have something to do; `None` while nothing is connecting.
-    pub fn deadline_ns(&self) -> Option<u64> {
-        let pending = |stage| matches!(stage, Stage::Requested | Stage::Accepted);
-        self.attempts
-            .values()
-            .filter(|a| pending(a.stage))
-            .map(|a| a.due_ns)
-            .min()
+    /// The peers that are being connected.
+    pub fn connecting(&self) -> impl Iterator<Item = u32> {
+        self.pending().map(|(peer, _)| peer)
     }
 
     fn begin(&mut self, peer: u32, stage: Stage, now_ns: u64) {
-        let due_ns = now_ns + self.patience.timeout_ns;
-        if self
-            .attempts
-            .insert(
-                peer,
-                Attempt {
-                    stage,
-                    due_ns,
-                    sends: 1,
-                },
-            )
-            .is_none()
-        {
+        let attempt = Attempt {
+            stage,
+            due_ns: now_ns + self.patience.timeout_ns,
+            sends: 1,
+        };
+        if self.attempts.insert(peer, attempt).is_none() {
             self.connecting += 1;
         }
     }
@@ -274,6 +259,13 @@ mod tests {
     use super::*;
     use fastpath_transport::sim::Random;
     use proptest::prelude::*;
+
+    impl Wireup {
+        /// When [`Wireup::tick`] will next have something to do; `None` while nothing is connecting.
+        fn deadline_ns(&self) -> Option<u64> {
+            self.pending().map(|(_, attempt)| attempt.due_ns).min()
+        }
+    }
 
     const PATIENCE: Patience = Patience {
         timeout_ns: 1000,

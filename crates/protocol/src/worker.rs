@@ -1,6 +1,7 @@
 //! The worker: everything one process (later: one thread) needs to send and receive.
 #![allow(unsafe_code)]
 
+use crate::background::Background;
 use crate::endpoint::{Endpoint, Pending};
 use crate::flood::Flood;
 use crate::matching::Matcher;
@@ -11,7 +12,7 @@ use crate::selection::Selection;
 pub use crate::selection::Thresholds;
 use crate::unexpected::Buffers;
 use crate::waiting::WaitPolicy;
-use crate::wire::CONTROL_MAX;
+use crate::wire::{self, CONTROL_MAX};
 use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
 use fastpath_transport::{Header, Interfaces, Post};
@@ -64,7 +65,7 @@ pub struct Worker {
     pub flood: Flood,
     /// Peers whose lanes are looked at by progress.
     pub(crate) active: Vec<u32>,
-    /// Sends of long messages whose receivers have said go on.
+    /// Sends of long messages whose receivers have said go on, and receives whose copy was left for later.
     pub(crate) pushing: Vec<RequestId>,
     /// Announced messages that matched probes have taken, and that are not received yet.
     pub(crate) probed: u32,
@@ -86,6 +87,8 @@ pub struct Worker {
     pub counters: Counters,
     /// How to wait.
     pub wait: WaitPolicy,
+    /// Progress while the program computes.
+    pub background: Background,
     /// The job.
     pub job: &'static Job,
     /// What a person calls a communicator ([`crate::waiting::Note::comm`]); empty for none.
@@ -145,6 +148,7 @@ impl Worker {
             selection: Box::default(),
             counters: Counters::default(),
             wait,
+            background: Background::default(),
             job,
             name_comm: |_| String::new(),
             on_detached: None,
@@ -157,8 +161,8 @@ impl Worker {
         &self.interfaces
     }
 
-    /// Takes the interfaces that have been configured, to be used without a worker. This one reaches nobody by an adapter
-    /// any more.
+    /// Takes the interfaces that have been configured, to be used without a worker. This one reaches nobody by an
+    /// adapter any more.
     pub fn take_interfaces(&mut self) -> Interfaces {
         std::mem::replace(&mut self.interfaces, Interfaces::open(self.job))
     }
@@ -205,6 +209,8 @@ impl Worker {
             let mut bytes = [0; CONTROL_MAX];
             bytes[..payload.len()].copy_from_slice(payload);
             self.enqueue(peer, Pending::Control(header, bytes, payload.len() as u8));
+        } else if !wire::only_completes(header.id) {
+            self.ring(peer);
         }
     }
 
@@ -239,6 +245,9 @@ impl Worker {
         let endpoint = self.endpoint(peer);
         endpoint.gate = 1;
         endpoint.pending.get_or_insert_default().push_back(pending);
+        // Its progress thread makes room, and ours goes on then.
+        self.ring(peer);
+        self.ring_own();
     }
 
     /// Marks a request complete; a detached one is freed.

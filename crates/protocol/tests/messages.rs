@@ -4,31 +4,11 @@
 mod common;
 
 use common::*;
-use fastpath_bootstrap::segment::Phase;
-use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::worker::Thresholds;
-use fastpath_protocol::{Started, State};
 use fastpath_transport::sim::Conditions;
-
-const SMALL: Thresholds = Thresholds {
-    eager: 100,
-    whole: 0,
-    first: 200,
-    part: 60,
-    fragment: 64,
-    single_copy: u64::MAX,
-    crowded_copy: u64::MAX,
-    fetch: u64::MAX,
-    direct: u64::MAX,
-    single_joint: 0,
-    direct_joint: 0,
-    piece_min: 4096,
-    piece_max: 4096,
-    pipelined: true,
-};
 
 fn world(ranks: u32) -> World {
     World::new(
@@ -38,15 +18,6 @@ fn world(ranks: u32) -> World {
             ..Conditions::default()
         },
     )
-}
-
-fn small_world(ranks: u32, conditions: Conditions) -> World {
-    let mut world = World::new(ranks, conditions);
-    world
-        .workers
-        .iter_mut()
-        .for_each(|worker| worker.thresholds = SMALL);
-    world
 }
 
 /// Every size at which something changes, and its neighbours.
@@ -68,14 +39,6 @@ fn borders(thresholds: &Thresholds) -> Vec<usize> {
     sizes.sort();
     sizes.dedup();
     sizes
-}
-
-fn finish_all(world: &mut World, sends: impl IntoIterator<Item = Sending>) {
-    for sending in sends {
-        if let Some(outcome) = world.finish_send(sending) {
-            assert_eq!(outcome.fault, Fault::None);
-        }
-    }
 }
 
 fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool) {
@@ -353,31 +316,6 @@ fn receives__are_matched_in_the_order_posted_whether_named_or_not() {
 }
 
 #[test]
-fn cancel__takes_back_what_has_not_matched_and_only_that() {
-    let mut world = world(2);
-    let first = world.recv(1, 0, 1, 8);
-    let second = world.recv(1, 0, 1, 8);
-    assert!(world.rank(1).cancel_recv(first.id));
-    assert!(!world.rank(1).cancel_recv(first.id), "cancelled already");
-    drop(world.send(0, 1, 1, b"data"));
-    assert!(world.finish_recv(first).outcome.cancelled);
-    let received = world.finish_recv(second);
-    assert_eq!(
-        (received.outcome.cancelled, received.data),
-        (false, b"data".to_vec())
-    );
-    // A long message that has matched can no longer be cancelled.
-    let long = world.recv(1, 0, 2, 100_000);
-    let sending = world.send(0, 1, 2, &pattern(2, 100_000));
-    assert!(world.run_until(
-        |w| w.rank(0).counters.rendezvous == 1 && !w.rank(1).requests.get(long.id).is_posted()
-    ));
-    assert!(!world.rank(1).cancel_recv(long.id));
-    assert!(world.finish_recv(long).data == pattern(2, 100_000));
-    world.finish_send(sending);
-}
-
-#[test]
 fn probe__shows_without_taking_and_a_matched_message_is_out_of_reach() {
     let mut world = small_world(2, Conditions::default());
     let sending = world.send(0, 1, 9, &pattern(9, 1000));
@@ -418,113 +356,6 @@ fn synchronous__completes_only_when_matched() {
 }
 
 #[test]
-fn detached__send_is_freed_when_done_and_reported_once() {
-    thread_local!(static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
-    let mut world = small_world(
-        2,
-        Conditions {
-            slots: 2,
-            ..Conditions::default()
-        },
-    );
-    world.rank(0).on_detached = Some(|_| SEEN.set(SEEN.get() + 1));
-    let mut keep = Vec::new();
-    for (tag, len) in [8, 100, 101, 1000, 90, 2000].into_iter().enumerate() {
-        let sending = world.send(0, 1, tag as i32, &pattern(tag as u32, len));
-        if let Started::Request(id) = sending.started {
-            let request = world.rank(0).requests.get(id);
-            assert_eq!(request.state, State::Active);
-            request.detached = true;
-            keep.push(sending.data);
-        }
-    }
-    let detached = keep.len() as u32;
-    assert!(detached >= 3);
-    for (tag, len) in [8, 100, 101, 1000, 90, 2000].into_iter().enumerate() {
-        let receiving = world.recv(1, 0, tag as i32, len);
-        assert!(world.finish_recv(receiving).data == pattern(tag as u32, len));
-    }
-    world.settle();
-    assert_eq!((world.rank(0).requests.alive(), SEEN.get()), (0, detached));
-    assert!(!has_unsent(world.rank(0)));
-}
-
-#[test]
-fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
-    let mut world = small_world(2, Conditions::default());
-    let sending = world.send(0, 1, 1, &pattern(1, 1000));
-    let Started::Request(id) = sending.started else {
-        panic!("a long send needs a request")
-    };
-    world.rank(0).requests.get(id).detached = true;
-    world.settle();
-    // MPI_Finalize must still deliver it.
-    assert!(has_unsent(world.rank(0)));
-    let receiving = world.recv(1, 0, 1, 1000);
-    assert!(world.finish_recv(receiving).data == sending.data[..]);
-    world.settle();
-    assert!(!has_unsent(world.rank(0)));
-}
-
-#[test]
-fn peer_gone__fails_what_is_sent_and_what_waits() {
-    let mut world = small_world(
-        2,
-        Conditions {
-            slots: 2,
-            ..Conditions::default()
-        },
-    );
-    let sends: Vec<_> = [8, 8, 8, 1000]
-        .iter()
-        .map(|&len| world.send(0, 1, 1, &pattern(1, len)))
-        .collect();
-    world.network.leave(1);
-    let outcomes: Vec<_> = sends
-        .into_iter()
-        .map(|sending| world.finish_send(sending).map(|o| o.fault))
-        .collect();
-    assert_eq!(
-        outcomes,
-        [None, None, Some(Fault::PeerGone), Some(Fault::PeerGone)]
-    );
-    assert_eq!(
-        (world.rank(0).requests.alive(), has_unsent(world.rank(0))),
-        (0, false)
-    );
-}
-
-#[test]
-fn source_gone__ends_a_receive_only_when_nothing_is_left_to_come() {
-    let mut world = World::shared(3);
-    // Rank 0 has never heard of rank 1, whose message lies in a ring not yet looked at.
-    let sending = world.send(1, 0, 2, &pattern(2, 100));
-    assert!(world.is_sent(&sending));
-    let (missing, there) = (world.recv(0, 1, 1, 100), world.recv(0, 1, 2, 100));
-    assert!(!world.rank(0).give_up(missing.id, 1), "it could still send");
-    world.rank(1).job.set_phase(Phase::Finalized);
-    assert!(world.rank(0).give_up(missing.id, 1) && world.rank(0).give_up(there.id, 1));
-    let outcome = world.finish_recv(missing).outcome;
-    assert_eq!(
-        (outcome.fault, outcome.source, outcome.tag),
-        (Fault::SourceGone, 1, 1)
-    );
-    assert!(world.finish_recv(there).data == pattern(2, 100));
-
-    let from_any = world.recv(0, ANY_PEER, 1, 8);
-    assert!(
-        !world.rank(0).have_left(&[0, 1, 2], true),
-        "rank 2 is there"
-    );
-    world.rank(2).job.set_phase(Phase::Finalized);
-    assert!(!world.rank(0).have_left(&[0, 1, 2], false), "rank 0 itself");
-    assert!(world.rank(0).have_left(&[0, 1, 2], true));
-    assert!(world.rank(0).give_up_slow(from_any.id));
-    assert_eq!(world.finish_recv(from_any).outcome.fault, Fault::SourceGone);
-    assert_eq!(world.rank(0).requests.alive(), 0);
-}
-
-#[test]
 fn message__whose_parts_would_fit_slots_arrives() {
     for (eager, part) in [(0, 100), (40, 16), (0, 48)] {
         for mut world in [World::shared(2), world(2)] {
@@ -544,181 +375,4 @@ fn message__whose_parts_would_fit_slots_arrives() {
             }
         }
     }
-}
-
-#[test]
-fn detached__end_when_what_could_match_them_has_gone_by() {
-    let mut world = World::shared(2);
-    let (named, wild) = (world.recv(0, 1, 1, 8), world.recv(0, ANY_PEER, 1, 8));
-    let there = world.recv(0, 1, 2, 100_000);
-    let sending = world.send_as(0, 1, 3, &pattern(3, 8), true);
-    let Started::Request(unmatched) = sending.started else {
-        panic!("it waits for its receiver")
-    };
-    for id in [named.id, wild.id, there.id, unmatched] {
-        world.rank(0).requests.get(id).detached = true;
-    }
-    // Rank 1 could still send and receive.
-    assert!(world.rank(0).end_detached(|_, _| false));
-    assert_eq!(world.rank(0).requests.alive(), 4);
-    let late = world.send(1, 0, 2, &pattern(2, 100_000));
-    world.rank(1).tell_phase(Phase::Silent);
-    // It sends nothing new: what has no message ends, what has one is received.
-    assert!(world.rank(0).end_detached(|worker, _| worker.is_silent(1)));
-    world.settle();
-    assert!(world.is_sent(&late) && there.data[..100_000] == pattern(2, 100_000));
-    assert_eq!(world.rank(0).requests.alive(), 1);
-    world.rank(1).tell_phase(Phase::Settled);
-    assert!(!world.rank(0).end_detached(|_, _| false));
-    assert_eq!(world.rank(0).requests.alive(), 0);
-}
-
-/// Starts a synchronous or long send that must wait for its receiver; its request.
-fn waiting_send(world: &mut World, tag: i32, len: usize) -> (Sending, u32) {
-    let sending = world.send_as(0, 1, tag, &pattern(tag as u32, len), true);
-    let Started::Request(id) = sending.started else {
-        panic!("it waits for its receiver")
-    };
-    (sending, id)
-}
-
-#[test]
-fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
-    for (single_copy, loopback) in [(true, true), (false, false)] {
-        let mut world = World::shared_with(2, single_copy, loopback);
-        for (round, len) in [0, 8, 1000, 40_000, 400_000]
-            .into_iter()
-            .cycle()
-            .take(700)
-            .enumerate()
-        {
-            let (sending, id) = waiting_send(&mut world, 1, len);
-            world.rank(0).cancel_send(id);
-            // A ring that is full holds the others back here.
-            assert!(world.is_sent(&sending), "round {round}");
-            assert!(world.rank(0).requests.get(id).cancelled);
-            world.rank(0).release_cancelled(id);
-        }
-        let after = world.send(0, 1, 2, &pattern(2, 100));
-        world.settle();
-        assert!(world.rank(1).probe(&want(0, 1)).is_none());
-        let receiving = world.recv(1, 0, ANY_TAG, 100);
-        assert!(world.finish_recv(receiving).data == pattern(2, 100));
-        world.finish_send(after);
-        let (sending, id) = waiting_send(&mut world, 3, 8);
-        world.rank(0).cancel_send(id);
-        world.rank(0).release_cancelled(id);
-        drop(sending);
-        world.settle();
-        // All that were taken back have been forgotten, but for the last: nobody has asked since.
-        assert!(world.rank(0).requests.alive() <= 1);
-        assert_eq!(
-            world.rank(0).counters.violations + world.rank(1).counters.violations,
-            0
-        );
-    }
-}
-
-#[test]
-fn cancel__of_a_message_that_was_matched_changes_nothing() {
-    for mut world in [World::shared(2), small_world(2, Conditions::default())] {
-        for len in [8, 1000, 40_000] {
-            let (sending, id) = waiting_send(&mut world, 1, len);
-            let receiving = world.recv(1, 0, 1, len);
-            world.rank(1).take_arrivals();
-            world.network.advance_to_next();
-            world.rank(1).take_arrivals();
-            world.rank(0).cancel_send(id);
-            let received = world.finish_recv(receiving);
-            assert!(received.data == pattern(1, len));
-            let outcome = world.finish_send(sending).unwrap();
-            assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, false));
-        }
-    }
-}
-
-#[test]
-fn cancel__asks_the_receiver_where_they_share_no_memory() {
-    let mut world = small_world(2, Conditions::default());
-    for len in [8, 90, 150, 1000] {
-        let (sending, id) = waiting_send(&mut world, 1, len);
-        world.settle();
-        assert!(world.rank(1).probe(&want(0, 1)).is_some());
-        world.rank(0).cancel_send(id);
-        let outcome = world.finish_send(sending).unwrap();
-        assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
-        assert!(world.rank(1).probe(&want(0, 1)).is_none());
-    }
-    assert_eq!(
-        world.rank(0).requests.alive() + world.rank(1).requests.alive(),
-        0
-    );
-    assert_eq!(
-        world.rank(0).counters.violations + world.rank(1).counters.violations,
-        0
-    );
-}
-
-#[test]
-fn cancel__completes_once_what_goes_by_itself_has_left() {
-    let conditions = Conditions {
-        slots: 6,
-        ..Conditions::default()
-    };
-    let mut world = small_world(2, conditions);
-    let before: Vec<_> = (0..4)
-        .map(|tag| world.send(0, 1, tag, &pattern(tag as u32, 50)))
-        .collect();
-    // Of the 200 bytes that go by themselves the last find no room.
-    let (sending, id) = waiting_send(&mut world, 7, 1000);
-    // The receiver makes room, and the question overtakes what waits.
-    while world.network.advance_to_next() || world.rank(1).progress() {}
-    world.rank(0).cancel_send(id);
-    while world.network.advance_to_next() || world.rank(1).progress() {}
-    world.network.set_weather(1.0, 0.0, 0.0);
-    world.rank(0).progress();
-    assert!(world.rank(0).requests.get(id).cancelled, "it was answered");
-    // The queue names the request: as that of another message, it would be sent twice.
-    assert!(!world.is_sent(&sending), "it has not left");
-    world.network.set_weather(0.0, 0.0, 0.0);
-    let outcome = world.finish_send(sending).unwrap();
-    assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
-    let after: Vec<_> = (4..7)
-        .map(|tag| world.send_as(0, 1, tag, &pattern(tag as u32, 1000), true))
-        .collect();
-    for tag in 0..7 {
-        let receiving = world.recv(1, 0, ANY_TAG, 1000);
-        let received = world.finish_recv(receiving);
-        let len = if tag < 4 { 50 } else { 1000 };
-        assert!(received.data == pattern(tag, len));
-    }
-    finish_all(&mut world, before.into_iter().chain(after));
-    world.settle();
-    assert!(world.rank(1).probe(&want(0, ANY_TAG)).is_none());
-    for rank in 0..2 {
-        assert_eq!(world.rank(rank).requests.alive(), 0);
-        assert_eq!(world.rank(rank).counters.violations, 0);
-    }
-}
-
-#[test]
-fn cancel__of_a_message_that_a_matched_probe_has_taken_changes_nothing() {
-    let mut world = World::shared(2);
-    let (sending, id) = waiting_send(&mut world, 1, 8);
-    let (other, _) = waiting_send(&mut world, 2, 8);
-    world.settle();
-    let (token, _) = world.rank(1).probe_matched(&want(0, 1)).unwrap();
-    // Another one is claimed after it.
-    let receiving = world.recv(1, 0, 2, 8);
-    world.finish_recv(receiving);
-    world.finish_send(other);
-    world.rank(0).cancel_send(id);
-    world.settle();
-    assert!(!world.is_sent(&sending));
-    let mut data = [0; 8];
-    let buffer = Buffer::contiguous(data.as_mut_ptr(), 8);
-    // SAFETY: the receive completes here.
-    let id = unsafe { world.rank(1).recv_matched(token, buffer) }.unwrap();
-    world.wait(1, id);
-    assert!(data[..] == pattern(1, 8) && !world.finish_send(sending).unwrap().cancelled);
 }

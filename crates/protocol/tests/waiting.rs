@@ -19,7 +19,8 @@ use std::time::Duration;
 /// Sleeps of the wait that is looked at.
 const SLEEPS: u64 = 4;
 
-/// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer waits.
+/// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer
+/// waits.
 fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote>>, bool) {
     let conditions = Conditions {
         nap,
@@ -44,13 +45,13 @@ fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote
     let done = |worker: &mut Worker| {
         let over = worker.counters.sleeps > SLEEPS;
         if worker.counters.sleeps > 0 && !over {
-            notes.push(page.wait_note());
+            notes.push(page.wait_notes().pop());
         }
         over
     };
     // SAFETY: the worker is valid, and nothing else refers to it.
     unsafe { Worker::wait_until(&raw mut worker, None, &note, done) };
-    (notes, page.wait_note().is_some())
+    (notes, page.wait_notes().pop().is_some())
 }
 
 fn job() -> &'static Job {
@@ -81,7 +82,7 @@ fn sleep__with_a_limit_is_told_from_one_without() {
             begun.wait();
             while !over.load(Ordering::Relaxed) {
                 slept += u32::from(page.state.load(Ordering::Relaxed) == STATE_SLEEPING);
-                settled += u32::from(page.sleeps_alone());
+                settled += u32::from(page.sleepers() != 0);
                 yield_now();
             }
             (slept, settled)
@@ -107,7 +108,7 @@ fn note__goes_when_a_rank_is_woken() {
             let fenced = register_membarrier();
             while !over.load(Ordering::Relaxed) {
                 let asleep = match fenced {
-                    true => page.sleeps_alone(),
+                    true => page.sleepers() != 0,
                     false => state.load(Ordering::Relaxed) == STATE_SLEEPING,
                 };
                 if asleep {

@@ -136,6 +136,16 @@ impl Lane {
         }
     }
 
+    /// The next arrival if it is longer than a short one and has this id, for [`Lane::take`]; `None` does not say that
+    /// there is none.
+    #[inline]
+    pub fn look_long(&mut self, id: u8) -> Option<Arrival<'_>> {
+        match self {
+            Lane::Shm(endpoint) => endpoint.rx.look_long(id),
+            _ => None,
+        }
+    }
+
     /// See [`Endpoint::look`].
     #[inline]
     pub fn look(&mut self) -> Option<Arrival<'_>> {
@@ -156,7 +166,8 @@ impl Lane {
         }
     }
 
-    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of them.
+    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of
+    /// them.
     #[inline]
     pub fn is_resting(&self) -> bool {
         matches!(self, Lane::Rc(endpoint) if endpoint.is_resting())
@@ -384,8 +395,8 @@ impl Lane {
     }
 }
 
-/// The transports that share no memory, out of the way of the one that does; the adapters' are called with nothing saved
-/// for the rest.
+/// The transports that share no memory, out of the way of the one that does; the adapters' are called with nothing
+/// saved for the rest.
 impl Lane {
     /// # Safety
     /// As [`Endpoint::am_short`].

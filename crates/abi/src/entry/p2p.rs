@@ -1,6 +1,7 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 #![allow(unsafe_code)]
 
+use super::p2p_inside::{irecv_inside, isend_inside, recv_inside, send_inside};
 use super::{clear, store};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
@@ -8,7 +9,7 @@ use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Mode, Posting};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, p2p_slow as slow, request, traced};
+use fastpath_mpi::{Process, Result, hot, p2p_slow as slow, request, traced};
 
 #[inline]
 pub(super) fn args(
@@ -30,7 +31,7 @@ pub(super) fn args(
 }
 
 /// The code of a result; an error goes to the communicator's handler.
-fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
+pub(super) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
     match result {
         Ok(()) => MPI_SUCCESS,
         Err(error) => raise(None, Scope::Comm(comm), name, error),
@@ -41,7 +42,7 @@ fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_int {
 ///
 /// # Safety
 /// `request` is null or a variable.
-unsafe fn finish_request(
+pub(super) unsafe fn finish_request(
     result: Result<()>,
     name: &'static str,
     comm: usize,
@@ -67,6 +68,9 @@ pub unsafe fn send(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
+        if !hot::sends_openly(comm) {
+            return send_inside(buf, count, datatype, dest, tag, comm);
+        }
         match p2p::try_send::<false, false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
@@ -78,7 +82,7 @@ pub unsafe fn send(
 /// What the immediate path declined; the same arguments, so that it is a jump and not a call.
 #[cold]
 #[inline(never)]
-unsafe fn send_slow(
+pub(super) unsafe fn send_slow(
     buf: *const c_void,
     count: i64,
     datatype: usize,
@@ -89,6 +93,9 @@ unsafe fn send_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
+        if slow::try_send_unasked::<false>(args) {
+            return MPI_SUCCESS;
+        }
         traced::send("MPI_Send", args)
             .unwrap_or_else(|| slow::send("MPI_Send", args, Mode::Standard))
     };
@@ -176,15 +183,18 @@ pub unsafe fn recv(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        if p2p::try_recv(args(buf, count, datatype, source, tag, comm), status) {
+        if !hot::receives_openly(comm) {
+            return recv_inside(buf, count, datatype, source, tag, comm, status);
+        }
+        if p2p::try_recv::<false>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
         recv_queued(buf, count, datatype, source, tag, comm, status)
     }
 }
 
-/// What the immediate path declined, where the message waits in the unexpected queue; the same arguments, so that it is a
-/// jump and not a call.
+/// What the immediate path declined, where the message waits in the unexpected queue; the same arguments, so that it is
+/// a jump and not a call.
 #[cold]
 #[inline(never)]
 unsafe fn recv_queued(
@@ -198,7 +208,7 @@ unsafe fn recv_queued(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if p2p::try_recv_queued(args(buf, count, datatype, source, tag, comm), status) {
+        if p2p::try_recv_queued::<false>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
         recv_slow(buf, count, datatype, source, tag, comm, status)
@@ -208,7 +218,7 @@ unsafe fn recv_queued(
 /// What the short ways declined.
 #[cold]
 #[inline(never)]
-unsafe fn recv_slow(
+pub(super) unsafe fn recv_slow(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
@@ -245,6 +255,9 @@ pub unsafe fn isend(
         if request.is_null() {
             return isend_slow(buf, count, datatype, dest, tag, comm, request);
         }
+        if !hot::sends_openly(comm) {
+            return isend_inside(buf, count, datatype, dest, tag, comm, request);
+        }
         match p2p::try_send::<true, false>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
@@ -259,7 +272,7 @@ pub unsafe fn isend(
 /// What the immediate path declined; the same arguments, so that it is a jump and not a call.
 #[cold]
 #[inline(never)]
-unsafe fn isend_slow(
+pub(super) unsafe fn isend_slow(
     buf: *const c_void,
     count: i64,
     datatype: usize,
@@ -271,6 +284,10 @@ unsafe fn isend_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
+        if !request.is_null() && slow::try_send_unasked::<false>(args) {
+            *request = request::DONE_HANDLE;
+            return MPI_SUCCESS;
+        }
         let sent = match request.is_null() {
             false => traced::send("MPI_Isend", args),
             true => None,
@@ -385,7 +402,7 @@ pub unsafe fn irecv(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        match p2p::try_irecv(args(buf, count, datatype, source, tag, comm), request) {
+        match p2p::try_irecv::<false>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done => MPI_SUCCESS,
             Irecv::Post(Posting { key, room }) => {
                 irecv_post(buf, room, key, source, tag, comm, request)
@@ -409,14 +426,14 @@ unsafe fn irecv_post(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        *request = p2p::post_irecv(Posting { key, room }, buf.cast(), source, tag, comm);
+        *request = p2p::post_irecv::<false>(Posting { key, room }, buf.cast(), source, tag, comm);
     }
     // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
     hide(MPI_SUCCESS)
 }
 
-/// What the immediate path declined, where messages wait in the unexpected queue; the same arguments, so that it is a jump
-/// and not a call.
+/// What the immediate path declined, where messages wait in the unexpected queue; the same arguments, so that it is a
+/// jump and not a call.
 #[cold]
 #[inline(never)]
 unsafe fn irecv_queued(
@@ -430,7 +447,10 @@ unsafe fn irecv_queued(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if p2p::try_irecv_queued(args(buf, count, datatype, source, tag, comm), request) {
+        if !hot::receives_openly(comm) {
+            return irecv_inside(buf, count, datatype, source, tag, comm, request);
+        }
+        if p2p::try_irecv_queued::<false>(args(buf, count, datatype, source, tag, comm), request) {
             return MPI_SUCCESS;
         }
         irecv_slow(buf, count, datatype, source, tag, comm, request)
@@ -440,7 +460,7 @@ unsafe fn irecv_queued(
 /// What the short ways declined.
 #[cold]
 #[inline(never)]
-unsafe fn irecv_slow(
+pub(super) unsafe fn irecv_slow(
     buf: *mut c_void,
     count: i64,
     datatype: usize,

@@ -7,7 +7,7 @@ use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::request::{self, try_arrival, try_collect};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Error, Process, Result, process};
+use fastpath_mpi::{Error, Process, Result, lock, process};
 
 fn checked(count: c_int) -> Result<usize> {
     usize::try_from(count)
@@ -30,31 +30,45 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
 pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: the caller's variables.
     unsafe {
-        if try_collect::<false>(request, status) {
+        if try_collect::<false, false>(request, status) {
             return MPI_SUCCESS;
         }
         wait_posted(request, status)
     }
 }
 
-/// What has not ended yet: a receive whose message is there is completed; for the rest as many arguments, so that it is a
-/// jump and not a call.
+/// What has not ended yet: a receive whose message is there is completed; for the rest as many arguments, so that it is
+/// a jump and not a call.
 #[cold]
 #[inline(never)]
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if try_arrival(request, status) {
+        if try_arrival::<false>(request, status) {
             return MPI_SUCCESS;
         }
         wait_slow(request, status)
     }
 }
 
+/// The short ways inside the lock of `MPI_THREAD_MULTIPLE`.
+#[cold]
+#[inline(never)]
+unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
+    // SAFETY: as the caller.
+    lock::with_lock(|| unsafe {
+        try_collect::<false, true>(request, status) || try_arrival::<true>(request, status)
+    })
+}
+
 /// What has not ended yet, or not without fault.
 #[cold]
 #[inline(never)]
 unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
+    // SAFETY: as the caller.
+    if unsafe { wait_inside(request, status) } {
+        return MPI_SUCCESS;
+    }
     // SAFETY: as the caller.
     let result = process::enter("MPI_Wait", false)
         .and_then(|p| unsafe { request::wait(&p, present(request, "the request")?, status) });
@@ -70,7 +84,7 @@ unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
 pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
     // SAFETY: the caller's variables.
     unsafe {
-        if !flag.is_null() && try_collect::<false>(request, status) {
+        if !flag.is_null() && try_collect::<false, false>(request, status) {
             *flag = 1;
             return Ok(());
         }
@@ -90,14 +104,17 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
         if count < 0 || (count > 0 && requests.is_null()) {
             present(requests, "the requests").and_then(|_| checked(count))?;
         }
-        for index in 0..count.max(0) as usize {
-            let status = if statuses.is_null() {
-                statuses
-            } else {
-                statuses.add(index)
-            };
-            if !try_collect::<true>(requests.add(index), status) {
-                first = waitall_slow(requests.add(index), status)?.or(first);
+        let count = count.max(0) as usize;
+        let mut index = 0;
+        while index < count {
+            let status = request::status_at(statuses, index);
+            match try_collect::<true, false>(requests.add(index), status) {
+                true => index += 1,
+                false => {
+                    let failed;
+                    (index, failed) = waitall_slow(index, count, requests, statuses)?;
+                    first = first.or(failed);
+                }
             }
         }
         if count == 0 {
@@ -107,13 +124,36 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
     request::join_errors(first, !statuses.is_null())
 }
 
-/// Waits for one of several that has not ended yet, or not without fault.
+/// Waits for one of several that has not ended yet, or not without fault; at `MPI_THREAD_MULTIPLE` for all from there
+/// on, with the lock taken once. Returns the next index and an error.
 #[cold]
 #[inline(never)]
-unsafe fn waitall_slow(request: *mut usize, status: *mut Status) -> Result<Option<Error>> {
+unsafe fn waitall_slow(
+    mut index: usize,
+    count: usize,
+    requests: *mut usize,
+    statuses: *mut Status,
+) -> Result<(usize, Option<Error>)> {
     let p = process::enter("MPI_Waitall", false)?;
-    // SAFETY: the caller's variables.
-    unsafe { request::wait_into(&p, "MPI_Waitall", request, status) }
+    let end = if p.lock.is_enabled() {
+        count
+    } else {
+        index + 1
+    };
+    let mut first = None;
+    while index < end {
+        // SAFETY: the caller's variables; the lock is taken.
+        unsafe {
+            let (request, status) = (requests.add(index), request::status_at(statuses, index));
+            let collected = p.lock.is_enabled() && try_collect::<true, true>(request, status);
+            if !collected {
+                let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
+                first = first.or(failed);
+            }
+        }
+        index += 1;
+    }
+    Ok((index, first))
 }
 
 /// # Safety

@@ -51,6 +51,9 @@ pub struct Variable {
 /// The words of `FASTPATH_WAIT`.
 pub const WAIT_MODES: &[&str] = &["auto", "spin", "yield", "sleep"];
 
+/// The words of `FASTPATH_PROGRESS`.
+pub const PROGRESS: &[&str] = &["none", "thread"];
+
 /// What `FASTPATH_DISABLE` can switch off.
 pub const FEATURES: &[&str] = &[
     "sendi",
@@ -104,6 +107,8 @@ macro_rules! variables {
 variables! {
     Wait "FASTPATH_WAIT" Kind::Choice(WAIT_MODES), "auto", false,
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
+    Progress "FASTPATH_PROGRESS" Kind::Choice(PROGRESS), "none", false,
+        "thread: a thread of the library goes on with messages between the ranks of a host while the program computes; none: only MPI calls do";
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,

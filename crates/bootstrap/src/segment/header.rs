@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 10;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -27,7 +27,9 @@ pub struct JobHeader {
     pub processors: AtomicU32,
     /// 1 when each rank is bound to processors of its own.
     pub bound: AtomicU32,
-    _reserved: [AtomicU32; 5],
+    /// KiB that each rank may have backed before it asks the system what memory is left.
+    pub unasked_kib: AtomicU32,
+    _reserved: [AtomicU32; 4],
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.
     pub awake: CacheLine<AtomicU32>,

@@ -6,14 +6,14 @@ use fastpath_base::trace::AREA_BYTES;
 pub const PAGE_BYTES: usize = 4096;
 
 /// Bytes of the region that one sender and one receiver share.
-pub const PAIR_BYTES: usize = 320 * 1024;
+pub const PAIR_BYTES: usize = 1088 * 1024;
 
 /// Address range of one rank's arena (`MPI_Alloc_mem`) where the length of files is not limited; memory is taken only
 /// for what is used.
 pub const ARENA_BYTES: u64 = 1 << 40;
 
-/// Most ranks a segment is laid out for.
-pub const MAX_RANKS: usize = 16_384;
+/// Most ranks a segment is laid out for: the regions of all pairs fit the address space of a process.
+pub const MAX_RANKS: usize = 8192;
 
 /// Alignment of the two big areas: a large page.
 const AREA_ALIGN: u64 = 2 << 20;

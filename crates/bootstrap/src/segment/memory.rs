@@ -143,6 +143,10 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
+        let unasked = segment.unasked.load(Ordering::Relaxed);
+        header
+            .unasked_kib
+            .store((unasked >> 10) as u32, Ordering::Relaxed);
         // ORDERING: none needed with other processes, they start later; the magic comes last
         // so that a half-made header is never taken for a whole one.
         header.magic.store(MAGIC, Ordering::Release);
@@ -201,7 +205,12 @@ impl Segment {
         if header.job_id.load(Ordering::Relaxed) != job_id {
             return Err(foreign("it belongs to another job".into()));
         }
-        Segment::map(file, layout)
+        let unasked = (header.unasked_kib.load(Ordering::Relaxed) as u64) << 10;
+        let segment = Segment::map(file, layout)?;
+        segment
+            .unasked
+            .store(unasked.min(UNASKED_BYTES), Ordering::Relaxed);
+        Ok(segment)
     }
 
     fn map(file: OwnedFd, layout: Layout) -> Result<Segment, SegmentError> {
@@ -554,6 +563,16 @@ mod tests {
     }
 
     #[test]
+    fn unasked__is_what_the_launcher_found_and_at_most_a_share() {
+        for (kib, kept) in [(0, 0), (1024, 1 << 20), (u32::MAX, UNASKED_BYTES)] {
+            let a = Segment::create(1, 1).unwrap();
+            a.header().unasked_kib.store(kib, Ordering::Relaxed);
+            let b = Segment::attach(again(&a), 1).unwrap();
+            assert_eq!(b.unasked.load(Ordering::Relaxed), kept);
+        }
+    }
+
+    #[test]
     fn pair_regions__are_shared_and_apart() {
         let a = Segment::create(2, 1).unwrap();
         let b = Segment::attach(again(&a), 1).unwrap();
@@ -671,7 +690,7 @@ mod tests {
     fn wait_note__is_whole_or_absent() {
         let a = Segment::create(1, 1).unwrap();
         let page = a.page(0).unwrap();
-        assert_eq!(page.wait_note(), None);
+        assert_eq!(page.wait_notes().pop(), None);
         let note = |n: i32| WaitNoteRef {
             call: if n % 2 == 0 {
                 "MPI_Recv"
@@ -685,15 +704,16 @@ mod tests {
             since_ns: n as u64,
             awaited: Awaited::of(&[n as u32, 3]),
             multiple: n % 2 == 0,
+            thread: 0,
         };
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|s| {
             s.spawn(|| {
-                (0..20_000).for_each(|n| page.note_waiting(note(n)));
+                (0..20_000).for_each(|n| page.note_waiting(0, note(n)));
                 done.store(true, std::sync::atomic::Ordering::Relaxed);
             });
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                if let Some(seen) = page.wait_note() {
+                if let Some(seen) = page.wait_notes().pop() {
                     assert_eq!(seen.tag, seen.peer);
                     assert_eq!(seen.bytes, seen.since_ns);
                     let whole = note(seen.peer);
@@ -705,9 +725,9 @@ mod tests {
                 }
             }
         });
-        assert_eq!(page.wait_note().unwrap().peer, 19_999);
-        page.clear_waiting();
-        assert_eq!(page.wait_note(), None);
+        assert_eq!(page.wait_notes().pop().unwrap().peer, 19_999);
+        page.clear_waiting(0);
+        assert_eq!(page.wait_notes().pop(), None);
     }
 
     #[test]
@@ -716,16 +736,20 @@ mod tests {
         let front = segment.layout().front_bytes();
         // SAFETY: the front is backed, and this test alone uses it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(segment.front.base.as_ptr(), front) };
-        segment.page(1).unwrap().note_waiting(WaitNoteRef {
-            call: "MPI_Recv",
-            peer: 1,
-            tag: 7,
-            comm: "halo",
-            bytes: 8,
-            since_ns: 9,
-            awaited: Awaited::of(&[1]),
-            multiple: false,
-        });
+        segment.page(1).unwrap().note_waiting(
+            0,
+            WaitNoteRef {
+                call: "MPI_Recv",
+                peer: 1,
+                tag: 7,
+                comm: "halo",
+                bytes: 8,
+                since_ns: 9,
+                awaited: Awaited::of(&[1]),
+                multiple: false,
+                thread: 0,
+            },
+        );
         segment.header().abort.record(1, 7, "a text");
         let good = bytes.to_vec();
         let mut random = crate::mutate::Random::new(crate::mutate::seed());
@@ -747,7 +771,7 @@ mod tests {
                 let page = segment.page(rank).unwrap();
                 let said = page.message.load();
                 assert!(!said.contains(|c: char| c.is_control() && c != '\n'));
-                if let Some(note) = page.wait_note() {
+                if let Some(note) = page.wait_notes().pop() {
                     assert!(!note.call.contains(|c: char| c.is_control() && c != '\n'));
                     assert!(note.awaited.named().len() <= 14);
                 }

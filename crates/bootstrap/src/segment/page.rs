@@ -1,7 +1,9 @@
 //! One rank's page: how it is woken, who wants to talk to it, what it is doing.
 
+use super::call::Call;
 use super::text::SharedText;
 use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering, fence};
+use std::ops::Deref;
 
 /// The rank runs.
 pub const STATE_AWAKE: u32 = 0;
@@ -36,19 +38,25 @@ pub enum Phase {
     Finalized = 5,
 }
 
-/// A rank's page. All zeros when the ranks start.
-#[repr(C, align(4096))]
-#[derive(Debug)]
-pub struct RankPage {
+/// The words by which peers wake a rank.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Wakes {
     /// One of the `STATE_` constants; also the word the rank sleeps on. Written by its owner,
     /// and by the launcher for [`STATE_DEAD`]. Senders read it after each message they publish.
     pub state: CacheLine<AtomicU32>,
     /// Grows by one each time a peer has opened a ring to this rank and set its bit in the
     /// incoming bitmap.
     pub incoming_generation: CacheLine<AtomicU32>,
-    /// Bell for users of futexes other than the state word (one-sided passive targets, for
-    /// one); its meaning is that of the layer above.
-    pub doorbell: CacheLine<AtomicU32>,
+    /// Calls the rank's progress thread, where it has one.
+    pub call: CacheLine<Call>,
+}
+
+/// A rank's page. All zeros when the ranks start.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct RankPage {
+    wakes: Wakes,
     phase: AtomicU32,
     /// Process that the launcher started for this rank.
     pub launched_pid: AtomicU32,
@@ -73,22 +81,29 @@ pub struct RankPage {
     pub host: AtomicU32,
     /// 1 while the rank waits for a message, awake, on a node with more ranks awake than processors.
     pub waits: AtomicU32,
-    wait: Status,
+    /// What threads of the rank wait for: each has one of them while it waits.
+    waits_for: [Status; NOTES],
+    /// Threads that wait without one, since there are too many.
+    unnoted: AtomicU32,
     /// The rank's last error message, for the launcher's report.
     pub message: SharedText<120>,
     /// The transports that the rank was told to use, as they were written.
     pub transports: SharedText<16>,
     /// Where the rank takes datagrams, as the transport writes it.
     pub card: Card,
-    /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read it
-    /// now and then: who looks would answer.
+    /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read
+    /// it now and then: who looks would answer.
     pub looks: AtomicU32,
     /// 1 where the rank reaches peers by an adapter: what it waits for may be on its way though all ranks sleep.
     pub by_adapter: AtomicU32,
     /// Threads of the rank that sleep without a limit, each after a look that came after its announcement on `state`
-    /// and found nothing to do. The rank alone writes it; [`RankPage::sleeps_alone`] reads it.
+    /// and found nothing to do; 0 while one sleeps with a limit. The rank alone writes it; [`RankPage::sleepers`] reads
+    /// it.
     pub asleep: AtomicU32,
 }
+
+/// Threads of a rank that can say at the same time what they wait for.
+pub const NOTES: usize = 4;
 
 /// Words of a card.
 const CARD_WORDS: usize = 8;
@@ -142,19 +157,20 @@ const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<RankPage>() == super::PAGE_BYTES);
     assert!(align_of::<RankPage>() == super::PAGE_BYTES);
-    assert!(offset_of!(RankPage, state) == 0);
-    assert!(offset_of!(RankPage, incoming_generation) == 64);
-    assert!(offset_of!(RankPage, doorbell) == 128);
+    assert!(offset_of!(RankPage, wakes) == 0);
+    assert!(offset_of!(Wakes, state) == 0);
+    assert!(offset_of!(Wakes, incoming_generation) == 64);
+    assert!(offset_of!(Wakes, call) == 128);
     assert!(offset_of!(RankPage, phase) == 192);
-    assert!(offset_of!(RankPage, wait) == 256);
+    assert!(offset_of!(RankPage, waits_for) == 256);
     assert!(size_of::<Status>() == 256);
     // Read by tests/jobs/verdicts.py.
     assert!(offset_of!(Status, waiting) == 4);
     assert!(offset_of!(Status, since_ns) == 24);
-    assert!(offset_of!(RankPage, asleep) == 1696);
+    assert!(offset_of!(RankPage, asleep) == 2472);
 };
 
-/// What a rank waits for. Written before it sleeps, so never on the path of a message that is
+/// What a thread of a rank waits for. Written before it sleeps, so never on the path of a message that is
 /// there already.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -174,6 +190,7 @@ struct Status {
     /// See [`Awaited`].
     awaited: AtomicU32,
     awaited_ranks: [AtomicU32; AWAITED_MOST],
+    thread: AtomicU32,
 }
 
 /// Ranks that an [`Awaited`] can name.
@@ -253,7 +270,7 @@ impl Status {
     }
 }
 
-/// What a rank was waiting for when it was asked.
+/// What a thread of a rank was waiting for when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitNote {
     /// Name of the MPI call.
@@ -272,8 +289,17 @@ pub struct WaitNote {
     pub awaited: Awaited,
     /// Whether other threads of the process may call MPI meanwhile.
     pub multiple: bool,
-    /// Another number, another note: while it stays the same, the rank has been woken by nobody.
-    pub sequence: u32,
+    /// The thread's number in the kernel, as the rank sees it.
+    pub thread: u32,
+    /// Another number, another note: while it stays the same, the thread has been woken by nobody.
+    pub sequence: u64,
+}
+
+impl Deref for RankPage {
+    type Target = Wakes;
+    fn deref(&self) -> &Wakes {
+        &self.wakes
+    }
 }
 
 impl RankPage {
@@ -281,12 +307,9 @@ impl RankPage {
     #[cfg(all(test, loom))]
     fn fresh() -> Self {
         let word = || AtomicU32::new(0);
-        let line = || CacheLine(AtomicU32::new(0));
         let long = || AtomicU64::new(0);
         RankPage {
-            state: line(),
-            incoming_generation: line(),
-            doorbell: line(),
+            wakes: Wakes::default(),
             phase: word(),
             launched_pid: word(),
             owner_pid: word(),
@@ -299,7 +322,7 @@ impl RankPage {
             witness: [long(), long()],
             host: word(),
             waits: word(),
-            wait: Status {
+            waits_for: std::array::from_fn(|_| Status {
                 sequence: word(),
                 waiting: word(),
                 peer: AtomicI32::new(0),
@@ -311,7 +334,9 @@ impl RankPage {
                 multiple: word(),
                 awaited: word(),
                 awaited_ranks: std::array::from_fn(|_| word()),
-            },
+                thread: word(),
+            }),
+            unnoted: word(),
             message: SharedText::new(),
             transports: SharedText::new(),
             card: Card::fresh(),
@@ -340,56 +365,107 @@ impl RankPage {
         self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// Notes what this rank is about to wait for, `since_ns` on the monotonic clock. Its owner
-    /// alone calls it.
-    pub fn note_waiting(&self, note: WaitNoteRef<'_>) {
-        let s = &self.wait;
-        self.begin_note();
-        s.peer.store(note.peer, Ordering::Relaxed);
-        s.tag.store(note.tag, Ordering::Relaxed);
-        s.bytes.store(note.bytes, Ordering::Relaxed);
-        s.since_ns.store(note.since_ns, Ordering::Relaxed);
-        s.call.store(note.call);
-        s.comm.store(note.comm);
-        s.multiple.store(note.multiple.into(), Ordering::Relaxed);
-        s.awaited.store(note.awaited.count, Ordering::Relaxed);
-        for (word, &rank) in s.awaited_ranks.iter().zip(note.awaited.named()) {
+    /// Notes what a thread of this rank is about to wait for, at a place below [`NOTES`] that is the thread's own until
+    /// it waits no more. The rank alone calls it.
+    pub fn note_waiting(&self, place: usize, note: WaitNoteRef<'_>) {
+        if let Some(status) = self.waits_for.get(place) {
+            status.store(note);
+        }
+    }
+
+    /// Nothing is waited for at this place any more, or something has come.
+    pub fn clear_waiting(&self, place: usize) {
+        if let Some(status) = self.waits_for.get(place) {
+            status.clear();
+        }
+    }
+
+    /// What the threads of the rank wait for that say so; of one that writes its note all the time there is none.
+    pub fn wait_notes(&self) -> Vec<WaitNote> {
+        let notes = self.waits_for.iter().enumerate();
+        notes
+            .filter_map(|(place, status)| status.load(place))
+            .collect()
+    }
+
+    /// Notes how many threads wait without a note.
+    pub fn set_unnoted(&self, threads: u32) {
+        self.unnoted.store(threads, Ordering::Relaxed);
+    }
+
+    /// Threads that wait and have no place to say for what.
+    pub fn unnoted(&self) -> u32 {
+        self.unnoted.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many threads of this rank sleep without a limit; its owner alone calls it.
+    pub fn set_asleep(&self, threads: u32) {
+        // ORDERING: who sees that a rank sleeps sees also whom it has woken before; partner is the acquire load in
+        // `sleepers`.
+        self.asleep.store(threads, Ordering::Release);
+    }
+
+    /// How many threads of this rank sleep without a limit, where all that sleep do, have found nothing to do after one
+    /// of them had announced that, and were not woken since; else 0. Read before the notes.
+    pub fn sleepers(&self) -> u32 {
+        // ORDERING: partner is the release store in `set_asleep`.
+        let asleep = self.asleep.load(Ordering::Acquire);
+        // ORDERING: partner is the release store of a rank that announces a later sleep: its note was changed before.
+        match self.state.load(Ordering::Acquire) {
+            STATE_SLEEPING => asleep,
+            _ => 0,
+        }
+    }
+}
+
+impl Status {
+    fn store(&self, note: WaitNoteRef<'_>) {
+        self.begin();
+        self.peer.store(note.peer, Ordering::Relaxed);
+        self.tag.store(note.tag, Ordering::Relaxed);
+        self.bytes.store(note.bytes, Ordering::Relaxed);
+        self.since_ns.store(note.since_ns, Ordering::Relaxed);
+        self.call.store(note.call);
+        self.comm.store(note.comm);
+        self.multiple.store(note.multiple.into(), Ordering::Relaxed);
+        self.awaited.store(note.awaited.count, Ordering::Relaxed);
+        for (word, &rank) in self.awaited_ranks.iter().zip(note.awaited.named()) {
             word.store(rank, Ordering::Relaxed);
         }
-        s.waiting.store(1, Ordering::Relaxed);
-        self.end_note();
+        self.thread.store(note.thread, Ordering::Relaxed);
+        self.waiting.store(1, Ordering::Relaxed);
+        self.end();
     }
 
-    /// Nothing is waited for any more, or something has come.
-    pub fn clear_waiting(&self) {
-        self.begin_note();
-        self.wait.waiting.store(0, Ordering::Relaxed);
-        self.end_note();
+    fn clear(&self) {
+        self.begin();
+        self.waiting.store(0, Ordering::Relaxed);
+        self.end();
     }
 
-    /// What the rank waits for, None when it runs (or writes its note all the time).
-    pub fn wait_note(&self) -> Option<WaitNote> {
-        let s = &self.wait;
+    /// The note, None where there is none (or it is written all the time).
+    fn load(&self, place: usize) -> Option<WaitNote> {
         for _ in 0..1000 {
-            // ORDERING: partner is the release store in `end_note`.
-            let before = s.sequence.load(Ordering::Acquire);
+            // ORDERING: partner is the release store in `end`.
+            let before = self.sequence.load(Ordering::Acquire);
             if before.is_multiple_of(2) {
-                let waiting = s.waiting.load(Ordering::Relaxed) == 1;
+                let waiting = self.waiting.load(Ordering::Relaxed) == 1;
                 let note = WaitNote {
-                    call: s.call.load(),
-                    peer: s.peer.load(Ordering::Relaxed),
-                    tag: s.tag.load(Ordering::Relaxed),
-                    comm: s.comm.load(),
-                    bytes: s.bytes.load(Ordering::Relaxed),
-                    since_ns: s.since_ns.load(Ordering::Relaxed),
-                    awaited: s.load_awaited(),
-                    multiple: s.multiple.load(Ordering::Relaxed) != 0,
-                    sequence: before,
+                    call: self.call.load(),
+                    peer: self.peer.load(Ordering::Relaxed),
+                    tag: self.tag.load(Ordering::Relaxed),
+                    comm: self.comm.load(),
+                    bytes: self.bytes.load(Ordering::Relaxed),
+                    since_ns: self.since_ns.load(Ordering::Relaxed),
+                    awaited: self.load_awaited(),
+                    multiple: self.multiple.load(Ordering::Relaxed) != 0,
+                    thread: self.thread.load(Ordering::Relaxed),
+                    sequence: (place as u64) << 32 | u64::from(before),
                 };
                 // ORDERING: the fields are read before the second look at the sequence;
-                // partner is the fence in `begin_note`.
+                // partner is the fence in `begin`.
                 fence(Ordering::Acquire);
-                if s.sequence.load(Ordering::Relaxed) == before {
+                if self.sequence.load(Ordering::Relaxed) == before {
                     return waiting.then_some(note);
                 }
             }
@@ -398,36 +474,18 @@ impl RankPage {
         None
     }
 
-    /// Notes how many threads of this rank sleep without a limit; its owner alone calls it.
-    pub fn set_asleep(&self, threads: u32) {
-        // ORDERING: who sees that a rank sleeps sees also whom it has woken before; partner is the acquire load in
-        // `sleeps_alone`.
-        self.asleep.store(threads, Ordering::Release);
-    }
-
-    /// Whether one thread of this rank sleeps without a limit, has found nothing to do after it had announced that,
-    /// and was not woken since. Read before the note.
-    pub fn sleeps_alone(&self) -> bool {
-        // ORDERING: partner is the release store in `set_asleep`.
-        let asleep = self.asleep.load(Ordering::Acquire);
-        // ORDERING: partner is the release store of a rank that announces a later sleep: its note was changed before.
-        asleep == 1 && self.state.load(Ordering::Acquire) == STATE_SLEEPING
-    }
-
-    fn begin_note(&self) {
-        let odd = self.wait.sequence.load(Ordering::Relaxed) | 1;
-        self.wait.sequence.store(odd, Ordering::Relaxed);
+    fn begin(&self) {
+        let odd = self.sequence.load(Ordering::Relaxed) | 1;
+        self.sequence.store(odd, Ordering::Relaxed);
         // ORDERING: the odd number is seen before any field that follows; partner is the
-        // fence in `wait_note`.
+        // fence in `load`.
         fence(Ordering::Release);
     }
 
-    fn end_note(&self) {
-        let odd = self.wait.sequence.load(Ordering::Relaxed);
-        // ORDERING: publishes the fields; partner is the acquire load in `wait_note`.
-        self.wait
-            .sequence
-            .store(odd.wrapping_add(1), Ordering::Release);
+    fn end(&self) {
+        let odd = self.sequence.load(Ordering::Relaxed);
+        // ORDERING: publishes the fields; partner is the acquire load in `load`.
+        self.sequence.store(odd.wrapping_add(1), Ordering::Release);
     }
 }
 
@@ -450,6 +508,8 @@ pub struct WaitNoteRef<'a> {
     pub awaited: Awaited,
     /// See [`WaitNote::multiple`].
     pub multiple: bool,
+    /// See [`WaitNote::thread`].
+    pub thread: u32,
 }
 
 #[cfg(all(test, not(loom)))]
@@ -493,6 +553,7 @@ mod model {
             since_ns: number as u64,
             awaited: Awaited::of(&[number as u32]),
             multiple: false,
+            thread: number as u32,
         }
     }
 
@@ -504,10 +565,10 @@ mod model {
         }
         builder.check(|| {
             let page = Arc::new(RankPage::fresh());
-            page.note_waiting(note(1, "MPI_Recv"));
+            page.note_waiting(0, note(1, "MPI_Recv"));
             let rank = {
                 let page = page.clone();
-                thread::spawn(move || page.note_waiting(note(2, "MPI_Barrier")))
+                thread::spawn(move || page.note_waiting(0, note(2, "MPI_Barrier")))
             };
             let check = |seen: WaitNote| {
                 let call = if seen.peer == 1 {
@@ -525,9 +586,9 @@ mod model {
                 assert_eq!(seen.awaited, expected.awaited);
                 seen.peer
             };
-            page.wait_note().map(check);
+            page.wait_notes().pop().map(check);
             rank.join().unwrap();
-            assert_eq!(page.wait_note().map(check), Some(2));
+            assert_eq!(page.wait_notes().pop().map(check), Some(2));
         });
     }
 }

@@ -10,7 +10,7 @@ use super::vector::{Array, Arrays, Vector, even_blocks};
 use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
-use std::ptr;
+use fastpath_base::copy::copy;
 
 /// Pairs of messages under way at the same time.
 const WINDOW: u32 = 32;
@@ -187,7 +187,7 @@ unsafe fn flat_root<'a, 'b, F: Fabric>(
         for to in 1..ranks {
             for from in 0..ranks {
                 let theirs = rows.add(from * row + to * block);
-                ptr::copy_nonoverlapping(theirs, column.add(from * block), block);
+                copy(column.add(from * block), theirs, block);
             }
             f.send(to as u32, Vector::raw(column, row as u64).buffer())?;
         }
@@ -250,7 +250,7 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
         while distance < ranks {
             let travelling = || (1..ranks).filter(|i| i & distance != 0);
             for (slot, i) in travelling().enumerate() {
-                std::ptr::copy_nonoverlapping(at(blocks, i), at(sent, slot as u32), size);
+                copy(at(sent, slot as u32), at(blocks, i), size);
             }
             let total = bytes * travelling().count() as u64;
             let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
@@ -261,7 +261,7 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
                 Vector::raw(received, total).buffer(),
             )?;
             for (slot, i) in travelling().enumerate() {
-                std::ptr::copy_nonoverlapping(at(received, slot as u32), at(blocks, i), size);
+                copy(at(blocks, i), at(received, slot as u32), size);
             }
             distance *= 2;
         }

@@ -1,10 +1,10 @@
 //! Which algorithm runs, by bytes, ranks and whether ranks share processors. All ranks of a call come to the same
 //! answer: what is asked here is the same on all of them.
 //!
-//! Where ranks share processors a call goes through rank 0 (or the root) up to some size: each rank is scheduled once or
-//! twice, where a tree or a ring would wait for a processor at every step. Where processors are few the root's work is a
-//! fair part of all work, and the size is large. Otherwise few steps win while a message costs its latency, and few
-//! bytes win when it costs its copy.
+//! Where ranks share processors a call goes through rank 0 (or the root) up to some size: each rank is scheduled once
+//! or twice, where a tree or a ring would wait for a processor at every step. Where processors are few the root's work
+//! is a fair part of all work, and the size is large. Otherwise few steps win while a message costs its latency, and
+//! few bytes win when it costs its copy.
 //!
 //! | call | short | long |
 //! |---|---|---|
@@ -19,8 +19,8 @@
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
-//! Two ranks exchange what they have. An allreduce of many bytes whose operation does not commute does it in pieces that
-//! stay in the cache.
+//! Two ranks exchange what they have. An allreduce of many bytes whose operation does not commute does it in pieces
+//! that stay in the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
 //! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
@@ -75,6 +75,8 @@ const FEW_PROCESSORS: usize = 4;
 const FLAT_BYTES: u64 = 8 << 10;
 /// The same for a reduction where processors are few.
 const FLAT_REDUCE: u64 = 2 << 20;
+/// The same for an allreduce: all ranks have a part of the work of a longer one.
+const FLAT_ALLREDUCE: u64 = 32 << 10;
 /// The same for all blocks of an allgather.
 const FLAT_ALLGATHER: u64 = 64 << 10;
 /// Bytes of a broadcast from which it is scattered and gathered again.
@@ -280,7 +282,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
             true => Allreduce::HalvingDoubling,
             false => Allreduce::Doubling,
         }
-    } else if room.is_flat(size.bytes, FLAT_REDUCE) {
+    } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling

@@ -148,9 +148,12 @@ impl<'a> Vector<'a> {
         if bytes == 0 || (self.ptr == to.ptr && Arc::ptr_eq(self.layout, to.layout)) {
             return Ok(());
         }
-        // SAFETY: by contract. `copy` allows an overlap, which a wrong program may ask for.
+        // SAFETY: by contract; an overlap, which a wrong program may ask for, is looked for.
         unsafe {
             match (self.dense(), to.dense()) {
+                (Some(from), Some(into)) if into.addr().abs_diff(from.addr()) as u64 >= bytes => {
+                    fastpath_base::copy::copy(into, from, bytes as usize);
+                }
                 (Some(from), Some(into)) => std::ptr::copy(from, into, bytes as usize),
                 (Some(from), None) => {
                     to.layout.unpack(

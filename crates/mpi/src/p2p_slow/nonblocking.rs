@@ -102,7 +102,10 @@ pub(crate) unsafe fn start_irecv(
     };
     // SAFETY: the caller's.
     unsafe {
-        let id = start_recv(p, checked, args)?;
+        let id = match p.checks() {
+            None => post_recv::<true>(p, checked, checked.buffer.clone(), args)?,
+            Some(_) => start_recv(p, checked, args)?,
+        };
         Ok((*p.worker()?).requests.get(id).handle as usize)
     }
 }

@@ -22,7 +22,7 @@ impl Senders {
         Senders {
             comm: p.comm_of_request(comm),
             named: None,
-            alone: !p.lock.is_enabled(),
+            alone: !p.has_threads(),
         }
     }
 
@@ -31,7 +31,7 @@ impl Senders {
         Senders {
             comm: Some(comm.clone()),
             named: (source != MPI_ANY_SOURCE).then_some([peer]),
-            alone: source == MPI_ANY_SOURCE && !p.lock.is_enabled(),
+            alone: source == MPI_ANY_SOURCE && !p.has_threads(),
         }
     }
 

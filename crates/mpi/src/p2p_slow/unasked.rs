@@ -1,4 +1,4 @@
-//! Blocking sends beyond a slot that the hot tables are enough for: what leaves at once.
+//! Sends beyond a slot that the hot tables are enough for: what leaves at once.
 #![allow(unsafe_code)]
 
 use crate::hot;
@@ -12,11 +12,11 @@ use fastpath_transport::Post;
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline]
-pub(super) unsafe fn try_send_unasked(args: &Args) -> bool {
+pub unsafe fn try_send_unasked<const HIDDEN: bool>(args: Args) -> bool {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    let plain = comm.send_key == args.comm as u64
+    let plain = comm.send_key == hot::key::<HIDDEN>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= EARLY_LIMIT
@@ -28,7 +28,8 @@ pub(super) unsafe fn try_send_unasked(args: &Args) -> bool {
     // SAFETY: as in `p2p::try_send`.
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
-        let post = (*hot::worker()).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
+        let post =
+            (*hot::worker_of::<HIDDEN>()).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
         post == Post::Done
     }
 }

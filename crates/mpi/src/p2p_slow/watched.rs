@@ -34,7 +34,7 @@ pub(super) unsafe fn start_watched_recv(
 ) -> Result<RequestId> {
     let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
     // SAFETY: the caller's; the record lives as long as the request.
-    let id = unsafe { post_recv(p, checked, buffer, args)? };
+    let id = unsafe { post_recv::<false>(p, checked, buffer, args)? };
     keep(p, id, watched);
     Ok(id)
 }

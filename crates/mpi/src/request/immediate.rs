@@ -8,18 +8,22 @@ use crate::status::Status;
 use fastpath_protocol::Request;
 use fastpath_protocol::request::RequestPool;
 
-/// Completes a send or receive that has ended without fault, with nothing but the hot worker, or
-/// does nothing and returns false. With `ENTRY` the status is one of several and gets its error.
+/// Completes a send or receive that has ended without fault, with nothing but the hot worker, or does nothing and
+/// returns false. With `ENTRY` the status is one of several and gets its error. With `HIDDEN` it is for a thread that
+/// has taken the lock.
 ///
 /// # Safety
 /// `request` is null or a variable; `status` is null or a status.
 #[inline]
-pub unsafe fn try_collect<const ENTRY: bool>(request: *mut usize, status: *mut Status) -> bool {
-    let worker = crate::hot::worker();
+pub unsafe fn try_collect<const ENTRY: bool, const HIDDEN: bool>(
+    request: *mut usize,
+    status: *mut Status,
+) -> bool {
+    let worker = crate::hot::worker_of::<HIDDEN>();
     if worker.is_null() || request.is_null() {
         return false;
     }
-    // SAFETY: the caller's; below MPI_THREAD_MULTIPLE this is the only thread inside MPI.
+    // SAFETY: the caller's; this is the only thread inside MPI, as in `p2p::try_send`.
     unsafe {
         let handle = *request;
         if handle == DONE_HANDLE {
@@ -68,14 +72,14 @@ unsafe fn collect<const ENTRY: bool>(
     }
 }
 
-/// As [`try_collect`], for a receive from a named source that was posted and whose message has arrived since, in a slot:
-/// what stands before it is taken too. Anything else is left to the ordinary way.
+/// As [`try_collect`], for a receive from a named source that was posted and whose message has arrived since, in a
+/// slot: what stands before it is taken too. Anything else is left to the ordinary way.
 ///
 /// # Safety
 /// As [`try_collect`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
-pub unsafe fn try_arrival(request: *mut usize, status: *mut Status) -> bool {
-    let worker = crate::hot::worker();
+pub unsafe fn try_arrival<const HIDDEN: bool>(request: *mut usize, status: *mut Status) -> bool {
+    let worker = crate::hot::worker_of::<HIDDEN>();
     if worker.is_null() || request.is_null() {
         return false;
     }

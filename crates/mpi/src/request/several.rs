@@ -37,7 +37,10 @@ unsafe fn collect_into(
 }
 
 /// Where the status of entry `index` goes.
-unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
+///
+/// # Safety
+/// `statuses` is null or an array with that entry.
+pub unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
     if statuses.is_null() {
         statuses
     } else {

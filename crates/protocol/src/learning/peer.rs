@@ -29,7 +29,7 @@ impl Worker {
     /// The way of a contiguous message to a peer, and whether it is to be timed.
     #[inline]
     pub(crate) fn choose_arm(&mut self, peer: u32, bytes: u64) -> (Arm, bool) {
-        if self.is_crowded() {
+        if self.is_crowded() || self.computes_beside(peer, bytes) {
             // Times tell of the scheduler. Of all ways the one with the fewest copies leaves most to others.
             let arm = match bytes >= self.thresholds.crowded_copy {
                 true => Arm::Get,

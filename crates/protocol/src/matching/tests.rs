@@ -185,8 +185,8 @@ impl Both {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Receives and messages in one list each, in the order in which they came, searched from its start. Lists of posted
-    /// receives get an index after so many looks.
+    /// Receives and messages in one list each, in the order in which they came, searched from its start. Lists of
+    /// posted receives get an index after so many looks.
     #[test]
     fn matching__is_as_in_two_lists(
         looks_max in 0_u32..4,
@@ -218,9 +218,9 @@ fn steps_of_arrival(both: &mut Both, tag: i32) -> usize {
 }
 
 /// Messages looked at by one receive.
-fn steps_of_receive(both: &mut Both, tag: i32) -> usize {
+fn steps_of_receive(both: &mut Both, want: Want) -> usize {
     let before = both.matcher.store.steps.get();
-    both.receive(want(tag));
+    both.receive(want);
     both.matcher.store.steps.get() - before
 }
 
@@ -258,9 +258,65 @@ fn unexpected__of_ten_thousand_other_tags_cost_a_few_looks() {
     let mut both = Both::new(LOOKS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), tag));
     let order = (0..MANY).map(|i| (i + MANY / 2) % MANY).step_by(7);
-    let worst = order.map(|tag| steps_of_receive(&mut both, tag)).max();
+    let worst = order
+        .map(|tag| steps_of_receive(&mut both, want(tag)))
+        .max();
     assert!(worst <= Some(LOOKS_MAX as usize + 4), "{worst:?}");
     let (messages, bytes) = both.matcher.store.usage();
     assert_eq!(messages, both.messages.len() as u64);
     assert!(bytes <= messages * (crate::unexpected::ENTRY_BYTES + 1));
+}
+
+/// Messages of another communicator, of other tags and of another source come first.
+#[test]
+fn unexpected__wildcards_cost_a_few_looks() {
+    let mut both = Both::new(LOOKS_MAX);
+    (0..MANY).for_each(|tag| both.arrive(1, key(1, 1), tag));
+    (0..MANY).for_each(|tag| both.arrive(0, key(0, 0), tag));
+    (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), MANY + tag));
+    let any_source = |tag| Want {
+        peer: ANY_PEER,
+        tag,
+        key: key(0, 0),
+    };
+    // Each form for as long as there are messages for it, then one that is not there.
+    let mut worst = 0;
+    for i in (0..MANY).step_by(11) {
+        for asked in [
+            any_source((i + MANY / 2) % (2 * MANY)),
+            any_source(ANY_TAG),
+            want(ANY_TAG),
+            any_source(3 * MANY + i),
+        ] {
+            worst = worst.max(steps_of_receive(&mut both, asked));
+        }
+    }
+    assert!(worst <= LOOKS_MAX as usize + 4, "{worst}");
+}
+
+#[test]
+fn unexpected__of_one_name_leave_their_indexes_in_order() {
+    let mut both = Both::new(0);
+    let names = [(0, 5), (1, 5), (1, 6)];
+    for i in 0..MANY {
+        let (peer, tag) = names[i as usize % names.len()];
+        both.arrive(peer, key(0, peer), tag);
+    }
+    let of_any = Want {
+        peer: ANY_PEER,
+        tag: ANY_TAG,
+        key: key(0, 0),
+    };
+    // Both find the earliest one, by a look at one entry; the last one ends the indexes.
+    for _ in 0..MANY / 2 {
+        assert_eq!(steps_of_receive(&mut both, of_any), 1);
+        if let Some(&(_, 1, _, _)) = both.messages.first() {
+            assert_eq!(steps_of_receive(&mut both, want(ANY_TAG)), 1);
+        }
+    }
+    while !both.messages.is_empty() {
+        both.receive(of_any);
+    }
+    both.arrive(1, key(0, 1), 5);
+    assert_eq!(steps_of_receive(&mut both, want(5)), 1);
 }

@@ -1,30 +1,31 @@
-//! Rendezvous, cooperative: both sides copy pieces of an announced message from both ends, until they meet.
+//! Cooperative: both sides copy pieces of an announced message from both ends, until they meet.
 //!
 //! The announcement names a counter in shared memory by which pieces are claimed, the answer their size. The sender
 //! says `DONE` after its last piece, the receiver `ATS` when all is there.
 #![allow(unsafe_code)]
 
 use super::pieces::{End, HALF, Pieces};
-use super::put::NOWHERE;
-use super::{Record, copier};
+use super::{Place, Record};
 use crate::request::{Kind, Phase, RequestId};
 use crate::selection::candidates::{Copying, fixed};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
-use crate::wire::{self, Offer, Rtr};
+use crate::wire::{self, NOWHERE, Offer, Rtr};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Remote};
 
 /// The longest messages.
 pub(super) const RECORD: Record = Record {
-    name: |shared| match shared {
-        true => "direct, both sides",
-        false => "single copy, both sides",
+    name: "cooperative",
+    steps: "RTS, RTR, DONE, ATS",
+    most: |case| match case.place() {
+        Place::Node => case.check_copies().map(|()| u64::MAX),
+        Place::Itself | Place::Outside => Ok(0),
     },
-    most: |_, _| u64::MAX,
-    how: |t, shared| {
-        let (who, least, most) = (copier(shared), t.piece_min, t.piece_max);
+    how: |case| {
+        let t = case.thresholds;
+        let (who, least, most) = (case.copier(), t.piece_min, t.piece_max);
         format!(
             "announced; {who} from buffer to buffer, pieces of {least} to {most} B taken from both ends"
         )
@@ -37,7 +38,7 @@ pub(super) const RECORD: Record = Record {
 fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     let (least, most) = (t.piece_min, t.piece_max);
     let (sender, latency) = (c.post_ns + c.step_ns, 2.0 * c.line_ns);
-    let receiver = 2.0 * c.post_ns + c.step_ns + by.first_ns;
+    let receiver = 2.0 * c.post_ns + c.step_ns + by.call_ns;
     let cost = |more: f64, ns_per_byte| fixed(sender, latency, receiver + more, ns_per_byte);
     let half = HALF.clamp(least, most);
     let piece = |size: u64| by.call_ns + size as f64 * by.byte_ns;

@@ -3,7 +3,7 @@
 //! `EAGER` carries the message, `EAGER_SYNC` one whose sender waits to hear that it was matched: `ACK`.
 #![allow(unsafe_code)]
 
-use super::Record;
+use super::{Place, Record};
 use crate::endpoint::{Endpoint, Taken};
 use crate::recall::Matched;
 use crate::request::{Fault, Phase, RequestId};
@@ -21,19 +21,31 @@ use fastpath_transport::{Header, Post};
 
 /// A message that fits the slot.
 pub(super) const SHORT: Record = Record {
-    name: |_| "eager short",
-    most: |_, _| SHORT_LIMIT as u64,
-    how: |_, _| "header and payload in one cache line".to_owned(),
+    name: "eager short",
+    steps: "EAGER",
+    most: |_| Ok(SHORT_LIMIT as u64),
+    how: |case| match case.place() {
+        Place::Itself => KEPT.to_owned(),
+        Place::Node => "header and payload in one cache line".to_owned(),
+        Place::Outside => "header and payload in one packet".to_owned(),
+    },
     cost: |c, _, _| short(c),
 };
 
 /// One that fits a buffer.
 pub(super) const EAGER: Record = Record {
-    name: |_| "eager",
-    most: |t, _| t.eager,
-    how: |_, _| "whole, through the pair's ring, without asking".to_owned(),
+    name: "eager",
+    steps: "EAGER",
+    most: |case| Ok(case.thresholds.eager.max(case.as_one())),
+    how: |case| match case.place() {
+        Place::Itself => KEPT.to_owned(),
+        Place::Node => "whole, through the pair's ring, without asking".to_owned(),
+        Place::Outside => "whole, in packets of the adapter, without asking".to_owned(),
+    },
     cost: |c, t, _| eager(c, t.first.min(WHOLE_MAX)),
 };
+
+const KEPT: &str = "kept in the process until it is received";
 
 /// A message that fits the slot: one line. Without the data area, half of a message's work.
 fn short(c: &Constants) -> Curve {

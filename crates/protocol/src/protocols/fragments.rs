@@ -21,9 +21,19 @@ use fastpath_transport::{Header, Lane, Post};
 
 /// What goes unasked, but not as one.
 pub(super) const RECORD: Record = Record {
-    name: |_| "eager in parts",
-    most: |t, shared| t.first.min(below(t.copy_from(shared))),
-    how: |t, _| format!("parts of {} B without asking; {}", t.part, t.stream()),
+    name: "eager multi-fragment",
+    steps: "EAGER_FIRST, EAGER_MIDDLE",
+    most: |case| {
+        let t = case.thresholds;
+        Ok(t.first.min(below(t.copy_from(case.shared))))
+    },
+    how: |case| {
+        let part = case.thresholds.part.max(case.as_one());
+        format!(
+            "parts of {part} B without asking; {}",
+            case.thresholds.stream()
+        )
+    },
     cost: |c, t, _| parts(c, t),
 };
 
@@ -119,8 +129,8 @@ impl Worker {
     /// happened. A sender that stops in the middle leaves the rest to a request.
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_unasked`, and that no unexpected message
-    /// is the wanted one.
+    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_unasked`, and that no unexpected
+    /// message is the wanted one.
     pub unsafe fn recv_parts(
         &mut self,
         want: Want,

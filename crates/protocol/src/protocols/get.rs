@@ -2,7 +2,7 @@
 //! is shared, by an adapter, or by the kernel. `ATS` says that it has it.
 #![allow(unsafe_code)]
 
-use super::{Record, below, copier};
+use super::{Place, Record, below};
 use crate::request::RequestId;
 use crate::selection::Constants;
 use crate::selection::candidates::{Copying, fixed};
@@ -14,18 +14,42 @@ use fastpath_transport::{Header, Remote};
 
 /// What one side copies sooner than both.
 pub(super) const RECORD: Record = Record {
-    name: |shared| match shared {
-        true => "direct, receiver alone",
-        false => "single copy, receiver",
+    name: "rendezvous get",
+    steps: "RTS, ATS",
+    most: |case| {
+        let t = case.thresholds;
+        match case.place() {
+            Place::Itself => Ok(u64::MAX),
+            Place::Node => {
+                case.check_copies()?;
+                match case.shared {
+                    true => Ok(below(t.direct_joint.max(t.direct))),
+                    false => Err(format!(
+                        "both sides copy: alone, the receiver does where it was seen to take less, or from {} B where \
+                         ranks share processors",
+                        t.crowded_copy
+                    )),
+                }
+            }
+            Place::Outside => match case.peers.registered {
+                Ok(()) => Ok(u64::MAX),
+                Err(why) => Err(why.to_owned()),
+            },
+        }
     },
-    most: |t, shared| below(t.both_from(shared).max(t.copy_from(shared))),
-    how: |_, shared| format!("announced; {} from buffer to buffer", copier(shared)),
+    how: |case| match case.place() {
+        Place::Itself => "announced, then copied once from buffer to buffer".to_owned(),
+        Place::Node => format!("announced; {} from buffer to buffer", case.copier()),
+        Place::Outside => {
+            "announced; the receiver's adapter reads from buffer to buffer".to_owned()
+        }
+    },
     cost: |c, _, shared| receiver_copy(c, Copying::of(c, shared)),
 };
 
 /// The receiver alone copies, as soon as it has the announcement.
 fn receiver_copy(c: &Constants, by: Copying) -> Curve {
-    let receiver = c.post_ns + c.step_ns + by.first_ns + by.call_ns;
+    let receiver = c.post_ns + c.step_ns + 2.0 * by.call_ns;
     let cost = fixed(c.post_ns, c.line_ns, receiver, by.byte_ns);
     Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost)
 }

@@ -1,8 +1,8 @@
-//! Rendezvous, pipelined: after the answer the rest of a message comes in fragments (`FRAG`) through the ring, which
+//! Rendezvous pipelined: after the answer the rest of a message comes in fragments (`FRAG`) through the ring, which
 //! both sides copy at once.
 #![allow(unsafe_code)]
 
-use super::{Record, below};
+use super::{Place, Record, below};
 use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::selection::candidates::{fixed, stream_byte_ns};
 use crate::selection::envelope::Curve;
@@ -14,10 +14,20 @@ use fastpath_transport::{Header, Post};
 
 /// Whatever no copy without the ring serves better.
 pub(super) const RECORD: Record = Record {
-    name: |_| "rendezvous, pipelined",
-    most: |t, shared| below(t.copy_from(shared)),
-    how: |t, _| {
-        let (first, fragment, stream) = (t.first, t.fragment, t.stream());
+    name: "rendezvous pipelined",
+    steps: "RTS, RTR, FRAG",
+    most: |case| {
+        let t = case.thresholds;
+        Ok(match (case.place(), case.peers.registered) {
+            (Place::Itself, _) => t.first,
+            (Place::Node, _) => below(t.copy_from(case.shared)),
+            (Place::Outside, Ok(())) => below(t.fetch),
+            (Place::Outside, Err(_)) => u64::MAX,
+        })
+    },
+    how: |case| {
+        let t = case.thresholds;
+        let (first, fragment, stream) = (t.first, t.fragment.max(case.as_one()), t.stream());
         format!("announced with {first} B, then fragments of {fragment} B; {stream}")
     },
     cost: |c, t, _| fragments(c, t),
@@ -40,13 +50,28 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
 
 /// The sender.
 impl Worker {
-    /// Sends fragments of long messages as far as there is room.
+    /// What follows is done by whoever makes progress: a send whose receiver has said go on, or a deferred receive.
+    pub(crate) fn push_later(&mut self, id: RequestId) {
+        self.pushing.push(id);
+        self.ring_own();
+    }
+
+    /// Sends fragments of long messages as far as there is room, and makes the copies that were left to this.
     pub(crate) fn push_fragments(&mut self) -> bool {
         let mut moved = false;
         let mut index = 0;
         while index < self.pushing.len() {
             let id = self.pushing[index];
-            moved |= self.push_one(id);
+            if self.requests.get(id).kind == Kind::Recv {
+                self.pushing.swap_remove(index);
+                self.receive_deferred(id);
+                moved = true;
+                continue;
+            }
+            if self.push_one(id) {
+                moved = true;
+                self.ring(self.requests.get(id).peer);
+            }
             let request = self.requests.get(id);
             if request.moved >= request.limit {
                 self.pushing.swap_remove(index);

@@ -1,15 +1,48 @@
 //! Rendezvous put: the sender writes the rest of a message into the receiver's memory, where that is shared and the
-//! answer names it. `ATP` says that it is there. It is the receiver's choice, so it has no record among those of the
-//! sender.
+//! answer names it. `ATP` says that it is there. The receiver chooses it.
 #![allow(unsafe_code)]
 
+use super::{Place, Protocol, Record};
 use crate::request::{Kind, RequestId};
-use crate::wire::{self, Rtr};
-use crate::worker::Worker;
+use crate::selection::Constants;
+use crate::selection::candidates::{Copying, fixed};
+use crate::selection::envelope::Curve;
+use crate::wire::{self, NOWHERE, Rtr};
+use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_transport::{Header, Remote};
 
-/// Names no memory.
-pub(super) const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
+/// What goes into shared memory from memory that is not.
+pub(super) const RECORD: Record = Record {
+    name: "rendezvous put",
+    steps: "RTS, RTR, ATP",
+    most: |case| match case.place() {
+        Place::Node if case.shared => {
+            case.check_copies()?;
+            Err(format!(
+                "the receiver's choice, where its memory alone is such and {} B or more are missing: 1 MiB takes {:.1} us",
+                case.thresholds.direct,
+                case.far_us(Protocol::Put)
+            ))
+        }
+        Place::Node => Err("the memory is not shared (MPI_Alloc_mem gives such)".to_owned()),
+        Place::Itself | Place::Outside => Ok(0),
+    },
+    how: |_| "announced; the sender stores the rest where the receiver wants it".to_owned(),
+    cost: |c, _, _| sender_copy(c),
+};
+
+/// The sender alone copies, as soon as it has the answer, and says that it has.
+fn sender_copy(c: &Constants) -> Curve {
+    let sender = 2.0 * c.post_ns + c.step_ns;
+    let receiver = 2.0 * c.post_ns + c.step_ns;
+    let cost = fixed(
+        sender,
+        3.0 * c.line_ns,
+        receiver,
+        Copying::of(c, true).byte_ns,
+    );
+    Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost)
+}
 
 /// The receiver.
 impl Worker {

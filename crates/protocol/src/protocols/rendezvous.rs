@@ -19,10 +19,10 @@ use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Capabilities, Header, Post, Remote};
 
-/// The sender.
 /// Smallest message in bytes for which a lane prepares a stream.
 const STREAM_MIN: u64 = 64 * 1024;
 
+/// The sender.
 impl Worker {
     /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
     /// posted when this is called again; nothing else goes to the peer in between.
@@ -55,7 +55,7 @@ impl Worker {
         match request.phase {
             Phase::Ending => self.complete(id),
             _ if is_whole => self.complete(id),
-            Phase::Pushing => self.pushing.push(id),
+            Phase::Pushing => self.push_later(id),
             _ => {}
         }
         Post::Done
@@ -100,10 +100,12 @@ impl Worker {
         let announcement = Announcement::pack(&rts, Timing { sent_ns, arm });
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
         let post = match first {
-            0 => {
-                let (peer, key, tag) = (request.peer, request.key, request.tag);
-                self.post_short_rts(peer, key, tag, &announcement)
-            }
+            // Without any bytes of the message it fits a slot.
+            // SAFETY: plain data of as many bytes.
+            0 => unsafe {
+                let data = (&raw const announcement).cast();
+                endpoint.post_short(header, data, size_of::<Announcement>())
+            },
             // SAFETY: as in `post_eager`.
             _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
                 to.cast::<Announcement>().write_unaligned(announcement);
@@ -127,23 +129,6 @@ impl Worker {
             self.withdraw_offer(id);
         }
         post
-    }
-
-    /// Posts an announcement without any bytes of the message: it fits a slot.
-    pub(crate) fn post_short_rts(
-        &mut self,
-        peer: u32,
-        key: u64,
-        tag: i32,
-        rts: &Announcement,
-    ) -> Post {
-        let header = Header::new(wire::RTS, tag as u32, key);
-        let data = (&raw const *rts).cast();
-        // SAFETY: plain data of as many bytes.
-        unsafe {
-            self.endpoint(peer)
-                .post_short(header, data, size_of::<Announcement>())
-        }
     }
 
     /// What an announcement offers to be copied without the ring; `None`: it is to be sent through buffers.
@@ -216,7 +201,7 @@ impl Worker {
         if rtr.into.rkey != 0 && self.put_message(id, &rtr) {
             self.complete(id);
         } else if !self.requests.get(id).has_unsent() {
-            self.pushing.push(id);
+            self.push_later(id);
         }
     }
 

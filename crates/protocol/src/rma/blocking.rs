@@ -9,15 +9,38 @@ use crate::worker::Worker;
 use fastpath_base::sync::{Ordering, fence};
 use fastpath_bootstrap::segment::Awaited;
 
-fn note(call: &'static str, peer: i32) -> Note {
-    Note {
+/// Makes progress until `step` says that what it flushes is complete, or why it never will be.
+///
+/// # Safety
+/// `worker` as in [`Worker::put`].
+#[cold]
+#[inline(never)]
+unsafe fn await_step(
+    worker: *mut Worker,
+    peer: Option<u32>,
+    call: &'static str,
+    mut step: impl FnMut(&mut Worker) -> Result<bool, RmaError>,
+) -> Result<(), RmaError> {
+    let note = Note {
         call,
-        peer,
+        peer: peer.map_or(-1, |peer| peer as i32),
         tag: -1,
         comm: 0,
         bytes: 0,
         awaited: Awaited::UNKNOWN,
+    };
+    let mut last = Ok(false);
+    let mut is_over = |this: &mut Worker| {
+        last = step(this);
+        last != Ok(false)
+    };
+    // SAFETY: the caller's.
+    unsafe {
+        if !is_over(&mut *worker) {
+            Worker::wait_until(worker, peer, &note, is_over);
+        }
     }
+    last.map(drop)
 }
 
 /// Returns when the buffer of an operation may be used again.
@@ -29,39 +52,12 @@ unsafe fn end_locally(worker: *mut Worker, peer: u32, moved: Moved) -> Result<()
     match moved {
         Moved::Done => Ok(()),
         // SAFETY: the caller's.
-        Moved::Pending => unsafe { await_local(worker, peer) },
-    }
-}
-
-/// Waits until the buffers of what was posted to `peer` may be used again.
-///
-/// # Safety
-/// `worker` as in [`Worker::put`].
-#[cold]
-#[inline(never)]
-unsafe fn await_local(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
-    let mut outcome = Ok(());
-    let mut done = |this: &mut Worker| {
-        let post = this.endpoint(peer).lane.progress_flush();
-        ended(this.settle(peer, post, false), &mut outcome)
-    };
-    // SAFETY: the caller's.
-    unsafe {
-        if !done(&mut *worker) {
-            Worker::wait_until(worker, Some(peer), &note("put or get", peer as i32), done);
-        }
-    }
-    outcome
-}
-
-/// Whether a flush has ended, and how.
-fn ended(step: Result<bool, RmaError>, outcome: &mut Result<(), RmaError>) -> bool {
-    match step {
-        Ok(done) => done,
-        Err(error) => {
-            *outcome = Err(error);
-            true
-        }
+        Moved::Pending => unsafe {
+            await_step(worker, Some(peer), "put or get", |this| {
+                let post = this.endpoint(peer).lane.progress_flush();
+                this.settle(peer, post, false)
+            })
+        },
     }
 }
 
@@ -171,7 +167,9 @@ impl Worker {
         unsafe {
             match (*worker).progress_flush(peer) {
                 Ok(true) => Ok(()),
-                Ok(false) => flush_slow(worker, peer),
+                Ok(false) => await_step(worker, Some(peer), "flush", |this| {
+                    this.progress_flush(peer)
+                }),
                 Err(error) => Err(error),
             }
         }
@@ -185,17 +183,10 @@ impl Worker {
     /// # Safety
     /// As there.
     pub unsafe fn flush_all(worker: *mut Worker) -> Result<(), RmaError> {
-        let mut outcome = Ok(());
-        let mut done = |this: &mut Worker| ended(this.progress_flush_all(), &mut outcome);
         // ORDERING: as in `Lane::flush`, for peers that are reached by load and store.
         fence(Ordering::SeqCst);
         // SAFETY: the caller's.
-        unsafe {
-            if !done(&mut *worker) {
-                Worker::wait_until(worker, None, &note("flush", -1), done);
-            }
-        }
-        outcome
+        unsafe { await_step(worker, None, "flush", Worker::progress_flush_all) }
     }
 
     /// Orders operations: those posted before are carried out at each peer before those posted after. Loads, stores and
@@ -219,20 +210,4 @@ impl Worker {
         fence(Ordering::SeqCst);
         Ok(())
     }
-}
-
-/// Looks at the peer and at its send queue in turn, until everything is complete.
-///
-/// # Safety
-/// `worker` as in [`Worker::put`].
-#[cold]
-#[inline(never)]
-unsafe fn flush_slow(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
-    let mut outcome = Ok(());
-    // SAFETY: the caller's.
-    unsafe {
-        let step = |this: &mut Worker| ended(this.progress_flush(peer), &mut outcome);
-        Worker::wait_until(worker, Some(peer), &note("flush", peer as i32), step);
-    }
-    outcome
 }

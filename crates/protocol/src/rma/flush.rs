@@ -8,13 +8,12 @@ use crate::worker::Worker;
 use fastpath_transport::{Header, Post};
 
 impl Worker {
-    /// Goes on with completing all that was posted to `peer`, and says whether it is complete: puts are in its memory, the
-    /// results of gets and atomics here. To be called again, with progress in between, until it is; [`Worker::flush`]
-    /// does that.
+    /// Goes on with completing all that was posted to `peer`, and says whether it is complete: puts are in its memory,
+    /// the results of gets and atomics here. To be called again, with progress in between, until it is;
+    /// [`Worker::flush`] does that.
     ///
-    /// # Errors
-    /// What was found out since the last flush: the peer is gone, or did not expose what was asked for. Nothing that was
-    /// posted before is under way then, but for what an adapter may still move.
+    /// # Errors What was found out since the last flush: the peer is gone, or did not expose what was asked for.
+    /// Nothing that was posted before is under way then, but for what an adapter may still move.
     #[inline]
     pub fn progress_flush(&mut self, peer: u32) -> Result<bool, RmaError> {
         match self.endpoint(peer).lane.progress_flush() {
@@ -31,7 +30,7 @@ impl Worker {
             self.rma.counters.idle_wireup_polls += u64::from(!self.wireup.is_active());
             self.progress_wireup();
         }
-        let busy = self.rma.peers.0.get(&peer).is_some_and(|state| state.busy);
+        let busy = self.rma.peers.get(&peer).is_some_and(|state| state.busy);
         if post == Post::PeerGone {
             if busy {
                 self.fail_remote(peer);
@@ -79,9 +78,7 @@ impl Worker {
         }
         let number = state.posted;
         let header = Header::new(wire::REMOTE_FLUSH, 0, number);
-        // SAFETY: no bytes.
-        let post = unsafe { self.endpoint(peer).post_short(header, [].as_ptr(), 0) };
-        match post {
+        match self.endpoint(peer).post_signal(header) {
             Post::NoResource => {}
             Post::PeerGone => self.fail_remote(peer),
             _ => self.remote_peer(peer).asked = number,
@@ -102,7 +99,7 @@ impl Worker {
     /// As there; of several, one.
     pub fn progress_flush_all(&mut self) -> Result<bool, RmaError> {
         let (mut all, mut failed) = (true, None);
-        let busy = self.rma.peers.0.iter().filter(|(_, state)| state.busy);
+        let busy = self.rma.peers.iter().filter(|(_, state)| state.busy);
         let mut peers: Vec<u32> = busy.map(|(&peer, _)| peer).collect();
         let posting = |&peer: &u32| self.endpoint(peer).lane.posts_remote();
         peers.extend(self.active.iter().copied().filter(posting));

@@ -3,7 +3,7 @@
 
 use super::atomic::change;
 use super::error::RmaError::Withdrawn;
-use super::message::{Change, Place};
+use super::message::{Change, Landing, Place};
 use super::queue::Reply;
 use crate::wire;
 use crate::worker::{EAGER_LIMIT, Worker};
@@ -14,7 +14,8 @@ use fastpath_transport::Header;
 const REPLIES_MOST: usize = 1024;
 
 impl Worker {
-    /// One arrival. `data` is valid for `len` bytes, in memory the peer may still write.
+    /// One arrival; `None` of a function below: no healthy peer sends that. `data` is valid for `len` bytes, in memory
+    /// the peer may still write.
     #[cold]
     pub(crate) fn handle_remote(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         let healthy = match header.id {
@@ -24,16 +25,14 @@ impl Worker {
             wire::REMOTE_DATA => self.take_answer(peer, header, data, len),
             wire::REMOTE_FLUSH => self.serve_flush(peer, header),
             wire::REMOTE_FLUSHED => self.take_flushed(peer, header),
-            _ => false,
+            _ => None,
         };
-        self.counters.violations += u64::from(!healthy);
+        self.counters.violations += u64::from(healthy.is_none());
     }
 
-    fn serve_put(&mut self, peer: u32, data: *const u8, len: usize) -> bool {
+    fn serve_put(&mut self, peer: u32, data: *const u8, len: usize) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
-        let Some(place) = (unsafe { wire::read::<Place>(data, len) }) else {
-            return false;
-        };
+        let place = unsafe { wire::read::<Place>(data, len) }?;
         let skip = size_of::<Place>();
         let regions = &self.rma.regions;
         match regions.locate(place.region, place.offset, (len - skip) as u64) {
@@ -42,14 +41,12 @@ impl Worker {
             None => self.remote_peer(peer).refused += 1,
         }
         self.rma.counters.served += 1;
-        true
+        Some(())
     }
 
-    fn serve_get(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> bool {
+    fn serve_get(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
-        let Some(place) = (unsafe { wire::read::<Place>(data, len) }) else {
-            return false;
-        };
+        let place = unsafe { wire::read::<Place>(data, len) }?;
         let most = self
             .endpoint(peer)
             .lane
@@ -57,21 +54,25 @@ impl Worker {
             .map_or(0, |c| c.bcopy);
         let waiting = self.remote_peer(peer).replies.len();
         if header.imm as usize > most.min(EAGER_LIMIT) || waiting >= REPLIES_MOST {
-            return false;
+            return None;
         }
         self.rma.counters.served += 1;
         if self.connect(peer).is_ok() {
             let (token, len) = (header.key, header.imm);
             self.start_reply(peer, Reply { token, place, len });
         }
-        true
+        Some(())
     }
 
-    fn serve_atomic(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> bool {
+    fn serve_atomic(
+        &mut self,
+        peer: u32,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
-        let Some(asked) = (unsafe { wire::read::<Change>(data, len) }) else {
-            return false;
-        };
+        let asked = unsafe { wire::read::<Change>(data, len) }?;
         let place = asked.place;
         let at = self.rma.regions.locate(place.region, place.offset, 8);
         let at = at.filter(|at| at.addr().is_multiple_of(8));
@@ -82,20 +83,25 @@ impl Worker {
         let answer = Header::new(wire::REMOTE_DATA, u32::from(found.is_none()), header.key);
         let bytes = found.unwrap_or(0).to_ne_bytes();
         self.send_control(peer, answer, if found.is_some() { &bytes } else { &[] });
-        true
+        Some(())
     }
 
-    fn serve_flush(&mut self, peer: u32, header: Header) -> bool {
+    fn serve_flush(&mut self, peer: u32, header: Header) -> Option<()> {
         let refused = std::mem::take(&mut self.remote_peer(peer).refused);
         let answer = Header::new(wire::REMOTE_FLUSHED, refused, header.key);
         self.send_control(peer, answer, &[]);
-        true
+        Some(())
     }
 
-    fn take_answer(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> bool {
-        let Some(landing) = self.rma.landings.remove(header.key, peer) else {
-            return false;
-        };
+    fn take_answer(
+        &mut self,
+        peer: u32,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Option<()> {
+        let is_its = |landing: &Landing| landing.peer == peer;
+        let landing = self.rma.landings.remove_if(header.key, is_its)?;
         let whole = header.imm == 0 && len == landing.len;
         if whole {
             // SAFETY: the arrival has `len` bytes, and so has the user's memory until the answer is there.
@@ -106,18 +112,18 @@ impl Worker {
         if !whole {
             state.failed = Some(Withdrawn);
         }
-        whole || header.imm != 0
+        (whole || header.imm != 0).then_some(())
     }
 
-    fn take_flushed(&mut self, peer: u32, header: Header) -> bool {
+    fn take_flushed(&mut self, peer: u32, header: Header) -> Option<()> {
         let state = self.remote_peer(peer);
         if header.key > state.asked || header.key < state.acked {
-            return false;
+            return None;
         }
         state.acked = header.key;
         if header.imm != 0 {
             state.failed = Some(Withdrawn);
         }
-        true
+        Some(())
     }
 }

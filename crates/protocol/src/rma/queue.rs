@@ -12,7 +12,7 @@ use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::copy;
 use fastpath_transport::remote::Posted;
 use fastpath_transport::{Header, Post, Remote};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Gets and atomics by messages that one peer owes answers to, at most.
 const ANSWERS_MOST: u32 = 32;
@@ -112,21 +112,7 @@ pub(super) struct Peer {
     /// Counted in `Rma::busy`.
     pub busy: bool,
     /// Counted in `Rma::queues`.
-    queued: bool,
-}
-
-/// Peers by rank, those alone that messages go to or come from.
-pub(super) type PeerMap = BTreeMap<u32, Peer>;
-
-/// See [`PeerMap`].
-#[derive(Default)]
-pub(crate) struct Peers(pub(super) PeerMap);
-
-impl Peers {
-    pub fn waiting(&self) -> Vec<u32> {
-        let waiting = self.0.iter().filter(|(_, state)| state.queued);
-        waiting.map(|(&peer, _)| peer).collect()
-    }
+    pub queued: bool,
 }
 
 /// How far an operation has come.
@@ -138,12 +124,12 @@ enum Step {
 
 impl Worker {
     pub(super) fn remote_peer(&mut self, peer: u32) -> &mut Peer {
-        self.rma.peers.0.entry(peer).or_default()
+        self.rma.peers.entry(peer).or_default()
     }
 
     /// Something is under way that only a flush ends.
     fn note_busy(&mut self, peer: u32) -> &mut Peer {
-        let state = self.rma.peers.0.entry(peer).or_default();
+        let state = self.rma.peers.entry(peer).or_default();
         self.rma.busy += u32::from(!state.busy);
         state.busy = true;
         state
@@ -151,7 +137,7 @@ impl Worker {
 
     /// Counts the peers with a queue: progress looks at them.
     fn note_queue(&mut self, peer: u32) {
-        let Some(state) = self.rma.peers.0.get_mut(&peer) else {
+        let Some(state) = self.rma.peers.get_mut(&peer) else {
             return;
         };
         let queued = !state.queue.is_empty() || !state.replies.is_empty();
@@ -173,7 +159,7 @@ impl Worker {
             self.connect(peer).map_err(|_| RmaError::NoMemory)?;
         }
         let waits = self.rma.queues != 0
-            && (self.rma.peers.0.get(&peer)).is_some_and(|state| !state.queue.is_empty());
+            && (self.rma.peers.get(&peer)).is_some_and(|state| !state.queue.is_empty());
         if !waits {
             match self.advance(peer, &mut operation) {
                 Step::Complete if operation.pending => return Ok(Moved::Pending),
@@ -241,7 +227,7 @@ impl Worker {
     /// The peer is gone: nothing that is under way to it will end otherwise.
     #[cold]
     pub(super) fn fail_remote(&mut self, peer: u32) {
-        self.rma.landings.remove_all(peer);
+        self.rma.landings.remove_all(|landing| landing.peer == peer);
         let state = self.note_busy(peer);
         state.queue.clear();
         state.replies.clear();
@@ -347,7 +333,7 @@ impl Worker {
         match posted {
             Posted::InProgress(_) => self.note_busy(peer).answers += 1,
             _ => {
-                self.rma.landings.remove(token, peer);
+                self.rma.landings.remove_if(token, |_| true);
             }
         }
         posted

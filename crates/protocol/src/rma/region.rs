@@ -3,6 +3,7 @@
 
 use super::error::RmaError;
 use super::key::{Described, PackedKey};
+use super::numbered::Numbered;
 use crate::worker::Worker;
 use fastpath_transport::remote::Registration;
 
@@ -19,44 +20,14 @@ pub struct Exposed {
     pub key: PackedKey,
 }
 
-struct Region {
+pub(super) struct Region {
     base: *mut u8,
     len: u64,
     /// What the adapter knows of it.
     _registration: Option<Registration>,
 }
 
-/// Exposed memory by its number: place in the list, and above it how often the place has been used.
-#[derive(Default)]
-pub(crate) struct Regions {
-    places: Vec<(u32, Option<Region>)>,
-}
-
-impl Regions {
-    fn insert(&mut self, region: Region) -> RegionId {
-        let free = self.places.iter().position(|(_, region)| region.is_none());
-        let index = free.unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() - 1
-        });
-        let place = &mut self.places[index];
-        *place = (place.0.wrapping_add(1), Some(region));
-        RegionId(u64::from(place.0) << 32 | index as u64)
-    }
-
-    fn find(&self, id: u64) -> Option<&Region> {
-        let (used, region) = self.places.get((id & 0xffff_ffff) as usize)?;
-        region.as_ref().filter(|_| u64::from(*used) == id >> 32)
-    }
-
-    fn remove(&mut self, id: RegionId) -> bool {
-        let found = self.find(id.0).is_some();
-        if found {
-            self.places[(id.0 & 0xffff_ffff) as usize].1 = None;
-        }
-        found
-    }
-
+impl Numbered<Region> {
     /// Where `len` bytes at `offset` of a region are; `None` where they are not all inside one.
     pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
         let region = self.find(id)?;
@@ -66,9 +37,9 @@ impl Regions {
 }
 
 impl Worker {
-    /// Exposes `len` bytes at `address` to every rank that is given the key: to be read, written and changed, at any time
-    /// until [`Worker::withdraw_memory`]. Memory of [`Worker::allocate_memory`] is reached by load and store by ranks of
-    /// this host.
+    /// Exposes `len` bytes at `address` to every rank that is given the key: to be read, written and changed, at any
+    /// time until [`Worker::withdraw_memory`]. Memory of [`Worker::allocate_memory`] is reached by load and store by
+    /// ranks of this host.
     ///
     /// # Safety
     /// The memory stays mapped until then, and is used by this process as memory that others change.
@@ -78,11 +49,11 @@ impl Worker {
         // SAFETY: the caller's.
         let registration = unsafe { self.interfaces.register_memory(address, len) };
         let adapter = registration.as_ref().map(|r| u64::from(r.rkey()));
-        let id = self.rma.regions.insert(Region {
+        let id = RegionId(self.rma.regions.insert(Region {
             base: address,
             len: len as u64,
             _registration: registration,
-        });
+        }));
         let described = Described {
             owner: self.rank,
             region: id.0,
@@ -102,7 +73,7 @@ impl Worker {
     /// [`RmaError::Withdrawn`] or, by an adapter, loses the connection; what is reached by load and store must not be
     /// reached any more by agreement.
     pub fn withdraw_memory(&mut self, id: RegionId) -> bool {
-        let removed = self.rma.regions.remove(id);
+        let removed = self.rma.regions.remove_if(id.0, |_| true).is_some();
         if removed {
             self.interfaces.release_registrations();
         }
@@ -132,10 +103,10 @@ mod tests {
 
     #[test]
     fn locate__finds_what_is_inside_of_a_region_that_is_there() {
-        let mut regions = Regions::default();
-        let [first, second] = [regions.insert(region(100)), regions.insert(region(0))];
-        let at = |regions: &Regions, id: RegionId, offset, len| {
-            regions.locate(id.0, offset, len).map(|p| p.addr())
+        let mut regions = Numbered::default();
+        let [first, second] = [100, 0].map(|len| regions.insert(region(len)));
+        let at = |regions: &Numbered<Region>, id, offset, len| {
+            regions.locate(id, offset, len).map(|p| p.addr())
         };
         assert_eq!(at(&regions, first, 40, 60), Some(4136));
         assert_eq!(at(&regions, first, 100, 0), Some(4196));
@@ -152,16 +123,7 @@ mod tests {
             (at(&regions, second, 0, 0), at(&regions, second, 0, 1)),
             (Some(4096), None)
         );
-        assert!(regions.remove(first) && !regions.remove(first));
+        assert!(regions.remove_if(first, |_| true).is_some());
         assert_eq!(at(&regions, first, 0, 1), None);
-        // The next one has its place, and not its number.
-        let third = regions.insert(region(8));
-        assert_eq!(
-            (at(&regions, first, 0, 1), at(&regions, third, 0, 8)),
-            (None, Some(4096))
-        );
-        for id in [0, 1, 99, u64::MAX, first.0 & 0xffff_ffff] {
-            assert_eq!(regions.locate(id, 0, 0), None, "{id}");
-        }
     }
 }

@@ -29,6 +29,16 @@ impl Way {
             Way::Messages => "messages",
         }
     }
+
+    /// What it does, for reports.
+    pub fn how(self) -> &'static str {
+        match self {
+            Way::LoadStore => "this processor reads and writes the memory where it lies",
+            Way::Kernel => "the kernel copies between the processes",
+            Way::Adapter => "the adapter reads and writes the owner's memory",
+            Way::Messages => "the owner carries them out when it makes progress",
+        }
+    }
 }
 
 /// By what a region can be reached, besides messages.

@@ -31,41 +31,22 @@ pub(crate) fn stream_byte_ns(c: &Constants, piece: u64, pipelined: bool) -> f64 
 /// either side carries half the way.
 const LOAD_BYTE: f64 = 1.5;
 
-/// What a copy without the ring costs a side: each call, and each byte.
+/// What a copy without the ring costs a side: each call, once more for a message, and each byte.
 #[derive(Clone, Copy)]
 pub struct Copying {
-    /// Once for a message.
-    pub(crate) first_ns: f64,
     pub(crate) call_ns: f64,
     pub(crate) byte_ns: f64,
 }
 
 impl Copying {
-    /// Of memory that both sides reach by load and store, or do not.
+    /// Of memory that both sides reach by load and store, or by the kernel. Once more: its first call
+    /// meets locks and counters of the other process that lie in another cache.
     pub fn of(c: &Constants, shared: bool) -> Copying {
-        match shared {
-            true => Copying::by_load(c),
-            false => Copying::by_kernel(c),
-        }
-    }
-
-    /// By the kernel. The first call of a message counts twice: the locks and the counters of the other
-    /// process's memory lie in another cache.
-    fn by_kernel(c: &Constants) -> Copying {
-        Copying {
-            first_ns: c.kernel_call_ns,
-            call_ns: c.kernel_call_ns,
-            byte_ns: c.transfer_byte_ns + c.kernel_byte_ns,
-        }
-    }
-
-    /// By load and store.
-    fn by_load(c: &Constants) -> Copying {
-        Copying {
-            first_ns: 0.0,
-            call_ns: 0.0,
-            byte_ns: LOAD_BYTE * c.transfer_byte_ns,
-        }
+        let (call_ns, byte_ns) = match shared {
+            true => (0.0, LOAD_BYTE * c.transfer_byte_ns),
+            false => (c.kernel_call_ns, c.transfer_byte_ns + c.kernel_byte_ns),
+        };
+        Copying { call_ns, byte_ns }
     }
 }
 

@@ -53,7 +53,7 @@ constants! {
         "sending or taking one message of the ring, without its bytes";
     step_ns 250.0, "ns", 1.0, 100_000.0,
         "a step of a handshake beyond that: request, progress, matching";
-    transfer_byte_ns 0.055, "ns/B", 0.001, 100.0,
+    transfer_byte_ns 0.045, "ns/B", 0.001, 100.0,
         "copying a byte out of, or over, another processor's cache";
     kernel_call_ns 500.0, "ns", 1.0, 1_000_000.0,
         "a call of process_vm_readv or process_vm_writev, without its bytes";

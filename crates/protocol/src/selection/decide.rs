@@ -4,6 +4,7 @@ use super::Wishes;
 use super::constants::Constants;
 use super::envelope::{Curve, lower};
 use super::thresholds::Thresholds;
+use crate::learning::{LEARN_MIN, OCTAVES};
 use crate::protocols::{Protocol, curves};
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
 use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
@@ -28,7 +29,7 @@ const JOINT_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 const JOINT_PIECE_MAX: u64 = 256 * 1024;
 
 /// Where two ranks share a processor: nanoseconds until the other one has it, and bytes that fit the ring meanwhile.
-const TURN_NS: f64 = 1500.0;
+const TURN_NS: f64 = 2000.0;
 const TURN_BYTES: f64 = 64.0 * 1024.0;
 
 /// What a rounded size may cost more than the exact one.
@@ -77,13 +78,25 @@ pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
     let from = |shared| choose_copy(c, &t, shared, after);
     let single = if kernel { from(false) } else { NEVER };
     let direct = if wishes.direct { from(true) } else { NEVER };
-    (t.single_copy, t.single_joint) = single;
-    t.crowded_copy = match single {
-        NEVER => u64::MAX,
-        _ => choose_crowded_copy(c, &t),
+    t.crowded_copy = match kernel {
+        true => choose_crowded_copy(c, &t),
+        false => u64::MAX,
+    };
+    t.single_copy = match wishes.adapt {
+        true => start_octave(single.0),
+        false => single.0,
     };
     (t.direct, t.direct_joint) = direct;
     t
+}
+
+/// The first octave of sizes that all go by what serves `from` bytes, where a sender is advised by octaves.
+fn start_octave(from: u64) -> u64 {
+    let starts = (0..OCTAVES).map(|index| LEARN_MIN << index);
+    starts
+        .into_iter()
+        .find(|&start| start >= from)
+        .unwrap_or(u64::MAX)
 }
 
 fn choose_parts(c: &Constants, wishes: &Wishes) -> (u64, u64) {
@@ -129,10 +142,11 @@ fn choose_crowded_copy(c: &Constants, t: &Thresholds) -> u64 {
 fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64, u64) {
     const COPIES: usize = Protocol::Get as usize;
     let mut curves = curves(c, t, shared);
+    let curves = &mut curves[..Protocol::Put as usize];
     for curve in &mut curves[COPIES..] {
         *curve = curve.clone().within(after, u64::MAX);
     }
-    let spans = lower(&curves);
+    let spans = lower(curves);
     let start = |first: usize| {
         let served = spans.iter().rev().take_while(|span| span.best >= first);
         let Some(span) = served.last() else {

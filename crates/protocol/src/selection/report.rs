@@ -2,9 +2,8 @@
 
 use super::constants::FIELDS;
 use super::decide::{PART_MAX, PART_MIN};
-use super::envelope::Curve;
-use super::{Selection, Source, Thresholds};
-use crate::protocols::{Protocol, RECORDS, Record, below, curves};
+use super::{Selection, Source, Wishes};
+use crate::protocols::{Case, FAR, Place, RECORDS};
 use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::PeerClass;
@@ -91,18 +90,7 @@ impl OneSided {
         let of = |operations, way: Way| OneSided {
             operations,
             way: way.name(),
-            how: match way {
-                Way::LoadStore => {
-                    "no MPI windows yet; this processor reads and writes the memory where it lies"
-                }
-                Way::Kernel => "no MPI windows yet; the kernel copies between the processes",
-                Way::Adapter => {
-                    "no MPI windows yet; the adapter reads and writes the owner's memory"
-                }
-                Way::Messages => {
-                    "no MPI windows yet; the owner carries them out when it makes progress"
-                }
-            },
+            how: way.how(),
         };
         match reach.way() {
             way @ (Way::LoadStore | Way::Messages) => vec![of("put, get, atomics", way)],
@@ -120,9 +108,6 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// Largest size whose cost is told where a range has no end.
-const FAR: u64 = 1 << 20;
-
 impl Report {
     /// The report on what was selected for these peers.
     pub fn of(selection: &Selection, peers: Vec<PeerClass>) -> Report {
@@ -132,23 +117,26 @@ impl Report {
             unit: field.unit,
         };
         let t = selection.thresholds();
-        let mut classes = Vec::new();
-        for peers in peers {
-            if peers.in_process {
-                classes.push(describe_self(&t, peers));
-            } else if !peers.same_host {
-                classes.push(describe_outside(&t, peers));
-            } else {
-                classes.push(describe_node(selection, &t, &peers, false));
-                if peers.load_store {
-                    classes.push(describe_node(selection, &t, &peers, true));
-                }
-            }
-        }
+        let classes = peers.iter().flat_map(|peers| {
+            let describe = |shared| {
+                describe(&Case {
+                    selection,
+                    thresholds: &t,
+                    peers,
+                    shared,
+                })
+            };
+            let both = peers.same_host && !peers.in_process && peers.load_store;
+            [false, true][..=usize::from(both)]
+                .iter()
+                .copied()
+                .map(describe)
+                .collect::<Vec<_>>()
+        });
         Report {
             source: selection.source.to_string(),
             constants: FIELDS.iter().map(constant).collect(),
-            classes,
+            classes: classes.collect(),
             notes: list_notes(selection),
         }
     }
@@ -220,197 +208,109 @@ impl Range {
     }
 }
 
-/// The steps of a table: each serves up to its size.
-fn list_ranges(steps: Vec<(u64, &'static str, String, Option<Curve>)>) -> Vec<Range> {
-    let mut ranges = Vec::new();
-    let mut from = 0;
-    for (to, protocol, how, curve) in steps {
-        if to < from {
-            continue;
-        }
-        let cost = |curve: Curve| {
-            let last = if to == u64::MAX { FAR.max(from) } else { to };
-            Some([curve.at(from)?, curve.at(last)?])
-        };
-        ranges.push(Range {
-            from,
-            to: (to != u64::MAX).then_some(to),
-            protocol,
-            how,
-            cost_ns: curve.and_then(cost),
-        });
-        if to == u64::MAX {
-            break;
-        }
-        from = to + 1;
-    }
-    ranges
-}
-
-fn describe_self(t: &Thresholds, peers: PeerClass) -> Class {
-    let parts = t.first.min(t.single_copy.saturating_sub(1));
-    let whole = "kept in the process until it is received".to_owned();
-    let pieces = format!("as above, in parts of {} B", t.part);
-    let once = "announced, then copied once from buffer to buffer".to_owned();
-    Class {
+/// What the records say of a class of peers.
+fn describe(case: &Case) -> Class {
+    let (peers, t, place) = (case.peers, case.thresholds, case.place());
+    let is_copied = place == Place::Node && !case.shared && t.single_copy != u64::MAX;
+    let copier = peers.single_copy.filter(|_| is_copied);
+    let mut class = Class {
         peer: peers.peer,
-        memory: "any memory",
-        transports: peers.transports.to_vec(),
-        ranges: list_ranges(vec![
-            (t.eager, "eager", whole, None),
-            (parts, "eager in parts", pieces, None),
-            (u64::MAX, "rendezvous, one copy", once, None),
-        ]),
-        one_sided: OneSided::list(Reach {
-            shared: true,
-            ..Reach::default()
-        }),
-        rejected: Vec::new(),
-        adapter: None,
-        rises: None,
-    }
-}
-
-/// Those that an adapter leads to. What it costs there is not modelled.
-fn describe_outside(t: &Thresholds, peers: PeerClass) -> Class {
-    let fetched = match peers.registered {
-        Ok(()) => t.fetch,
-        Err(_) => u64::MAX,
-    };
-    let whole = "whole, in packets of the adapter, without asking".to_owned();
-    let most = t.whole.min(peers.whole);
-    let parts = format!("parts of {} B without asking", t.part.max(most));
-    let fragments = format!(
-        "announced with {} B, then fragments of {} B",
-        t.first,
-        t.fragment.max(most)
-    );
-    let fetch = "announced; the receiver's adapter reads from buffer to buffer".to_owned();
-    let first = t.first.min(below(t.single_copy));
-    let steps = vec![
-        (t.eager.max(most), "eager", whole, None),
-        (first, "eager in parts", parts, None),
-        (below(fetched), "rendezvous, pipelined", fragments, None),
-        (u64::MAX, "rendezvous, fetched", fetch, None),
-    ];
-    let reject = |reason: &str| Rejected {
-        option: "rendezvous, fetched",
-        reason: reason.to_owned(),
-    };
-    Class {
-        peer: peers.peer,
-        memory: "any memory",
-        transports: peers.transports.to_vec(),
-        ranges: list_ranges(steps),
-        // Of a pair that gets a connection later, once it has it; by messages until then.
-        one_sided: OneSided::list(Reach {
-            adapter: peers.registered.is_ok(),
-            ..Reach::default()
-        }),
-        rejected: peers.registered.err().map(reject).into_iter().collect(),
-        adapter: peers.adapter,
-        rises: peers.rises,
-    }
-}
-
-fn describe_node(selection: &Selection, t: &Thresholds, peers: &PeerClass, shared: bool) -> Class {
-    let c = &selection.constants;
-    let curves = curves(c, t, shared);
-    let describe = |(record, curve): (&Record, &Curve)| {
-        let (name, how) = ((record.name)(shared), (record.how)(t, shared));
-        ((record.most)(t, shared), name, how, Some(curve.clone()))
-    };
-    let steps = RECORDS.iter().zip(&curves).map(describe).collect();
-    let copier = peers
-        .single_copy
-        .filter(|_| t.single_copy != u64::MAX && !shared);
-    Class {
-        peer: peers.peer,
-        memory: if shared {
-            "memory from MPI_Alloc_mem"
-        } else {
-            "private memory"
+        memory: match (place, case.shared) {
+            (Place::Node, true) => "memory from MPI_Alloc_mem",
+            (Place::Node, false) => "private memory",
+            _ => "any memory",
         },
         transports: peers.transports.iter().copied().chain(copier).collect(),
-        ranges: list_ranges(steps),
+        ranges: Vec::new(),
+        // Of a pair that gets a connection later, once it has it; by messages until then.
         one_sided: OneSided::list(Reach {
-            shared: shared && t.direct != u64::MAX,
-            kernel: selection.kernel.is_ok(),
-            ..Reach::default()
+            shared: place == Place::Itself || (case.shared && t.direct != u64::MAX),
+            kernel: place == Place::Node && case.selection.kernel.is_ok(),
+            adapter: place == Place::Outside && peers.registered.is_ok(),
         }),
-        rejected: list_rejected(selection, t, shared, &curves),
-        adapter: None,
-        rises: None,
+        rejected: Vec::new(),
+        adapter: peers.adapter.clone(),
+        rises: peers.rises.clone(),
+    };
+    if place == Place::Node {
+        list_settings(case, &mut class.rejected);
+    }
+    list_ranges(case, &mut class);
+    class
+}
+
+/// Each record serves up to its size, from the one of those before it.
+fn list_ranges(case: &Case, class: &mut Class) {
+    let curves = case.curves();
+    let mut next = Some(0);
+    for (record, curve) in RECORDS.iter().zip(&curves) {
+        let most = match (record.most)(case) {
+            Ok(most) => most,
+            Err(reason) => {
+                let option = record.name;
+                class.rejected.push(Rejected { option, reason });
+                continue;
+            }
+        };
+        let Some(from) = next.filter(|&from| most >= from) else {
+            continue;
+        };
+        let to = (most != u64::MAX).then_some(most);
+        let cost = |last| Some([curve.at(from)?, curve.at(last)?]);
+        class.ranges.push(Range {
+            from,
+            to,
+            protocol: record.name,
+            how: format!("{} ({})", (record.how)(case), record.steps),
+            cost_ns: match case.place() {
+                Place::Node => cost(to.unwrap_or(FAR.max(from))),
+                _ => None, // not modelled
+            },
+        });
+        next = to.map(|to| to + 1);
     }
 }
 
-fn list_rejected(
-    selection: &Selection,
-    t: &Thresholds,
-    shared: bool,
-    curves: &[Curve],
-) -> Vec<Rejected> {
-    let wishes = &selection.wishes;
-    let mut rejected = Vec::new();
-    let mut reject = |option, reason: String| rejected.push(Rejected { option, reason });
-    if !wishes.pipeline {
-        reject("pipelining", "switched off by FASTPATH_DISABLE".to_owned());
-    }
-    let dear = || {
-        let cost = |of: Protocol| curves[of as usize].at(FAR).unwrap_or(f64::NAN) / 1e3;
-        format!(
-            "costs more: 1 MiB takes {:.1} us instead of {:.1} us",
-            cost(Protocol::Cooperative),
-            cost(Protocol::Pipelined)
-        )
-    };
-    if shared {
-        if !wishes.direct {
-            reject("direct", "switched off by FASTPATH_DISABLE".to_owned());
-        } else if t.direct == u64::MAX {
-            reject("direct", dear());
+/// Optimisations that are switched off.
+fn list_settings(case: &Case, rejected: &mut Vec<Rejected>) {
+    let Wishes {
+        pipeline, adapt, ..
+    } = case.selection.wishes;
+    for (option, is_on) in [("pipelining", pipeline), ("learning", adapt || case.shared)] {
+        if !is_on {
+            let reason = "switched off by FASTPATH_DISABLE".to_owned();
+            rejected.push(Rejected { option, reason });
         }
-        return rejected;
     }
-    if !wishes.adapt {
-        let why = "switched off by FASTPATH_DISABLE".to_owned();
-        reject("learning", why);
-    }
-    reject(
-        "direct",
-        "the memory is not shared (MPI_Alloc_mem gives such)".to_owned(),
-    );
-    if let Err(why) = &selection.kernel {
-        reject("single copy", why.clone());
-    } else if t.single_copy == u64::MAX {
-        reject("single copy", dear());
-    }
-    rejected
 }
 
 fn list_notes(selection: &Selection) -> Vec<String> {
-    let mut notes = Vec::new();
     let wishes = &selection.wishes;
     let (least, most) = (SHORT_LIMIT as u64, EARLY_LIMIT);
-    if let Some(wanted) = wishes
-        .eager_max
-        .filter(|wanted| !(least..=most).contains(wanted))
-    {
-        let taken = wishes.unasked();
-        notes.push(format!(
-            "FASTPATH_EAGER_MAX is {wanted} B: from {least} to {most} B can travel without being asked for, so it counts as {taken} B"
-        ));
-    }
-    if let Some(wanted) = wishes
-        .chunk
-        .filter(|wanted| !(PART_MIN..=PART_MAX).contains(wanted))
-    {
-        let taken = wanted.clamp(PART_MIN, PART_MAX);
-        notes.push(format!(
-            "FASTPATH_PIPELINE_CHUNK is {wanted} B: a piece has {PART_MIN} to {PART_MAX} B, so it counts as {taken} B"
-        ));
-    }
-    notes
+    let note = |name, wanted: Option<u64>, bounds: std::ops::RangeInclusive<u64>, what: &str| {
+        let wanted = wanted.filter(|wanted| !bounds.contains(wanted))?;
+        let (least, most) = bounds.into_inner();
+        let taken = wanted.clamp(least, most);
+        Some(format!(
+            "{name} is {wanted} B: {what} {least} to {most} B, so it counts as {taken} B"
+        ))
+    };
+    let unasked = "what goes unasked has";
+    let notes = [
+        note(
+            "FASTPATH_EAGER_MAX",
+            wishes.eager_max,
+            least..=most,
+            unasked,
+        ),
+        note(
+            "FASTPATH_PIPELINE_CHUNK",
+            wishes.chunk,
+            PART_MIN..=PART_MAX,
+            "a piece has",
+        ),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 impl Display for Source {

@@ -22,7 +22,7 @@ pub struct Thresholds {
     pub part: u64,
     /// Bytes of one further fragment.
     pub fragment: u64,
-    /// Size from which the receiver fetches the message by a single copy, if it can.
+    /// Size from which both sides make a single copy, if they can, before anything else was learnt.
     pub single_copy: u64,
     /// The same where ranks share processors: what counts is the work of both sides together.
     pub crowded_copy: u64,
@@ -31,8 +31,6 @@ pub struct Thresholds {
     pub fetch: u64,
     /// Size from which a message is moved by load and store, where either side's memory is shared.
     pub direct: u64,
-    /// Size from which both sides take part in a single copy.
-    pub single_joint: u64,
     /// Size from which both sides take part in moving a message by load and store.
     pub direct_joint: u64,
     /// Smallest piece of such a copy (below, a call of the kernel costs more than its copy).
@@ -70,14 +68,6 @@ impl Thresholds {
         }
     }
 
-    /// Size from which both sides take part in them.
-    pub fn both_from(&self, shared: bool) -> u64 {
-        match shared {
-            true => self.direct_joint,
-            false => self.single_joint,
-        }
-    }
-
     /// How parts and fragments follow each other.
     pub(crate) fn stream(&self) -> &'static str {
         match self.pipelined {
@@ -101,11 +91,10 @@ impl Default for Thresholds {
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 16 * 1024,
-            single_copy: 768 * 1024,
+            single_copy: u64::MAX,
             crowded_copy: 64 * 1024,
             fetch: FETCH_FROM,
             direct: 32 * 1024 + 1,
-            single_joint: 768 * 1024,
             direct_joint: 32 * 1024 + 1,
             piece_min: 16 * 1024,
             piece_max: 256 * 1024,

@@ -1,7 +1,8 @@
 //! Waiting where more ranks are awake than there are processors: what the last waits were like decides about the next.
 //!
-//! A yield is the right thing while everybody yields. It is wrong twice: where the peer runs on another processor and answers
-//! within a microsecond, the yield costs a round through all ranks here; where somebody computes, it costs a time slice.
+//! A yield is the right thing while everybody yields. It is wrong twice: where the peer runs on another processor and
+//! answers within a microsecond, the yield costs a round through all ranks here; where somebody computes, it costs a
+//! time slice.
 
 use super::{DIRECTED_LOOKS, Wait, YIELD_NS, YIELDED_LOOKS};
 use crate::worker::Worker;
@@ -9,8 +10,8 @@ use fastpath_base::config::WaitMode;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::STATE_AWAKE;
 
-/// Nanoseconds for which a rank on a crowded node looks on before it lets others run, where that has paid: twice what the last
-/// waits took, but so many at least.
+/// Nanoseconds for which a rank on a crowded node looks on before it lets others run, where that has paid: twice what
+/// the last waits took, but so many at least.
 const KEEP_NS: u64 = 2_000;
 /// And so many at most: a message of some 100 KiB. For so long it looks on where it finds out what waits take.
 const KEEP_LONGEST_NS: u64 = 50_000;
@@ -21,8 +22,8 @@ const KEEP_TRIES: u8 = 64;
 /// Nanoseconds after which a yield has let somebody run who does not yield: another program, or a rank that computes.
 /// The kernel gives such a one its whole slice each time.
 const SLOW_YIELD_NS: u64 = 500_000;
-/// After that a rank sleeps rather than yields (a sleeper that is woken runs soon), for twice as long as it lost, and each time
-/// that the next yield is no better, for twice as long again, up to so many doublings.
+/// After that a rank sleeps rather than yields (a sleeper that is woken runs soon), for twice as long as it lost, and
+/// each time that the next yield is no better, for twice as long again, up to so many doublings.
 const SLOW_MOST: u32 = 5;
 /// Nanoseconds, at most.
 const SLEEPS_NS: u64 = 50_000_000;
@@ -120,7 +121,7 @@ impl Worker {
     /// Whether this rank keeps its processor for now, in a wait that has lasted `waited` nanoseconds.
     pub(super) fn keeps_processor(&mut self, wait: &mut Wait, waited: u64, now: u64) -> bool {
         let policy = &mut self.wait;
-        if !wait.crowded || policy.mode != WaitMode::Auto || policy.breathe.is_some() {
+        if !wait.crowded || policy.mode != WaitMode::Auto || policy.multiple {
             return false;
         }
         if waited == 0 {
@@ -139,7 +140,7 @@ impl Worker {
         wait.kept
     }
 
-    fn note_waiting(&self, wait: &mut Wait) {
+    pub(super) fn note_waiting(&self, wait: &mut Wait) {
         if !wait.noted {
             wait.noted = true;
             self.job.own_page().waits.store(1, Ordering::Relaxed);
@@ -148,14 +149,26 @@ impl Worker {
 
     /// Whether a third rank waits for a message and would use this processor well.
     fn does_another_wait(&self, focus: Option<u32>) -> bool {
-        let waits = |rank: u32| {
-            let page = self.job.rank_page(rank as usize);
-            page.is_some_and(|page| {
-                page.waits.load(Ordering::Relaxed) != 0
+        (0..self.size()).any(|rank| Some(rank) != focus && self.is_awake(rank, true))
+    }
+
+    /// Whether another rank is awake, and waits for a message (or moves one) or not, as asked for.
+    fn is_awake(&self, rank: u32, waits: bool) -> bool {
+        let page = self.job.rank_page(rank as usize);
+        rank != self.rank
+            && page.is_some_and(|page| {
+                (page.waits.load(Ordering::Relaxed) != 0) == waits
                     && page.state.load(Ordering::Relaxed) == STATE_AWAKE
             })
-        };
-        (0..self.size()).any(|rank| rank != self.rank && Some(rank) != focus && waits(rank))
+    }
+
+    /// A yield took from one time to the other. A long one in which ranks moved long messages is none that somebody
+    /// took who does not yield.
+    pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
+        let is_long = ended_ns - began_ns > SLOW_YIELD_NS && self.is_crowded();
+        if !is_long || (0..self.size()).any(|rank| self.is_awake(rank, false)) {
+            self.wait.crowd.note_yield(began_ns, ended_ns);
+        }
     }
 }
 
@@ -181,7 +194,7 @@ impl Wait {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;

@@ -21,7 +21,7 @@ impl Worker {
         this.wait.misses = this.wait.misses.wrapping_add(1);
         if this.wait.misses == 0
             || this.is_crowded()
-            || this.wait.breathe.is_some()
+            || this.wait.is_wanted()
             || this.flood.held_back
         {
             // SAFETY: the caller's.
@@ -44,10 +44,10 @@ unsafe fn yield_slow(worker: *mut Worker) {
         // A thread that never yields takes a whole slice each time: the kernel's own turns have to do then.
         _ => !this.is_crowded() && this.wait.crowd.is_slow(clock::now_ns()),
     };
-    if keeps && this.wait.breathe.is_none() {
+    if keeps && !this.wait.is_wanted() {
         return;
     }
     let (began, ended) = yield_timed(this.wait.breathe);
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
-    unsafe { (*worker).wait.crowd.note_yield(began, ended) };
+    unsafe { (*worker).note_yield(began, ended) };
 }

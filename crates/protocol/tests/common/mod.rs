@@ -9,6 +9,7 @@ use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::request::{Fault, Request};
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::WaitPolicy;
+use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Interfaces;
 use fastpath_transport::adapter::By;
@@ -368,4 +369,48 @@ pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len as u32)
         .map(|i| (seed.wrapping_mul(0x9e37_79b9) ^ i.wrapping_mul(0x85eb_ca6b)).to_le_bytes()[3])
         .collect()
+}
+
+/// Thresholds so small that short messages take every way.
+pub const SMALL: Thresholds = Thresholds {
+    eager: 100,
+    whole: 0,
+    first: 200,
+    part: 60,
+    fragment: 64,
+    single_copy: u64::MAX,
+    crowded_copy: u64::MAX,
+    fetch: u64::MAX,
+    direct: u64::MAX,
+    direct_joint: 0,
+    piece_min: 4096,
+    piece_max: 4096,
+    pipelined: true,
+};
+
+/// Ranks with these thresholds.
+pub fn small_world(ranks: u32, conditions: Conditions) -> World {
+    let mut world = World::new(ranks, conditions);
+    world
+        .workers
+        .iter_mut()
+        .for_each(|worker| worker.thresholds = SMALL);
+    world
+}
+
+pub fn finish_all(world: &mut World, sends: impl IntoIterator<Item = Sending>) {
+    for sending in sends {
+        if let Some(outcome) = world.finish_send(sending) {
+            assert_eq!(outcome.fault, Fault::None);
+        }
+    }
+}
+
+/// Starts a synchronous or long send that must wait for its receiver; its request.
+pub fn waiting_send(world: &mut World, tag: i32, len: usize) -> (Sending, u32) {
+    let sending = world.send_as(0, 1, tag, &pattern(tag as u32, len), true);
+    let Started::Request(id) = sending.started else {
+        panic!("it waits for its receiver")
+    };
+    (sending, id)
 }

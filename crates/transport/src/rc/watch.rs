@@ -1,12 +1,13 @@
 //! Whether memory of the program still is what it was: the kernel tells of what is unmapped, moved or discarded.
 //!
-//! The kernel's `userfaultfd` reports such changes of the mappings that it was told of, whoever makes them and however. It holds back the
-//! thread that makes one until its report has been read. So a thread of ours reads at once, and takes down what it read
-//! for the thread that sends ([`Watch::take_change`]). It must do nothing that waits for a thread that unmaps: it takes no
-//! lock, allocates and frees nothing, and uses no memory but its stack and what was there before it began.
+//! The kernel's `userfaultfd` reports such changes of the mappings that it was told of, whoever makes them and however.
+//! It holds back the thread that makes one until its report has been read. So a thread of ours reads at once, and takes
+//! down what it read for the thread that sends ([`Watch::take_change`]). It must do nothing that waits for a thread
+//! that unmaps: it takes no lock, allocates and frees nothing, and uses no memory but its stack and what was there
+//! before it began.
 //!
-//! Whole mappings are watched, as watching a part of one would split it, and `mremap` of all of it would fail then. A change that
-//! no report tells of (memory attached over others by `shmat`) leaves a mapping that is not watched, which
+//! Whole mappings are watched, as watching a part of one would split it, and `mremap` of all of it would fail then. A
+//! change that no report tells of (memory attached over others by `shmat`) leaves a mapping that is not watched, which
 //! [`Watch::look`] finds. A change that is under way (the kernel has given the addresses to another thread already, and
 //! the report is not read) makes the kernel's answer to `look` a refusal.
 #![allow(unsafe_code)]
@@ -18,10 +19,10 @@ mod userfault;
 
 pub(super) use changes::Changed;
 
-use crate::verbs::watcher::without_signals;
 use changes::Changes;
 use children::Held;
 use fastpath_base::sync::{AtomicBool, AtomicU64, Ordering};
+use fastpath_base::thread::without_signals;
 use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -70,8 +71,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins, with nothing watched. It ends by itself when there have been so many reports more than uses: one costs two
-    /// switches of threads.
+    /// Begins, with nothing watched. It ends by itself when there have been so many reports more than uses: one costs
+    /// two switches of threads.
     ///
     /// # Errors
     /// The kernel has no such thing, or does not allow it; or the process has too many threads or open files.

@@ -10,6 +10,7 @@ use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
 use fastpath_base::hint::{demote, prefetch_for_write};
 use fastpath_base::sync::{AtomicU32, Ordering, compiler_fence};
+use fastpath_bootstrap::segment::Wakes;
 use std::cell::UnsafeCell;
 use std::ptr;
 
@@ -64,6 +65,10 @@ pub(super) struct DataQueue {
     pub said: u32,
     /// Pages of the region before the data area that are backed with memory; see `grow`.
     pub head_pages: u32,
+    /// Bytes behind the data area that have memory already; see `grow`.
+    pub made: u32,
+    /// The data position from which on what is sent counts for more memory.
+    pub earned_at: u32,
     /// Whether a message could not be sent for want of memory.
     pub starved: bool,
     /// Which ring position holds the message that ends at which data position; null while there is no data area.
@@ -83,8 +88,8 @@ pub struct Rx {
     pub(super) data_taken: u32,
     /// Length of the data message that `look` showed last.
     pub(super) shown: u32,
-    /// The producer's state word.
-    pub(super) producer_state: *const AtomicU32,
+    /// The words by which the producer is woken.
+    pub(super) producer: *const Wakes,
 }
 
 impl Tx {
@@ -269,8 +274,8 @@ impl Tx {
         // SAFETY: allocated when the ring was connected.
         let queue = unsafe { &mut *self.in_data };
         queue.starved = false; // until there is no memory for what is asked now
-        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read while a
-        // slot is free too, and that one stays free.
+        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read
+        // while a slot is free too, and that one stays free.
         if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {
             return false;
         }
@@ -337,6 +342,20 @@ impl Rx {
         let key = slot.word1.load(Ordering::Relaxed);
         let header = Header::new(id, (word0 >> 32) as u32, key);
         Some(Arrival::new(header, slot.payload.get().cast(), len))
+    }
+
+    /// The next arrival if its payload lies in the data area and its id is `id`, left where it is.
+    #[inline]
+    pub fn look_long(&mut self, id: u8) -> Option<Arrival<'_>> {
+        // SAFETY: as in `look`.
+        let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
+        // ORDERING: acquire pairs with the release in `Tx::publish`.
+        let word0 = slot.word0.load(Ordering::Acquire);
+        if word0 as u32 != encode_word0(self.head, id, LEN_IN_DATA, 0) as u32 {
+            return None;
+        }
+        let key = slot.word1.load(Ordering::Relaxed);
+        self.look_data(Header::new(id, (word0 >> 32) as u32, key), slot)
     }
 
     /// Consumes what `look_short` showed.
@@ -450,8 +469,8 @@ impl Rx {
         // ORDERING: the load stays behind the store; partner is the fence of a producer that is about to sleep.
         compiler_fence(Ordering::SeqCst);
         if control.producer_waits.load(Ordering::Relaxed) != 0 {
-            // SAFETY: the producer's state word, mapped for the life of the job.
-            super::iface::wake_producer(control, unsafe { &*self.producer_state });
+            // SAFETY: on the producer's page, mapped for the life of the job.
+            super::iface::wake_producer(control, unsafe { &*self.producer });
         }
     }
 

@@ -54,7 +54,7 @@ impl ShmEndpoint {
                 published: 0,
                 data_taken: 0,
                 shown: 0,
-                producer_state: domain.state_word(peer),
+                producer: &raw const **domain.page(peer),
             },
             domain,
             permission: Permission::Unknown,
@@ -181,8 +181,8 @@ impl ShmEndpoint {
     /// Whether the peer has finished or died. What it sent and took before can be seen after an answer of yes.
     #[inline]
     pub fn peer_has_left(&self) -> bool {
-        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the launcher
-        // that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
+        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
+        // launcher that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
         has_left(unsafe { (*self.tx.peer_state).load(Ordering::Acquire) })
     }
 }

@@ -20,6 +20,8 @@ impl DataQueue {
             ahead,
             said: 0,
             head_pages,
+            made: 0,
+            earned_at: 0,
             starved: false,
             entries: ptr::null_mut(),
         }
@@ -132,7 +134,7 @@ impl Tx {
         }
         let used = self.data_tail.wrapping_sub(self.data_head);
         let room = self.data_size.saturating_sub(used);
-        let grown = room >= bytes || self.grow_data_to(used.saturating_add(bytes));
+        let grown = room >= bytes || self.grow_toward(used.saturating_add(bytes));
         self.note_starved(false);
         grown
     }
@@ -144,7 +146,7 @@ impl Tx {
         // An area of twice its length takes a message wherever it would begin.
         let needed = len.saturating_mul(2);
         let suffices = self.data_size >= needed;
-        let grown = self.grow_data_to(needed);
+        let grown = self.grow_toward(needed);
         // What is full is emptied; what is too small would leave the message waiting for ever.
         if suffices && !grown {
             self.note_starved(false);
@@ -152,18 +154,57 @@ impl Tx {
         grown
     }
 
-    /// Has all memory of the data area for a long stream, which is fastest through a large area: lines that come round
-    /// again late have left the caches of their reader. Asks the kernel once instead of at each page.
+    /// Has memory for a stream: a message of which the data area carries only a part at a time.
     #[cold]
     #[inline(never)]
     pub fn prepare_stream(&mut self) {
-        if !self.grow_data_to(DATA_BYTES) {
-            return self.note_starved(false);
+        let old = self.data_size;
+        if old >= DATA_BYTES_STREAM {
+            self.make_more();
+        } else if self.grow_data_to(DATA_BYTES_STREAM) {
+            self.populate(old, DATA_BYTES_STREAM - old);
+        } else {
+            self.note_starved(false);
         }
-        // SAFETY: mapped, since it has grown; the kernel fills in the page table and changes nothing else.
+    }
+
+    /// Makes the data area larger at once while it is small, to `needed` bytes where it can be so large; by what has
+    /// been earned from then on.
+    fn grow_toward(&mut self, needed: u32) -> bool {
+        match self.data_size < DATA_BYTES_STREAM {
+            true => self.grow_data_to(needed),
+            false => self.make_more(),
+        }
+    }
+
+    /// Makes a part of what the data area grows by next, for who can do without; says whether it has grown. A large
+    /// area is fastest, since lines that come round again late have left the caches of their reader. But new memory
+    /// costs more than a copy: so it is made little by little, in proportion to what has been sent.
+    fn make_more(&mut self) -> bool {
+        // SAFETY: made when the ring was connected.
+        let queue = unsafe { &*self.in_data };
+        let made = self.data_size + queue.made;
+        let next = self.data_size.saturating_mul(DATA_STEP).min(DATA_BYTES);
+        let pages = self.data_tail.wrapping_sub(queue.earned_at) / (PAGE as u32 * DATA_SHARE);
+        let len = (pages * PAGE as u32).min(next - made);
+        if len == 0 || !self.back(HEAD_BYTES + made as usize, len as usize) {
+            self.note_starved(false);
+            return false;
+        }
+        self.populate(made, len);
+        // SAFETY: as above.
+        let queue = unsafe { &mut *self.in_data };
+        queue.made += len;
+        queue.earned_at = queue.earned_at.wrapping_add(len * DATA_SHARE);
+        made + len == next && self.grow_data_to(next)
+    }
+
+    /// Asks the kernel once for pages of the data area that have memory, instead of at each page.
+    fn populate(&mut self, offset: u32, len: u32) {
+        // SAFETY: inside the mapped data area; the kernel fills in the page table and changes nothing else.
         unsafe {
-            let start = (*self.pair).data.get().cast();
-            libc::madvise(start, DATA_BYTES as usize, libc::MADV_POPULATE_WRITE);
+            let start = (*self.pair).data.get().cast::<u8>().add(offset as usize);
+            libc::madvise(start.cast(), len as usize, libc::MADV_POPULATE_WRITE);
         }
     }
 
@@ -177,15 +218,22 @@ impl Tx {
         while size < needed.min(DATA_BYTES) {
             size = (size * DATA_STEP).min(DATA_BYTES);
         }
-        if !self.back(HEAD_BYTES + old as usize, (size - old) as usize) {
+        // SAFETY: made when the ring was connected.
+        let have = old + unsafe { (*self.in_data).made };
+        if have < size && !self.back(HEAD_BYTES + have as usize, (size - have) as usize) {
             return false;
         }
-        // SAFETY: made when the ring was connected.
-        unsafe { (*self.in_data).make_entries() };
+        // SAFETY: as above.
+        unsafe {
+            (*self.in_data).make_entries();
+            (*self.in_data).made = have.saturating_sub(size);
+        }
         if old != 0 {
             self.rename_positions();
         }
         self.data_size = size;
+        // SAFETY: as above.
+        unsafe { (*self.in_data).earned_at = self.data_tail };
         true
     }
 
@@ -233,14 +281,14 @@ mod tests {
     #[test]
     fn data_area__grows_when_it_is_full_without_touching_what_lies_there() {
         for start in [0, 64, 20_000, u32::MAX - 30_000] {
-            for len in [100, 3000, DATA_MESSAGE_MAX] {
+            for len in [100, 6000, DATA_MESSAGE_MAX] {
                 let mut pair = ShmPair::new(Start {
                     messages: 0,
                     bytes: start,
                 });
                 assert!(pair.tx.tx.data_size <= DATA_BYTES_FIRST);
                 let (mut sent, mut taken) = (0, 0);
-                for _ in 0..2 * DATA_BYTES as usize / len {
+                for _ in 0..2 * (DATA_SHARE * DATA_BYTES) as usize / len {
                     while post(&mut pair, Way::Bcopy, &Sent::numbered(sent, len)) {
                         sent += 1;
                     }

@@ -6,7 +6,7 @@ use super::wire::Control;
 use crate::contract::Post;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, Wakes};
 
 /// The interface of this rank.
 pub struct Iface {
@@ -89,11 +89,12 @@ pub fn rouse(word: &AtomicU32) {
     }
 }
 
-/// Wakes a producer that waits for room in a ring whose consumer we are.
+/// Wakes a producer that waits for room in a ring whose consumer we are, and calls its progress thread.
 #[cold]
 #[inline(never)]
-pub(super) fn wake_producer(control: &Control, producer_state: &AtomicU32) {
+pub(super) fn wake_producer(control: &Control, producer: &Wakes) {
     if control.producer_waits.swap(0, Ordering::Relaxed) != 0 {
-        rouse(producer_state);
+        rouse(&producer.state);
+        producer.call.ring();
     }
 }

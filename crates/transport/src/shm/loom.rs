@@ -44,12 +44,12 @@ fn post_surely(shared: &Shared, tx: &mut Tx, number: u32) {
         // SAFETY: the ring lives.
         let control = unsafe { &(*shared.pair).control };
         control.producer_waits.store(1, Ordering::Relaxed);
-        shared.sender_state.store(STATE_SLEEPING, Ordering::Relaxed);
+        shared.sender.state.store(STATE_SLEEPING, Ordering::Relaxed);
         wait::fence_others();
         if !tx.refresh_credits() {
-            wait::futex_wait(&shared.sender_state, STATE_SLEEPING, None);
+            wait::futex_wait(&shared.sender.state, STATE_SLEEPING, None);
         }
-        shared.sender_state.store(STATE_AWAKE, Ordering::Relaxed);
+        shared.sender.state.store(STATE_AWAKE, Ordering::Relaxed);
     }
 }
 

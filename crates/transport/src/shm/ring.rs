@@ -7,7 +7,7 @@ use super::iface::rouse;
 use super::wire::*;
 use crate::contract::{Header, Post};
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
-use fastpath_bootstrap::segment::STATE_AWAKE;
+use fastpath_bootstrap::segment::{STATE_AWAKE, Wakes};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -15,7 +15,7 @@ use std::ptr;
 /// A ring, and the state words of its two ranks.
 pub(super) struct Shared {
     pub pair: *mut Pair,
-    pub sender_state: AtomicU32,
+    pub sender: Wakes,
     pub receiver_state: AtomicU32,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
         };
         Shared {
             pair,
-            sender_state: AtomicU32::new(STATE_AWAKE),
+            sender: Wakes::default(),
             receiver_state: AtomicU32::new(STATE_AWAKE),
         }
     }
@@ -81,7 +81,7 @@ impl Shared {
             published: start,
             data_taken: 0,
             shown: 0,
-            producer_state: &self.sender_state,
+            producer: &self.sender,
         }
     }
 }

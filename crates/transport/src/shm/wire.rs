@@ -3,7 +3,7 @@
 //! ```text
 //!  0        64         1216                      17600          20480 (page aligned)
 //!  +--------+----------+-------------------------+--------------+-------------------------+
-//!  | Control| recalls  | 256 slots of 64 bytes   | joint copies | data: 256 KiB           |
+//!  | Control| recalls  | 256 slots of 64 bytes   | joint copies | data: 1 MiB             |
 //!  +--------+----------+-------------------------+--------------+-------------------------+
 //!
 //!  slot, one cache line:
@@ -34,12 +34,16 @@ pub const SLOT_PAYLOAD: usize = 48;
 /// Value of `len` that says: the payload lies in the data area.
 pub const LEN_IN_DATA: u8 = 0xff;
 /// Bytes of the data area.
-pub const DATA_BYTES: u32 = 256 * 1024;
+pub const DATA_BYTES: u32 = 1024 * 1024;
 /// Bytes of the data area that are backed with memory at its first message; each later step is [`DATA_STEP`] times as
 /// large.
 pub const DATA_BYTES_FIRST: u32 = 4 * 1024;
 /// How much larger the data area becomes at a step.
 pub const DATA_STEP: u32 = 4;
+/// Bytes that it has at least when it carries a stream, a message of many parts.
+pub const DATA_BYTES_STREAM: u32 = 64 * 1024;
+/// Beyond that it grows by one byte for so many that are sent.
+pub const DATA_SHARE: u32 = 4;
 /// Largest payload of one message in the data area.
 pub const DATA_MESSAGE_MAX: usize = 32 * 1024;
 
@@ -116,7 +120,7 @@ const _: () = {
     assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);
     assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);
     // The longest message finds room wherever it would begin, and half of them are told of in time (`DATA_OWED_MAX`).
-    assert!(DATA_BYTES as usize >= 2 * DATA_MESSAGE_MAX && DATA_BYTES.is_power_of_two());
+    assert!(DATA_BYTES_STREAM as usize >= 2 * DATA_MESSAGE_MAX && DATA_BYTES.is_power_of_two());
 };
 
 /// Bytes of a pair's region before the data area.

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::queue::CompletionChannel;
+use fastpath_base::thread::without_signals;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -55,19 +56,6 @@ impl Drop for Watcher {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// Runs with all signals held back, so that a thread started meanwhile never runs the program's handlers.
-pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> T {
-    // SAFETY: a set of signals is plain data, filled before it is used; the old one is put back.
-    unsafe {
-        let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-        let result = act();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut());
-        result
     }
 }
 

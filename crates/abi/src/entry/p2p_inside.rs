@@ -1,0 +1,361 @@
+//! The immediate path of sends and receives inside the lock of `MPI_THREAD_MULTIPLE`.
+//!
+//! The functions of `p2p` jump here where the hot tables hide (`fastpath_mpi::hot::key`), with the same arguments.
+#![allow(unsafe_code)]
+
+use super::p2p::{args, finish, finish_request, irecv_slow, isend_slow, recv_slow, send_slow};
+use core::ffi::{c_int, c_void};
+use fastpath_base::hint::hide;
+use fastpath_mpi::consts::*;
+use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Posting};
+use fastpath_mpi::status::Status;
+use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
+
+/// The same inside the lock of `MPI_THREAD_MULTIPLE`, by the bias of the calling thread.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn send_inside(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> c_int {
+    // Whatever is rare is a jump, so that nothing is kept in registers for it.
+    // SAFETY: as the caller.
+    unsafe {
+        if !lock::favours() {
+            return send_locked::<false>(buf, count, datatype, dest, tag, comm);
+        }
+        if !lock::step_in() {
+            return send_backed_out(buf, count, datatype, dest, tag, comm);
+        }
+        match p2p::try_send::<false, true>(args(buf, count, datatype, dest, tag, comm)) {
+            Immediate::Done if lock::leave() => wake(),
+            Immediate::Done => MPI_SUCCESS,
+            Immediate::Declined => send_locked::<true>(buf, count, datatype, dest, tag, comm),
+            Immediate::Rouse(bytes) => rouse_inside(comm, dest, tag, bytes),
+        }
+    }
+}
+
+/// The bias has gone to another thread.
+#[cold]
+#[inline(never)]
+unsafe fn send_backed_out(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> c_int {
+    lock::back_out();
+    // SAFETY: as the caller.
+    unsafe { send_locked::<false>(buf, count, datatype, dest, tag, comm) }
+}
+
+/// The message has left; its receiver must be woken, and the lock left.
+#[cold]
+#[inline(never)]
+fn rouse_inside(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
+    let result = slow::rouse(comm, dest, tag, bytes);
+    lock::leave_surely();
+    finish(result, "MPI_Send", comm)
+}
+
+/// Another thread has come since the calling one was inside.
+#[cold]
+#[inline(never)]
+fn wake() -> c_int {
+    lock::wake();
+    hide(MPI_SUCCESS) // so that it is a jump, as in `irecv_post`
+}
+
+/// An immediate send inside the lock; none where it is declined.
+unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
+    let mut result = Ok(());
+    let sent = lock::with_lock(|| {
+        // SAFETY: as the caller.
+        match unsafe { p2p::try_send::<MORE, true>(args) } {
+            Immediate::Done => true,
+            // SAFETY: as the caller.
+            Immediate::Declined => unsafe { slow::try_send_unasked::<true>(args) },
+            Immediate::Rouse(bytes) => {
+                result = slow::rouse(args.comm, args.peer, args.tag, bytes);
+                true
+            }
+        }
+    });
+    sent.then_some(result)
+}
+
+/// As [`send_inside`], which did not get in, or (`INSIDE`) is in and was declined.
+#[cold]
+#[inline(never)]
+unsafe fn send_locked<const INSIDE: bool>(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        let sent = send_with_lock::<false>(args(buf, count, datatype, dest, tag, comm));
+        if INSIDE {
+            lock::leave_surely();
+        }
+        match sent {
+            Some(result) => finish(result, "MPI_Send", comm),
+            None => send_slow(buf, count, datatype, dest, tag, comm),
+        }
+    }
+}
+
+/// As [`send_inside`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn recv_inside(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        if !lock::favours() {
+            return recv_locked::<false>(buf, count, datatype, source, tag, comm, status);
+        }
+        if !lock::step_in() {
+            return recv_backed_out(buf, count, datatype, source, tag, comm, status);
+        }
+        if !p2p::try_recv::<true>(args(buf, count, datatype, source, tag, comm), status) {
+            return recv_locked::<true>(buf, count, datatype, source, tag, comm, status);
+        }
+        match lock::leave() {
+            true => wake(),
+            false => MPI_SUCCESS,
+        }
+    }
+}
+
+/// As [`send_backed_out`].
+#[cold]
+#[inline(never)]
+unsafe fn recv_backed_out(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> c_int {
+    lock::back_out();
+    // SAFETY: as the caller.
+    unsafe { recv_locked::<false>(buf, count, datatype, source, tag, comm, status) }
+}
+
+/// As [`recv_inside`], which did not get in, or (`INSIDE`) is in and was declined.
+#[cold]
+#[inline(never)]
+unsafe fn recv_locked<const INSIDE: bool>(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    status: *mut Status,
+) -> c_int {
+    let args = args(buf, count, datatype, source, tag, comm);
+    // SAFETY: as the caller.
+    unsafe {
+        let received = lock::with_lock(|| {
+            p2p::try_recv::<true>(args, status) || p2p::try_recv_queued::<true>(args, status)
+        });
+        if INSIDE {
+            lock::leave_surely();
+        }
+        match received {
+            true => MPI_SUCCESS,
+            false => recv_slow(buf, count, datatype, source, tag, comm, status),
+        }
+    }
+}
+
+/// As [`send_inside`]; `request` is not null.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn isend_inside(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        if !lock::favours() || !lock::step_in_surely() {
+            return isend_locked::<false>(buf, count, datatype, dest, tag, comm, request);
+        }
+        match p2p::try_send::<true, true>(args(buf, count, datatype, dest, tag, comm)) {
+            Immediate::Done => {
+                *request = request::DONE_HANDLE;
+                match lock::leave() {
+                    true => wake(),
+                    false => MPI_SUCCESS,
+                }
+            }
+            Immediate::Declined => {
+                isend_locked::<true>(buf, count, datatype, dest, tag, comm, request)
+            }
+            Immediate::Rouse(bytes) => {
+                *request = request::DONE_HANDLE;
+                let result = slow::rouse(comm, dest, tag, bytes);
+                lock::leave_surely();
+                finish_request(result, "MPI_Isend", comm, request)
+            }
+        }
+    }
+}
+
+/// As [`send_locked`].
+#[cold]
+#[inline(never)]
+unsafe fn isend_locked<const INSIDE: bool>(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
+        if INSIDE {
+            lock::leave_surely();
+        }
+        match sent {
+            Some(result) => {
+                *request = request::DONE_HANDLE;
+                finish_request(result, "MPI_Isend", comm, request)
+            }
+            None => isend_slow(buf, count, datatype, dest, tag, comm, request),
+        }
+    }
+}
+
+/// As [`send_inside`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn irecv_inside(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        if !lock::favours() {
+            return irecv_locked::<false>(buf, count, datatype, source, tag, comm, request);
+        }
+        if !lock::step_in() {
+            return irecv_backed_out(buf, count, datatype, source, tag, comm, request);
+        }
+        match p2p::try_irecv::<true>(args(buf, count, datatype, source, tag, comm), request) {
+            Irecv::Done if lock::leave() => wake(),
+            Irecv::Done => MPI_SUCCESS,
+            Irecv::Post(Posting { key, room }) => {
+                irecv_post_inside(buf, room, key, source, tag, comm, request)
+            }
+            Irecv::Declined => {
+                irecv_locked::<true>(buf, count, datatype, source, tag, comm, request)
+            }
+        }
+    }
+}
+
+/// As [`send_backed_out`].
+#[cold]
+#[inline(never)]
+unsafe fn irecv_backed_out(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    lock::back_out();
+    // SAFETY: as the caller.
+    unsafe { irecv_locked::<false>(buf, count, datatype, source, tag, comm, request) }
+}
+
+/// As `irecv_post`, and leaves.
+#[inline(never)]
+unsafe fn irecv_post_inside(
+    buf: *mut c_void,
+    room: u64,
+    key: u64,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        *request = p2p::post_irecv::<true>(Posting { key, room }, buf.cast(), source, tag, comm);
+    }
+    match lock::leave() {
+        true => wake(),
+        false => MPI_SUCCESS,
+    }
+}
+
+/// As [`recv_locked`].
+#[cold]
+#[inline(never)]
+unsafe fn irecv_locked<const INSIDE: bool>(
+    buf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    let args = args(buf, count, datatype, source, tag, comm);
+    // SAFETY: as the caller.
+    unsafe {
+        let started = lock::with_lock(|| match p2p::try_irecv::<true>(args, request) {
+            Irecv::Done => true,
+            Irecv::Post(posting) => {
+                *request = p2p::post_irecv::<true>(posting, args.buf, source, tag, comm);
+                true
+            }
+            Irecv::Declined => p2p::try_irecv_queued::<true>(args, request),
+        });
+        if INSIDE {
+            lock::leave_surely();
+        }
+        match started {
+            true => MPI_SUCCESS,
+            false => irecv_slow(buf, count, datatype, source, tag, comm, request),
+        }
+    }
+}

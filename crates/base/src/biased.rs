@@ -1,0 +1,486 @@
+//! A recursive lock that costs plain instructions while one thread uses it: it is biased to that thread until another
+//! one comes.
+//!
+//! ```text
+//! biased thread                    another thread, which holds `word`
+//! inside = 1                       bias = none
+//! (compiler order only)            fence_others()
+//! bias still its own? go on        inside == 0? go on, else wait for it
+//! ```
+//!
+//! It is the handshake of sleepers in [`crate::wait`]: the fence is paid by whoever comes second. Without a bias it is
+//! a futex lock. A thread that wants in yields a few times, then sleeps; one that was woken [`PASSES`] times in vain is
+//! handed the lock, before any thread that has not slept for it. A thread that was alone for long gets the bias once
+//! the one before has come again or has ended. A bias that did not last doubles what is long, so that revocations take
+//! a bounded part of the time ("Biased locking", Russell and Detlefs 2006).
+//!
+//! A thread that serves the others borrows the lock ([`Biased::borrow`]): whoever had the bias has it again afterwards.
+#![allow(unsafe_code)]
+
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::wait;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and a thread sleeps for it.
+const CONTENDED: u32 = 2;
+/// Kept for one of those that sleep.
+const HANDED: u32 = 3;
+
+/// How often a thread that sleeps for the lock may be woken in vain.
+pub const PASSES: u32 = if cfg!(loom) { 1 } else { 8 };
+/// Yields before a thread sleeps for the lock.
+const YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
+/// Entries of one thread alone after which it gets the bias: about what they have cost more than by bias is a
+/// revocation.
+const ALONE: u32 = 256;
+/// The same after many that did not last.
+const ALONE_MOST: u32 = 1 << 20;
+/// Nanoseconds that a bias has to last: a hundred times what a revocation takes.
+const LASTING_NS: u64 = 200_000;
+
+/// No thread.
+const NOBODY: usize = 0;
+
+/// The lock. A thread is named by a number that no other living thread has; it calls [`Biased::forget`] before it ends.
+#[repr(C, align(64))]
+pub struct Biased {
+    /// The thread that enters without `word`.
+    bias: AtomicUsize,
+    /// How deep `insider` is inside by its bias.
+    inside: AtomicU32,
+    /// Threads that try to get in.
+    wanted: AtomicU32,
+    /// The only thread that may write `inside`: the last with a bias, until it has seen that its bias is gone, or ends.
+    /// A thread that is stopped between the two looks of `try_enter` may write at any time later.
+    insider: AtomicUsize,
+    word: AtomicU32,
+    /// How deep the owner is inside by `word`.
+    depth: AtomicU32,
+    /// The thread that holds `word`.
+    owner: AtomicUsize,
+    /// The thread that held it last.
+    last: AtomicUsize,
+    /// Entries of that one since another thread came.
+    streak: AtomicU32,
+    /// So many give the bias.
+    needed: AtomicU32,
+    /// When it was given last.
+    favoured_ns: AtomicU64,
+    /// Releases since a thread last slept for the lock and got it, at which another one slept.
+    passed: AtomicU32,
+    revoked: AtomicU32,
+    contended: AtomicU32,
+    /// The thread that had the bias when the lock was borrowed.
+    lender: AtomicUsize,
+    /// Says whether the calling thread may have the bias, and sees to it that it calls [`Biased::forget`].
+    may_bias: fn() -> bool,
+}
+
+macro_rules! make {
+    ($may_bias:expr, $needed:expr) => {
+        Biased {
+            bias: AtomicUsize::new(NOBODY),
+            inside: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
+            insider: AtomicUsize::new(NOBODY),
+            word: AtomicU32::new(FREE),
+            depth: AtomicU32::new(0),
+            owner: AtomicUsize::new(NOBODY),
+            last: AtomicUsize::new(NOBODY),
+            streak: AtomicU32::new(0),
+            needed: AtomicU32::new($needed),
+            favoured_ns: AtomicU64::new(0),
+            passed: AtomicU32::new(0),
+            revoked: AtomicU32::new(0),
+            contended: AtomicU32::new(0),
+            lender: AtomicUsize::new(NOBODY),
+            may_bias: $may_bias,
+        }
+    };
+}
+
+impl Biased {
+    /// A free lock without a bias. `may_bias` says whether the calling thread may have it.
+    #[cfg(not(loom))]
+    pub const fn new(may_bias: fn() -> bool) -> Self {
+        make!(may_bias, ALONE)
+    }
+
+    /// As outside of the model, with so many entries for a bias.
+    #[cfg(loom)]
+    pub fn model(needed: u32) -> Self {
+        make!(|| true, needed)
+    }
+
+    /// Gives the bias to a thread, before other threads use the lock. Without an expedited membarrier there is none.
+    pub fn favour(&self, me: usize) {
+        // ORDERING: acquire pairs with the release in `forget`.
+        let insider = self.insider.load(Ordering::Acquire);
+        if (insider == NOBODY || insider == me) && self.may_favour() {
+            self.favoured_ns.store(now_ns(), Ordering::Relaxed);
+            self.insider.store(me, Ordering::Relaxed);
+            self.bias.store(me, Ordering::Relaxed);
+        }
+    }
+
+    fn may_favour(&self) -> bool {
+        (cfg!(loom) || wait::register_membarrier()) && (self.may_bias)()
+    }
+
+    /// Takes the bias from a thread that ends. It is not inside.
+    pub fn forget(&self, me: usize) {
+        for word in [&self.insider, &self.bias] {
+            // ORDERING: release: what the thread did inside is seen by whoever finds no bias (`revoke`) and by whoever
+            // takes its place (`favour`).
+            let release = Ordering::Release;
+            _ = word.compare_exchange(me, NOBODY, release, Ordering::Relaxed);
+            // ORDERING: either this finds the bias that `give_back` returns, or that finds that the thread has ended.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Enters by the bias, or does nothing and returns false. Left by [`Biased::leave`].
+    #[inline]
+    pub fn try_enter(&self, me: usize) -> bool {
+        if !self.favours(me) {
+            return false;
+        }
+        let entered = self.step_in(me);
+        if !entered {
+            self.back_out();
+        }
+        entered
+    }
+
+    /// Whether the bias is this thread's.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+    pub fn favours(&self, me: usize) -> bool {
+        self.bias.load(Ordering::Relaxed) == me
+    }
+
+    /// Enters by the bias, which was this thread's. If it returns false, the bias has gone meanwhile and
+    /// [`Biased::back_out`] is due.
+    #[inline(always)] // as `favours`
+    #[must_use]
+    pub fn step_in(&self, me: usize) -> bool {
+        self.step_inside(1);
+        // ORDERING: partner is the fence in `revoke`: either it sees `inside`, or this thread sees that the bias is
+        // gone.
+        compiler_fence(Ordering::SeqCst);
+        // ORDERING: acquire, as every way in; the bias is this thread's own store.
+        self.bias.load(Ordering::Acquire) == me
+    }
+
+    /// Goes so many levels in or out, by the bias.
+    #[inline(always)] // as `try_enter`
+    fn step_inside(&self, by: i32) {
+        // ORDERING: inwards, after the store of `insider`, for the acquire in `is_insider`; outwards, what was done
+        // inside is seen by whoever has revoked the bias, partner is the acquire in `revoke`.
+        let release = Ordering::Release;
+        if cfg!(loom) {
+            // The model takes the kernel's look at the word for a store, which it does not order with others of this
+            // thread.
+            self.inside.fetch_add(by as u32, release);
+        } else {
+            let depth = self.inside.load(Ordering::Relaxed);
+            self.inside.store(depth.wrapping_add_signed(by), release);
+        }
+    }
+
+    /// See [`Biased::step_in`].
+    #[cold]
+    #[inline(never)]
+    pub fn back_out(&self) {
+        self.step_inside(-1);
+        self.wake_revoker();
+    }
+
+    /// Leaves what [`Biased::try_enter`] has entered; returns whether the bias is gone, and [`Biased::wake_revoker`] is
+    /// due.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+    #[must_use]
+    pub fn leave(&self, me: usize) -> bool {
+        self.leave_levels(me, 1)
+    }
+
+    #[inline(always)] // as `leave`
+    fn leave_levels(&self, me: usize, levels: u32) -> bool {
+        self.step_inside(-(levels as i32));
+        // ORDERING: partner is the fence in `revoke`: either it sees that nobody is inside, or this thread sees that
+        // the bias is gone.
+        compiler_fence(Ordering::SeqCst);
+        self.bias.load(Ordering::Relaxed) != me
+    }
+
+    /// Wakes the thread that has revoked the bias; it looks whether it may go on.
+    #[cold]
+    #[inline(never)]
+    pub fn wake_revoker(&self) {
+        wait::futex_wake(&self.inside, 1);
+    }
+
+    /// Takes the lock; nests.
+    #[inline]
+    pub fn acquire(&self, me: usize) {
+        if !self.try_enter(me) {
+            self.acquire_slow(me);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn acquire_slow(&self, me: usize) {
+        if self.is_insider(me) {
+            // Its bias is gone since it is inside.
+            self.step_inside(1);
+        } else if self.owner.load(Ordering::Relaxed) == me {
+            let depth = self.depth.load(Ordering::Relaxed);
+            self.depth.store(depth + 1, Ordering::Relaxed);
+        } else {
+            self.take(me, 1);
+        }
+    }
+
+    /// Gives up one level of nesting; nothing where the thread is not inside.
+    #[inline]
+    pub fn release(&self, me: usize) {
+        if self.is_insider(me) {
+            if self.leave(me) {
+                self.wake_revoker();
+            }
+        } else if self.owner.load(Ordering::Relaxed) == me {
+            let depth = self.depth.load(Ordering::Relaxed) - 1;
+            self.depth.store(depth, Ordering::Relaxed);
+            if depth == 0 {
+                self.owner.store(NOBODY, Ordering::Relaxed);
+                self.release_word();
+            }
+        }
+    }
+
+    /// Whether the thread is inside by a bias, which may have been revoked since.
+    #[inline]
+    fn is_insider(&self, me: usize) -> bool {
+        // ORDERING: before `insider` is read; partner is the release in `try_enter`. Only a thread itself writes its
+        // number there, so that another one's entry is never taken for its own.
+        self.inside.load(Ordering::Acquire) != 0 && self.insider.load(Ordering::Relaxed) == me
+    }
+
+    /// Whether another thread tries to get in.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lets other threads in, at every level of nesting, while `pause` runs.
+    pub fn breathe<R>(&self, me: usize, pause: impl FnOnce() -> R) -> R {
+        let mut levels = 0;
+        if self.is_insider(me) {
+            levels = self.inside.load(Ordering::Relaxed);
+            if self.leave_levels(me, levels) {
+                self.wake_revoker();
+            }
+        }
+        if self.owner.load(Ordering::Relaxed) == me {
+            levels += self.depth.load(Ordering::Relaxed);
+            self.depth.store(0, Ordering::Relaxed);
+            self.owner.store(NOBODY, Ordering::Relaxed);
+            self.release_word();
+        }
+        let result = pause();
+        if levels != 0 {
+            match self.try_enter(me) {
+                true => self.step_inside(levels as i32 - 1),
+                false => self.take(me, levels),
+            }
+        }
+        result
+    }
+
+    /// How often the bias was revoked, and how often a thread found the lock taken by another.
+    pub fn counts(&self) -> (u32, u32) {
+        let counts = [&self.revoked, &self.contended];
+        let [revoked, contended] = counts.map(|count| count.load(Ordering::Relaxed));
+        (revoked, contended)
+    }
+
+    /// Takes `word`, and whatever bias another thread has.
+    fn take(&self, me: usize, levels: u32) {
+        self.take_word();
+        self.revoke(me);
+        let has_bias = self.bias.load(Ordering::Relaxed) == me; // again, since it was borrowed
+        if self.insider.load(Ordering::Relaxed) == me && !has_bias {
+            // It has seen that its bias is gone: another thread may have it.
+            self.insider.store(NOBODY, Ordering::Relaxed);
+        }
+        self.owner.store(me, Ordering::Relaxed);
+        self.depth.store(levels, Ordering::Relaxed);
+        let alone = self.last.load(Ordering::Relaxed) == me && !self.is_wanted();
+        let streak = match alone {
+            true => self.streak.load(Ordering::Relaxed) + 1,
+            false => 0,
+        };
+        self.last.store(me, Ordering::Relaxed);
+        self.streak.store(streak, Ordering::Relaxed);
+        if streak >= self.needed.load(Ordering::Relaxed) {
+            self.streak.store(0, Ordering::Relaxed);
+            self.favour(me);
+        }
+    }
+
+    /// Takes the lock, which the thread does not hold, for a while in which whoever has the bias lends it. Ended by
+    /// [`Biased::give_back`].
+    pub fn borrow(&self, me: usize) {
+        self.take_word();
+        let lender = self.drive_out(me);
+        self.lender.store(lender, Ordering::Relaxed);
+        self.owner.store(me, Ordering::Relaxed);
+        self.depth.store(1, Ordering::Relaxed);
+    }
+
+    /// Ends what [`Biased::borrow`] has begun.
+    pub fn give_back(&self) {
+        self.depth.store(0, Ordering::Relaxed);
+        self.owner.store(NOBODY, Ordering::Relaxed);
+        let lender = self.lender.load(Ordering::Relaxed);
+        // Only a thread itself takes its number from there.
+        if lender != NOBODY && self.insider.load(Ordering::Relaxed) == lender {
+            // ORDERING: release: what was done inside is seen by the lender; partner is the acquire in `try_enter`.
+            self.bias.store(lender, Ordering::Release);
+            // ORDERING: partner is the fence in `forget`.
+            fence(Ordering::SeqCst);
+            if self.insider.load(Ordering::Relaxed) != lender {
+                let relaxed = Ordering::Relaxed;
+                _ = self.bias.compare_exchange(lender, NOBODY, relaxed, relaxed);
+            }
+        }
+        self.release_word();
+    }
+
+    /// Ends the bias of another thread. The caller holds `word`.
+    fn revoke(&self, me: usize) {
+        if self.drive_out(me) != NOBODY {
+            let lasted = now_ns().saturating_sub(self.favoured_ns.load(Ordering::Relaxed));
+            let needed = match lasted < LASTING_NS {
+                true => (2 * self.needed.load(Ordering::Relaxed)).min(ALONE_MOST),
+                false => ALONE,
+            };
+            self.needed.store(needed, Ordering::Relaxed);
+            count(&self.revoked);
+        }
+    }
+
+    /// Takes the bias from another thread, which has it and is returned, and waits until that one is not inside. The
+    /// caller holds `word`.
+    fn drive_out(&self, me: usize) -> usize {
+        // ORDERING: acquire pairs with the release in `forget`.
+        let biased = self.bias.load(Ordering::Acquire);
+        if biased == NOBODY || biased == me {
+            return NOBODY;
+        }
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        self.bias.store(NOBODY, Ordering::Relaxed);
+        // It does not fail: without it there is no bias (`may_favour`).
+        wait::fence_others();
+        let mut looks = 0;
+        loop {
+            // ORDERING: acquire pairs with the release in `leave`.
+            let inside = self.inside.load(Ordering::Acquire);
+            if inside == 0 {
+                break;
+            }
+            looks += 1;
+            match looks > YIELDS {
+                true => _ = wait::futex_wait(&self.inside, inside, None),
+                false => wait::yield_now(),
+            }
+        }
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        biased
+    }
+
+    #[inline]
+    fn try_take_word(&self) -> bool {
+        // ORDERING: acquire pairs with the releases in `release_word`.
+        self.word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn take_word(&self) {
+        if self.try_take_word() {
+            return;
+        }
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let yielded = (0..YIELDS).any(|_| {
+            wait::yield_now();
+            self.try_take_word()
+        });
+        if !yielded {
+            self.sleep_for_word();
+            self.passed.store(0, Ordering::Relaxed);
+        }
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        count(&self.contended);
+    }
+
+    fn sleep_for_word(&self) {
+        let mut slept = false;
+        loop {
+            if !slept && self.word.load(Ordering::Relaxed) == HANDED {
+                wait::futex_wait(&self.word, HANDED, None);
+            } else {
+                // ORDERING: acquire pairs with the releases in `release_word`.
+                let found = self.word.swap(CONTENDED, Ordering::Acquire);
+                if found == FREE || found == HANDED {
+                    return;
+                }
+                wait::futex_wait(&self.word, CONTENDED, None);
+            }
+            slept = true;
+        }
+    }
+
+    fn release_word(&self) {
+        if self.word.load(Ordering::Relaxed) == CONTENDED {
+            let passed = self.passed.load(Ordering::Relaxed) + 1;
+            self.passed.store(passed, Ordering::Relaxed);
+            if passed > PASSES {
+                // So many releases after a sleeper got it, this mark is another one's, who still sleeps.
+                // ORDERING: release pairs with the acquire in `sleep_for_word`.
+                self.word.store(HANDED, Ordering::Release);
+                wait::futex_wake(&self.word, 1);
+                return;
+            }
+        }
+        // ORDERING: release pairs with the acquires in `try_take_word` and `sleep_for_word`.
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            wait::futex_wake(&self.word, 1);
+        }
+    }
+}
+
+/// The time; 0 in the model, which has none.
+fn now_ns() -> u64 {
+    #[cfg(loom)]
+    return 0;
+    #[cfg(not(loom))]
+    crate::clock::now_ns()
+}
+
+/// Adds 1. The caller holds `word`, so that nobody else does.
+fn count(number: &AtomicU32) {
+    number.store(
+        number.load(Ordering::Relaxed).wrapping_add(1),
+        Ordering::Relaxed,
+    );
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "biased/tests.rs"]
+mod tests;
+
+#[cfg(all(test, loom))]
+#[path = "biased/loom.rs"]
+mod model;

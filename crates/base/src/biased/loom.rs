@@ -1,0 +1,173 @@
+//! The biased lock under the model checker (`make test-loom`).
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::sync::Watch;
+use ::loom::sync::Arc;
+use ::loom::thread;
+
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(preemptions);
+    }
+    builder.check(model);
+}
+
+struct Shared(Biased, Watch);
+
+/// Each thread enters so often, at two levels if `nests`; the memory it protects is watched.
+fn use_often(shared: &Shared, me: usize, times: u32, nests: bool) {
+    for _ in 0..times {
+        shared.0.acquire(me);
+        shared.1.note_write();
+        if nests {
+            shared.0.acquire(me);
+            shared.1.note_write();
+            shared.0.release(me);
+        }
+        shared.0.release(me);
+    }
+}
+
+fn compete(needed: u32, times: [u32; 2], nests: bool) {
+    let shared = Arc::new(Shared(Biased::model(needed), Watch::default()));
+    shared.0.favour(1);
+    let other = shared.clone();
+    let thread = thread::spawn(move || use_often(&other, 2, times[1], nests));
+    use_often(&shared, 1, times[0], nests);
+    thread.join().unwrap();
+    assert!(!shared.0.is_wanted());
+}
+
+#[test]
+fn revocation__lets_nobody_in_beside_the_biased_thread() {
+    explore(4, || compete(u32::MAX / 2, [2, 1], false));
+}
+
+#[test]
+fn revocation__waits_for_every_level() {
+    explore(3, || compete(u32::MAX / 2, [1, 1], true));
+}
+
+#[test]
+fn bias__goes_to_the_other_thread_and_back() {
+    explore(3, || compete(0, [2, 2], false));
+}
+
+#[test]
+fn breath__lets_the_other_thread_in() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        shared.0.favour(1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || use_often(&other, 2, 1, false));
+        shared.0.acquire(1);
+        shared.1.note_write();
+        shared.0.breathe(1, || ());
+        shared.1.note_write();
+        shared.0.release(1);
+        thread.join().unwrap();
+    });
+}
+
+/// As [`use_often`], by borrowing.
+fn borrow_often(shared: &Shared, me: usize, times: u32) {
+    for _ in 0..times {
+        shared.0.borrow(me);
+        shared.1.note_write();
+        shared.0.give_back();
+    }
+}
+
+#[test]
+fn loan__excludes_and_returns_the_bias() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        shared.0.favour(1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || borrow_often(&other, 2, 2));
+        use_often(&shared, 1, 2, false);
+        thread.join().unwrap();
+        use_often(&shared, 1, 1, true);
+        shared.0.borrow(2);
+        shared.1.note_write();
+        shared.0.give_back();
+        assert!(shared.0.try_enter(1), "the bias is its own again");
+        shared.1.note_write();
+        assert!(!shared.0.leave(1));
+    });
+}
+
+#[test]
+fn loan__of_a_thread_that_ends_is_returned_to_nobody() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        shared.0.favour(1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || borrow_often(&other, 2, 1));
+        use_often(&shared, 1, 1, false);
+        shared.0.forget(1);
+        thread.join().unwrap();
+        assert!(!shared.0.try_enter(1));
+    });
+}
+
+#[test]
+fn loan__leaves_a_third_thread_its_turn() {
+    explore(2, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        shared.0.favour(1);
+        let threads = [1, 2].map(|me| {
+            let other = shared.clone();
+            thread::spawn(move || match me {
+                1 => borrow_often(&other, 3, 1),
+                _ => use_often(&other, me, 1, false),
+            })
+        });
+        use_often(&shared, 1, 1, false);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
+
+#[test]
+fn thread__that_ends_leaves_its_bias_to_nobody() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        shared.0.favour(1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || use_often(&other, 2, 1, false));
+        use_often(&shared, 1, 1, false);
+        shared.0.forget(1);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn lock__is_handed_to_a_sleeper_and_kept_from_nobody() {
+    explore(2, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let other = shared.clone();
+        let thread = thread::spawn(move || use_often(&other, 2, 2, false));
+        use_often(&shared, 1, PASSES + 2, false);
+        thread.join().unwrap();
+    });
+}
+
+/// One thread waits for the lock while it is kept for another one: it is woken when that one leaves.
+#[test]
+fn lock__that_is_kept_for_one_sleeper_comes_to_the_other() {
+    // Of three threads a bound above this one would take hours.
+    let mut builder = ::loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let threads = [2, 3].map(|me| {
+            let other = shared.clone();
+            thread::spawn(move || use_often(&other, me, 1, false))
+        });
+        use_often(&shared, 1, PASSES + 1, false);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert!(!shared.0.is_wanted());
+    });
+}

@@ -1,0 +1,164 @@
+#![allow(non_snake_case)]
+
+use super::*;
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+struct Shared(Biased, UnsafeCell<u64>);
+// SAFETY: the counter is touched under the lock alone.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+fn make() -> Arc<Shared> {
+    Arc::new(Shared(Biased::new(|| true), UnsafeCell::new(0)))
+}
+
+/// Counts at two levels of nesting, with a breath between.
+fn use_often(shared: &Shared, me: usize, times: u32) {
+    for _ in 0..times {
+        shared.0.acquire(me);
+        shared.0.acquire(me);
+        // SAFETY: under the lock.
+        unsafe { *shared.1.get() += 1 };
+        shared.0.breathe(me, || ());
+        // SAFETY: under the lock again.
+        unsafe { *shared.1.get() += 1 };
+        shared.0.release(me);
+        shared.0.release(me);
+    }
+}
+
+#[test]
+fn biased__excludes_and_nests() {
+    let shared = make();
+    shared.0.favour(1);
+    let threads: Vec<_> = (1..5)
+        .map(|me| {
+            let shared = shared.clone();
+            std::thread::spawn(move || use_often(&shared, me, 5_000))
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    // SAFETY: all threads have ended.
+    assert_eq!(unsafe { *shared.1.get() }, 40_000);
+    assert!(!shared.0.is_wanted());
+}
+
+#[test]
+fn biased__goes_to_whoever_is_alone_for_long() {
+    let lock = Biased::new(|| true);
+    lock.favour(1);
+    let fenced = wait::register_membarrier();
+    assert_eq!(lock.try_enter(1), fenced);
+    if !fenced {
+        return;
+    }
+    assert!(!lock.leave(1));
+    let given_at = |ns| lock.favoured_ns.store(ns, Ordering::Relaxed);
+    given_at(u64::MAX); // It will not have lasted.
+    let enter_often = |me, times| {
+        (0..times).for_each(|_| {
+            lock.acquire(me);
+            lock.release(me);
+        });
+        lock.bias.load(Ordering::Relaxed) == me
+    };
+    assert!(
+        !enter_often(2, 9 * ALONE),
+        "the first may be about to enter"
+    );
+    assert!(!enter_often(1, 1));
+    assert!(!enter_often(2, 2 * ALONE), "a revocation makes it harder");
+    assert!(enter_often(2, 1));
+    assert_eq!(lock.counts(), (1, 0));
+    given_at(1); // It will have lasted for long.
+    assert!(
+        !enter_often(3, 9 * ALONE),
+        "the second may be about to enter"
+    );
+    assert!(!enter_often(2, 1));
+    assert!(!enter_often(3, ALONE));
+    assert!(enter_often(3, 1));
+    lock.forget(3);
+    assert!(!enter_often(4, ALONE));
+    assert!(enter_often(4, 1), "the one before has ended");
+}
+
+#[test]
+fn biased__to_one_thread_stays_so_however_often_it_is_borrowed() {
+    let lock = Biased::new(|| true);
+    lock.favour(1);
+    let fenced = wait::register_membarrier();
+    for _ in 0..99 {
+        lock.borrow(2);
+        assert!(!lock.try_enter(1));
+        lock.give_back();
+        assert_eq!(lock.try_enter(1), fenced);
+        if fenced {
+            assert!(!lock.leave(1));
+        }
+    }
+    assert_eq!(lock.counts().0, 0, "a loan is no revocation");
+    lock.borrow(2);
+    lock.forget(1);
+    lock.give_back();
+    assert!(!lock.try_enter(1));
+    let needed = lock.needed.load(Ordering::Relaxed);
+    assert_eq!(needed, ALONE);
+}
+
+#[test]
+fn biased__lends_and_excludes() {
+    let shared = make();
+    shared.0.favour(1);
+    let borrower = {
+        let shared = shared.clone();
+        std::thread::spawn(move || {
+            for _ in 0..5_000 {
+                shared.0.borrow(9);
+                // SAFETY: under the lock.
+                unsafe { *shared.1.get() += 2 };
+                shared.0.give_back();
+            }
+        })
+    };
+    let other = {
+        let shared = shared.clone();
+        std::thread::spawn(move || use_often(&shared, 2, 100))
+    };
+    use_often(&shared, 1, 20_000);
+    borrower.join().unwrap();
+    other.join().unwrap();
+    // SAFETY: all threads have ended.
+    assert_eq!(unsafe { *shared.1.get() }, 50_200);
+}
+
+#[test]
+fn biased__to_a_thread_that_has_ended_is_nobodys() {
+    let lock = Biased::new(|| true);
+    lock.favour(1);
+    lock.acquire(1);
+    lock.release(1);
+    lock.forget(1);
+    assert!(!lock.try_enter(1));
+    lock.acquire(2);
+    lock.release(2);
+    assert_eq!(lock.counts(), (0, 0));
+}
+
+#[test]
+fn biased__is_an_ordinary_lock_where_no_thread_may_have_the_bias() {
+    let lock = Biased::new(|| false);
+    lock.favour(1);
+    assert!(!lock.try_enter(1));
+    for _ in 0..2 * ALONE {
+        lock.acquire(1);
+        lock.acquire(1);
+        lock.release(1);
+        lock.release(1);
+    }
+    assert!(!lock.try_enter(1));
+    lock.release(1);
+    assert_eq!(lock.word.load(Ordering::Relaxed), FREE);
+}

@@ -1,0 +1,279 @@
+//! How a rank's progress thread is called by peers that need an answer while the program computes.
+//!
+//! | word | the progress thread | a call makes it |
+//! |---|---|---|
+//! | `NONE` | there is none | |
+//! | `ATTENDED` | sleeps: a thread of the program waits inside MPI, and looks by itself | `MISSED` |
+//! | `MISSED` | the same | |
+//! | `ASLEEP` | sleeps | `RUNG`, and wakes it |
+//! | `BUSY` | looks | `RUNG` |
+//! | `RUNG` | has to look | |
+//!
+//! Peers call, after whatever they have published. The rank's own threads change the word inside their lock. So a
+//! short message costs nobody anything: who sends one does not call.
+
+use fastpath_base::sync::{AtomicU32, Ordering, fence};
+use fastpath_base::wait;
+use std::time::Duration;
+
+const NONE: u32 = 0;
+const ATTENDED: u32 = 1;
+const MISSED: u32 = 2;
+const ASLEEP: u32 = 3;
+const BUSY: u32 = 4;
+const RUNG: u32 = 5;
+
+/// The word. Zero where a rank has no progress thread.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Call(AtomicU32);
+
+impl Call {
+    /// Whether the rank has a progress thread.
+    #[inline]
+    pub fn is_answered(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != NONE
+    }
+
+    /// Calls the thread, if there is one, to what was published before.
+    #[inline]
+    pub fn ring(&self) {
+        if self.is_answered() {
+            self.ring_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ring_slow(&self) {
+        // ORDERING: either this sees what the word was changed to, or who has changed it sees what was published
+        // before; partners are the fences in `resume` and `take`.
+        fence(Ordering::SeqCst);
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            let next = match word {
+                ATTENDED => MISSED,
+                ASLEEP | BUSY => RUNG,
+                _ => return,
+            };
+            // ORDERING: release: what was published is seen by who finds the call; partners are the acquires of
+            // `resume`, `take` and `rest`.
+            let order = Ordering::Release;
+            let changed = self
+                .0
+                .compare_exchange(word, next, order, Ordering::Relaxed);
+            if changed.is_ok() {
+                if word == ASLEEP {
+                    wait::futex_wake(&self.0, u32::MAX);
+                }
+                return;
+            }
+        }
+    }
+
+    /// There is a thread from now on, which has to look.
+    pub fn begin(&self) {
+        self.0.store(RUNG, Ordering::Relaxed);
+        // Peers that have found nobody to call have published before the thread's first look.
+        wait::fence_others();
+    }
+
+    /// There is none any more; it is woken to see it.
+    pub fn end(&self) {
+        self.0.store(NONE, Ordering::Relaxed);
+        wait::futex_wake(&self.0, u32::MAX);
+    }
+
+    /// A thread of the program looks from now on; says whether a call is left to it.
+    pub fn attend(&self) -> bool {
+        // ORDERING: acquire pairs with the release of a call.
+        self.0.swap(ATTENDED, Ordering::Acquire) == RUNG
+    }
+
+    /// Whether a thread of the program looks.
+    pub fn is_attended(&self) -> bool {
+        matches!(self.0.load(Ordering::Relaxed), ATTENDED | MISSED)
+    }
+
+    /// Whether the thread sleeps and no thread of the program looks: that computes.
+    pub fn finds_computing(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ASLEEP
+    }
+
+    /// No thread of the program looks any more; says whether something was published meanwhile for which the progress
+    /// thread would have been called, and which has to be looked for now.
+    pub fn resume(&self) -> bool {
+        // ORDERING: acquire pairs with the release of a call.
+        let missed = self.0.swap(ASLEEP, Ordering::Acquire) == MISSED;
+        // ORDERING: before the look that follows; partner is the fence in `ring_slow`.
+        fence(Ordering::SeqCst);
+        missed
+    }
+
+    /// The thread's: sleeps until it is called, or for so long. Whether it was called, or there is no thread any more.
+    pub fn wait(&self, limit: Option<Duration>) -> bool {
+        let is_over = |word| word == RUNG || word == NONE;
+        let word = self.0.load(Ordering::Relaxed);
+        if !is_over(word) {
+            wait::futex_wait(&self.0, word, limit);
+        }
+        is_over(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The thread's: it looks from now on, for all that was published before.
+    pub fn take(&self) {
+        // ORDERING: acquire pairs with the release of a call.
+        self.0.swap(BUSY, Ordering::Acquire);
+        // ORDERING: before the look that follows; partner is the fence in `ring_slow`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The thread's: its look has found nothing, and it is about to sleep; false where it was called meanwhile.
+    pub fn rest(&self) -> bool {
+        // ORDERING: acquire pairs with the release of a call.
+        let (order, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        self.0
+            .compare_exchange(BUSY, ASLEEP, order, relaxed)
+            .is_ok()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn state(call: &Call) -> u32 {
+        call.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn call__to_nobody_does_nothing() {
+        let call = Call::default();
+        call.ring();
+        assert!(!call.is_answered() && state(&call) == NONE);
+    }
+
+    #[test]
+    fn call__is_kept_for_whoever_looks_next() {
+        let call = Call::default();
+        call.begin();
+        assert!(call.wait(None), "the first look is due at once");
+        call.take();
+        call.ring();
+        assert!(!call.rest(), "it came while the thread looked");
+        call.take();
+        assert!(call.rest() && !call.attend());
+        assert!(call.is_attended() && !call.wait(Some(Duration::ZERO)));
+        assert!(!call.resume(), "nothing came");
+        assert!(!call.attend());
+        call.ring();
+        call.ring();
+        assert!(call.is_attended() && call.resume());
+        call.ring();
+        assert!(call.attend(), "the thread is not needed for it any more");
+        call.end();
+        assert!(call.wait(None) && !call.is_answered());
+    }
+}
+
+#[cfg(all(test, loom))]
+#[allow(non_snake_case)]
+mod model {
+    use super::*;
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    struct Shared {
+        call: Call,
+        /// What peers have published.
+        published: AtomicU32,
+        /// The rank's lock, and what was seen under it.
+        seen: Mutex<u32>,
+    }
+
+    fn explore(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        if builder.preemption_bound.is_none() {
+            builder.preemption_bound = Some(3);
+        }
+        builder.check(model);
+    }
+
+    fn make() -> Arc<Shared> {
+        let shared = Shared {
+            call: Call::default(),
+            published: AtomicU32::new(0),
+            seen: Mutex::new(0),
+        };
+        shared.call.begin();
+        Arc::new(shared)
+    }
+
+    fn look(shared: &Shared, seen: &mut u32) {
+        *seen = shared.published.load(Ordering::Relaxed);
+    }
+
+    /// A progress thread until it has seen so many; one call that is missed is a sleep without end.
+    fn serve(shared: &Shared, wanted: u32) {
+        loop {
+            let mut seen = shared.seen.lock().unwrap();
+            while !shared.call.is_attended() && *seen != wanted {
+                shared.call.take();
+                look(shared, &mut seen);
+                if shared.call.rest() {
+                    break;
+                }
+            }
+            if *seen == wanted {
+                return;
+            }
+            drop(seen);
+            while !shared.call.wait(None) {}
+        }
+    }
+
+    fn publish(shared: &Shared, value: u32) {
+        shared.published.store(value, Ordering::Relaxed);
+        shared.call.ring();
+    }
+
+    #[test]
+    fn call__is_missed_by_no_sleeper() {
+        explore(|| {
+            let shared = make();
+            let peer = {
+                let shared = shared.clone();
+                thread::spawn(move || (1..3).for_each(|value| publish(&shared, value)))
+            };
+            serve(&shared, 2);
+            peer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn call__is_missed_by_nobody_while_the_program_comes_and_goes() {
+        explore(|| {
+            let shared = make();
+            let peer = {
+                let shared = shared.clone();
+                thread::spawn(move || publish(&shared, 1))
+            };
+            let program = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let mut seen = shared.seen.lock().unwrap();
+                    let rung = shared.call.attend();
+                    if shared.call.resume() || rung {
+                        look(&shared, &mut seen);
+                        // Whether or not that was all, the thread looks too.
+                        shared.call.ring();
+                    }
+                })
+            };
+            serve(&shared, 1);
+            peer.join().unwrap();
+            program.join().unwrap();
+        });
+    }
+}

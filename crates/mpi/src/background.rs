@@ -1,0 +1,156 @@
+//! The progress thread (`FASTPATH_PROGRESS=thread`): goes on with messages while the program computes.
+//!
+//! It sleeps until it is called (`fastpath_protocol::background`), borrows the lock, which leaves its bias to the
+//! program's thread, and makes progress until there is nothing to do.
+#![allow(unsafe_code)]
+
+use crate::lock::Lock;
+use crate::process::{self, Process};
+use fastpath_base::sync::Ordering;
+use fastpath_base::thread::without_signals;
+use fastpath_base::topology::{CpuSet, affinity, affinity_of, set_affinity};
+use fastpath_base::wait;
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::Call;
+use fastpath_protocol::Worker;
+use fastpath_protocol::background::Turn;
+use std::io;
+use std::thread::{Builder, JoinHandle};
+
+/// Its name, of which the kernel keeps 15 bytes.
+const NAME: &str = "fastpath-progr";
+/// Bytes of its stack: it packs and unpacks datatypes.
+const STACK_BYTES: usize = 1 << 18;
+/// Yields of the thread, at most, until one that wants to get in is in.
+const YIELDS: u32 = 64;
+
+/// The thread, to be ended before the worker goes.
+pub(crate) struct ProgressThread {
+    call: &'static Call,
+    thread: JoinHandle<()>,
+}
+
+/// A call that stays inside MPI until its message has gone, from before it begins: peers that answer while it still
+/// posts need not call the thread. See [`Worker::attend`].
+pub(crate) struct Attending(Option<*mut Worker>);
+
+impl Attending {
+    /// Begins, if there is a progress thread.
+    pub fn begin(p: &Process) -> Self {
+        let worker = p.worker().ok();
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        Attending(worker.filter(|&worker| unsafe {
+            let runs = (*worker).background.runs;
+            if runs {
+                (*worker).attend();
+            }
+            runs
+        }))
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        if let Some(worker) = self.0 {
+            // SAFETY: as in `begin`.
+            unsafe { (*worker).resume() };
+        }
+    }
+}
+
+/// Goes to the new thread. The worker is used there under the lock alone.
+struct Served(*mut Worker);
+
+// SAFETY: whoever uses a worker holds the lock, which is real where there is a progress thread.
+unsafe impl Send for Served {}
+
+impl ProgressThread {
+    /// Starts it for a worker, which lives until [`ProgressThread::end`]. The lock is real.
+    ///
+    /// # Errors
+    /// The process may have no more threads.
+    pub fn start(job: &'static Job, worker: *mut Worker) -> io::Result<Self> {
+        // SAFETY: the caller is alone with its worker so far.
+        let call = unsafe {
+            (*worker).background.runs = true;
+            (*worker).own_call()
+        };
+        call.begin();
+        let served = Served(worker);
+        let started = without_signals(|| {
+            let builder = Builder::new().name(NAME.to_owned()).stack_size(STACK_BYTES);
+            builder.spawn(move || serve(job, served, call))
+        });
+        match started {
+            Ok(thread) => Ok(ProgressThread { call, thread }),
+            Err(e) => {
+                call.end();
+                // SAFETY: as above.
+                unsafe { (*worker).background.runs = false };
+                Err(e)
+            }
+        }
+    }
+
+    /// Ends it. The calling thread is inside MPI, and lets it in.
+    pub fn end(self, lock: &Lock) {
+        self.call.end();
+        lock.breathe(|| _ = self.thread.join());
+    }
+}
+
+/// Lets the calling thread run where the other ranks of this host may, and not where its own rank is bound to: the
+/// program computes there, and could not move out of the way. A peer's processor is idle while that waits.
+fn spread(job: &Job) {
+    let (own, mut all) = (affinity(), CpuSet::new());
+    let ranks = (0..job.size()).filter(|&rank| !job.is_remote(rank));
+    for page in ranks.filter_map(|rank| job.rank_page(rank)) {
+        let pid = page.owner_pid.load(Ordering::Relaxed) as libc::pid_t;
+        let set = (pid > 0).then(|| affinity_of(pid)).flatten();
+        set.iter()
+            .flat_map(CpuSet::iter)
+            .filter(|&cpu| !own.contains(cpu))
+            .for_each(|cpu| all.insert(cpu));
+    }
+    // Where there are none, or it may not, it stays beside the program.
+    _ = set_affinity(&all);
+}
+
+fn serve(job: &Job, served: Served, call: &'static Call) {
+    let Served(worker) = served;
+    let mut is_spread = !job.is_bound();
+    let lock = process::lock();
+    let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
+    loop {
+        let called = is_due || call.wait(limit);
+        if !call.is_answered() {
+            return;
+        }
+        is_due = false;
+        if call.is_attended() {
+            limit = None;
+            continue;
+        }
+        if !called && limit.is_none() {
+            continue;
+        }
+        // Peers that call have joined the job; the first call is the thread's own.
+        if !is_spread && turns > 0 {
+            is_spread = true;
+            spread(job);
+        }
+        turns += 1;
+        // SAFETY: inside; `end` waits for this thread before the worker goes.
+        let turn =
+            lock.borrow(|| unsafe { (*worker).serve_others(|| process::lock().is_wanted()) });
+        match turn {
+            Turn::Over(nap) => limit = nap,
+            Turn::Interrupted => {
+                is_due = true;
+                (0..YIELDS)
+                    .take_while(|_| lock.is_wanted())
+                    .for_each(|_| wait::yield_now());
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Calls that the thread level forbids: by another thread than the one that initialised MPI, or by two at a time.
+//!
+//! Below `MPI_THREAD_MULTIPLE` there is no lock, and nothing of the process may be touched here that a call uses.
+
+use crate::caller::Call;
+use crate::consts::*;
+use crate::lock::thread_token;
+use crate::process::Process;
+use fastpath_base::topology;
+use std::sync::{Mutex, PoisonError};
+
+/// The thread that is inside MPI.
+struct Inside {
+    /// Its token; 0: nobody is.
+    thread: usize,
+    /// What a person calls it.
+    name: String,
+    call: &'static str,
+    /// Whether any thread may make that call at any time.
+    anytime: bool,
+    depth: u32,
+    /// Whether a mistake was told.
+    told: bool,
+}
+
+static INSIDE: Mutex<Inside> = Mutex::new(Inside {
+    thread: 0,
+    name: String::new(),
+    call: "",
+    anytime: false,
+    depth: 0,
+    told: false,
+});
+
+/// The calling thread enters `call`; tells, once in a process, where it may not.
+#[cold]
+pub(crate) fn enter(p: &Process, call: &'static str, anytime: bool) {
+    // The standard lets any thread ask for these at any time as well (MPI 5.0, section 11.6).
+    let anytime = anytime || matches!(call, "MPI_Query_thread" | "MPI_Is_thread_main");
+    let me = thread_token();
+    let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    if inside.thread == me {
+        inside.depth += 1;
+        return;
+    }
+    let is_free = inside.thread == 0;
+    let name = match p.is_main_thread() {
+        true => "thread \"main\"".to_owned(),
+        false => format!("thread {}", topology::thread_number()),
+    };
+    let other = (!is_free && !inside.anytime).then(|| (inside.name.as_str(), inside.call));
+    if !anytime && !inside.told {
+        let level = p.thread_level.get();
+        if let Some(what) = describe(level, p.is_main_thread(), (&name, call), other) {
+            inside.told = true;
+            let rank = p.engine().map_or(0, |engine| engine.job.rank());
+            eprintln!("fastpath: rank {rank}: {what}");
+        }
+    }
+    if is_free {
+        inside.thread = me;
+        (inside.name, inside.call) = (name, call);
+        (inside.anytime, inside.depth) = (anytime, 1);
+    }
+}
+
+/// The calling thread leaves a call.
+#[cold]
+pub(crate) fn leave() {
+    let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    if inside.thread == thread_token() {
+        inside.depth -= 1;
+        if inside.depth == 0 {
+            inside.thread = 0;
+        }
+    }
+}
+
+/// What is wrong with a call, by thread and name, while another thread is inside; None where nothing is.
+fn describe(
+    level: i32,
+    is_main: bool,
+    call: (&str, &str),
+    other: Option<(&str, &str)>,
+) -> Option<String> {
+    let (name, call) = call;
+    let place = Call::find(None).map_or(String::new(), |call| format!(" at {}", call.place()));
+    if level <= MPI_THREAD_FUNNELED && !is_main {
+        let level = match level {
+            MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
+            _ => "MPI_THREAD_SINGLE (the level of MPI_Init)",
+        };
+        let main = match other {
+            Some((name, call)) => format!("{name} is in {call} meanwhile"),
+            None => "thread \"main\" is outside of MPI meanwhile".to_owned(),
+        };
+        return Some(format!(
+            "{name} calls {call}{place}, but at {level} only the thread that has initialised MPI may make calls; {main}. \
+             Ask MPI_Init_thread for MPI_THREAD_SERIALIZED where threads take turns, else for MPI_THREAD_MULTIPLE"
+        ));
+    }
+    let (other, inside) = other?;
+    let level = match level {
+        MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
+        _ => "MPI_THREAD_FUNNELED",
+    };
+    Some(format!(
+        "{name} calls {call}{place} while {other} is in {inside}, but at {level} one thread at a time may be inside MPI. \
+         Ask MPI_Init_thread for MPI_THREAD_MULTIPLE, or let the threads take turns"
+    ))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call__is_told_of_where_the_level_forbids_it() {
+        let (own, other) = (
+            ("thread 7", "MPI_Send"),
+            Some(("thread \"main\"", "MPI_Recv")),
+        );
+        let told = |level, is_main, other| describe(level, is_main, own, other);
+        for level in [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED] {
+            assert_eq!(told(level, true, None), None);
+            let text = told(level, false, None).unwrap();
+            assert!(text.contains("thread 7 calls MPI_Send"), "{text}");
+            assert!(text.contains("\"main\" is outside of MPI"), "{text}");
+            let text = told(level, false, other).unwrap();
+            assert!(text.contains("\"main\" is in MPI_Recv"), "{text}");
+            assert!(told(level, true, other).is_some());
+        }
+        assert_eq!(told(MPI_THREAD_SERIALIZED, false, None), None);
+        let text = told(MPI_THREAD_SERIALIZED, false, other).unwrap();
+        assert!(
+            text.contains("while thread \"main\" is in MPI_Recv"),
+            "{text}"
+        );
+    }
+}

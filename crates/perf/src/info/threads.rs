@@ -1,0 +1,50 @@
+//! What threads of a program may do, and what its calls pay for them.
+
+use super::transports::Facility;
+use fastpath_base::wait;
+
+/// The highest level, and how its lock works on this machine.
+pub fn list_threads() -> Vec<Facility> {
+    describe(wait::register_membarrier())
+}
+
+fn describe(fences: bool) -> Vec<Facility> {
+    let lock = match fences {
+        true => {
+            "the thread that makes the calls pays plain instructions; another one that comes takes the lock from it by a \
+             membarrier"
+        }
+        false => {
+            "the kernel or a sandbox refuses membarrier: an ordinary lock, an atomic operation for each call"
+        }
+    };
+    vec![
+        Facility {
+            name: "MPI_THREAD_MULTIPLE",
+            available: true,
+            note: "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 tells of calls that it \
+                   forbids"
+                .to_owned(),
+        },
+        Facility {
+            name: "biased lock",
+            available: fences,
+            note: lock.to_owned(),
+        },
+    ]
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lock__is_told_as_it_works_here() {
+        for fences in [true, false] {
+            let lock = &describe(fences)[1];
+            assert_eq!(lock.available, fences);
+            assert_eq!(lock.note.contains("ordinary lock"), !fences);
+        }
+    }
+}

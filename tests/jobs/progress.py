@@ -1,0 +1,96 @@
+"""FASTPATH_PROGRESS: its words, what the report says of the thread, and that nothing of it stays."""
+
+import os
+import signal
+
+
+def _run(session, value, ranks=2, words=("multiple",), **env):
+    program = [session.binary("progress_random"), "7", *words]
+    return session.mpirun(ranks, program, env={"FASTPATH_PROGRESS": value, **env}).finish()
+
+
+def case_another_word_is_refused(session):
+    outcome = _run(session, "threads")
+    if outcome.code in (0, None):
+        return f"exit code {outcome.code} for a word that is none"
+    for wanted in ("FASTPATH_PROGRESS=threads", "thread", "none"):
+        if wanted not in outcome.err:
+            return f"{wanted!r} is not in the message: {outcome.err[:300]}"
+    return None
+
+
+def case_the_report_says_what_the_thread_did(session):
+    outcome = _run(session, "thread", FASTPATH_REPORT="1")
+    problem = outcome.problem(quiet=False)
+    if problem:
+        return problem
+    lines = [line for line in outcome.err.splitlines() if "FASTPATH_PROGRESS=thread: the progress thread" in line]
+    return None if len(lines) == 2 else f"{len(lines)} lines of 2 ranks: {outcome.err[-300:]}"
+
+
+def case_none_is_none(session):
+    outcome = _run(session, "none", FASTPATH_REPORT="1")
+    return outcome.problem(quiet=False) or ("a line of a thread" if "progress thread" in outcome.err else None)
+
+
+def case_a_deadlock_is_still_told(session):
+    """The thread's sleep is none of the program's waits, at either level."""
+    for how in ("ring", "multiple-any"):
+        words = [session.binary("verdicts"), how]
+        outcome = session.mpirun(2, words, timeout=5, env={"FASTPATH_PROGRESS": "thread"}).finish()
+        if outcome.code is None or "deadlock" not in outcome.err:
+            return f"{how}: exit code {outcome.code}: {outcome.err[:300]}"
+    return None
+
+
+def case_one_that_computes_is_in_no_deadlock(session):
+    for how in ("work", "thread-works"):
+        words = [session.binary("verdicts"), how]
+        outcome = session.mpirun(2, words, timeout=5, env={"FASTPATH_PROGRESS": "thread"}).finish()
+        if outcome.code is None or "deadlock" in outcome.err:
+            return f"{how}: exit code {outcome.code}: {outcome.err[:300]}"
+    return None
+
+
+def case_a_killed_peer_ends_the_job(session):
+    """At different moments of messages that the thread moves."""
+    program = [session.binary("progress_random"), "5", "single"]
+    for turn in range(6):
+        running = session.mpirun(2, program, env={"FASTPATH_PROGRESS": "thread"})
+        victim = None
+        while victim is None and running.process.poll() is None:
+            victim = _rank_process(running, turn % 2)
+        if victim is None:
+            return "it was over before anybody could be killed"
+        _await_ticks(victim, 2 * turn)
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        outcome = running.finish()
+        if outcome.code in (0, None) or outcome.left:
+            return f"exit code {outcome.code}, left: {outcome.left}"
+    return None
+
+
+def _rank_process(running, rank):
+    for pid, _ in running.processes():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"FASTPATH_RANK={rank}".encode() in file.read().split(b"\0"):
+                    return pid
+        except OSError:
+            pass
+    return None
+
+
+def _await_ticks(pid, ticks):
+    """Returns when a process has used so much processor time, or is gone."""
+    used = 0
+    while used < ticks:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            return
+        used = int(fields[11]) + int(fields[12])

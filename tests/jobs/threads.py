@@ -1,0 +1,82 @@
+"""Threads of MPI_THREAD_MULTIPLE: calls of all kinds that a seed draws, and SIGKILL of a rank while threads of the others
+wait. MPI_TEST_SEED=N begins with another seed; a failure names its own."""
+
+import os
+import random
+import signal
+import time
+
+from jobs.killed import WAYS, _kill, _rank_of, _repeat
+
+# More ways to wait and to send, each of which moves where threads meet.
+STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,crowd"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
+            {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}]
+
+
+def case_stress(session):
+    """Up to 16 threads of each rank; every message, result and status is checked."""
+    def one(chance, seed):
+        ranks = chance.choice([1, 2, 2, 2, 3, 4])
+        threads = chance.choice([2, 3, 4, 8, 16])
+        rounds = 40 if session.everything else 12
+        env = chance.choice(STRESSED)
+        words = [session.binary("threads_stress"), str(seed), str(threads), str(rounds)]
+        outcome = session.mpirun(ranks, words, timeout=120, env=env).finish()
+        # A bound that is reached is told of, once by each rank.
+        told = [line for line in outcome.err.splitlines() if "which is all that FASTPATH_UNEXPECTED_MAX" not in line]
+        problem = outcome.problem(quiet=False) or (told and f"it says {told[0]}")
+        return (f"{ranks} ranks, {threads} threads, {env}: {problem}", outcome.text()) if problem else None
+
+    return _repeat(session, 6, 100, one)
+
+
+def _threads_of(pid):
+    """State of each thread of a process."""
+    states = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{tid}/stat", encoding="utf-8") as file:
+                states.append(file.read().rpartition(")")[2].split()[0])
+        except OSError:
+            pass  # it has just ended
+    return states
+
+
+def case_killed(session):
+    """A rank is killed at a moment of its own: while its threads work, or sleep for others that sleep. The job ends, the
+    rank is named, and nothing is left."""
+    def one(chance, seed):
+        ranks = chance.choice([2, 2, 3, 4])
+        # With 1 << 20 rounds it does not end by itself. An error handler of its own would see that a rank is gone.
+        how = [str(seed), str(chance.choice([2, 4, 8])), str(1 << 20), "fatal"]
+        job = session.mpirun(ranks, [session.binary("threads_stress"), *how], env=chance.choice(WAYS))
+        time.sleep(chance.choice([0, 0.05, 0.3]) * chance.random())  # a moment, not a state
+        found, threads = [], chance.choice([1, 2])
+        while job.process.poll() is None:
+            numbers = [(_rank_of(pid), pid) for pid, _ in job.processes()]
+            found = [(rank, pid) for rank, pid in numbers if rank is not None]
+            try:
+                if found and all(len(_threads_of(pid)) >= threads for _, pid in found):
+                    break
+            except OSError:
+                pass  # it has just become another
+        rank, pid = chance.choice(found)
+        stopped = chance.random() < 0.3
+        if stopped:
+            # The others have time to wait for it, all of their threads.
+            os.kill(pid, signal.SIGSTOP)
+            others = [pid for other, pid in found if other != rank]
+            deadline = time.monotonic() + 20
+            while any("R" in _threads_of(pid) for pid in others) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        _kill(pid)
+        outcome = job.finish()
+        problem = outcome.problem(128 + signal.SIGKILL, quiet=False)
+        said = [line for line in outcome.err.splitlines() if line.strip()]
+        if not problem and not (said and said[0].startswith(f"mpiexec: rank {rank} on ") and "SIGKILL" in said[0]):
+            problem = f"killed rank {rank}, but the report is {said[:1]}"
+        if not problem and any(not line.startswith("mpiexec: ") for line in said):
+            problem = "a rank said something of its own"
+        return (problem, outcome.text()) if problem else None
+
+    return _repeat(session, 5, 60, one)
