@@ -72,9 +72,9 @@ class _Page:
         finally:
             os.close(fd)
         self.state, = struct.unpack_from("I", page, 0)
-        self.waiting, = struct.unpack_from("I", page, 256 + 4)
-        self.since_ns, = struct.unpack_from("Q", page, 256 + 24)
-        self.asleep, = struct.unpack_from("I", page, 2472)
+        self.waiting, = struct.unpack_from("I", page, 704 + 4)
+        self.since_ns, = struct.unpack_from("Q", page, 704 + 24)
+        self.asleep, = struct.unpack_from("I", page, 2920)
 
     def sleeps_long(self):
         """Whether the rank has waited for longer than the second that a verdict needs, and sleeps."""

@@ -339,11 +339,53 @@ impl Biased {
         self.depth.store(1, Ordering::Relaxed);
     }
 
+    /// As [`Biased::borrow`], where nobody is inside; false, without a wait and without a trace, where somebody is. A
+    /// bias of another thread costs a fence, which is paid only if `may_fence`.
+    pub fn try_borrow(&self, me: usize, may_fence: bool) -> bool {
+        let has_bias = |biased| biased != NOBODY && biased != me;
+        if self.inside.load(Ordering::Relaxed) != 0
+            || (!may_fence && has_bias(self.bias.load(Ordering::Relaxed)))
+            || !self.try_take_word()
+        {
+            return false;
+        }
+        // ORDERING: acquire pairs with the release in `forget`.
+        let biased = self.bias.load(Ordering::Acquire);
+        let lender = if has_bias(biased) { biased } else { NOBODY };
+        if lender != NOBODY && may_fence {
+            self.bias.store(NOBODY, Ordering::Relaxed);
+            // It does not fail: without it there is no bias (`may_favour`).
+            wait::fence_others();
+        }
+        // ORDERING: acquire pairs with the release in `leave`.
+        let inside = self.inside.load(Ordering::Acquire);
+        if inside != 0 || (lender != NOBODY && !may_fence) {
+            self.return_bias(if may_fence { lender } else { NOBODY });
+            self.release_word();
+            return false;
+        }
+        self.lender.store(lender, Ordering::Relaxed);
+        self.owner.store(me, Ordering::Relaxed);
+        self.depth.store(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether the thread is inside.
+    #[inline]
+    pub fn holds(&self, me: usize) -> bool {
+        self.is_insider(me) || self.owner.load(Ordering::Relaxed) == me
+    }
+
     /// Ends what [`Biased::borrow`] has begun.
     pub fn give_back(&self) {
         self.depth.store(0, Ordering::Relaxed);
         self.owner.store(NOBODY, Ordering::Relaxed);
-        let lender = self.lender.load(Ordering::Relaxed);
+        self.return_bias(self.lender.load(Ordering::Relaxed));
+        self.release_word();
+    }
+
+    /// Gives the bias back to whom it was taken from without revoking it. The caller holds `word`.
+    fn return_bias(&self, lender: usize) {
         // Only a thread itself takes its number from there.
         if lender != NOBODY && self.insider.load(Ordering::Relaxed) == lender {
             // ORDERING: release: what was done inside is seen by the lender; partner is the acquire in `try_enter`.
@@ -355,7 +397,6 @@ impl Biased {
                 _ = self.bias.compare_exchange(lender, NOBODY, relaxed, relaxed);
             }
         }
-        self.release_word();
     }
 
     /// Ends the bias of another thread. The caller holds `word`.

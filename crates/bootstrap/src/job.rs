@@ -333,6 +333,11 @@ impl Job {
         self.segment.incoming_bitmap(rank)
     }
 
+    /// The same for a worker of that rank ([`Segment::worker_bitmap`]).
+    pub fn worker_bitmap(&self, place: usize, rank: usize) -> Option<&[AtomicU64]> {
+        self.segment.worker_bitmap(place, rank)
+    }
+
     /// First byte of the region that `src` fills and `dst` empties; None when either is no
     /// rank. The sender has it backed ([`Job::back_pair`]) before either touches it.
     pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
@@ -377,11 +382,7 @@ impl Job {
     pub fn set_phase(&self, phase: Phase) {
         self.own_page().set_phase(phase);
         if phase == Phase::Finalized {
-            // ORDERING: release pairs with the acquires in the transport's `peer_has_left` and `wake_peer`: what this
-            // rank sent and took before is seen by a peer that finds it gone.
-            self.own_page()
-                .state
-                .store(STATE_FINALIZED, Ordering::Release);
+            self.own_page().set_left(STATE_FINALIZED);
             self.header().awake.fetch_sub(1, Ordering::Relaxed);
         }
     }

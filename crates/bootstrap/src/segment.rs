@@ -3,8 +3,9 @@
 //! ```text
 //! 0              JobHeader                  4 KiB
 //! 4 KiB          RankPage[N]                4 KiB each
-//! bitmap_offset  incoming bitmaps[N]        one bit per sender, rows padded to a cache line
+//! bitmap_offset  incoming bitmaps[W][N]     one bit per sender, rows padded to a cache line, for each worker of a rank
 //! pair_offset    PairRegion[N * (N + 1)]    PAIR_BYTES each, both directions of a pair side by side, sparse
+//! further_offset PairRegion[W - 1][N * (N + 1)]  the same for further workers; where it fits, mapped by who has them
 //! arena_offset   Arena[N]                   ARENA_BYTES each or less, sparse, mapped piece by piece
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
@@ -25,10 +26,10 @@ mod text;
 pub use call::Call;
 pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
-pub use layout::{ARENA_BYTES, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
+pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use memory::{Mapping, Segment, SegmentError};
 pub use page::{
-    Awaited, Card, NOTES, Phase, RankPage, STATE_AWAKE, STATE_DEAD, STATE_FINALIZED,
+    Awaited, Card, NOTES, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
     STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
 pub use text::SharedText;

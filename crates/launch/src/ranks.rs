@@ -3,9 +3,8 @@
 
 use crate::signals::signal_group;
 use fastpath_base::sync::Ordering;
-use fastpath_base::wait::futex_wake;
 use fastpath_bootstrap::segment::{
-    FailureKind, Phase, STATE_AWAKE, STATE_DEAD, STATE_SLEEPING, Segment, WaitNote,
+    FURTHER, FailureKind, Phase, STATE_DEAD, Segment, WaitNote,
 };
 use std::collections::HashMap;
 
@@ -256,8 +255,7 @@ fn mark_dead(segment: &Segment, rank: usize) {
         return;
     };
     if page.phase() != Phase::Finalized {
-        // ORDERING: partner is the senders' acquire load of the state.
-        page.state.store(STATE_DEAD, Ordering::Release);
+        page.set_left(STATE_DEAD);
     }
 }
 
@@ -269,16 +267,7 @@ fn wake_sleepers(segment: &Segment) {
         let Some(page) = segment.page(rank) else {
             break;
         };
-        // ORDERING: the sleeper that is woken sees the states; it loads its word with acquire.
-        let woken = page.state.compare_exchange(
-            STATE_SLEEPING,
-            STATE_AWAKE,
-            Ordering::Release,
-            Ordering::Relaxed,
-        );
-        if woken.is_ok() {
-            futex_wake(&page.state, u32::MAX);
-        }
+        (0..=FURTHER).for_each(|place| page.rouse(place));
     }
 }
 

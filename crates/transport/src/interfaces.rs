@@ -13,7 +13,9 @@ use crate::sim::{Network, SimIface};
 use crate::verbs::inline::Wishes;
 use crate::verbs::{PortCounter, open_device};
 use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::FURTHER;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// Every interface that this process has opened.
@@ -49,6 +51,27 @@ impl Interfaces {
             alive: false,
             arena,
         }
+    }
+
+    /// Those of a further worker, which reaches peers through shared memory alone, by rings of its own (see
+    /// [`Domain::further`]). No memory of the process can be reached by load and store through them.
+    pub fn further(&self, place: u32, area: NonNull<u8>) -> Self {
+        let domain: &'static Domain = Box::leak(Box::new(self.domain.further(place, area)));
+        Interfaces {
+            domain,
+            shm: Iface::new(domain),
+            allowed: self.allowed,
+            sim: None,
+            adapter: None,
+            port_counter: None,
+            alive: false,
+            arena: Arena::new(domain),
+        }
+    }
+
+    /// Whether all peers are reached within this host and without a simulated network.
+    pub fn is_within_host(&self) -> bool {
+        self.allowed.adapter.is_none() && self.sim.is_none()
     }
 
     /// Reaches every peer through a simulated network, with the job's rank as its port.
@@ -223,7 +246,12 @@ impl Interfaces {
 
     /// Wakes `peer` if it sleeps.
     pub fn rouse(&self, peer: u32) {
-        crate::shm::iface::rouse(self.domain.state_word(peer));
+        self.domain.rouse(peer);
+    }
+
+    /// Wakes every thread of `peer` that sleeps.
+    pub fn rouse_all(&self, peer: u32) {
+        (0..=FURTHER).for_each(|place| self.domain.page(peer).rouse(place));
     }
 
     /// Whether `peer` has left the job; for one that has no lane yet.

@@ -100,6 +100,30 @@ fn loan__excludes_and_returns_the_bias() {
 }
 
 #[test]
+fn loan__that_is_only_tried_excludes_and_returns_the_bias() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        shared.0.favour(1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || {
+            for _ in 0..2 {
+                if other.0.try_borrow(2, true) {
+                    other.1.note_write();
+                    other.0.give_back();
+                }
+            }
+        });
+        use_often(&shared, 1, 2, false);
+        thread.join().unwrap();
+        assert!(!shared.0.try_borrow(2, false), "it would need the fence");
+        assert!(shared.0.try_enter(1), "the bias is its own again");
+        shared.1.note_write();
+        assert!(!shared.0.try_borrow(2, true), "somebody is inside");
+        assert!(!shared.0.leave(1));
+    });
+}
+
+#[test]
 fn loan__of_a_thread_that_ends_is_returned_to_nobody() {
     explore(3, || {
         let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));

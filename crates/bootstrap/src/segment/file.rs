@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Makes the file of a segment, as long as its layout. The arenas shrink where the length of files is limited.
+/// Makes the file of a segment, as long as its layout. It shrinks where the length of files is limited.
 ///
 /// # Errors
 /// As [`open_nameless`]; or its length is refused.
@@ -149,7 +149,7 @@ fn open_and_unlink(folder: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-/// Sets the length of a file to that of the layout, or of one with smaller arenas where the file may not be so long.
+/// Sets the length of a file to that of the layout, or of a smaller one where the file may not be so long.
 fn set_length(file: &OwnedFd, layout: Layout) -> Result<Layout, SegmentError> {
     let mut fitting = layout;
     loop {
@@ -157,7 +157,7 @@ fn set_length(file: &OwnedFd, layout: Layout) -> Result<Layout, SegmentError> {
             return Ok(fitting);
         };
         let too_long = matches!(cause.raw_os_error(), Some(libc::EFBIG));
-        fitting = match fitting.with_smaller_arenas() {
+        fitting = match fitting.smaller() {
             Some(smaller) if too_long => smaller,
             _ if too_long => return Err(too_long_for(fitting, &cause)),
             _ => {

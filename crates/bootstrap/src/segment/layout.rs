@@ -15,7 +15,13 @@ pub const ARENA_BYTES: u64 = 1 << 40;
 /// Most ranks a segment is laid out for: the regions of all pairs fit the address space of a process.
 pub const MAX_RANKS: usize = 8192;
 
-/// Alignment of the two big areas: a large page.
+/// Workers that a rank may have beside its first one (`MPI_THREAD_MULTIPLE`).
+pub const FURTHER: usize = 7;
+
+/// Most ranks with address space for the pair regions of further workers.
+const FURTHER_RANKS: usize = 1024;
+
+/// Alignment of the big areas: a large page.
 const AREA_ALIGN: u64 = 2 << 20;
 
 /// The offsets of a job with a given number of ranks.
@@ -24,6 +30,8 @@ pub struct Layout {
     ranks: usize,
     /// A power of two, a multiple of [`AREA_ALIGN`].
     arena_bytes: u64,
+    /// Further workers of each rank that there is room for: [`FURTHER`] or none.
+    further: usize,
 }
 
 impl Layout {
@@ -35,25 +43,30 @@ impl Layout {
             Some(Layout {
                 ranks,
                 arena_bytes: ARENA_BYTES,
+                further: if ranks <= FURTHER_RANKS { FURTHER } else { 0 },
             })
         }
     }
 
-    /// The same with arenas of half the size; None when they are as small as they can be.
-    pub const fn with_smaller_arenas(self) -> Option<Layout> {
-        if self.arena_bytes == AREA_ALIGN {
-            return None;
+    /// The next smaller one: with arenas of half the size or, when they are as small as they can be, without room for
+    /// further workers.
+    pub const fn smaller(self) -> Option<Layout> {
+        if self.arena_bytes != AREA_ALIGN {
+            return Some(Layout {
+                arena_bytes: self.arena_bytes / 2,
+                ..self
+            });
         }
-        Some(Layout {
-            ranks: self.ranks,
-            arena_bytes: self.arena_bytes / 2,
-        })
+        match self.further {
+            0 => None,
+            _ => Some(Layout { further: 0, ..self }),
+        }
     }
 
-    /// The layout of a file with so many bytes; None when no size of the arenas gives that length.
+    /// The layout of a file with so many bytes; None when none has that length.
     pub fn of_length(ranks: usize, bytes: u64) -> Option<Layout> {
         let largest = Layout::new(ranks)?;
-        std::iter::successors(Some(largest), |layout| layout.with_smaller_arenas())
+        std::iter::successors(Some(largest), |layout| layout.smaller())
             .find(|layout| layout.total_bytes() == bytes)
     }
 
@@ -82,10 +95,22 @@ impl Layout {
         self.page_offset(self.ranks) + rank * self.bitmap_stride()
     }
 
+    /// Further workers of each rank that there is room for.
+    pub const fn further(self) -> usize {
+        self.further
+    }
+
+    /// Offset of the row of bits for a worker of `rank`, which is at `place`: 0, its first one, or from 1 to
+    /// [`Layout::further`].
+    pub const fn worker_bitmap_offset(self, place: usize, rank: usize) -> usize {
+        self.bitmap_offset(place * self.ranks + rank)
+    }
+
     /// End of what every rank uses from the first moment: header, pages and bitmaps. The
     /// creator has all of it backed.
     pub const fn front_bytes(self) -> usize {
-        self.bitmap_offset(self.ranks).next_multiple_of(PAGE_BYTES)
+        self.worker_bitmap_offset(self.further + 1, 0)
+            .next_multiple_of(PAGE_BYTES)
     }
 
     /// Offset of the first pair region.
@@ -104,7 +129,33 @@ impl Layout {
 
     /// End of the part that each rank maps as a whole.
     pub const fn mapped_bytes(self) -> u64 {
-        self.pair_area_offset() + (self.ranks * (self.ranks + 1)) as u64 * PAIR_BYTES as u64
+        self.pair_area_offset() + self.pair_area_bytes()
+    }
+
+    /// Bytes of the regions of all pairs.
+    const fn pair_area_bytes(self) -> u64 {
+        (self.ranks * (self.ranks + 1)) as u64 * PAIR_BYTES as u64
+    }
+
+    /// Offset of the pair regions of further workers, which who has such workers maps.
+    pub const fn further_offset(self) -> u64 {
+        self.mapped_bytes().next_multiple_of(AREA_ALIGN)
+    }
+
+    /// Bytes of all of them.
+    pub const fn further_bytes(self) -> u64 {
+        self.further as u64 * self.pair_area_bytes()
+    }
+
+    /// Offset of the region by which the workers at `place` of two ranks reach each other: as
+    /// [`Layout::pair_offset`], which it is for place 0.
+    pub const fn worker_pair_offset(self, place: usize, src: usize, dst: usize) -> u64 {
+        let first = self.pair_offset(src, dst);
+        if place == 0 {
+            return first;
+        }
+        let areas = (place - 1) as u64 * self.pair_area_bytes();
+        self.further_offset() + areas + first - self.pair_area_offset()
     }
 
     /// Address range of one rank's arena.
@@ -114,7 +165,8 @@ impl Layout {
 
     /// Offset of a rank's arena.
     pub const fn arena_offset(self, rank: usize) -> u64 {
-        self.mapped_bytes().next_multiple_of(AREA_ALIGN) + rank as u64 * self.arena_bytes
+        (self.further_offset() + self.further_bytes()).next_multiple_of(AREA_ALIGN)
+            + rank as u64 * self.arena_bytes
     }
 
     /// Offset of a rank's trace (`fastpath_base::trace`).
@@ -144,10 +196,10 @@ mod tests {
                     Layout::of_length(ranks, layout.total_bytes() + PAGE_BYTES as u64),
                     None
                 );
-                next = layout.with_smaller_arenas();
+                next = layout.smaller();
                 sizes += 1;
             }
-            assert_eq!(sizes, (ARENA_BYTES / AREA_ALIGN).ilog2() + 1);
+            assert_eq!(sizes, (ARENA_BYTES / AREA_ALIGN).ilog2() + 2);
         }
         assert_eq!(Layout::of_length(0, 0), None);
     }
@@ -166,7 +218,9 @@ mod tests {
                 l.mapped_bytes(),
                 l.pair_offset(ranks - 1, ranks - 1) + 2 * PAIR_BYTES as u64
             );
-            assert!(l.arena_offset(0) >= l.mapped_bytes());
+            assert_eq!(l.further(), if ranks > FURTHER_RANKS { 0 } else { FURTHER });
+            assert!(l.arena_offset(0) >= l.further_offset() + l.further_bytes());
+            assert!(l.further_offset() >= l.mapped_bytes());
             assert_eq!(l.trace_offset(0), l.arena_offset(ranks - 1) + ARENA_BYTES);
             assert_eq!(l.total_bytes(), l.trace_offset(ranks - 1) + AREA_BYTES);
             assert!(l.total_bytes() < i64::MAX as u64);
@@ -186,6 +240,18 @@ mod tests {
                 assert!(src == dst || offset(dst, src) / PAIR_BYTES == index ^ 1);
             }
         }
+    }
+
+    #[test]
+    fn pairs_of_further_workers__lie_behind_the_first_ones() {
+        let l = Layout::new(3).unwrap();
+        assert_eq!(l.worker_pair_offset(0, 2, 1), l.pair_offset(2, 1));
+        assert_eq!(l.worker_pair_offset(1, 0, 0), l.further_offset());
+        let last = l.worker_pair_offset(FURTHER, 2, 2) + 2 * PAIR_BYTES as u64;
+        assert_eq!(last, l.further_offset() + l.further_bytes());
+        assert_eq!(l.worker_bitmap_offset(0, 2), l.bitmap_offset(2));
+        let after = l.worker_bitmap_offset(FURTHER, 2) + l.bitmap_stride();
+        assert!(after <= l.front_bytes());
     }
 
     #[test]

@@ -260,10 +260,15 @@ impl Segment {
 
     /// The bits that senders set for `rank`, one for each sender; None beyond the last rank.
     pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
-        if rank >= self.layout.ranks() {
+        self.worker_bitmap(0, rank)
+    }
+
+    /// The same for a worker of that rank; None also where there is no room for such workers.
+    pub fn worker_bitmap(&self, place: usize, rank: usize) -> Option<&[AtomicU64]> {
+        if rank >= self.layout.ranks() || place > self.layout.further() {
             return None;
         }
-        let at = self.layout.bitmap_offset(rank);
+        let at = self.layout.worker_bitmap_offset(place, rank);
         // SAFETY: inside the mapping, backed, aligned to a cache line; atomics only.
         Some(unsafe {
             let words = self.front.base.byte_add(at).cast::<AtomicU64>();
@@ -291,6 +296,20 @@ impl Segment {
             return Err(SegmentError::Ranks(src.max(dst)));
         }
         self.ensure_backed(self.layout.pair_offset(src, dst), PAIR_BYTES as u64)
+    }
+
+    /// Maps the pair regions of further workers for the life of the process; None where there is no room for such
+    /// workers, in the file or in the address space.
+    pub fn map_further(&self) -> Option<NonNull<u8>> {
+        let (layout, bytes) = (self.layout, self.layout.further_bytes());
+        if bytes == 0 {
+            return None;
+        }
+        let mapping = self.map_range(layout.further_offset(), bytes as usize).ok()?;
+        // A core file need not hold what others wrote.
+        // SAFETY: advice on the mapping just made; a failure does not matter.
+        unsafe { libc::madvise(mapping.base.as_ptr().cast(), mapping.len(), libc::MADV_DONTDUMP) };
+        Some(std::mem::ManuallyDrop::new(mapping).base)
     }
 
     /// Offsets of the arena of a rank; None beyond the last rank. Pieces of it are backed with

@@ -1,8 +1,10 @@
 //! One rank's page: how it is woken, who wants to talk to it, what it is doing.
 
 use super::call::Call;
+use super::layout::FURTHER;
 use super::text::SharedText;
 use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering, fence};
+use fastpath_base::wait::futex_wake;
 use std::ops::Deref;
 
 /// The rank runs.
@@ -13,6 +15,10 @@ pub const STATE_SLEEPING: u32 = 1;
 pub const STATE_FINALIZED: u32 = 2;
 /// The rank's process is gone.
 pub const STATE_DEAD: u32 = 3;
+
+/// From here on: a worker of the rank for which a thread looks that sleeps on the state word of another one, whose place
+/// is added.
+pub const STATE_COVERED: u32 = 16;
 
 /// Whether a rank in such a state takes nothing any more: it has finalized MPI, or its process is gone.
 #[inline]
@@ -50,6 +56,53 @@ pub struct Wakes {
     pub incoming_generation: CacheLine<AtomicU32>,
     /// Calls the rank's progress thread, where it has one.
     pub call: CacheLine<Call>,
+    /// As `state`, of the rank's further workers. A rank that leaves the job says so in all of them.
+    further: [CacheLine<AtomicU32>; FURTHER],
+}
+
+impl Wakes {
+    /// The state word of one of the rank's workers: of the first one where there is no such place.
+    #[inline]
+    pub fn state_of(&self, place: usize) -> &AtomicU32 {
+        match place.checked_sub(1).and_then(|i| self.further.get(i)) {
+            Some(state) => state,
+            None => &self.state,
+        }
+    }
+
+    /// Writes the state of a rank that leaves the job into the words of all its workers.
+    pub fn set_left(&self, state: u32) {
+        for place in 0..=FURTHER {
+            // ORDERING: release pairs with the acquires in the transport's `peer_has_left` and `wake_peer`: what the
+            // rank sent and took before is seen by a peer that finds it gone.
+            self.state_of(place).store(state, Ordering::Release);
+        }
+    }
+
+    /// Wakes who sleeps on the state word of a worker, or on that of another one in its place.
+    pub fn rouse(&self, place: usize) {
+        let mut place = place;
+        // From word to word, as long as a rank may have them.
+        for _ in 0..=FURTHER {
+            let word = self.state_of(place);
+            let state = word.load(Ordering::Relaxed);
+            if state != STATE_SLEEPING && state < STATE_COVERED {
+                return;
+            }
+            // ORDERING: release: who is woken sees what the caller wrote before (a rank marked as dead); messages and
+            // credits are published by stores of their own.
+            let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+            let changed = word.compare_exchange(state, STATE_AWAKE, release, relaxed);
+            if changed.is_err() {
+                return;
+            }
+            if state == STATE_SLEEPING {
+                futex_wake(word, u32::MAX);
+                return;
+            }
+            place = (state - STATE_COVERED) as usize;
+        }
+    }
 }
 
 /// A rank's page. All zeros when the ranks start.
@@ -100,6 +153,10 @@ pub struct RankPage {
     /// and found nothing to do; 0 while one sleeps with a limit. The rank alone writes it; [`RankPage::sleepers`] reads
     /// it.
     pub asleep: AtomicU32,
+    /// The workers on whose state words threads sleep, one bit for each place; 0 where there is the first alone.
+    leaders: AtomicU32,
+    /// Workers that the rank offers to peers, at least 1; 0 while that is not known.
+    pub offers: AtomicU32,
 }
 
 /// Threads of a rank that can say at the same time what they wait for.
@@ -161,13 +218,14 @@ const _: () = {
     assert!(offset_of!(Wakes, state) == 0);
     assert!(offset_of!(Wakes, incoming_generation) == 64);
     assert!(offset_of!(Wakes, call) == 128);
-    assert!(offset_of!(RankPage, phase) == 192);
-    assert!(offset_of!(RankPage, waits_for) == 256);
+    assert!(offset_of!(Wakes, further) == 192);
+    assert!(offset_of!(RankPage, phase) == 192 + 64 * FURTHER);
+    assert!(offset_of!(RankPage, waits_for) == 704);
     assert!(size_of::<Status>() == 256);
     // Read by tests/jobs/verdicts.py.
     assert!(offset_of!(Status, waiting) == 4);
     assert!(offset_of!(Status, since_ns) == 24);
-    assert!(offset_of!(RankPage, asleep) == 2472);
+    assert!(offset_of!(RankPage, asleep) == 2920);
 };
 
 /// What a thread of a rank waits for. Written before it sleeps, so never on the path of a message that is
@@ -343,6 +401,8 @@ impl RankPage {
             looks: word(),
             by_adapter: word(),
             asleep: word(),
+            leaders: word(),
+            offers: word(),
         }
     }
 
@@ -410,11 +470,19 @@ impl RankPage {
     pub fn sleepers(&self) -> u32 {
         // ORDERING: partner is the release store in `set_asleep`.
         let asleep = self.asleep.load(Ordering::Acquire);
+        let leaders = self.leaders.load(Ordering::Relaxed).max(1);
+        let mut places = (0..=FURTHER).filter(|place| leaders & 1 << place != 0);
         // ORDERING: partner is the release store of a rank that announces a later sleep: its note was changed before.
-        match self.state.load(Ordering::Acquire) {
-            STATE_SLEEPING => asleep,
-            _ => 0,
+        let sleeps = |place| self.state_of(place).load(Ordering::Acquire) == STATE_SLEEPING;
+        match places.all(sleeps) {
+            true => asleep,
+            false => 0,
         }
+    }
+
+    /// Notes on the state words of which workers threads of this rank sleep; its owner alone calls it.
+    pub fn set_leaders(&self, places: u32) {
+        self.leaders.store(places, Ordering::Relaxed);
     }
 }
 

@@ -90,6 +90,8 @@ pub struct Rx {
     pub(super) shown: u32,
     /// The words by which the producer is woken.
     pub(super) producer: *const Wakes,
+    /// Which of the ranks' workers the ring belongs to.
+    pub(super) place: u32,
 }
 
 impl Tx {
@@ -470,7 +472,8 @@ impl Rx {
         compiler_fence(Ordering::SeqCst);
         if control.producer_waits.load(Ordering::Relaxed) != 0 {
             // SAFETY: on the producer's page, mapped for the life of the job.
-            super::iface::wake_producer(control, unsafe { &*self.producer });
+            let producer = unsafe { &*self.producer };
+            super::iface::wake_producer(control, producer, self.place as usize);
         }
     }
 

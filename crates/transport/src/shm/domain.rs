@@ -1,9 +1,11 @@
 //! The memory domain: the node segment as the transport uses it.
+#![allow(unsafe_code)]
 
 use super::wire::Pair;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{RankPage, SegmentError, has_left};
+use std::ptr::NonNull;
 
 /// The part of the node segment that belongs to this transport.
 #[derive(Clone, Copy)]
@@ -12,6 +14,10 @@ pub struct Domain {
     pub job: &'static Job,
     /// This process's rank.
     pub me: u32,
+    /// Which of the ranks' workers it is for: 0, the first, or a further one.
+    pub place: u32,
+    /// Where the regions of further workers are mapped; none for the first one.
+    further: Option<NonNull<u8>>,
 }
 
 impl Domain {
@@ -20,14 +26,35 @@ impl Domain {
         let domain = Domain {
             job,
             me: job.rank() as u32,
+            place: 0,
+            further: None,
         };
         domain.publish_witness();
         domain
     }
 
+    /// The same for further workers of the job's ranks, whose regions have been mapped at `area`
+    /// ([`Layout::further_offset`](fastpath_bootstrap::segment::Layout::further_offset)) for the life of the process.
+    pub fn further(&self, place: u32, area: NonNull<u8>) -> Self {
+        Domain {
+            place,
+            further: Some(area),
+            ..*self
+        }
+    }
+
     /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
     /// far as [`Domain::back_pair`] made it.
     pub fn pair(&self, from: u32, to: u32) -> *const Pair {
+        if let Some(area) = self.further {
+            let layout = self.job.segment().layout();
+            let [from, to] = [from, to].map(|rank| rank as usize);
+            assert!(from.max(to) < layout.ranks(), "ranks of this job");
+            let at = layout.worker_pair_offset(self.place as usize, from, to);
+            let skip = (at - layout.further_offset()) as usize;
+            // SAFETY: the area holds the regions of all pairs of ranks at all places, of which the place is one.
+            return unsafe { area.byte_add(skip) }.as_ptr().cast();
+        }
         self.job
             .pair_region(from as usize, to as usize)
             .map_or(std::ptr::null(), |at| at.as_ptr().cast())
@@ -36,7 +63,10 @@ impl Domain {
     /// Backs `len` bytes from `start` on of the region from this rank to `to` with memory.
     pub fn back_pair(&self, to: u32, start: usize, len: usize) -> Result<(), SegmentError> {
         let segment = self.job.segment();
-        let offset = segment.layout().pair_offset(self.me as usize, to as usize);
+        let place = self.place as usize;
+        let offset = segment
+            .layout()
+            .worker_pair_offset(place, self.me as usize, to as usize);
         segment.ensure_backed(offset + start as u64, len as u64)
     }
 
@@ -72,7 +102,7 @@ impl Domain {
 
     /// The word that says whether a rank is awake, asleep, finished or dead.
     pub fn state_word(&self, rank: u32) -> &'static AtomicU32 {
-        &self.page(rank).state
+        self.page(rank).state_of(self.place as usize)
     }
 
     /// Whether a rank has finished or died. What it sent and took before can be seen after an answer of yes.
@@ -82,11 +112,16 @@ impl Domain {
         has_left(self.state_word(rank).load(Ordering::Acquire))
     }
 
+    /// Wakes a rank if a thread of it sleeps in such a worker, or looks for it.
+    pub fn rouse(&self, rank: u32) {
+        self.page(rank).rouse(self.place as usize);
+    }
+
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.
     pub fn incoming_word(&self, rank: u32, index: usize) -> &'static AtomicU64 {
         match self
             .job
-            .incoming_bitmap(rank as usize)
+            .worker_bitmap(self.place as usize, rank as usize)
             .and_then(|words| words.get(index))
         {
             Some(word) => word,

@@ -55,6 +55,7 @@ impl ShmEndpoint {
                 data_taken: 0,
                 shown: 0,
                 producer: &raw const **domain.page(peer),
+                place: domain.place,
             },
             domain,
             permission: Permission::Unknown,
@@ -226,7 +227,7 @@ impl Endpoint for ShmEndpoint {
 
     #[cold]
     fn rouse(&mut self) -> Post {
-        match super::iface::wake_peer(self.tx.peer_state) {
+        match super::iface::wake_peer(self.domain.page(self.tx.peer), self.domain.place as usize) {
             // It has left since, and took this message before.
             Post::PeerGone if self.tx.is_drained() => Post::Done,
             post => post,

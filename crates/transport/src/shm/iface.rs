@@ -6,7 +6,7 @@ use super::wire::Control;
 use crate::contract::Post;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, Wakes};
+use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING, Wakes, has_left};
 
 /// The interface of this rank.
 pub struct Iface {
@@ -55,21 +55,16 @@ impl Iface {
     }
 }
 
-/// What a sender does that finds its peer's state word not awake.
+/// What a sender does that finds its peer's state word not awake; `place`: of which of the peer's workers.
 #[cold]
 #[inline(never)]
-pub(super) fn wake_peer(word: *const AtomicU32) -> Post {
-    // SAFETY: the word lies in the node segment, mapped for the life of the process.
-    let word = unsafe { &*word };
+pub(super) fn wake_peer(peer: &Wakes, place: usize) -> Post {
     // ORDERING: acquire pairs with the release of a rank that leaves the job: what it took before is known.
-    match word.load(Ordering::Acquire) {
-        STATE_SLEEPING => {
-            rouse(word);
-            Post::Done
-        }
-        STATE_AWAKE => Post::Done,
-        _ => Post::PeerGone,
+    if has_left(peer.state_of(place).load(Ordering::Acquire)) {
+        return Post::PeerGone;
     }
+    peer.rouse(place);
+    Post::Done
 }
 
 /// Wakes the owner of a state word if it sleeps.
@@ -92,9 +87,9 @@ pub fn rouse(word: &AtomicU32) {
 /// Wakes a producer that waits for room in a ring whose consumer we are, and calls its progress thread.
 #[cold]
 #[inline(never)]
-pub(super) fn wake_producer(control: &Control, producer: &Wakes) {
+pub(super) fn wake_producer(control: &Control, producer: &Wakes, place: usize) {
     if control.producer_waits.swap(0, Ordering::Relaxed) != 0 {
-        rouse(&producer.state);
+        producer.rouse(place);
         producer.call.ring();
     }
 }

@@ -82,6 +82,7 @@ impl Shared {
             data_taken: 0,
             shown: 0,
             producer: &self.sender,
+            place: 0,
         }
     }
 }
