@@ -6,7 +6,9 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow::{self as slow, Checked};
+use crate::places::{self, Mixed};
 use crate::process::Process;
+use fastpath_base::sync::{AtomicI64, Ordering};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::request::Kind;
@@ -19,7 +21,8 @@ use std::cell::Cell;
 pub struct Attached {
     address: Cell<usize>,
     size: Cell<i64>,
-    used: Cell<i64>,
+    /// Counted by whichever worker has sent a copy.
+    used: AtomicI64,
     is_attached: Cell<bool>,
 }
 
@@ -29,7 +32,7 @@ impl Attached {
         Attached {
             address: Cell::new(0),
             size: Cell::new(0),
-            used: Cell::new(0),
+            used: AtomicI64::new(0),
             is_attached: Cell::new(false),
         }
     }
@@ -55,8 +58,7 @@ fn release(request: &Request) {
             Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize)
         });
         if request.charged {
-            let used = &p.attached.used;
-            used.set(used.get() - cost(p, request.bytes));
+            p.attached.used.fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
         }
     }
 }
@@ -75,11 +77,13 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     let (_record, buffer) = slow::watch(p, args, Kind::Send, checked)?;
     let bytes = buffer.bytes;
     let need = cost(p, bytes);
+    let place = checked.comm.place;
+    let _within = places::within(place);
     let attached = &p.attached;
-    let room = |p: &Process| p.attached.size.get() - p.attached.used.get();
+    let room = |p: &Process| p.attached.size.get() - p.attached.used.load(Ordering::Relaxed);
     if room(p) < need {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker()?).progress() };
+        unsafe { (*p.worker_at(place)?).progress() };
     }
     if room(p) < need {
         let (bytes, have) = (checked.buffer.bytes, room(p).max(0));
@@ -114,8 +118,8 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         Ok(Started::Done) => give_back(),
         Ok(Started::Request(id)) => {
             // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *p.worker()? };
-            attached.used.set(attached.used.get() + need);
+            let worker = unsafe { &mut *p.worker_at(place)? };
+            attached.used.fetch_add(need, Ordering::Relaxed);
             let request = worker.requests.get(id);
             (request.owned, request.charged) = (true, true);
             if request.state == fastpath_protocol::State::Complete {
@@ -181,22 +185,31 @@ pub fn detach(p: &Process) -> Result<(usize, i64)> {
 /// Waits until all buffered messages have left (`MPI_Buffer_flush`).
 pub fn drain(p: &Process) -> Result {
     let worker = p.worker()?;
+    let places = places::made();
+    let _within = places::within_all(places);
+    let _mixed = Mixed::begin(places);
     let note = Note {
         call: p.call.get(),
         peer: -1,
         tag: -1,
         comm: 0,
-        bytes: p.attached.used.get() as u64,
+        bytes: p.attached.used.load(Ordering::Relaxed) as u64,
         awaited: Awaited::UNKNOWN,
+        naps: places != 1,
     };
     // SAFETY: the worker lives while MPI runs.
     unsafe {
-        Worker::wait_until(worker, None, &note, |w| {
-            if p.attached.used.get() > 0 {
-                // The receiver may have left.
-                w.end_detached(|_, _| false);
+        Worker::wait_until(worker, None, &note, |_| {
+            for (place, worker) in p.workers() {
+                if place != 0 {
+                    (*worker).progress();
+                }
+                if p.attached.used.load(Ordering::Relaxed) > 0 {
+                    // The receiver may have left.
+                    (*worker).end_detached(|_, _| false);
+                }
             }
-            p.attached.used.get() <= 0
+            p.attached.used.load(Ordering::Relaxed) <= 0
         })
     };
     Ok(())

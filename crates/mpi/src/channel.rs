@@ -245,6 +245,7 @@ impl<'a> Channel<'a> {
                     comm: self.comm.handle.get(),
                     bytes: request.bytes,
                     awaited: Awaited::UNKNOWN,
+                    naps: false,
                 };
                 slow::wait_complete(worker, ticket.0, &note);
             }

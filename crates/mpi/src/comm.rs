@@ -12,6 +12,7 @@ use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::places;
 use crate::process::{Process, out_of_handles};
 use crate::topology::Topology;
 use contexts::Block;
@@ -50,8 +51,13 @@ pub struct Comm {
     pub collective_sequence: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
-    /// Endpoint of each rank that a message can be sent to.
+    /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
+    /// of all messages.
     pub endpoints: Box<[*mut Endpoint]>,
+    /// Which worker carries the messages between two ranks ([`crate::places`]).
+    pub place: u32,
+    /// The endpoints in that one, where it is a further worker.
+    pub(crate) own_endpoints: Option<Box<[*mut Endpoint]>>,
 }
 
 impl Comm {
@@ -90,7 +96,14 @@ impl Comm {
             collective_sequence: Cell::new(0),
             spares: Cell::new(spares),
             endpoints,
+            place: 0,
+            own_endpoints: None,
         }
+    }
+
+    /// Endpoint of each rank, for messages between two ranks.
+    pub(crate) fn direct_endpoints(&self) -> &[*mut Endpoint] {
+        self.own_endpoints.as_deref().unwrap_or(&self.endpoints)
     }
 
     /// What a person would call it: by its name or, where it has none, by how it was made.
@@ -99,6 +112,13 @@ impl Comm {
         match name.is_empty() {
             true => format!("made by {}", self.made_by),
             false => name.clone(),
+        }
+    }
+
+    /// Tells a further worker what its notes call this communicator.
+    pub fn tell_title(&self) {
+        if self.place != 0 {
+            places::keep_title(self.handle.get(), Some(self.title()));
         }
     }
 
@@ -206,6 +226,7 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         .ok_or_else(|| out_of_handles("communicator"))?;
     comm.handle.set(handle);
     errhandler::attach(p, comm.errhandler.get());
+    comm.tell_title();
     p.hot_comm_set(handle, &comm);
     Ok(handle)
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
+use crate::places;
 use crate::process::{self, Phase, Process};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::topology;
@@ -18,7 +19,7 @@ use fastpath_bootstrap::segment::Phase as RankPhase;
 use fastpath_protocol::Worker;
 use fastpath_protocol::flood::Reached;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::WaitPolicy;
+use fastpath_protocol::waiting::{Breathe, WaitPolicy};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -124,14 +125,14 @@ pub fn init(required: i32) -> Result<i32> {
     wait::register_membarrier();
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
-    let breathe = threads.then_some(breathe as fn(&mut dyn FnMut()));
+    let breathe = threads.then_some(breathe as Breathe);
     if job.size() > job.processors() && !job.is_bound() {
         // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
         // are.
         topology::start_on(job.rank());
     }
     let mut policy = WaitPolicy::of(config, job.processors() as u32, breathe);
-    policy.wanted = || process::lock().is_wanted();
+    policy.wanted = places::is_wanted;
     policy.multiple = level == MPI_THREAD_MULTIPLE;
     let mut worker = Worker::new(job, policy).map_err(|e| {
         Error::new(
@@ -187,6 +188,8 @@ pub fn init(required: i32) -> Result<i32> {
     } else if check {
         p.lock.watch_threads();
     }
+    // What the progress thread, points and checks need goes through the first worker.
+    places::offer(p, config, !serves && !check && !allowed.traced);
     p.environment
         .appnum
         .set(job.appnum().map(|number| number as i32));
@@ -326,8 +329,6 @@ fn name_comm(handle: usize) -> String {
 }
 
 /// Lets other threads into MPI while `pause` runs.
-fn breathe(pause: &mut dyn FnMut()) {
-    // SAFETY: called by a thread that holds the lock, from a wait.
-    let p = unsafe { process::get_unlocked() };
-    p.lock.breathe(pause);
+fn breathe(_place: u32, pause: &mut dyn FnMut()) {
+    places::breathe(pause);
 }

@@ -10,6 +10,7 @@
 use crate::consts::*;
 use crate::error::Result;
 use crate::hot;
+use crate::places::{self, Mixed};
 use crate::process::{Phase, Process};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
@@ -33,23 +34,27 @@ pub fn finalize(p: &Process) -> Result {
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
         crate::attribute::delete_all(p, &own)?;
     }
+    // All of them, from here to the end.
+    let places = places::made();
+    let _within = places::within_all(places);
+    let _mixed = Mixed::begin(places);
     wait(p, worker, |w| w.is_idle());
     if let Some(checks) = p.checks() {
         // SAFETY: the worker lives as long as the engine, and this call holds the lock.
         checks.tell_pending(p, unsafe { &*worker });
     }
-    advance(worker, RankPhase::Silent);
-    // SAFETY: the worker lives as long as the engine, and this call holds the lock.
-    unsafe { (*worker).abandon_posted() };
-    let mut settled = false;
+    advance(p, worker, RankPhase::Silent);
+    for (_, worker) in p.workers() {
+        // SAFETY: the worker lives as long as the engine, and this call holds its lock.
+        unsafe { (*worker).abandon_posted() };
+    }
+    let is_unanswered = |w: &Worker, request: &Request| is_unanswered(p, w, request);
     wait(p, worker, |w| {
-        let others = w.end_detached(|w, request| is_unanswered(p, w, request));
-        if !settled && w.is_idle() && !w.matcher.has_posted() {
-            settled = true;
-            advance(w, RankPhase::Settled);
-        }
-        settled && !others && w.is_idle()
+        w.end_detached(is_unanswered);
+        w.is_idle() && !w.matcher.has_posted()
     });
+    advance(p, worker, RankPhase::Settled);
+    wait(p, worker, |w| !w.end_detached(is_unanswered) && w.is_idle());
     if let Some(checks) = p.checks() {
         // SAFETY: as above.
         checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
@@ -61,7 +66,7 @@ pub fn finalize(p: &Process) -> Result {
     hot::set_worker(std::ptr::null_mut(), false);
     // SAFETY: as above.
     unsafe {
-        (*worker).leave();
+        p.workers().for_each(|(_, worker)| (*worker).leave());
         print_counts(p, &*worker, engine.config);
         // The program may go on for hours: nothing of its memory stays locked or watched.
         (*worker).interfaces().keep_registrations(0);
@@ -101,16 +106,16 @@ fn sleeps_long(worker: &Worker, peer: u32) -> bool {
 }
 
 /// Says how far this process has come, when all that it has sent so far is where its peers find it.
-fn advance(worker: *mut Worker, phase: RankPhase) {
-    // SAFETY: the worker lives as long as the engine, and the caller holds the lock.
+fn advance(p: &Process, worker: *mut Worker, phase: RankPhase) {
+    // SAFETY: the workers live as long as the engine, and the caller holds their locks.
     unsafe {
-        (*worker).leave();
+        p.workers().for_each(|(_, worker)| (*worker).leave());
         (*worker).tell_phase(phase);
     }
 }
 
-/// Makes progress until `done`.
-fn wait(p: &Process, worker: *mut Worker, done: impl FnMut(&mut Worker) -> bool) {
+/// Makes progress until each worker is `done`, asked in one round.
+fn wait(p: &Process, worker: *mut Worker, mut done: impl FnMut(&mut Worker) -> bool) {
     let note = Note {
         call: p.call.get(),
         peer: -1,
@@ -118,9 +123,21 @@ fn wait(p: &Process, worker: *mut Worker, done: impl FnMut(&mut Worker) -> bool)
         comm: 0,
         bytes: 0,
         awaited: Awaited::UNKNOWN,
+        naps: places::made() != 1,
     };
-    // SAFETY: the worker lives as long as the engine, and no reference to it is held here.
-    unsafe { Worker::wait_until(worker, None, &note, done) };
+    // SAFETY: the workers live as long as the engine, this call holds their locks, and no reference is held here.
+    unsafe {
+        Worker::wait_until(worker, None, &note, |first| {
+            let mut over = done(first);
+            for (place, further) in p.workers() {
+                if place != 0 {
+                    (*further).progress();
+                    over &= done(&mut *further);
+                }
+            }
+            over
+        });
+    }
 }
 
 /// Whether nobody can send what a receive from any source waits for.
@@ -185,17 +202,42 @@ impl Process {
         let rank = self.engine()?.job.rank();
         let (revocations, contended) = self.lock.counts();
         let biased = register_membarrier();
+        let further = self.report_workers(json);
         let lock = match biased {
             true => format!("the lock's bias was revoked {revocations} times"),
             false => "an ordinary lock, since membarrier is refused".to_owned(),
         };
         Some(match json {
             true => format!(
-                r#"{{"rank":{rank},"threads":{{"level":"MPI_THREAD_MULTIPLE","biased":{biased},"revocations":{revocations},"contended":{contended}}}}}"#
+                r#"{{"rank":{rank},"threads":{{"level":"MPI_THREAD_MULTIPLE","biased":{biased},"revocations":{revocations},"contended":{contended},"workers":{further}}}}}"#
             ),
             false => format!(
-                "rank {rank}: MPI_THREAD_MULTIPLE: {lock}, a thread found it taken {contended} times"
+                "rank {rank}: MPI_THREAD_MULTIPLE: {lock}, a thread found it taken {contended} times{further}"
             ),
         })
+    }
+
+    /// The workers beside the first one, which were made because communicators came to them.
+    fn report_workers(&self, json: bool) -> String {
+        let further = self.workers().filter(|&(place, _)| place != 0);
+        let each = further.map(|(place, worker)| {
+            let (revocations, contended) = places::counts(place);
+            // SAFETY: the worker lives as long as the engine, and this call holds its lock.
+            let connections = unsafe { (*worker).counters.connections };
+            match json {
+                true => format!(
+                    r#"{{"place":{place},"peers":{connections},"revocations":{revocations},"contended":{contended}}}"#
+                ),
+                false => format!(
+                    "; worker {place}, for communicators: {connections} peers, {revocations} revocations, taken {contended} times"
+                ),
+            }
+        });
+        let each: Vec<String> = each.collect();
+        match json {
+            true => format!("[{}]", each.join(",")),
+            false if each.is_empty() => "; one worker".to_owned(),
+            false => each.concat(),
+        }
     }
 }

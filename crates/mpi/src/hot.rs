@@ -8,6 +8,7 @@
 
 use crate::comm::Comm;
 use crate::datatype::Basic;
+use crate::places;
 use crate::process::Process;
 use fastpath_protocol::{Endpoint, Worker};
 use std::cell::UnsafeCell;
@@ -33,6 +34,8 @@ pub struct HotComm {
     pub world: *const u32,
     /// Number of ranks that can be named.
     pub size: u32,
+    /// Which of the process's workers carries its messages between two ranks: 0, the first, or a further one.
+    pub place: u32,
     /// The communicator, for collective calls; null for an intercommunicator.
     pub comm: *const Comm,
 }
@@ -93,6 +96,7 @@ static COMMS: Table<[HotComm; ENTRIES]> = Table(UnsafeCell::new(
         endpoints: ptr::null(),
         world: ptr::null(),
         size: 0,
+        place: 0,
         comm: ptr::null(),
     }; ENTRIES],
 ));
@@ -149,12 +153,23 @@ pub fn hidden_worker() -> *mut Worker {
     unsafe { *HIDDEN_WORKER.0.get() }
 }
 
-/// The one of the two that a path with or without something around it uses; null where it is the other.
+/// The worker that a way of the immediate path to a communicator uses; null where there is none for it.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-pub fn worker_of<const HIDDEN: bool>() -> *mut Worker {
-    match HIDDEN {
-        false => worker(),
-        true => hidden_worker(),
+pub fn worker_of<const WAY: u8>(handle: usize) -> *mut Worker {
+    match WAY {
+        OPEN => worker(),
+        INSIDE => hidden_worker(),
+        _ => places::worker(comm(handle).place),
+    }
+}
+
+/// The same for the worker of a request.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Wait_isend
+pub fn worker_of_request<const WAY: u8>(handle: usize) -> *mut Worker {
+    match WAY {
+        OPEN => worker(),
+        INSIDE => hidden_worker(),
+        _ => places::worker(places::of_request(handle)),
     }
 }
 
@@ -162,23 +177,53 @@ pub fn worker_of<const HIDDEN: bool>() -> *mut Worker {
 /// need the lock, or the ordinary path has to answer.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
 pub fn sends_openly(handle: usize) -> bool {
-    comm(handle).send_key == key::<false>(handle)
+    comm(handle).send_key == key::<OPEN>(handle)
 }
 
 /// As [`sends_openly`], for receives.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub fn receives_openly(handle: usize) -> bool {
-    comm(handle).recv_key == key::<false>(handle)
+    comm(handle).recv_key == key::<OPEN>(handle)
 }
+
+/// Whether the immediate path may look a communicator up inside the lock of the first worker. Asked before it is
+/// taken: a thread may use a communicator that others do not free meanwhile, and then its entry stays.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+pub fn sends_inside(handle: usize) -> bool {
+    comm(handle).send_key == key::<INSIDE>(handle)
+}
+
+/// As [`sends_inside`], for receives.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv at MPI_THREAD_MULTIPLE
+pub fn receives_inside(handle: usize) -> bool {
+    comm(handle).recv_key == key::<INSIDE>(handle)
+}
+
+/// The place of the further worker that carries a communicator's messages; none where it is the first one, or where
+/// the immediate path does not know it.
+#[inline]
+pub fn further_place(handle: usize) -> Option<u32> {
+    let (entry, key) = (comm(handle), key::<FURTHER>(handle));
+    (entry.send_key == key || entry.recv_key == key).then_some(entry.place)
+}
+
+/// The immediate path as it stands.
+pub const OPEN: u8 = 0;
+/// The same with something around it: points, or the lock of `MPI_THREAD_MULTIPLE`.
+pub const INSIDE: u8 = 1;
+/// The same inside the lock of a further worker.
+pub const FURTHER: u8 = 2;
 
 /// The key under which a communicator stands here. Where points are recorded, and at `MPI_THREAD_MULTIPLE`, it is the
 /// handle's complement: the immediate path finds nothing, and has no test of its own for it. What it declines goes the
-/// same way with points around it (`traced`) or inside the lock.
+/// same way with points around it (`traced`) or inside the lock. Where a further worker carries its messages the key
+/// is yet another one.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
-pub const fn key<const HIDDEN: bool>(handle: usize) -> u64 {
-    match HIDDEN {
-        false => handle as u64,
-        true => !(handle as u64),
+pub const fn key<const WAY: u8>(handle: usize) -> u64 {
+    match WAY {
+        OPEN => handle as u64,
+        INSIDE => !(handle as u64),
+        _ => !(handle as u64) ^ 1 << 62,
     }
 }
 
@@ -211,7 +256,12 @@ pub(crate) fn set_worker(worker: *mut Worker, hidden: bool) {
 impl Process {
     /// The endpoint of a world rank, while MPI is initialised.
     pub fn endpoint_address(&self, peer: u32) -> Option<*mut Endpoint> {
-        let worker = self.engine()?.worker();
+        self.endpoint_at(0, peer)
+    }
+
+    /// The same of a worker at a place.
+    pub(crate) fn endpoint_at(&self, place: u32, peer: u32) -> Option<*mut Endpoint> {
+        let worker = self.worker_at(place).ok()?;
         // SAFETY: the worker lives as long as the engine.
         Some(unsafe { (*worker).endpoint_address(peer) })
     }
@@ -223,17 +273,19 @@ impl Process {
             return;
         }
         let key = match engine.allowed.traced || self.lock.is_enabled() {
-            false => key::<false>(handle),
-            true => key::<true>(handle),
+            _ if comm.place != 0 => key::<FURTHER>(handle),
+            false => key::<OPEN>(handle),
+            true => key::<INSIDE>(handle),
         };
         let entry = HotComm {
             send_key: if engine.allowed.send { key } else { 0 },
             recv_key: if engine.allowed.recv { key } else { 0 },
             own_key: comm.context.key(comm.rank),
             from_key: comm.context.key(0),
-            endpoints: comm.endpoints.as_ptr(),
+            endpoints: comm.direct_endpoints().as_ptr(),
             world: comm.peer_group().world_ranks().as_ptr(),
             size: comm.peer_count(),
+            place: comm.place,
             comm: if comm.is_inter() { ptr::null() } else { comm },
         };
         // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
@@ -248,7 +300,11 @@ impl Process {
     pub fn hot_comm_clear(&self, handle: usize) {
         // SAFETY: under the lock or alone.
         let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
-        let own = [key::<false>(handle), key::<true>(handle)];
+        let own = [
+            key::<OPEN>(handle),
+            key::<INSIDE>(handle),
+            key::<FURTHER>(handle),
+        ];
         if own.contains(&slot.send_key) || own.contains(&slot.recv_key) {
             (slot.send_key, slot.recv_key) = (0, 0);
         }

@@ -1,11 +1,11 @@
-//! The process's one lock, at `MPI_THREAD_MULTIPLE` or with a progress thread; otherwise it does nothing.
+//! The lock of the process's first worker and of all else in MPI, at `MPI_THREAD_MULTIPLE` or with a progress thread; otherwise it does nothing.
 //!
 //! Recursive, because a user's callback (an operation, an attribute copy, an error handler) may call MPI again. It is
 //! biased to the thread that makes the calls (`fastpath_base::biased`). A thread that waits for a message gives it up
-//! ([`Lock::breathe`]) where another one wants it, and before it sleeps.
+//! ([`Lock::breathe`]) where another one wants it, and before it sleeps. Further workers have locks of their own ([`crate::places`]).
 #![allow(unsafe_code)]
 
-use crate::process;
+use crate::{places, process};
 use fastpath_base::biased::Biased;
 use fastpath_base::sync::{AtomicU8, Ordering};
 
@@ -55,14 +55,16 @@ struct AtExit;
 
 impl Drop for AtExit {
     fn drop(&mut self) {
-        process::lock().biased.forget(thread_token());
+        let me = thread_token();
+        process::lock().biased.forget(me);
+        places::forget(me);
     }
 }
 
 thread_local!(static AT_EXIT: AtExit = const { AtExit });
 
 /// Sees to it that the calling thread gives up the bias when it ends; false where it is ending already.
-fn may_bias() -> bool {
+pub(crate) fn may_bias() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }
 
@@ -150,6 +152,11 @@ impl Lock {
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.biased.is_wanted()
+    }
+
+    /// The lock itself, for who goes inside it and others.
+    pub(crate) fn biased(&self) -> &Biased {
+        &self.biased
     }
 
     /// How often the bias was revoked, and how often a thread found the lock taken by another.

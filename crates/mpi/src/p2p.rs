@@ -59,23 +59,24 @@ pub enum Immediate {
 }
 
 /// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE` others are expected to
-/// follow at once, as nonblocking sends do; with `HIDDEN` it goes on where the tables hide, and only there.
+/// follow at once, as nonblocking sends do; `WAY` says where the tables show the communicator (`hot::OPEN`).
+/// Of `hot::INSIDE` the caller has seen it ([`hot::sends_inside`]).
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
-pub unsafe fn try_send<const MORE: bool, const HIDDEN: bool>(args: Args) -> Immediate {
+pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    if comm.send_key == hot::key::<HIDDEN>(args.comm)
+    if (WAY == hot::INSIDE || comm.send_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // Elements have 1 to 2^31 - 1 bytes: of such a count the product is exact, and below zero it is beyond every
         // limit. Where the count came as an int the first is no instruction, where nobody knows the second is shorter.
-        && match HIDDEN {
-            false => args.count == args.count as i32 as i64,
-            true => args.count as u64 <= SHORT_LIMIT as u64,
+        && match WAY {
+            hot::OPEN => args.count == args.count as i32 as i64,
+            _ => args.count as u64 <= SHORT_LIMIT as u64,
         }
         && bytes <= SHORT_LIMIT as u64
         && args.tag >= 0
@@ -106,10 +107,10 @@ pub unsafe fn try_send<const MORE: bool, const HIDDEN: bool>(args: Args) -> Imme
 /// # Safety
 /// The buffer is writable as count and datatype say; `status` is null or a status.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-pub unsafe fn try_recv<const HIDDEN: bool>(args: Args, status: *mut Status) -> bool {
+pub unsafe fn try_recv<const WAY: u8>(args: Args, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source::<HIDDEN>(&args) else {
+        let Some((endpoint, key, room)) = find_source::<WAY>(&args) else {
             return false;
         };
         match (*endpoint).recv_short(key, args.tag, args.buf, room) {
@@ -128,13 +129,13 @@ pub unsafe fn try_recv<const HIDDEN: bool>(args: Args, status: *mut Status) -> b
 /// # Safety
 /// As [`try_recv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
-pub unsafe fn try_recv_queued<const HIDDEN: bool>(args: Args, status: *mut Status) -> bool {
-    let Some((want, room)) = named_want::<HIDDEN>(&args) else {
+pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) -> bool {
+    let Some((want, room)) = named_want::<WAY>(&args) else {
         return false;
     };
     // SAFETY: the caller's; as in `find_source`.
     unsafe {
-        match (*hot::worker_of::<HIDDEN>()).recv_queued(want, args.buf, room) {
+        match (*hot::worker_of::<WAY>(args.comm)).recv_queued(want, args.buf, room) {
             Some(taken) => {
                 fill_status(status, args.peer, taken.tag, taken.len as i64);
                 true
@@ -149,13 +150,13 @@ pub unsafe fn try_recv_queued<const HIDDEN: bool>(args: Args, status: *mut Statu
 /// # Safety
 /// As [`try_irecv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_unexpected
-pub unsafe fn try_irecv_queued<const HIDDEN: bool>(args: Args, request: *mut usize) -> bool {
-    let Some((want, room)) = named_want::<HIDDEN>(&args) else {
+pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -> bool {
+    let Some((want, room)) = named_want::<WAY>(&args) else {
         return false;
     };
     // SAFETY: the caller's; as in `find_source`.
     unsafe {
-        let worker = &mut *hot::worker_of::<HIDDEN>();
+        let worker = &mut *hot::worker_of::<WAY>(args.comm);
         if request.is_null() || !worker.requests.has_free() {
             return false;
         }
@@ -172,10 +173,10 @@ pub unsafe fn try_irecv_queued<const HIDDEN: bool>(args: Args, request: *mut usi
 
 /// What a receive that names its source asks for, and its room, where the hot tables are enough for it.
 #[inline(always)] // as `try_recv_queued`
-pub(crate) fn named_want<const HIDDEN: bool>(args: &Args) -> Option<(Want, usize)> {
+pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == hot::key::<HIDDEN>(args.comm)
+    let plain = comm.recv_key == hot::key::<WAY>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
@@ -197,10 +198,10 @@ pub(crate) fn named_want<const HIDDEN: bool>(args: &Args) -> Option<(Want, usize
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
 /// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`
-pub(crate) fn find_source<const HIDDEN: bool>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
+pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == hot::key::<HIDDEN>(args.comm)
+    let plain = (WAY == hot::INSIDE || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // As in `try_send`; below zero the room is too, and nothing fits.
@@ -213,7 +214,7 @@ pub(crate) fn find_source<const HIDDEN: bool>(args: &Args) -> Option<(*mut Endpo
     let rank = args.peer as usize;
     // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
     unsafe {
-        let worker = hot::worker_of::<HIDDEN>();
+        let worker = hot::worker_of::<WAY>(args.comm);
         if !(*worker).matcher.is_quiet(*comm.world.add(rank)) {
             return None;
         }
@@ -265,10 +266,10 @@ pub struct Posting {
 /// # Safety
 /// As [`try_recv`], until the request completes; `request` is null or a variable.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-pub unsafe fn try_irecv<const HIDDEN: bool>(args: Args, request: *mut usize) -> Irecv {
+pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = comm.recv_key == hot::key::<HIDDEN>(args.comm)
+    let plain = (WAY == hot::INSIDE || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
@@ -282,7 +283,7 @@ pub unsafe fn try_irecv<const HIDDEN: bool>(args: Args, request: *mut usize) -> 
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
-        let Some(look) = (*hot::worker_of::<HIDDEN>()).may_recv(*comm.world.add(rank)) else {
+        let Some(look) = (*hot::worker_of::<WAY>(args.comm)).may_recv(*comm.world.add(rank)) else {
             return Irecv::Declined;
         };
         let posting = Posting {
@@ -294,7 +295,7 @@ pub unsafe fn try_irecv<const HIDDEN: bool>(args: Args, request: *mut usize) -> 
             let taken =
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {
-                *request = (*hot::worker_of::<HIDDEN>()).finished_recv(args.peer, taken);
+                *request = (*hot::worker_of::<WAY>(args.comm)).finished_recv(args.peer, taken);
                 (*endpoint).take_short();
                 return Irecv::Done;
             }
@@ -308,7 +309,7 @@ pub unsafe fn try_irecv<const HIDDEN: bool>(args: Args, request: *mut usize) -> 
 /// # Safety
 /// As [`try_irecv`], which has just been called with the same arguments.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-pub unsafe fn post_irecv<const HIDDEN: bool>(
+pub unsafe fn post_irecv<const WAY: u8>(
     posting: Posting,
     buf: *mut u8,
     source: i32,
@@ -322,6 +323,6 @@ pub unsafe fn post_irecv<const HIDDEN: bool>(
             tag,
             key: posting.key,
         };
-        (*hot::worker_of::<HIDDEN>()).post_recv(want, buf, posting.room, comm)
+        (*hot::worker_of::<WAY>(comm)).post_recv(want, buf, posting.room, comm)
     }
 }

@@ -24,6 +24,7 @@ use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::hot;
+use crate::places;
 use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, try_send};
 use crate::process::{self, Process};
 use crate::request;
@@ -206,6 +207,7 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
         comm: comm.handle.get(),
         bytes,
         awaited: Awaited::UNKNOWN,
+        naps: false,
     }
 }
 
@@ -248,12 +250,14 @@ pub(crate) unsafe fn post_send(
         buffer,
         synchronous: mode == Mode::Synchronous,
     };
+    let _within = places::within(comm.place);
+    let worker = p.worker_at(comm.place)?;
     // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
-    let started = unsafe { (*p.worker()?).start_send(send) };
+    let started = unsafe { (*worker).start_send(send) };
     let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
     if let Started::Request(id) = started {
         // SAFETY: as above.
-        unsafe { (*p.worker()?).requests.get(id).user = args.comm };
+        unsafe { (*worker).requests.get(id).user = args.comm };
     }
     Ok(started)
 }
@@ -281,7 +285,8 @@ unsafe fn post_recv<const LATER: bool>(
     args: &Args,
 ) -> Result<RequestId> {
     let want = want(&checked.comm, args.peer, args.tag);
-    let worker = p.worker()?;
+    let _within = places::within(checked.comm.place);
+    let worker = p.worker_at(checked.comm.place)?;
     // SAFETY: as in `start_send`.
     unsafe {
         let started = match LATER {
@@ -294,7 +299,8 @@ unsafe fn post_recv<const LATER: bool>(
     }
 }
 
-/// Waits until a request is complete.
+/// Waits until a request is complete. The calling thread is inside MPI and the worker; of a further one it waits inside
+/// that alone.
 pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
     // SAFETY: the worker lives while MPI runs; no reference to it is held here.
     unsafe {
@@ -302,17 +308,26 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
         if request.state == State::Complete {
             return;
         }
+        let place = (*worker).wait.place;
+        let outside = |wait: &mut dyn FnMut()| match place {
+            0 => wait(),
+            place => places::outside(place, wait),
+        };
         if request.peer == ANY_PEER {
             let senders = Senders::of_any(process::get_unlocked(), request.user);
             let awaited = senders.awaited();
             let note = Note { awaited, ..*note };
-            return Worker::wait_until(worker, None, &note, |w| {
-                w.requests.get(id).state == State::Complete || senders.give_up(w, id)
+            return outside(&mut || {
+                Worker::wait_until(worker, None, &note, |w| {
+                    w.requests.get(id).state == State::Complete || senders.give_up(w, id)
+                });
             });
         }
         let peer = request.peer;
-        Worker::wait_until(worker, Some(peer), note, |w| {
-            w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+        outside(&mut || {
+            Worker::wait_until(worker, Some(peer), note, |w| {
+                w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+            });
         });
     }
 }
@@ -335,13 +350,14 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         // Since the call was entered, its arguments were checked.
         trace::share_time_of(Point::Call);
         let _attending = Attending::begin(&p);
+        let _within = places::within(checked.comm.place);
         match start_send(&p, &checked, &args, mode)? {
             Started::Done => {
                 trace::share_time_of(Point::Posted);
                 Ok(())
             }
             Started::Request(id) => {
-                let worker = p.worker()?;
+                let worker = p.worker_at(checked.comm.place)?;
                 wait_complete(
                     worker,
                     id,
@@ -363,11 +379,23 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
 #[cold]
 #[inline(never)]
 pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
+    match rouse_peer(comm, peer) {
+        true => Ok(()),
+        false => Err(explain_gone(comm, peer, tag, bytes)),
+    }
+}
+
+/// The same without its error; false where the receiver has gone.
+#[inline]
+pub fn rouse_peer(comm: usize, peer: i32) -> bool {
     // SAFETY: the immediate send has found the endpoint there.
     let post = unsafe { (**hot::comm(comm).endpoints.add(peer as usize)).rouse() };
-    if post != Post::PeerGone {
-        return Ok(());
-    }
+    post != Post::PeerGone
+}
+
+/// Nobody takes the message of an immediate send any more.
+#[cold]
+pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
     let args = Args {
         buf: std::ptr::null_mut(),
         count: bytes as i64,
@@ -376,7 +404,7 @@ pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
         tag,
         comm,
     };
-    Err(explain(Fault::PeerGone, &args, bytes, 0))
+    explain(Fault::PeerGone, &args, bytes, 0)
 }
 
 /// Any blocking receive.
@@ -387,21 +415,25 @@ pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: the caller's.
     unsafe {
-        let mut spun = spin_recv::<false>(&args, status);
+        let mut spun = match hot::further_place(args.comm) {
+            None => spin_recv::<{ hot::OPEN }>(&args, status),
+            Some(place) => places::with(place, || spin_recv::<{ hot::FURTHER }>(&args, status)),
+        };
         if let Spun::Done = spun {
             return Ok(());
         }
         let p = process::enter(name, false)?;
-        if p.lock.is_enabled() {
-            spun = spin_recv::<true>(&args, status);
+        if p.lock.is_enabled() && hot::receives_inside(args.comm) {
+            spun = spin_recv::<{ hot::INSIDE }>(&args, status);
         }
         if let Spun::Done = spun {
             return Ok(());
         }
         let _attending = Attending::begin(&p);
         if let Spun::Request(id) = spun {
-            let worker = p.worker()?;
             let context = p.comm(args.comm)?;
+            let _within = places::within(context.place);
+            let worker = p.worker_at(context.place)?;
             wait_complete(worker, id, &note(name, &context, &args, 0));
             return finish_recv(worker, id, &args, status);
         }
@@ -409,7 +441,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
             fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
             return Ok(());
         };
-        let worker = p.worker()?;
+        let _within = places::within(checked.comm.place);
+        let worker = p.worker_at(checked.comm.place)?;
         let id = start_recv(&p, &checked, &args)?;
         wait_complete(
             worker,
@@ -423,10 +456,10 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 }
 
 /// Looks at the named peer alone for a while, as long as nothing else needs this process.
-unsafe fn spin_recv<const HIDDEN: bool>(args: &Args, status: *mut Status) -> Spun {
+unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::comm(args.comm);
-    let worker = hot::worker_of::<HIDDEN>();
-    let Some((want, room)) = named_want::<HIDDEN>(args) else {
+    let worker = hot::worker_of::<WAY>(args.comm);
+    let Some((want, room)) = named_want::<WAY>(args) else {
         return Spun::Nothing;
     };
     let peer = want.peer;
@@ -442,7 +475,7 @@ unsafe fn spin_recv<const HIDDEN: bool>(args: &Args, status: *mut Status) -> Spu
         let (mut cold, mut attends, mut spun) = (false, false, Spun::Nothing);
         for look in 1..SPIN_LOOKS {
             if (*endpoint).has_arrival() {
-                spun = recv_arrival::<HIDDEN>(args, endpoint, want, room, status);
+                spun = recv_arrival::<WAY>(args, endpoint, want, room, status);
                 break;
             }
             if look == 1 {
@@ -450,13 +483,13 @@ unsafe fn spin_recv<const HIDDEN: bool>(args: &Args, status: *mut Status) -> Spu
             } else if cold {
                 cold = (*endpoint).warm();
             }
-            if HIDDEN && look == ATTEND_LOOKS && (*worker).background.runs {
+            if WAY == hot::INSIDE && look == ATTEND_LOOKS && (*worker).background.runs {
                 attends = true;
                 (*worker).attend();
             }
             // The peer's next arrival may be the message: the next look finds it.
             if look % LOOKS_PER_CHECK == 0
-                && ((HIDDEN && process::lock().is_wanted()) || (*worker).wants_attention(peer))
+                && ((WAY != hot::OPEN && places::is_wanted(comm.place)) || (*worker).wants_attention(peer))
                 && !(*endpoint).has_arrival()
             {
                 break;
@@ -470,7 +503,7 @@ unsafe fn spin_recv<const HIDDEN: bool>(args: &Args, status: *mut Status) -> Spu
 }
 
 /// The peer's next arrival, if it is the wanted message: whole or in parts.
-unsafe fn recv_arrival<const HIDDEN: bool>(
+unsafe fn recv_arrival<const WAY: u8>(
     args: &Args,
     endpoint: *mut Endpoint,
     want: Want,
@@ -483,7 +516,7 @@ unsafe fn recv_arrival<const HIDDEN: bool>(
             fill_status(status, args.peer, taken.tag, taken.len as i64);
             return Spun::Done;
         }
-        let worker = hot::worker_of::<HIDDEN>();
+        let worker = hot::worker_of::<WAY>(args.comm);
         match (*worker).recv_parts(want, args.buf, room as u64, args.comm) {
             None => Spun::Nothing,
             Some(Parts::Request(id)) => Spun::Request(id),

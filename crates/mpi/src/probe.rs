@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow::{self as slow, Senders};
+use crate::places;
 use crate::process::{Process, out_of_handles};
 use crate::status::Status;
 use fastpath_protocol::matching::ANY_PEER;
@@ -85,7 +86,9 @@ pub fn probe(
         }));
     };
     let want = slow::want(&checked.comm, source, tag);
-    let worker = p.worker()?;
+    let place = checked.comm.place;
+    let _within = places::within(place);
+    let worker = p.worker_at(place)?;
     let mut found = None;
     // A message that is taken is not there to be found again: asked twice, it answers the same.
     let mut look = |w: &mut Worker| {
@@ -103,6 +106,7 @@ pub fn probe(
     // SAFETY: the worker lives while MPI runs.
     unsafe {
         (*worker).progress();
+        places::visit(place);
         if !look(&mut *worker) && wait {
             let note = Note {
                 awaited: senders.awaited(),
@@ -184,7 +188,8 @@ pub unsafe fn imrecv(
             "the message has been received already",
         ));
     };
-    let worker = p.worker()?;
+    let _within = places::within(checked.comm.place);
+    let worker = p.worker_at(checked.comm.place)?;
     // SAFETY: the caller's; the worker lives while MPI runs.
     unsafe {
         let (watched, buffer) = slow::watch(p, &args, Kind::Recv, &checked)?;

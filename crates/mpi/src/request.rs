@@ -26,11 +26,12 @@ use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::{self as slow, Senders};
+use crate::places::{self, Mixed, within_all};
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::{Kind, RequestPool};
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
 use std::cell::UnsafeCell;
@@ -81,6 +82,12 @@ pub trait Operation {
     fn cancel(&mut self, p: &Process) -> Result {
         let _ = p;
         Ok(())
+    }
+
+    /// The places of the workers that carry it; a mask.
+    fn places(&self, p: &Process) -> u32 {
+        let _ = p;
+        1
     }
 
     /// Called when the request is freed.
@@ -144,14 +151,65 @@ enum Named {
     Operation(usize),
 }
 
-fn pool(p: &Process) -> Result<&'static mut fastpath_protocol::request::RequestPool> {
+/// The requests of the worker at a place, which the caller is inside.
+fn pool_at(p: &Process, place: u32) -> Result<&'static mut RequestPool> {
     // SAFETY: the worker lives while MPI runs, and callers hold the result within one statement or
     // a stretch that neither waits nor calls out.
-    Ok(unsafe { &mut (*p.worker()?).requests })
+    Ok(unsafe { &mut (*p.worker_at(place)?).requests })
+}
+
+/// The requests among which that one is.
+fn pool_of(p: &Process, id: RequestId) -> Result<&'static mut RequestPool> {
+    pool_at(p, places::of_request(id as usize))
+}
+
+/// The worker of a request, which the caller is inside.
+fn worker_of(p: &Process, id: RequestId) -> Result<*mut Worker> {
+    p.worker_at(places::of_request(id as usize))
+}
+
+/// The places of the workers that carry what a handle names; a mask. What it does not name is nobody's.
+fn places_of(p: &Process, handle: usize) -> u32 {
+    match places::of_request(handle) {
+        _ if handle == MPI_REQUEST_NULL => 0,
+        0 => places_of_foreign(p, handle),
+        place => 1 << place,
+    }
+}
+
+/// The same of a request of the first worker.
+fn places_of_foreign(p: &Process, handle: usize) -> u32 {
+    if places::made() == 1 {
+        return 1;
+    }
+    let index = || {
+        let pool = pool_at(p, 0).ok()?;
+        let request = pool.get(pool.find(handle as u64)?);
+        (request.kind == Kind::Foreign).then_some(request.user)
+    };
+    match index().and_then(|index| p.extras.slots().get(index)) {
+        Some(Some(Extra::Persistent(persistent))) => {
+            persistent.active.map_or(0, |inner| places_of(p, inner))
+        }
+        Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
+        _ => 1,
+    }
+}
+
+/// The places of the workers that carry any of some requests.
+///
+/// # Safety
+/// `requests` holds `count` requests.
+unsafe fn places_of_all(p: &Process, count: usize, requests: *const usize) -> u32 {
+    // SAFETY: the caller's.
+    let handles = (0..count).map(|index| unsafe { *requests.add(index) });
+    let places = handles.fold(0, |places, handle| places | places_of(p, handle));
+    // Where there is nothing to wait for, it is the first worker's.
+    places.max(1)
 }
 
 fn find(p: &Process, handle: usize) -> Result<RequestId> {
-    pool(p)?.find(handle as u64).ok_or_else(|| {
+    pool_at(p, places::of_request(handle))?.find(handle as u64).ok_or_else(|| {
         Error::new(
             MPI_ERR_REQUEST,
             format!(
@@ -166,7 +224,7 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
         return Ok(Named::Inactive);
     }
     let id = find(p, handle)?;
-    let request = pool(p)?.get(id);
+    let request = pool_of(p, id)?.get(id);
     if request.kind != Kind::Foreign {
         return Ok(Named::Plain(id));
     }
@@ -185,7 +243,7 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
 fn end_if_hopeless(p: &Process, named: &Named) -> Result {
     if let Named::Plain(id) = *named {
         // SAFETY: the worker lives while MPI runs.
-        let worker = unsafe { &mut *p.worker()? };
+        let worker = unsafe { &mut *worker_of(p, id)? };
         let peer = worker.requests.get(id).peer;
         if peer != ANY_PEER {
             worker.give_up(id, peer);
@@ -210,7 +268,7 @@ fn is_plain_complete(worker: *mut Worker, id: RequestId) -> bool {
 fn is_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
         Named::Inactive => Ok(true),
-        Named::Plain(id) => Ok(is_plain_complete(p.worker()?, id)),
+        Named::Plain(id) => Ok(is_plain_complete(worker_of(p, id)?, id)),
         Named::Operation(index) => {
             let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
                 return Ok(true);
@@ -263,7 +321,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
         return Ok(result);
     }
     let outer = find(p, value)?;
-    let request = pool(p)?.get(outer);
+    let request = pool_of(p, outer)?.get(outer);
     if request.kind == Kind::Foreign {
         let index = request.user;
         if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
@@ -282,10 +340,10 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 }
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
-    let pool = pool(p)?;
+    let pool = pool_of(p, id)?;
     if pool.get(id).kind == Kind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker()?).release_cancelled(id) };
+        unsafe { (*worker_of(p, id)?).release_cancelled(id) };
     } else if pool.get(id).handle as usize != DONE_HANDLE {
         pool.free(id);
     }
@@ -294,7 +352,7 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
 
 fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
     let extra = p.extras.slots().get_mut(index).and_then(Option::take);
-    pool(p)?.free(id);
+    pool_of(p, id)?.free(id);
     match extra {
         Some(Extra::Operation {
             poll: Some(mut operation),
@@ -312,7 +370,10 @@ pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
     };
     let extras = p.extras.slots().iter().flatten().filter_map(of_extra);
     let mut comms: HashSet<usize> = extras.collect();
-    if let Ok(pool) = pool(p) {
+    for (place, worker) in p.workers() {
+        let _within = places::within(place);
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        let pool = unsafe { &(*worker).requests };
         let plain = pool.in_use().filter(|r| r.kind != Kind::Foreign);
         comms.extend(plain.map(|request| request.user));
     }
@@ -329,7 +390,7 @@ pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usiz
 }
 
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
-    let pool = pool(p)?;
+    let pool = pool_at(p, 0)?;
     let id = pool.allocate(Kind::Foreign).ok_or_else(out_of_requests)?;
     let request = pool.get(id);
     request.user = index;
@@ -341,7 +402,7 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
     match *named {
         Named::Inactive => Ok(()),
         Named::Plain(id) => {
-            let request = pool(p)?.get(id);
+            let request = pool_of(p, id)?.get(id);
             if request.state == State::Complete {
                 return Ok(());
             }
@@ -353,12 +414,17 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 comm: request.user,
                 bytes: request.bytes.saturating_sub(p.running()?.record_bytes()),
                 awaited: Awaited::UNKNOWN,
+                naps: false,
             };
-            slow::wait_complete(p.worker()?, id, &note);
+            slow::wait_complete(worker_of(p, id)?, id, &note);
             Ok(())
         }
-        Named::Operation(..) => {
-            wait_any_of(p, call, || Awaited::UNKNOWN, || check_complete(p, named))
+        Named::Operation(index) => {
+            let places = match p.extras.slots().get(index) {
+                Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
+                _ => 1,
+            };
+            wait_any_of(p, places, call, || Awaited::UNKNOWN, || check_complete(p, named))
         }
     }
 }
@@ -368,16 +434,18 @@ fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
     let Named::Plain(id) = *named else {
         return Ok(Awaited::UNKNOWN);
     };
-    let request = pool(p)?.get(id);
+    let request = pool_of(p, id)?.get(id);
     Ok(match request.peer {
         ANY_PEER => Senders::of_any(p, request.user).awaited(),
         peer => Awaited::of(&[peer]),
     })
 }
 
-/// Makes progress until `done` says so or fails; `awaited` says who could bring that about.
+/// Makes progress until `done` says so or fails; `awaited` says who could bring that about. The caller is inside the
+/// workers at `places`.
 fn wait_any_of(
     p: &Process,
+    places: u32,
     call: &'static str,
     awaited: impl FnOnce() -> Awaited,
     mut done: impl FnMut() -> Result<bool>,
@@ -391,11 +459,18 @@ fn wait_any_of(
             comm: 0,
             bytes: 0,
             awaited: awaited(),
+            naps: !places.is_power_of_two(),
         };
+        // Of one further worker the wait is that one's.
+        let home = match places.is_power_of_two() {
+            true => places.trailing_zeros(),
+            false => 0,
+        };
+        let _mixed = Mixed::begin(places & !(1 << home));
         // SAFETY: the worker lives while MPI runs; `done` makes its own short references.
         unsafe {
-            Worker::wait_until(p.worker()?, None, &note, |_| {
-                result = done();
+            Worker::wait_until(p.worker_at(home)?, None, &note, |_| {
+                result = progress_at(p, places & !(1 << home)).and_then(|()| done());
                 !matches!(result, Ok(false))
             });
         }
@@ -442,6 +517,7 @@ pub unsafe fn write_empty_status(to: *mut Status) {
 pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Result {
     // SAFETY: the caller's.
     unsafe {
+        let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
         wait_named(p, "MPI_Wait", &named)?;
         let (result, error) = collect(p, request)?;
@@ -457,8 +533,10 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
 pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Outcome<bool> {
     // SAFETY: the caller's.
     unsafe {
+        let places = places_of(p, *request);
+        let _within = within_all(places);
         let named = resolve(p, *request)?;
-        if !check_with_progress(p, &named)? {
+        if !check_with_progress(p, places, &named)? {
             return Ok((false, Ok(())));
         }
         let (result, error) = collect(p, request)?;
@@ -467,8 +545,12 @@ pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Out
     }
 }
 
-fn check_with_progress(p: &Process, named: &Named) -> Result<bool> {
-    let worker = p.worker()?;
+/// As [`check_complete`], with a round of progress; the caller is inside the workers at `places`.
+fn check_with_progress(p: &Process, places: u32, named: &Named) -> Result<bool> {
+    let worker = match *named {
+        Named::Plain(id) => worker_of(p, id)?,
+        _ => p.worker()?,
+    };
     let check = || match *named {
         Named::Plain(id) => Ok(is_plain_complete(worker, id)),
         _ => check_complete(p, named),
@@ -476,11 +558,10 @@ fn check_with_progress(p: &Process, named: &Named) -> Result<bool> {
     if check()? {
         return Ok(true);
     }
-    // SAFETY: the worker lives while MPI runs.
-    unsafe { (*worker).progress() };
+    progress(p, places)?;
     let complete = check()?;
     if !complete {
-        // SAFETY: as above; no reference to it is held.
+        // SAFETY: the worker lives while MPI runs; no reference to it is held.
         unsafe { Worker::note_miss(worker) };
     }
     Ok(complete)
@@ -493,9 +574,20 @@ pub(crate) fn note_miss(p: &Process) -> Result {
     Ok(())
 }
 
-fn progress(p: &Process) -> Result {
-    // SAFETY: the worker lives while MPI runs.
-    unsafe { (*p.worker()?).progress() };
+/// A round of progress, of a call that waits for none: in the workers at `places`, which the caller is inside, and in
+/// the others where nobody is.
+fn progress(p: &Process, places: u32) -> Result {
+    progress_at(p, places)?;
+    places::visit(places.max(1).trailing_zeros());
+    Ok(())
+}
+
+/// A round of progress in the workers at `places`, which the caller is inside.
+fn progress_at(p: &Process, places: u32) -> Result {
+    for place in places::each(places) {
+        // SAFETY: the worker lives while MPI runs.
+        unsafe { (*p.worker_at(place)?).progress() };
+    }
     Ok(())
 }
 
@@ -504,8 +596,10 @@ fn progress(p: &Process) -> Result {
 /// # Safety
 /// `status` is null or a status.
 pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Result<bool> {
+    let places = places_of(p, request);
+    let _within = within_all(places);
     let named = resolve(p, request)?;
-    if !check_with_progress(p, &named)? {
+    if !check_with_progress(p, places, &named)? {
         return Ok(false);
     }
     let (result, _) = read_result(p, &named)?;
@@ -527,8 +621,9 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
             "the request is MPI_REQUEST_NULL",
         ));
     }
+    let _within = within_all(places_of(p, handle));
     let id = find(p, handle)?;
-    let found = pool(p)?.get(id);
+    let found = pool_of(p, id)?.get(id);
     if found.kind == Kind::Foreign {
         let index = found.user;
         if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
@@ -559,6 +654,7 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
             "the request is MPI_REQUEST_NULL",
         ));
     }
+    let _within = within_all(places_of(p, handle));
     match resolve(p, handle)? {
         Named::Inactive => Err(Error::new(
             MPI_ERR_REQUEST,
@@ -566,7 +662,7 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
         )),
         Named::Plain(id) => {
             // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *p.worker()? };
+            let worker = unsafe { &mut *worker_of(p, id)? };
             if !worker.cancel_recv(id) {
                 crate::buffered::take_over(worker, id);
                 worker.cancel_send(id);

@@ -69,8 +69,12 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
         return None;
     }
     let begun = trace::read_ticks();
-    // SAFETY: the caller's.
-    let sent = unsafe { try_send::<false, true>(args) };
+    let shows = hot::sends_inside(args.comm);
+    let sent = match shows {
+        // SAFETY: the caller's.
+        true => unsafe { try_send::<false, { hot::INSIDE }>(args) },
+        false => Immediate::Declined,
+    };
     if sent == Immediate::Declined {
         return None;
     }
@@ -100,7 +104,10 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> bool 
     let begun = trace::read_ticks();
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source::<true>(&args) else {
+        if !hot::receives_inside(args.comm) {
+            return false;
+        }
+        let Some((endpoint, key, room)) = find_source::<{ hot::INSIDE }>(&args) else {
             return false;
         };
         let Some(taken) = (*endpoint).recv_short(key, args.tag, args.buf, room) else {

@@ -11,6 +11,7 @@ use crate::learning::Arm;
 use crate::wire::Timing;
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
+use fastpath_bootstrap::segment::FURTHER;
 use fastpath_transport::Remote;
 use std::sync::Arc;
 
@@ -362,22 +363,47 @@ fn next_handle(handle: u32) -> u32 {
 /// The first index in use; indices below would collide with predefined handles.
 const FIRST: u32 = 4096;
 
+/// Requests of a further worker ([`RequestPool::further`]), a power of two.
+const FURTHER_CAPACITY: u32 = 1 << 17;
+
+/// The first index of a further worker's requests; those of all of them are the last that there could be.
+const fn first_of(place: u32) -> u32 {
+    CAPACITY - (FURTHER as u32 + 1 - place) * FURTHER_CAPACITY
+}
+
+/// Which of a process's workers a request belongs to, by its id or handle, where there are further ones.
+#[inline]
+pub fn place_of(id: u32) -> u32 {
+    match (id & (CAPACITY - 1)).checked_sub(first_of(1)) {
+        Some(behind) => 1 + behind / FURTHER_CAPACITY,
+        None => 0,
+    }
+}
+
 /// All requests of a worker.
 pub struct RequestPool {
+    /// Where the request of index 0 would lie.
     base: *mut Request,
     free: *mut Request,
+    /// The indices that it may give out, and the first that it has not given out yet.
+    first: u32,
+    end: u32,
     fresh: u32,
-    /// One less than how many there is address space for, which is a power of two.
+    /// One less than how many indices there may be, which is a power of two.
     mask: u32,
 }
 
 impl Drop for RequestPool {
     fn drop(&mut self) {
-        for id in FIRST..self.fresh {
+        for id in self.first..self.fresh {
             self.get(id).drop_layout();
         }
-        // SAFETY: the reservation of `new`; requests are not used beyond their pool.
-        unsafe { memory::release(self.base.cast(), reserved_bytes(self.mask + 1)) };
+        let (start, indices) = match self.first {
+            FIRST => (self.base, self.mask + 1),
+            first => (self.address(first), FURTHER_CAPACITY),
+        };
+        // SAFETY: the reservation of `new` or `further`; requests are not used beyond their pool.
+        unsafe { memory::release(start.cast(), reserved_bytes(indices)) };
     }
 }
 
@@ -412,9 +438,38 @@ impl RequestPool {
         Ok(RequestPool {
             base: base.cast(),
             free: std::ptr::null_mut(),
+            first: FIRST,
+            end: capacity,
             fresh: FIRST,
             mask: capacity - 1,
         })
+    }
+
+    /// The pool of a further worker at `place`, from 1 to [`FURTHER`]: its ids and handles differ from those of all
+    /// others. Reserves address space alone.
+    ///
+    /// # Errors
+    /// There is no address space for it.
+    pub fn further(place: u32) -> std::io::Result<Self> {
+        let (first, bytes) = (first_of(place), reserved_bytes(FURTHER_CAPACITY));
+        let start: *mut Request = memory::reserve(bytes)?.cast();
+        Ok(RequestPool {
+            base: start.wrapping_sub(first as usize),
+            free: std::ptr::null_mut(),
+            first,
+            end: first + FURTHER_CAPACITY,
+            fresh: first,
+            mask: CAPACITY - 1,
+        })
+    }
+
+    /// Leaves the last indices to further workers; false where address space is limited.
+    pub fn share(&mut self) -> bool {
+        let whole = !self.is_limited();
+        if whole {
+            self.end = first_of(1);
+        }
+        whole
     }
 
     /// A request in state `Active` with its handle set, or `None` when all are in use.
@@ -447,7 +502,7 @@ impl RequestPool {
 
     /// Most requests at once.
     pub fn capacity(&self) -> u32 {
-        self.mask + 1 - FIRST
+        self.end - self.first
     }
 
     /// Whether there is address space for fewer than there could be.
@@ -464,13 +519,13 @@ impl RequestPool {
     /// Whether [`RequestPool::allocate`] would find one.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.has_free() || self.fresh <= self.mask
+        self.has_free() || self.fresh < self.end
     }
 
     #[cold]
     #[inline(never)]
     fn allocate_fresh(&mut self) -> Option<()> {
-        if self.fresh > self.mask {
+        if self.fresh >= self.end {
             return None;
         }
         let request = self.address(self.fresh);
@@ -507,15 +562,14 @@ impl RequestPool {
     /// Where the request of an id that this pool gave out lies.
     #[inline]
     pub fn address(&self, id: RequestId) -> *mut Request {
-        // SAFETY: inside the reservation, as every id that was given out.
-        unsafe { self.base.add((id & (CAPACITY - 1)) as usize) }
+        self.base.wrapping_add((id & (CAPACITY - 1)) as usize)
     }
 
     /// The request of an id that this pool gave out.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn get(&self, id: RequestId) -> &mut Request {
-        debug_assert!((FIRST..self.fresh).contains(&id));
+        debug_assert!((self.first..self.fresh).contains(&id));
         // SAFETY: inside the reservation, as every id that was given out; a worker belongs to one thread at a time, and
         // callers do not hold two references to one request.
         unsafe { &mut *self.address(id) }
@@ -525,8 +579,9 @@ impl RequestPool {
     #[inline]
     pub fn find(&self, handle: u64) -> Option<RequestId> {
         let id = handle as u32 & self.mask;
-        // SAFETY: every index lies inside the reservation, whose untouched pages read as zero.
-        let found = unsafe { &*self.base.add(id as usize) };
+        // SAFETY: every index lies inside the reservation, whose untouched pages read as zero; a pool of a further
+        // worker is asked for its own alone ([`place_of`]).
+        let found = unsafe { &*self.base.wrapping_add(id as usize) };
         (found.handle as u64 == handle && found.state != State::Free).then_some(id)
     }
 
@@ -547,7 +602,7 @@ impl RequestPool {
 
     /// All requests that have not been freed; walks the pool.
     pub fn in_use(&self) -> impl Iterator<Item = &Request> {
-        let all = (FIRST..self.fresh).map(|id| &*self.get(id));
+        let all = (self.first..self.fresh).map(|id| &*self.get(id));
         all.filter(|request| request.state != State::Free)
     }
 
@@ -577,6 +632,7 @@ mod tests {
         let mut pool = RequestPool::new().expect("address space");
         // As if address space were limited; what is reserved beyond it stays unused.
         let whole = std::mem::replace(&mut pool.mask, CAPACITY_MIN - 1);
+        pool.end = CAPACITY_MIN;
         let got = std::iter::from_fn(|| pool.allocate(Kind::Send)).count();
         assert_eq!(got, pool.capacity() as usize);
         assert_eq!(got, (CAPACITY_MIN - FIRST) as usize);
@@ -590,6 +646,25 @@ mod tests {
             assert_eq!(pool.find(handle), None, "{handle:#x}");
         }
         pool.mask = whole;
+    }
+
+    #[test]
+    fn further_pools__have_handles_of_their_own() {
+        let mut pools = vec![RequestPool::new().expect("address space")];
+        assert!(pools[0].share());
+        for place in 1..=FURTHER as u32 {
+            pools.push(RequestPool::further(place).expect("address space"));
+        }
+        for place in 0..pools.len() {
+            let id = pools[place].allocate(Kind::Send).expect("a request");
+            let handle = pools[place].get(id).handle;
+            assert_eq!((place_of(id), place_of(handle)), (place as u32, place as u32));
+            assert_eq!(pools[place].find(handle.into()), Some(id));
+            assert_eq!(pools[0].find(handle.into()), (place == 0).then_some(id));
+        }
+        let mut last = pools.pop().expect("a pool");
+        let got = std::iter::from_fn(|| last.allocate(Kind::Recv)).last();
+        assert_eq!((got, last.has_room()), (Some(CAPACITY - 1), false));
     }
 
     #[test]

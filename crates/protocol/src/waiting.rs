@@ -9,7 +9,8 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 mod crowd;
@@ -39,6 +40,8 @@ const ALONE_NS: u64 = 5_000;
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
 /// How long a rank sleeps at a time while a connection is made through an adapter.
 const CONNECTING_NAP: Duration = Duration::from_millis(5);
+/// How long a thread sleeps at a time that cannot be woken for all that it waits for.
+const NAP: Duration = Duration::from_millis(1);
 /// Nanoseconds between two moves to another processor.
 const PARTING_NS: u64 = 1_000_000;
 /// Nanoseconds of yielding before a rank on a crowded node sleeps. A yield lets every other ready
@@ -64,10 +67,81 @@ pub struct Note {
     pub bytes: u64,
     /// Who could end the wait, where [`Worker::wait_until`] is told no peer.
     pub awaited: Awaited,
+    /// Whether it waits for several workers at once, so that nobody may know whom to wake.
+    pub naps: bool,
 }
 
-/// Lets other threads of the process into MPI while the argument runs.
-pub type Breathe = fn(&mut dyn FnMut());
+/// Lets other threads of the process into MPI while the argument runs; of the worker at that place.
+pub type Breathe = fn(u32, &mut dyn FnMut());
+
+/// What a thread that waits for one worker does for the others, where there are any. It is inside none meanwhile.
+#[derive(Clone, Copy)]
+pub struct Others {
+    /// Makes progress where nobody else is inside. The argument is the place of the thread's own worker.
+    pub visit: fn(u32),
+    /// The same before a sleep on that worker's state word, on which it will be woken for the others too; says how long
+    /// it may sleep where it is not.
+    pub cover: fn(u32) -> Option<Duration>,
+}
+
+/// How many threads of a process sleep and wait, in whichever worker.
+#[derive(Debug, Default)]
+pub struct Census {
+    /// Threads that sleep now.
+    sleepers: u32,
+    /// Threads of those that wake up by themselves.
+    napping: u32,
+    /// The workers on whose state words some of them sleep: a bit for each place.
+    leaders: u32,
+    /// Places on the status page where threads say what they wait for: a bit for each that is taken.
+    places: u32,
+    /// Threads that wait and have no such place.
+    unnoted: u32,
+}
+
+impl Census {
+    /// Threads that sleep until they are woken, where all that sleep do.
+    fn asleep(&self) -> u32 {
+        match self.napping {
+            0 => self.sleepers,
+            _ => 0,
+        }
+    }
+
+    /// A thread goes to sleep.
+    fn begin_sleep(&mut self, job: &Job, leads: Option<u32>) {
+        self.sleepers += 1;
+        if self.sleepers == 1 {
+            job.header().awake.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.lead(job, leads, true);
+    }
+
+    /// It has woken up.
+    fn end_sleep(&mut self, job: &Job, leads: Option<u32>, naps: bool) {
+        self.sleepers -= 1;
+        self.napping -= u32::from(naps);
+        job.own_page().set_asleep(self.asleep());
+        self.lead(job, leads, false);
+        if self.sleepers == 0 {
+            job.header().awake.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn lead(&mut self, job: &Job, place: Option<u32>, begins: bool) {
+        let Some(place) = place else { return };
+        match begins {
+            true => self.leaders |= 1 << place,
+            false => self.leaders &= !(1 << place),
+        }
+        job.own_page().set_leaders(self.leaders);
+    }
+}
+
+/// What several threads count, each in a moment in which nothing can fail.
+fn lock(census: &Mutex<Census>) -> MutexGuard<'_, Census> {
+    census.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How this process waits.
 #[derive(Clone)]
@@ -84,20 +158,22 @@ pub struct WaitPolicy {
     pub breathe: Option<Breathe>,
     /// Whether other threads of the program may call MPI meanwhile: at `MPI_THREAD_MULTIPLE`.
     pub multiple: bool,
-    /// Whether another thread tries to get into MPI.
-    pub wanted: fn() -> bool,
-    /// Threads of this process that sleep now.
+    /// Whether another thread tries to get into MPI; of the worker at that place.
+    pub wanted: fn(u32) -> bool,
+    /// Which of the process's workers this is: 0, the first, or a further one.
+    pub place: u32,
+    /// The process's other workers; none while there is one.
+    pub others: Option<Others>,
+    /// The place, plus 1, of a worker on whose state word a thread sleeps that looks for this one too; 0 for none.
+    pub covered_by: u32,
+    /// What all workers of the process count together.
+    pub census: Arc<Mutex<Census>>,
+    /// Threads that wait in this worker and sleep now.
     pub sleepers: u32,
     /// Number of sleeping threads with which arrivals may go the short way (`drain`): 0, or one that is never reached.
     pub drain_at: u32,
     /// Whether one of them sleeps on the state word, where peers wake it.
     pub led: bool,
-    /// Threads of those that wake up by themselves.
-    pub napping: u32,
-    /// Places on the status page where threads say what they wait for: a bit for each that is taken.
-    pub places: u32,
-    /// Threads that wait and have no such place.
-    pub unnoted: u32,
     /// Calls that have answered "not yet", modulo 256.
     pub misses: u8,
     /// When this process last moved to another processor.
@@ -120,16 +196,17 @@ impl WaitPolicy {
             directed: !config.is_disabled("directed"),
             breathe,
             multiple: breathe.is_some(),
-            wanted: || false,
+            wanted: |_| false,
+            place: 0,
+            others: None,
+            covered_by: 0,
+            census: Arc::default(),
             sleepers: 0,
             drain_at: match config.is_disabled("drain") {
                 true => u32::MAX,
                 false => 0,
             },
             led: false,
-            napping: 0,
-            places: 0,
-            unnoted: 0,
             misses: 0,
             moved_ns: 0,
             spread_ns: 0,
@@ -141,27 +218,57 @@ impl WaitPolicy {
     /// Whether another thread tries to get into MPI.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.breathe.is_some() && (self.wanted)()
+        self.breathe.is_some() && (self.wanted)(self.place)
     }
 
-    /// Threads that sleep until they are woken, where all that sleep do.
-    fn asleep(&self) -> u32 {
-        match self.napping {
-            0 => self.sleepers,
-            _ => 0,
+    /// What the state word says while nobody sleeps on it.
+    fn awake_state(&self) -> u32 {
+        match self.covered_by {
+            0 => STATE_AWAKE,
+            place => STATE_COVERED + place - 1,
         }
+    }
+
+    /// The way out for a moment; a copy, since other threads use the worker meanwhile.
+    fn door(&self) -> Door {
+        Door(self.breathe, self.place)
     }
 
     /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is
     /// something that they can go on with. Called under the lock, as all that follows.
     #[cold]
     pub(crate) fn rouse_own(&self, job: &Job) {
-        let word = &*job.own_page().state;
-        word.store(STATE_AWAKE, Ordering::Relaxed);
+        let word = job.own_page().state_of(self.place as usize);
+        word.store(self.awake_state(), Ordering::Relaxed);
         wait::futex_wake(word, u32::MAX);
         if self.sleepers > 1 {
             ring_bell(job);
         }
+    }
+}
+
+/// The way out of a worker, if threads share it, and the worker's place.
+#[derive(Clone, Copy)]
+struct Door(Option<Breathe>, u32);
+
+impl Door {
+    /// Runs `pause` while other threads may come in.
+    fn outside(self, pause: &mut dyn FnMut()) {
+        match self.0 {
+            Some(breathe) => breathe(self.1, pause),
+            None => pause(),
+        }
+    }
+
+    /// Yields the processor, and the lock if there is one; when it began and ended, without the wait for the lock.
+    fn yield_timed(self) -> (u64, u64) {
+        let (mut began, mut ended) = (0, 0);
+        self.outside(&mut || {
+            began = clock::now_ns();
+            wait::yield_now();
+            ended = clock::now_ns();
+        });
+        (began, ended)
     }
 }
 
@@ -370,10 +477,16 @@ unsafe fn pause_slow(
     if this.flood.held_back {
         // There is something to go on with: no sleep.
         if !this.relieve(wait.focus) {
-            yield_timed(breathe);
+            this.wait.door().yield_timed();
         }
         return;
     }
+    if let Some(others) = this.wait.others {
+        let place = this.wait.place;
+        this.wait.door().outside(&mut || (others.visit)(place));
+    }
+    // SAFETY: the caller's; other threads may have used the worker meanwhile.
+    let this = unsafe { &mut *worker };
     if wait.crowded && waited == 0 {
         this.note_processor(now);
     }
@@ -401,29 +514,14 @@ unsafe fn pause_slow(
     }
     match (breathe, yields) {
         (_, true) => {
-            let (began, ended) = yield_timed(breathe);
+            let (began, ended) = this.wait.door().yield_timed();
             wait.given_ns += (ended - began).saturating_sub(YIELD_SHARE_NS);
             // SAFETY: the caller's; other threads may have used the worker meanwhile.
             unsafe { (*worker).note_yield(began, ended) };
         }
-        (Some(breathe), false) if this.wait.is_wanted() => breathe(&mut wait::yield_now),
+        (Some(_), false) if this.wait.is_wanted() => _ = this.wait.door().yield_timed(),
         _ => spin_loop(),
     }
-}
-
-/// Yields the processor, and the lock if there is one; when it began and ended, without the wait for the lock.
-fn yield_timed(breathe: Option<Breathe>) -> (u64, u64) {
-    let (mut began, mut ended) = (0, 0);
-    let mut yields = || {
-        began = clock::now_ns();
-        wait::yield_now();
-        ended = clock::now_ns();
-    };
-    match breathe {
-        Some(breathe) => breathe(&mut yields),
-        None => yields(),
-    }
-    (began, ended)
 }
 
 /// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
@@ -448,72 +546,108 @@ unsafe fn sleep(
         this.write_note(wait, note);
     }
     this.wait.sleepers += 1;
-    if this.wait.sleepers == 1 {
-        job.header().awake.fetch_sub(1, Ordering::Relaxed);
-    }
-    let leads = !this.wait.led;
+    let (place, leads) = (this.wait.place, !this.wait.led);
+    let census = this.wait.census.clone();
+    let led = leads.then_some(place);
+    lock(&census).begin_sleep(job, led);
     let (word, expected) = match leads {
-        true => (&*page.state, STATE_SLEEPING),
+        true => (page.state_of(place as usize), STATE_SLEEPING),
         false => (&page.bell, page.bell.load(Ordering::Relaxed)),
     };
     if leads {
         this.wait.led = true;
-        // ORDERING: after the note; partner is the acquire load in `RankPage::sleeps_alone`.
+        // ORDERING: after the note; partner is the acquire load in `RankPage::sleepers`.
         word.store(STATE_SLEEPING, Ordering::Release);
     }
     let awaits_room = this.await_all_room();
-    let (mut fenced, mut limit) = (true, None);
+    let mut fenced = true;
     if leads || awaits_room {
         // ORDERING: the fence that peers do not pay: either they see the state and that room is awaited, or the looks
         // below see their messages and their credits (partners: the loads in the transport's `publish` and
         // `publish_head`).
         fenced = wait::fence_others();
     }
+    // Where several workers are waited for at once, who works for another one does not know of this thread.
+    let mut limit = note.naps.then_some(NAP);
     if leads {
-        limit = this.interfaces.arm();
+        let mut armed = this.interfaces.arm();
         if this.is_connecting() {
             // What is asked again must be asked by somebody awake.
-            limit = limit.map(|limit| limit.min(CONNECTING_NAP));
+            armed = armed.map(|limit| limit.min(CONNECTING_NAP));
         }
+        limit = limit.into_iter().chain(armed).min();
     }
     let moved = this.progress();
     let (mut woken, mut naps) = (true, false);
     if !moved && !this.flood.held_back && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
         // Without the fence a wake-up can be missed: then it is looked for again and again.
-        let limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP));
-        let limit = limit.min();
-        naps = limit.is_some();
-        this.wait.napping += u32::from(naps);
-        page.set_asleep(this.wait.asleep());
-        let breathe = this.wait.breathe;
-        let mut nap = || woken = wait::futex_wait(word, expected, limit) != Wake::TimedOut;
-        match breathe {
-            Some(breathe) => breathe(&mut nap),
-            None => nap(),
-        }
+        limit = limit
+            .into_iter()
+            .chain((!fenced).then_some(UNFENCED_NAP))
+            .min();
+        let others = this.wait.others.filter(|_| leads);
+        this.wait.door().outside(&mut || {
+            let covered = others.and_then(|others| (others.cover)(place));
+            let limit = limit.into_iter().chain(covered).min();
+            naps = limit.is_some();
+            {
+                let mut census = lock(&census);
+                census.napping += u32::from(naps);
+                page.set_asleep(census.asleep());
+            }
+            woken = wait::futex_wait(word, expected, limit) != Wake::TimedOut;
+            if let Some(others) = others {
+                (others.visit)(place);
+            }
+        });
         trace::record(Point::Woken, 0, 0, 0);
     }
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
     this.wait.sleepers -= 1;
-    this.wait.napping -= u32::from(naps);
-    page.set_asleep(this.wait.asleep());
     if leads {
-        page.state.store(STATE_AWAKE, Ordering::Relaxed);
+        let state = this.wait.awake_state();
+        page.state_of(place as usize).store(state, Ordering::Relaxed);
         this.wait.led = false;
         if this.wait.sleepers != 0 {
             // Another one must take the place on the state word.
             ring_bell(job);
         }
+        if state != STATE_AWAKE {
+            // ORDERING: either peers see that another thread looks for this worker, or the looks that follow see their
+            // messages (partner: the load in the transport's `publish`).
+            wait::fence_others();
+        }
     }
-    if this.wait.sleepers == 0 {
-        job.header().awake.fetch_add(1, Ordering::Relaxed);
-    }
+    lock(&census).end_sleep(job, led, naps);
     if woken {
         this.take_back_note(wait);
     }
     woken
+}
+
+impl Worker {
+    /// Before a thread sleeps on the state word of the worker at `place`: has it woken there for this one too. Says
+    /// whether it must look once more after a fence, since nobody sleeps on this one's own word.
+    pub fn cover(&mut self, place: u32) -> bool {
+        self.wait.covered_by = place + 1;
+        if self.wait.led {
+            return false;
+        }
+        self.return_all_credits();
+        let word = self.job.own_page().state_of(self.wait.place as usize);
+        word.store(STATE_COVERED + place, Ordering::Relaxed);
+        self.await_all_room();
+        true
+    }
+
+    /// A thread that sleeps on that state word is awake, and looks by itself.
+    pub fn uncover(&mut self, place: u32) {
+        if self.wait.covered_by == place + 1 {
+            self.wait.covered_by = 0;
+        }
+    }
 }
 
 impl Worker {

@@ -16,6 +16,8 @@ use crate::wire::{self, CONTROL_MAX};
 use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
 use fastpath_transport::{Header, Interfaces, Post};
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Largest payload that goes to a slot by an immediate send, in bytes.
 pub const SHORT_LIMIT: usize = 48;
@@ -123,6 +125,46 @@ impl Worker {
         wait: WaitPolicy,
         interfaces: Interfaces,
     ) -> std::io::Result<Self> {
+        Worker::with_pool(job, wait, interfaces, RequestPool::new()?)
+    }
+
+    /// A further worker of a process, beside `first`: with matching, requests, rings and connections of its own, which
+    /// cost memory as they are used. It knows no adapter, and makes no one-sided operations. `area`: where the regions
+    /// of further workers are mapped.
+    ///
+    /// # Errors
+    /// There is no address space for it.
+    pub fn further(first: &Worker, place: u32, area: NonNull<u8>) -> std::io::Result<Self> {
+        let mut wait = WaitPolicy {
+            place,
+            sleepers: 0,
+            led: false,
+            covered_by: 0,
+            ..first.wait.clone()
+        };
+        wait.misses = 0;
+        let interfaces = first.interfaces.further(place, area);
+        let pool = RequestPool::further(place)?;
+        let census = wait.census.clone();
+        let mut worker = Worker::with_pool(first.job, wait, interfaces, pool)?;
+        worker.wait.census = census;
+        worker.thresholds = first.thresholds.clone();
+        worker.selection = first.selection.clone();
+        worker.flood.bound = first.flood.bound;
+        worker.flood.on_reached = first.flood.on_reached;
+        worker.name_comm = first.name_comm;
+        worker.on_detached = first.on_detached;
+        worker.on_no_answer = first.on_no_answer;
+        Ok(worker)
+    }
+
+    fn with_pool(
+        job: &'static Job,
+        mut wait: WaitPolicy,
+        interfaces: Interfaces,
+        requests: RequestPool,
+    ) -> std::io::Result<Self> {
+        wait.census = Arc::default();
         let size = job.size() as u32;
         let bytes = size as usize * size_of::<Endpoint>();
         // All bits zero is a valid endpoint; untouched pages cost nothing.
@@ -133,7 +175,7 @@ impl Worker {
             rank: job.rank() as u32,
             interfaces,
             matcher: Matcher::new(size),
-            requests: RequestPool::new()?,
+            requests,
             unexpected: Buffers::default(),
             flood: Flood::default(),
             active: Vec::new(),

@@ -39,6 +39,7 @@ fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote
         comm: 0,
         bytes: 8,
         awaited: Awaited::of(&[0]),
+        naps: false,
     };
     let page = job.own_page();
     let mut notes = Vec::new();

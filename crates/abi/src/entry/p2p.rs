@@ -71,7 +71,7 @@ pub unsafe fn send(
         if !hot::sends_openly(comm) {
             return send_inside(buf, count, datatype, dest, tag, comm);
         }
-        match p2p::try_send::<false, false>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false, { hot::OPEN }>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
             Immediate::Rouse(bytes) => send_rouse(comm, dest, tag, bytes),
@@ -93,7 +93,7 @@ pub(super) unsafe fn send_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        if slow::try_send_unasked::<false>(args) {
+        if slow::try_send_unasked::<{ hot::OPEN }>(args) {
             return MPI_SUCCESS;
         }
         traced::send("MPI_Send", args)
@@ -186,7 +186,7 @@ pub unsafe fn recv(
         if !hot::receives_openly(comm) {
             return recv_inside(buf, count, datatype, source, tag, comm, status);
         }
-        if p2p::try_recv::<false>(args(buf, count, datatype, source, tag, comm), status) {
+        if p2p::try_recv::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
         recv_queued(buf, count, datatype, source, tag, comm, status)
@@ -208,7 +208,7 @@ unsafe fn recv_queued(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if p2p::try_recv_queued::<false>(args(buf, count, datatype, source, tag, comm), status) {
+        if p2p::try_recv_queued::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
         recv_slow(buf, count, datatype, source, tag, comm, status)
@@ -258,7 +258,7 @@ pub unsafe fn isend(
         if !hot::sends_openly(comm) {
             return isend_inside(buf, count, datatype, dest, tag, comm, request);
         }
-        match p2p::try_send::<true, false>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<true, { hot::OPEN }>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
                 MPI_SUCCESS
@@ -284,7 +284,7 @@ pub(super) unsafe fn isend_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        if !request.is_null() && slow::try_send_unasked::<false>(args) {
+        if !request.is_null() && slow::try_send_unasked::<{ hot::OPEN }>(args) {
             *request = request::DONE_HANDLE;
             return MPI_SUCCESS;
         }
@@ -402,7 +402,7 @@ pub unsafe fn irecv(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        match p2p::try_irecv::<false>(args(buf, count, datatype, source, tag, comm), request) {
+        match p2p::try_irecv::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done => MPI_SUCCESS,
             Irecv::Post(Posting { key, room }) => {
                 irecv_post(buf, room, key, source, tag, comm, request)
@@ -426,7 +426,7 @@ unsafe fn irecv_post(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        *request = p2p::post_irecv::<false>(Posting { key, room }, buf.cast(), source, tag, comm);
+        *request = p2p::post_irecv::<{ hot::OPEN }>(Posting { key, room }, buf.cast(), source, tag, comm);
     }
     // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
     hide(MPI_SUCCESS)
@@ -450,7 +450,7 @@ unsafe fn irecv_queued(
         if !hot::receives_openly(comm) {
             return irecv_inside(buf, count, datatype, source, tag, comm, request);
         }
-        if p2p::try_irecv_queued::<false>(args(buf, count, datatype, source, tag, comm), request) {
+        if p2p::try_irecv_queued::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), request) {
             return MPI_SUCCESS;
         }
         irecv_slow(buf, count, datatype, source, tag, comm, request)

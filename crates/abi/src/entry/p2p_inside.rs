@@ -3,13 +3,14 @@
 //! The functions of `p2p` jump here where the hot tables hide (`fastpath_mpi::hot::key`), with the same arguments.
 #![allow(unsafe_code)]
 
+use super::p2p_further::{irecv_elsewhere, isend_elsewhere, recv_elsewhere, send_elsewhere};
 use super::p2p::{args, finish, finish_request, irecv_slow, isend_slow, recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Posting};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
+use fastpath_mpi::{Result, hot, lock, p2p_slow as slow, request};
 
 /// The same inside the lock of `MPI_THREAD_MULTIPLE`, by the bias of the calling thread.
 #[cold]
@@ -25,13 +26,16 @@ pub(super) unsafe fn send_inside(
     // Whatever is rare is a jump, so that nothing is kept in registers for it.
     // SAFETY: as the caller.
     unsafe {
+        if !hot::sends_inside(comm) {
+            return send_elsewhere(buf, count, datatype, dest, tag, comm);
+        }
         if !lock::favours() {
             return send_locked::<false>(buf, count, datatype, dest, tag, comm);
         }
         if !lock::step_in() {
             return send_backed_out(buf, count, datatype, dest, tag, comm);
         }
-        match p2p::try_send::<false, true>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false, { hot::INSIDE }>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done if lock::leave() => wake(),
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_locked::<true>(buf, count, datatype, dest, tag, comm),
@@ -78,10 +82,10 @@ unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
     let mut result = Ok(());
     let sent = lock::with_lock(|| {
         // SAFETY: as the caller.
-        match unsafe { p2p::try_send::<MORE, true>(args) } {
+        match unsafe { p2p::try_send::<MORE, { hot::INSIDE }>(args) } {
             Immediate::Done => true,
             // SAFETY: as the caller.
-            Immediate::Declined => unsafe { slow::try_send_unasked::<true>(args) },
+            Immediate::Declined => unsafe { slow::try_send_unasked::<{ hot::INSIDE }>(args) },
             Immediate::Rouse(bytes) => {
                 result = slow::rouse(args.comm, args.peer, args.tag, bytes);
                 true
@@ -129,13 +133,16 @@ pub(super) unsafe fn recv_inside(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
+        if !hot::receives_inside(comm) {
+            return recv_elsewhere(buf, count, datatype, source, tag, comm, status);
+        }
         if !lock::favours() {
             return recv_locked::<false>(buf, count, datatype, source, tag, comm, status);
         }
         if !lock::step_in() {
             return recv_backed_out(buf, count, datatype, source, tag, comm, status);
         }
-        if !p2p::try_recv::<true>(args(buf, count, datatype, source, tag, comm), status) {
+        if !p2p::try_recv::<{ hot::INSIDE }>(args(buf, count, datatype, source, tag, comm), status) {
             return recv_locked::<true>(buf, count, datatype, source, tag, comm, status);
         }
         match lock::leave() {
@@ -178,7 +185,7 @@ unsafe fn recv_locked<const INSIDE: bool>(
     // SAFETY: as the caller.
     unsafe {
         let received = lock::with_lock(|| {
-            p2p::try_recv::<true>(args, status) || p2p::try_recv_queued::<true>(args, status)
+            p2p::try_recv::<{ hot::INSIDE }>(args, status) || p2p::try_recv_queued::<{ hot::INSIDE }>(args, status)
         });
         if INSIDE {
             lock::leave_surely();
@@ -204,10 +211,13 @@ pub(super) unsafe fn isend_inside(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
+        if !hot::sends_inside(comm) {
+            return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
+        }
         if !lock::favours() || !lock::step_in_surely() {
             return isend_locked::<false>(buf, count, datatype, dest, tag, comm, request);
         }
-        match p2p::try_send::<true, true>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<true, { hot::INSIDE }>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
                 match lock::leave() {
@@ -270,13 +280,16 @@ pub(super) unsafe fn irecv_inside(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
+        if !hot::receives_inside(comm) {
+            return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
+        }
         if !lock::favours() {
             return irecv_locked::<false>(buf, count, datatype, source, tag, comm, request);
         }
         if !lock::step_in() {
             return irecv_backed_out(buf, count, datatype, source, tag, comm, request);
         }
-        match p2p::try_irecv::<true>(args(buf, count, datatype, source, tag, comm), request) {
+        match p2p::try_irecv::<{ hot::INSIDE }>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done if lock::leave() => wake(),
             Irecv::Done => MPI_SUCCESS,
             Irecv::Post(Posting { key, room }) => {
@@ -319,7 +332,7 @@ unsafe fn irecv_post_inside(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        *request = p2p::post_irecv::<true>(Posting { key, room }, buf.cast(), source, tag, comm);
+        *request = p2p::post_irecv::<{ hot::INSIDE }>(Posting { key, room }, buf.cast(), source, tag, comm);
     }
     match lock::leave() {
         true => wake(),
@@ -342,13 +355,13 @@ unsafe fn irecv_locked<const INSIDE: bool>(
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
     unsafe {
-        let started = lock::with_lock(|| match p2p::try_irecv::<true>(args, request) {
+        let started = lock::with_lock(|| match p2p::try_irecv::<{ hot::INSIDE }>(args, request) {
             Irecv::Done => true,
             Irecv::Post(posting) => {
-                *request = p2p::post_irecv::<true>(posting, args.buf, source, tag, comm);
+                *request = p2p::post_irecv::<{ hot::INSIDE }>(posting, args.buf, source, tag, comm);
                 true
             }
-            Irecv::Declined => p2p::try_irecv_queued::<true>(args, request),
+            Irecv::Declined => p2p::try_irecv_queued::<{ hot::INSIDE }>(args, request),
         });
         if INSIDE {
             lock::leave_surely();

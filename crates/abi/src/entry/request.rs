@@ -7,7 +7,7 @@ use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::request::{self, try_arrival, try_collect};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Error, Process, Result, lock, process};
+use fastpath_mpi::{Error, Process, Result, hot, lock, places, process};
 
 fn checked(count: c_int) -> Result<usize> {
     usize::try_from(count)
@@ -30,7 +30,7 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
 pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: the caller's variables.
     unsafe {
-        if try_collect::<false, false>(request, status) {
+        if try_collect::<false, { hot::OPEN }>(request, status) {
             return MPI_SUCCESS;
         }
         wait_posted(request, status)
@@ -44,7 +44,7 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if try_arrival::<false>(request, status) {
+        if try_arrival::<{ hot::OPEN }>(request, status) {
             return MPI_SUCCESS;
         }
         wait_slow(request, status)
@@ -55,10 +55,22 @@ unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
+    if request.is_null() {
+        return false;
+    }
     // SAFETY: as the caller.
-    lock::with_lock(|| unsafe {
-        try_collect::<false, true>(request, status) || try_arrival::<true>(request, status)
-    })
+    unsafe {
+        match places::of_request(*request) {
+            0 => lock::with_lock(|| {
+                try_collect::<false, { hot::INSIDE }>(request, status)
+                    || try_arrival::<{ hot::INSIDE }>(request, status)
+            }),
+            place => places::with(place, || {
+                try_collect::<false, { hot::FURTHER }>(request, status)
+                    || try_arrival::<{ hot::FURTHER }>(request, status)
+            }),
+        }
+    }
 }
 
 /// What has not ended yet, or not without fault.
@@ -84,7 +96,11 @@ unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
 pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
     // SAFETY: the caller's variables.
     unsafe {
-        if !flag.is_null() && try_collect::<false, false>(request, status) {
+        if !flag.is_null() && try_collect::<false, { hot::OPEN }>(request, status) {
+            *flag = 1;
+            return Ok(());
+        }
+        if !flag.is_null() && !request.is_null() && test_further(request, status) {
             *flag = 1;
             return Ok(());
         }
@@ -92,6 +108,24 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
         let (done, outcome) = request::test(&p, present(request, "the request")?, status)?;
         store(flag, done as c_int)?;
         outcome
+    }
+}
+
+/// The short way of a request of a further worker.
+///
+/// # Safety
+/// As [`test`]; `request` is a variable.
+#[cold]
+#[inline(never)]
+unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let place = places::of_request(*request);
+        place != 0
+            && places::with(place, || {
+                try_collect::<false, { hot::FURTHER }>(request, status)
+                    || try_arrival::<{ hot::FURTHER }>(request, status)
+            })
     }
 }
 
@@ -108,7 +142,7 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
         let mut index = 0;
         while index < count {
             let status = request::status_at(statuses, index);
-            match try_collect::<true, false>(requests.add(index), status) {
+            match try_collect::<true, { hot::OPEN }>(requests.add(index), status) {
                 true => index += 1,
                 false => {
                     let failed;
@@ -124,6 +158,43 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
     request::join_errors(first, !statuses.is_null())
 }
 
+/// Completes requests of one further worker that have ended without fault, from `index` on, with its lock taken once;
+/// the index of the first one that it leaves.
+///
+/// # Safety
+/// As [`waitall`].
+unsafe fn collect_further(
+    mut index: usize,
+    count: usize,
+    requests: *mut usize,
+    statuses: *mut Status,
+) -> usize {
+    // SAFETY: the caller's arrays; `index` is below `count`.
+    unsafe {
+        let place = places::of_request(*requests.add(index));
+        if place == 0 {
+            return index;
+        }
+        places::with(place, || {
+            while index < count {
+                let (request, status) = (requests.add(index), request::status_at(statuses, index));
+                let is_done = *request == request::DONE_HANDLE;
+                if !is_done && places::of_request(*request) != place {
+                    break;
+                }
+                // The handle of a send that has left at once names no worker.
+                let collected = is_done && try_collect::<true, { hot::INSIDE }>(request, status)
+                    || !is_done && try_collect::<true, { hot::FURTHER }>(request, status);
+                if !collected {
+                    break;
+                }
+                index += 1;
+            }
+        });
+    }
+    index
+}
+
 /// Waits for one of several that has not ended yet, or not without fault; at `MPI_THREAD_MULTIPLE` for all from there
 /// on, with the lock taken once. Returns the next index and an error.
 #[cold]
@@ -134,18 +205,30 @@ unsafe fn waitall_slow(
     requests: *mut usize,
     statuses: *mut Status,
 ) -> Result<(usize, Option<Error>)> {
+    // SAFETY: the caller's variables.
+    let ended = unsafe { collect_further(index, count, requests, statuses) };
+    if ended != index {
+        return Ok((ended, None));
+    }
     let p = process::enter("MPI_Waitall", false)?;
     let end = if p.lock.is_enabled() {
         count
     } else {
         index + 1
     };
-    let mut first = None;
+    let (mut first, begun) = (None, index);
     while index < end {
         // SAFETY: the caller's variables; the lock is taken.
         unsafe {
             let (request, status) = (requests.add(index), request::status_at(statuses, index));
-            let collected = p.lock.is_enabled() && try_collect::<true, true>(request, status);
+            let is_first = places::of_request(*request) == 0;
+            if !is_first && index != begun {
+                // Of a further worker: the short way, once more.
+                return Ok((index, first));
+            }
+            let collected = is_first
+                && p.lock.is_enabled()
+                && try_collect::<true, { hot::INSIDE }>(request, status);
             if !collected {
                 let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
                 first = first.or(failed);

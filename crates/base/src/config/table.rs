@@ -76,6 +76,7 @@ pub const FEATURES: &[&str] = &[
     "repeat",
     "patience",
     "registrations",
+    "workers",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

@@ -13,6 +13,7 @@ use crate::coll;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::places;
 use crate::process::Process;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
@@ -31,7 +32,7 @@ pub fn duplicate(p: &Process, parent: &Comm) -> Result<usize> {
 /// As [`duplicate`].
 pub fn duplicate_with(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
     coll::compare_calls(p, parent)?;
-    let handle = duplicate_early(p, parent, given)?;
+    let handle = duplicate_at(p, parent, given, true)?;
     // The call may wait for the others, so that `MPI_Comm_idup` later need not.
     if parent.spares.get().is_empty() {
         refill_spares(p, parent)?;
@@ -44,11 +45,24 @@ pub fn duplicate_with(p: &Process, parent: &Comm, given: Vec<(String, String)>) 
 /// # Errors
 /// As [`duplicate`].
 pub fn duplicate_early(p: &Process, parent: &Comm, given: Vec<(String, String)>) -> Result<usize> {
+    duplicate_at(p, parent, given, false)
+}
+
+/// `settles`: the call may wait for the others, so that a further worker can carry the messages.
+fn duplicate_at(
+    p: &Process,
+    parent: &Comm,
+    given: Vec<(String, String)>,
+    settles: bool,
+) -> Result<usize> {
     parent
         .require_intra()
         .map_err(|_| Error::unsupported("duplicating an intercommunicator"))?;
     let context = take_spare(p, parent)?;
-    let comm = derive(p, parent, context, parent.group.clone());
+    let mut comm = derive(p, parent, context, parent.group.clone());
+    if settles {
+        places::settle(p, &mut comm)?;
+    }
     comm.topology.replace(parent.topology.borrow().clone());
     *comm.hints.borrow_mut() = hints::select(given);
     let mut spares = parent.spares.get();
@@ -131,8 +145,9 @@ pub(crate) fn create_among(
     let ranks = ranks_in(&group, parent)?;
     let mut block = distribute(p, channel, &group, &ranks)?;
     let context = take_context(&mut block)?;
-    let comm = derive(p, parent, context, group);
+    let mut comm = derive(p, parent, context, group);
     comm.spares.set(block);
+    places::settle(p, &mut comm)?;
     Ok(comm)
 }
 
@@ -146,7 +161,9 @@ pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<
     }
     let world_ranks = parent.group.world_ranks()[..count as usize].to_vec();
     let group = Rc::new(Group::new(world_ranks, parent.my_world_rank()));
-    Ok(Some(derive(p, parent, context, group)))
+    let mut comm = derive(p, parent, context, group);
+    places::settle(p, &mut comm)?;
+    Ok(Some(comm))
 }
 
 fn ranks_in(group: &Group, parent: &Comm) -> Result<Vec<u32>> {
@@ -219,8 +236,9 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
         None => Ok(MPI_COMM_NULL),
         Some((group, mut block)) => {
             let context = take_context(&mut block)?;
-            let comm = derive(p, parent, context, Rc::new(group));
+            let mut comm = derive(p, parent, context, Rc::new(group));
             comm.spares.set(block);
+            places::settle(p, &mut comm)?;
             publish(p, comm)
         }
     }

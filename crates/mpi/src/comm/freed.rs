@@ -3,6 +3,7 @@
 
 use super::Comm;
 use crate::errhandler;
+use crate::places;
 use crate::process::Process;
 use crate::request;
 use std::cell::RefCell;
@@ -42,6 +43,9 @@ pub fn release_unused(p: &Process) {
         if !keep {
             errhandler::detach(p, comm.errhandler.get());
             p.contexts.release(comm.my_world_rank(), comm.context);
+            if comm.place != 0 {
+                places::keep_title(comm.handle.get(), None);
+            }
             p.comms.reuse(comm.handle.get());
         }
         keep

@@ -16,7 +16,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     // SAFETY: the caller's.
     unsafe {
         if into.comm == out.comm && is_plain_recv(&into) {
-            match try_send::<false, false>(out) {
+            match try_send::<false, { hot::OPEN }>(out) {
                 Immediate::Done => return recv(name, into, status),
                 Immediate::Rouse(bytes) => {
                     rouse(out.comm, out.peer, out.tag, bytes)?;
@@ -29,7 +29,10 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     let p = process::enter(name, false)?;
     let receive = check_recv(&p, &into)?;
     let send = check_send(&p, &out)?;
-    let worker = p.worker()?;
+    let place = receive.iter().chain(&send).map(|checked| checked.comm.place);
+    let place = place.max().unwrap_or(0);
+    let _within = places::within(place);
+    let worker = p.worker_at(place)?;
     // SAFETY: the caller's.
     unsafe {
         let receiving = match &receive {

@@ -48,6 +48,8 @@ pub(crate) unsafe fn start_isend(
     let Some(checked) = checked else {
         return Ok(request::DONE_HANDLE);
     };
+    let place = checked.comm.place;
+    let _within = places::within(place);
     // SAFETY: the caller's.
     unsafe {
         let started = match mode {
@@ -56,7 +58,7 @@ pub(crate) unsafe fn start_isend(
         };
         match started {
             Started::Done => Ok(request::DONE_HANDLE),
-            Started::Request(id) => Ok((*p.worker()?).requests.get(id).handle as usize),
+            Started::Request(id) => Ok((*p.worker_at(place)?).requests.get(id).handle as usize),
         }
     }
 }
@@ -100,12 +102,14 @@ pub(crate) unsafe fn start_irecv(
     let Some(checked) = checked else {
         return request::make_proc_null(p);
     };
+    let place = checked.comm.place;
+    let _within = places::within(place);
     // SAFETY: the caller's.
     unsafe {
         let id = match p.checks() {
             None => post_recv::<true>(p, checked, checked.buffer.clone(), args)?,
             Some(_) => start_recv(p, checked, args)?,
         };
-        Ok((*p.worker()?).requests.get(id).handle as usize)
+        Ok((*p.worker_at(place)?).requests.get(id).handle as usize)
     }
 }

@@ -12,11 +12,11 @@ use fastpath_transport::Post;
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline]
-pub unsafe fn try_send_unasked<const HIDDEN: bool>(args: Args) -> bool {
+pub unsafe fn try_send_unasked<const WAY: u8>(args: Args) -> bool {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    let plain = comm.send_key == hot::key::<HIDDEN>(args.comm)
+    let plain = comm.send_key == hot::key::<WAY>(args.comm)
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= EARLY_LIMIT
@@ -29,7 +29,7 @@ pub unsafe fn try_send_unasked<const HIDDEN: bool>(args: Args) -> bool {
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
         let post =
-            (*hot::worker_of::<HIDDEN>()).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
+            (*hot::worker_of::<WAY>(args.comm)).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
         post == Post::Done
     }
 }

@@ -1,7 +1,8 @@
 //! A send and a receive under one request (MPI-5.0 section 3.11).
 #![allow(unsafe_code)]
 
-use super::{Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, resolve};
+use super::{Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, places_of,
+    resolve};
 use crate::error::Result;
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow as slow;
@@ -37,6 +38,10 @@ impl Operation for Pair {
             | (Err(error), _)
             | (_, Err(error)) => Err(error),
         })
+    }
+
+    fn places(&self, p: &Process) -> u32 {
+        places_of(p, self.send) | places_of(p, self.recv)
     }
 
     fn cancel(&mut self, p: &Process) -> Result {

@@ -9,18 +9,22 @@ use fastpath_protocol::Request;
 use fastpath_protocol::request::RequestPool;
 
 /// Completes a send or receive that has ended without fault, with nothing but the hot worker, or does nothing and
-/// returns false. With `ENTRY` the status is one of several and gets its error. With `HIDDEN` it is for a thread that
-/// has taken the lock.
+/// returns false. With `ENTRY` the status is one of several and gets its error. `WAY` says which worker's it is
+/// (`hot::OPEN`).
 ///
 /// # Safety
 /// `request` is null or a variable; `status` is null or a status.
 #[inline]
-pub unsafe fn try_collect<const ENTRY: bool, const HIDDEN: bool>(
+pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
     request: *mut usize,
     status: *mut Status,
 ) -> bool {
-    let worker = crate::hot::worker_of::<HIDDEN>();
-    if worker.is_null() || request.is_null() {
+    if request.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's.
+    let worker = crate::hot::worker_of_request::<WAY>(unsafe { *request });
+    if worker.is_null() {
         return false;
     }
     // SAFETY: the caller's; this is the only thread inside MPI, as in `p2p::try_send`.
@@ -78,9 +82,13 @@ unsafe fn collect<const ENTRY: bool>(
 /// # Safety
 /// As [`try_collect`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
-pub unsafe fn try_arrival<const HIDDEN: bool>(request: *mut usize, status: *mut Status) -> bool {
-    let worker = crate::hot::worker_of::<HIDDEN>();
-    if worker.is_null() || request.is_null() {
+pub unsafe fn try_arrival<const WAY: u8>(request: *mut usize, status: *mut Status) -> bool {
+    if request.is_null() {
+        return false;
+    }
+    // SAFETY: the caller's.
+    let worker = crate::hot::worker_of_request::<WAY>(unsafe { *request });
+    if worker.is_null() {
         return false;
     }
     // SAFETY: as in `try_collect`.

@@ -1,7 +1,7 @@
 //! Persistent sends and receives (MPI-5.0 section 3.9).
 #![allow(unsafe_code)]
 
-use super::{Extra, find, make_foreign, pool};
+use super::{Extra, find, make_foreign, pool_of};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
@@ -45,7 +45,7 @@ pub fn make_persistent(
 /// `MPI_Start`.
 pub fn start(p: &Process, handle: usize) -> Result {
     let id = find(p, handle)?;
-    let request = pool(p)?.get(id);
+    let request = pool_of(p, id)?.get(id);
     let index = request.user;
     let foreign = request.kind == Kind::Foreign;
     let (args, mode, checked) = match p.extras.slots().get(index) {

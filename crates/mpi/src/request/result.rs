@@ -1,6 +1,6 @@
 //! What a request that has ended says: its status, or its error.
 
-use super::{Extra, Named, pool};
+use super::{Extra, Named, pool_of};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
@@ -82,7 +82,7 @@ pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<
         Named::Inactive => Ok((empty_status(), None)),
         Named::Plain(id) => {
             slow::settle(p, id);
-            let request = pool(p)?.get(id);
+            let request = pool_of(p, id)?.get(id);
             Ok((status_of(request), error_of(p, request)))
         }
         Named::Operation(index) => {

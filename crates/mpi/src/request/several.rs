@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Named, awaited_by, check_complete, collect, note_miss, progress, resolve, wait_any_of,
-    wait_named, write_empty_status, write_status,
+    Named, awaited_by, check_complete, collect, note_miss, places_of, places_of_all, progress, resolve,
+    wait_any_of, wait_named, worker_of, write_empty_status, write_status,
 };
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::Senders;
+use crate::places::within_all;
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_bootstrap::segment::Awaited;
@@ -77,6 +78,7 @@ pub unsafe fn wait_into(
 ) -> Result<Option<Error>> {
     // SAFETY: the caller's.
     unsafe {
+        let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
         wait_named(p, call, &named)?;
         collect_into(p, request, status)
@@ -95,6 +97,8 @@ pub unsafe fn test_all(
 ) -> Outcome<bool> {
     // SAFETY: the caller's.
     unsafe {
+        let places = places_of_all(p, count, requests);
+        let _within = within_all(places);
         for round in 0..2 {
             let mut all = true;
             for index in 0..count {
@@ -112,7 +116,7 @@ pub unsafe fn test_all(
                 return Ok((true, join_errors(first, !statuses.is_null())));
             }
             if round == 0 {
-                progress(p)?;
+                progress(p, places)?;
             }
         }
     }
@@ -163,7 +167,7 @@ unsafe fn find_complete_or_gone(
             }
         }
         if let Some(id) = last {
-            (*p.worker()?).give_up_slow(id);
+            (*worker_of(p, id)?).give_up_slow(id);
         }
         find_complete(p, count, requests)
     }
@@ -172,7 +176,7 @@ unsafe fn find_complete_or_gone(
 /// Whether nobody is left who could send what a receive waits for.
 fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     // SAFETY: the worker lives while MPI runs.
-    let worker = unsafe { &*p.worker()? };
+    let worker = unsafe { &*worker_of(p, id)? };
     let request = worker.requests.get(id);
     Ok(match request.peer {
         ANY_PEER => Senders::of_any(p, request.user).have_left(worker),
@@ -215,8 +219,10 @@ pub unsafe fn wait_any(
     // SAFETY: the caller's.
     unsafe {
         let mut found = (None, true);
+        let places = places_of_all(p, count, requests);
+        let _within = within_all(places);
         let awaited = || awaited_by_any(p, count, requests);
-        wait_any_of(p, "MPI_Waitany", awaited, || {
+        wait_any_of(p, places, "MPI_Waitany", awaited, || {
             found = find_complete_or_gone(p, count, requests)?;
             Ok(found.0.is_some() || !found.1)
         })?;
@@ -254,9 +260,11 @@ pub unsafe fn test_any(
 ) -> Outcome<(bool, Option<usize>)> {
     // SAFETY: the caller's.
     unsafe {
+        let places = places_of_all(p, count, requests);
+        let _within = within_all(places);
         let mut found = find_complete(p, count, requests)?;
         if found == (None, true) {
-            progress(p)?;
+            progress(p, places)?;
             found = find_complete(p, count, requests)?;
         }
         if found == (None, true) {
@@ -283,12 +291,14 @@ pub unsafe fn complete_some(
 ) -> Outcome<Option<usize>> {
     // SAFETY: the caller's.
     unsafe {
+        let places = places_of_all(p, count, requests);
+        let _within = within_all(places);
         let mut found = find_complete(p, count, requests)?;
         if found == (None, true) && !wait {
-            progress(p)?;
+            progress(p, places)?;
         } else if found == (None, true) {
             let awaited = || awaited_by_any(p, count, requests);
-            wait_any_of(p, "MPI_Waitsome", awaited, || {
+            wait_any_of(p, places, "MPI_Waitsome", awaited, || {
                 found = find_complete_or_gone(p, count, requests)?;
                 Ok(found.0.is_some() || !found.1)
             })?;

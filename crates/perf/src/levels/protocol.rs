@@ -29,6 +29,7 @@ const NOTE: Note = Note {
     comm: 0,
     bytes: 0,
     awaited: Awaited::UNKNOWN,
+    naps: false,
 };
 
 /// A worker and its one peer.

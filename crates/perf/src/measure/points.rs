@@ -27,6 +27,7 @@ const NOTE: Note = Note {
     comm: 0,
     bytes: 8,
     awaited: Awaited::UNKNOWN,
+    naps: false,
 };
 
 /// Nanoseconds of a point, one value a batch.

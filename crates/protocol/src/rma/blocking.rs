@@ -28,6 +28,7 @@ unsafe fn await_step(
         comm: 0,
         bytes: 0,
         awaited: Awaited::UNKNOWN,
+        naps: false,
     };
     let mut last = Ok(false);
     let mut is_over = |this: &mut Worker| {

@@ -1,6 +1,6 @@
 //! What the threads of a rank that wait say on its status page.
 
-use super::{Note, Place, Wait};
+use super::{Note, Place, Wait, lock};
 use crate::worker::Worker;
 use fastpath_base::topology;
 use fastpath_bootstrap::segment::{Awaited, NOTES, WaitNoteRef};
@@ -12,15 +12,19 @@ impl Worker {
         if wait.slept_ns == 0 {
             wait.slept_ns = wait.started_ns;
         }
-        let free = self.wait.places.trailing_ones() as usize;
-        if free >= NOTES {
-            wait.place = Place::None;
-            self.wait.unnoted += 1;
-            self.job.own_page().set_unnoted(self.wait.unnoted);
-            return;
-        }
+        let free = {
+            let mut census = lock(&self.wait.census);
+            let free = census.places.trailing_ones() as usize;
+            if free >= NOTES {
+                wait.place = Place::None;
+                census.unnoted += 1;
+                self.job.own_page().set_unnoted(census.unnoted);
+                return;
+            }
+            census.places |= 1 << free;
+            free
+        };
         wait.place = Place::At(free);
-        self.wait.places |= 1 << free;
         let awaited = match wait.focus {
             Some(peer) => Awaited::of(&[peer]),
             None => note.awaited,
@@ -48,12 +52,13 @@ impl Worker {
         match std::mem::take(&mut wait.place) {
             Place::Unasked => {}
             Place::At(place) => {
-                self.wait.places &= !(1 << place);
                 self.job.clear_waiting(place);
+                lock(&self.wait.census).places &= !(1 << place);
             }
             Place::None => {
-                self.wait.unnoted -= 1;
-                self.job.own_page().set_unnoted(self.wait.unnoted);
+                let mut census = lock(&self.wait.census);
+                census.unnoted -= 1;
+                self.job.own_page().set_unnoted(census.unnoted);
             }
         }
     }

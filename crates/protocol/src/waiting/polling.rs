@@ -2,7 +2,6 @@
 //! may have other work, but each miss on a crowded node yields the processor to a rank that may answer.
 #![allow(unsafe_code)]
 
-use super::yield_timed;
 use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::config::WaitMode;
@@ -47,7 +46,7 @@ unsafe fn yield_slow(worker: *mut Worker) {
     if keeps && !this.wait.is_wanted() {
         return;
     }
-    let (began, ended) = yield_timed(this.wait.breathe);
+    let (began, ended) = this.wait.door().yield_timed();
     // SAFETY: the caller's; other threads may have used the worker meanwhile.
     unsafe { (*worker).note_yield(began, ended) };
 }

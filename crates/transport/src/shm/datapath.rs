@@ -87,11 +87,11 @@ pub struct Rx {
     /// Bytes of data messages taken since `head` was published.
     pub(super) data_taken: u32,
     /// Length of the data message that `look` showed last.
-    pub(super) shown: u32,
+    pub(super) shown: u16,
+    /// Which of the ranks' workers the ring belongs to.
+    pub(super) place: u16,
     /// The words by which the producer is woken.
     pub(super) producer: *const Wakes,
-    /// Which of the ranks' workers the ring belongs to.
-    pub(super) place: u32,
 }
 
 impl Tx {
@@ -405,7 +405,7 @@ impl Rx {
         if end > DATA_BYTES as u64 || place.len as usize > DATA_MESSAGE_MAX {
             return self.look_nonsense();
         }
-        self.shown = place.len as u32;
+        self.shown = place.len;
         let aux = place.aux;
         let header = Header { aux, ..header };
         // SAFETY: inside the data area, as just checked.
@@ -440,7 +440,7 @@ impl Rx {
     pub fn take(&mut self) {
         self.note_taken();
         self.head = self.head.wrapping_add(1);
-        self.data_taken += self.shown;
+        self.data_taken += u32::from(self.shown);
         let due = self.head.wrapping_sub(self.published) >= SLOTS / 4;
         if due || self.data_taken >= DATA_OWED_MAX {
             self.publish_head();

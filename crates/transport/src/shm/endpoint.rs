@@ -55,7 +55,7 @@ impl ShmEndpoint {
                 data_taken: 0,
                 shown: 0,
                 producer: &raw const **domain.page(peer),
-                place: domain.place,
+                place: domain.place as u16,
             },
             domain,
             permission: Permission::Unknown,

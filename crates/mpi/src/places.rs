@@ -1,0 +1,455 @@
+//! Workers beside the first one, at `MPI_THREAD_MULTIPLE`: threads on different communicators do not share a lock.
+//!
+//! A rank offers up to [`FURTHER`] of them, if it can, on its page. A communicator made at run time has a place, computed
+//! of its context and of what its members offer, so that all of them find the same: 0, the first worker, or that of a
+//! further one, which is made when the first communicator comes to it. The messages between two ranks that carry the
+//! communicator's context go by that worker's rings, and are matched by it; all else of the communicator, collective
+//! calls too, is the first worker's.
+//!
+//! **Locks.** The first worker's lock is that of MPI ([`crate::lock`]): tables, communicators, requests of this layer.
+//! Each further worker has one of its own.
+//!
+//! - The immediate path of a communicator takes its worker's lock alone.
+//! - Any other call takes the first lock, and inside it those of the workers that it touches.
+//! - A wait for one message lets go of the first lock.
+//!
+//! Whoever holds the first lock may take any other. Whoever does not, holds one at most and waits for none. So nobody
+//! waits in a circle.
+//!
+//! **Progress.** A thread that waits looks at other workers where nobody else is inside ([`visit`]), and before it
+//! sleeps it sees to it that it is woken for them too ([`cover`]).
+#![allow(unsafe_code)]
+
+use crate::comm::Comm;
+use crate::error::{Error, Result};
+use crate::lock::thread_token;
+use crate::process::{self, Process};
+use crate::{consts::MPI_ERR_NO_MEM, hot};
+use fastpath_base::biased::Biased;
+use fastpath_base::clock;
+use fastpath_base::config::Config;
+use fastpath_base::sync::{Ordering, StaticPtr, StaticU32, StaticU64};
+use fastpath_base::wait;
+use fastpath_bootstrap::segment::{Awaited, FURTHER};
+use fastpath_protocol::request::place_of;
+use fastpath_protocol::tag::Context;
+use fastpath_protocol::waiting::{Note, Others};
+use fastpath_protocol::{Endpoint, Worker};
+use std::collections::HashMap;
+use std::ptr::{self, NonNull};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often a thread goes inside a worker that another one has the bias of, at most, in nanoseconds.
+const VISIT_NS: u64 = 1_000_000;
+/// How long a thread sleeps at a time while it cannot look at a worker.
+const NAP: Duration = Duration::from_millis(1);
+
+/// A place for a further worker.
+struct Place {
+    lock: Biased,
+    worker: StaticPtr<Worker>,
+    /// When a thread last went inside to look.
+    visited_ns: StaticU64,
+}
+
+static PLACES: [Place; FURTHER] = [const {
+    Place {
+        lock: Biased::new(crate::lock::may_bias),
+        worker: StaticPtr::new(ptr::null_mut()),
+        visited_ns: StaticU64::new(0),
+    }
+}; FURTHER];
+/// The first worker's.
+static FIRST_VISITED_NS: StaticU64 = StaticU64::new(0);
+/// Places that have a worker: a bit for each; the first one's where there are others.
+static MADE: StaticU32 = StaticU32::new(0);
+/// Threads that wait for several workers at once.
+static MIXED: StaticU32 = StaticU32::new(0);
+/// Where the pair regions of further workers are mapped; null where this process offers none.
+static AREA: StaticPtr<u8> = StaticPtr::new(ptr::null_mut());
+/// What people call the communicators of further workers, for notes of their waits.
+static TITLES: Mutex<Option<HashMap<usize, String>>> = Mutex::new(None);
+
+fn place_at(place: u32) -> Option<&'static Place> {
+    PLACES.get((place as usize).wrapping_sub(1))
+}
+
+fn lock_of(place: u32) -> &'static Biased {
+    match place_at(place) {
+        Some(further) => &further.lock,
+        None => process::lock().biased(),
+    }
+}
+
+/// The worker at a place; null where there is none.
+#[inline]
+pub fn worker(place: u32) -> *mut Worker {
+    match place_at(place) {
+        // Relaxed: who knows the place has been told of it since the worker was made.
+        Some(further) => further.worker.load(Ordering::Relaxed),
+        None => hot::hidden_worker(),
+    }
+}
+
+/// The places of workers beside that one, itself left out.
+fn others(own: u32) -> impl Iterator<Item = u32> {
+    // ORDERING: acquire pairs with the release in `make`.
+    let made = MADE.load(Ordering::Acquire) & !(1 << own);
+    (0..=FURTHER as u32).filter(move |place| made & 1 << place != 0)
+}
+
+/// All places that have a worker, the first one's included; as a mask.
+pub(crate) fn made() -> u32 {
+    // ORDERING: acquire pairs with the release in `make`.
+    MADE.load(Ordering::Acquire) | 1
+}
+
+/// The place of the worker whose request a handle names; 0 for what is no request.
+#[inline]
+pub fn of_request(handle: usize) -> u32 {
+    let place = place_of(handle as u32);
+    match place != 0 && made() & 1 << place == 0 {
+        true => 0,
+        false => place,
+    }
+}
+
+/// Takes the bias of further workers from a thread that ends.
+pub(crate) fn forget(me: usize) {
+    for place in others(0) {
+        lock_of(place).forget(me);
+    }
+}
+
+/// How often biases were revoked, and how often a lock was found taken; of a further worker.
+pub(crate) fn counts(place: u32) -> (u32, u32) {
+    lock_of(place).counts()
+}
+
+/// Inside some workers, for a thread that is inside MPI; leaves them when dropped.
+#[must_use]
+pub(crate) struct Within(u32);
+
+/// Goes inside the worker at a place. Of the first one the caller is inside already.
+pub(crate) fn within(place: u32) -> Within {
+    within_all(1 << place)
+}
+
+/// As [`within`], for a mask of places.
+pub(crate) fn within_all(places: u32) -> Within {
+    let places = places & !1;
+    for place in each(places) {
+        lock_of(place).acquire(thread_token());
+    }
+    Within(places)
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        for place in each(self.0) {
+            lock_of(place).release(thread_token());
+        }
+    }
+}
+
+/// The places of a mask.
+pub(crate) fn each(places: u32) -> impl Iterator<Item = u32> {
+    (0..=FURTHER as u32).filter(move |place| places & 1 << place != 0)
+}
+
+/// Does `short` inside a further worker, and outside of all else.
+#[inline]
+pub fn with<R>(place: u32, short: impl FnOnce() -> R) -> R {
+    let (lock, me) = (lock_of(place), thread_token());
+    lock.acquire(me);
+    let result = short();
+    lock.release(me);
+    result
+}
+
+/// Lets other threads into MPI, into whichever worker, while `pause` runs. The first lock is left last and taken first.
+pub(crate) fn breathe(pause: &mut dyn FnMut()) {
+    breathe_from(FURTHER as u32, made(), thread_token(), pause);
+}
+
+fn breathe_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) {
+    match place {
+        0 => process::lock().breathe(pause),
+        _ if made & 1 << place == 0 => breathe_from(place - 1, made, me, pause),
+        _ => lock_of(place).breathe(me, || breathe_from(place - 1, made, me, pause)),
+    }
+}
+
+/// Whether another thread tries to get in where the calling one is that waits for the worker at a place.
+#[inline]
+pub fn is_wanted(place: u32) -> bool {
+    if place != 0 {
+        let first = process::lock();
+        return lock_of(place).is_wanted()
+            || (first.is_wanted() && first.biased().holds(thread_token()));
+    }
+    process::lock().is_wanted() || (MIXED.load(Ordering::Relaxed) != 0 && is_any_wanted())
+}
+
+#[cold]
+fn is_any_wanted() -> bool {
+    others(0).any(|place| lock_of(place).is_wanted())
+}
+
+/// Does `wait`, which waits for one message, inside a further worker alone; the calling thread is inside MPI.
+pub(crate) fn outside(place: u32, wait: impl FnOnce()) {
+    let mut wait = Some(wait);
+    breathe(&mut || {
+        if let Some(wait) = wait.take() {
+            with(place, wait);
+        }
+    });
+}
+
+/// A wait for several workers at once, which is counted while it lasts.
+pub(crate) struct Mixed(bool);
+
+impl Mixed {
+    /// Of a mask of places.
+    pub fn begin(places: u32) -> Self {
+        let mixed = places & !1 != 0;
+        MIXED.fetch_add(u32::from(mixed), Ordering::Relaxed);
+        Mixed(mixed)
+    }
+}
+
+impl Drop for Mixed {
+    fn drop(&mut self) {
+        MIXED.fetch_sub(u32::from(self.0), Ordering::Relaxed);
+    }
+}
+
+/// Goes inside the worker at a place, where nobody else is, and without a fence unless `may_fence`; says whether by its
+/// own bias.
+fn try_enter(place: u32, me: usize, may_fence: bool) -> Option<bool> {
+    let lock = lock_of(place);
+    if lock.try_enter(me) {
+        return Some(true);
+    }
+    lock.try_borrow(me, may_fence).then_some(false)
+}
+
+fn leave(place: u32, me: usize, by_bias: bool) {
+    let lock = lock_of(place);
+    match by_bias {
+        true if lock.leave(me) => lock.wake_revoker(),
+        true => {}
+        false => lock.give_back(),
+    }
+}
+
+/// Whether a look at a worker is due that costs its thread a moment.
+fn is_due(place: u32) -> bool {
+    let visited = place_at(place).map_or(&FIRST_VISITED_NS, |further| &further.visited_ns);
+    let now = clock::now_ns();
+    let due = now.saturating_sub(visited.load(Ordering::Relaxed)) >= VISIT_NS;
+    if due {
+        visited.store(now, Ordering::Relaxed);
+    }
+    due
+}
+
+/// Looks at the worker at a place, as far as nobody else is inside; `None` where somebody is.
+fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) -> Option<R> {
+    let me = thread_token();
+    let by_bias = try_enter(place, me, may_fence)?;
+    // SAFETY: it lives while MPI runs, and the thread is alone inside; null at the end.
+    let result = unsafe { worker(place).as_mut() }.map(|worker| {
+        worker.progress();
+        look(worker)
+    });
+    leave(place, me, by_bias);
+    result
+}
+
+/// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread is inside
+/// none, or inside MPI.
+pub(crate) fn visit(own: u32) {
+    for place in others(own) {
+        if !lock_of(place).holds(thread_token()) {
+            look_at(place, is_due(place), |_| ());
+        }
+    }
+}
+
+/// Before a sleep on the state word of the worker at `own`: makes progress for the others and has the thread woken for
+/// them too. Says how long it may sleep where it will not be.
+pub(crate) fn cover(own: u32) -> Option<Duration> {
+    let (mut covered, mut limit) = (0, None);
+    for place in others(own) {
+        match look_at(place, is_due(place), |worker| worker.cover(own)) {
+            Some(true) => covered |= 1 << place,
+            Some(false) => {}
+            None => limit = Some(NAP),
+        }
+    }
+    // ORDERING: as before every sleep: either peers see whom to wake, or the looks that follow see their messages and
+    // their credits (partners: the loads in the transport's `publish` and `publish_head`).
+    if covered != 0 && !wait::fence_others() {
+        limit = Some(NAP);
+    }
+    for place in each(covered) {
+        if look_at(place, true, |_| ()).is_none() {
+            limit = Some(NAP);
+        }
+    }
+    limit
+}
+
+/// What a thread that waits does for other workers.
+const OTHERS: Others = Others { visit, cover };
+
+/// Says on the page how many workers this process offers, as it may. Called once, before other threads are in MPI.
+pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
+    let Ok(engine) = p.running() else { return };
+    let page = engine.job.own_page();
+    // SAFETY: no other thread is in MPI.
+    let first = unsafe { &mut *engine.worker() };
+    let may = p.has_threads()
+        && is_plain
+        && !config.is_disabled("workers")
+        && first.interfaces().is_within_host();
+    let area = may.then(|| engine.job.segment().map_further()).flatten();
+    let offers = match area {
+        Some(area) if first.requests.share() => {
+            AREA.store(area.as_ptr(), Ordering::Relaxed);
+            FURTHER as u32 + 1
+        }
+        _ => 1,
+    };
+    page.offers.store(offers, Ordering::Relaxed);
+}
+
+/// The place of a communicator with that context and those members, by their ranks in the world, of which the calling
+/// process is one. All members find the same. Waits until all of them have initialised MPI: they make the same call.
+fn choose(p: &Process, context: Context, members: &[u32]) -> Result<u32> {
+    let engine = p.running()?;
+    let job = engine.job;
+    let is_outside = |&rank: &u32| job.is_remote(rank as usize);
+    if AREA.load(Ordering::Relaxed).is_null() || members.len() < 2 || members.iter().any(is_outside)
+    {
+        return Ok(0);
+    }
+    let offer = |worker: &Worker, rank: u32| {
+        // Before its page is read: what it has said on it stays.
+        let left = worker.peer_has_left(rank);
+        let page = job.rank_page(rank as usize);
+        match page.map_or(1, |page| page.offers.load(Ordering::Relaxed)) {
+            0 if left => Some(1),
+            0 => None,
+            offers => Some(offers),
+        }
+    };
+    let mut least = None;
+    let mut look = |worker: &Worker| {
+        let offers = members.iter().map(|&rank| offer(worker, rank));
+        least = offers.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().min());
+        least.is_some()
+    };
+    // SAFETY: the worker lives while MPI runs; no reference to it is held across the wait.
+    unsafe {
+        if !look(&*engine.worker()) {
+            let note = Note {
+                call: p.call.get(),
+                peer: -1,
+                tag: -1,
+                comm: 0,
+                bytes: 0,
+                awaited: Awaited::UNKNOWN,
+                // Nobody wakes this one when it has initialised MPI.
+                naps: true,
+            };
+            Worker::wait_until(engine.worker(), None, &note, |worker| look(worker));
+        }
+    }
+    let further = least.unwrap_or(1).clamp(1, FURTHER as u32 + 1) - 1;
+    let (leader, counter) = context.origin();
+    Ok(match further {
+        0 => 0,
+        _ => 1 + leader.wrapping_add(counter) % further,
+    })
+}
+
+/// Gives a new communicator its place, and makes the worker there if there is none yet.
+///
+/// # Errors
+/// There is no address space for it.
+pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result {
+    let peers = comm.remote_group.iter().flat_map(|group| group.world_ranks());
+    let members: Vec<u32> = comm.group.world_ranks().iter().chain(peers).copied().collect();
+    let place = choose(p, comm.context, &members)?;
+    if place == 0 {
+        return Ok(());
+    }
+    make(p, place)?;
+    comm.place = place;
+    let peers = comm.peer_group().world_ranks().iter();
+    let endpoints: Box<[*mut Endpoint]> = peers
+        .filter_map(|&peer| p.endpoint_at(place, peer))
+        .collect();
+    comm.own_endpoints = Some(endpoints);
+    Ok(())
+}
+
+/// Makes the worker at a place, if there is none. The calling thread is inside MPI.
+fn make(p: &Process, place: u32) -> Result {
+    let (Some(further), Some(area)) = (place_at(place), NonNull::new(AREA.load(Ordering::Relaxed)))
+    else {
+        return Ok(());
+    };
+    if !further.worker.load(Ordering::Relaxed).is_null() {
+        return Ok(());
+    }
+    let first = p.worker()?;
+    // SAFETY: the calling thread is inside; the worker lives while MPI runs.
+    let first = unsafe { &mut *first };
+    first.wait.others = Some(OTHERS);
+    let mut made = Worker::further(first, place, area).map_err(|e| {
+        let text = format!("no address space for another worker: {e}");
+        Error::new(MPI_ERR_NO_MEM, text)
+            .with_advice(Some("FASTPATH_DISABLE=workers does without"))
+    })?;
+    made.name_comm = title;
+    further.worker.store(Box::into_raw(Box::new(made)), Ordering::Relaxed);
+    further.lock.favour(thread_token());
+    // ORDERING: release pairs with the acquires of who looks at all workers: this one is made.
+    MADE.fetch_or(1 | 1 << place, Ordering::Release);
+    Ok(())
+}
+
+/// Keeps what people call a communicator of a further worker; `None` when it has been freed.
+pub(crate) fn keep_title(handle: usize, title: Option<String>) {
+    let mut titles = TITLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let titles = titles.get_or_insert_default();
+    match title {
+        Some(title) => _ = titles.insert(handle, title),
+        None => _ = titles.remove(&handle),
+    }
+}
+
+fn title(handle: usize) -> String {
+    let titles = TITLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = titles.as_ref().and_then(|titles| titles.get(&handle));
+    found.cloned().unwrap_or_default()
+}
+
+impl Process {
+    /// The worker at a place of a communicator or a request.
+    pub fn worker_at(&self, place: u32) -> Result<*mut Worker> {
+        match place {
+            0 => self.worker(),
+            place => Ok(worker(place)),
+        }
+    }
+
+    /// The workers, the first one first, with their places.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = (u32, *mut Worker)> {
+        each(made()).filter_map(|place| Some((place, self.worker_at(place).ok()?)))
+    }
+}
