@@ -153,6 +153,12 @@ pub fn hidden_worker() -> *mut Worker {
     unsafe { *HIDDEN_WORKER.0.get() }
 }
 
+/// Whether the immediate path goes inside a lock.
+#[inline]
+pub fn is_hidden() -> bool {
+    !hidden_worker().is_null()
+}
+
 /// The worker that a way of the immediate path to a communicator uses; null where there is none for it.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub fn worker_of<const WAY: u8>(handle: usize) -> *mut Worker {
@@ -199,12 +205,19 @@ pub fn receives_inside(handle: usize) -> bool {
     comm(handle).recv_key == key::<INSIDE>(handle)
 }
 
-/// The place of the further worker that carries a communicator's messages; none where it is the first one, or where
-/// the immediate path does not know it.
+/// The place of the further worker that carries a communicator's sends; none where it is the first one, or where the
+/// immediate path does not know it.
 #[inline]
-pub fn further_place(handle: usize) -> Option<u32> {
-    let (entry, key) = (comm(handle), key::<FURTHER>(handle));
-    (entry.send_key == key || entry.recv_key == key).then_some(entry.place)
+pub fn further_sends(handle: usize) -> Option<u32> {
+    let entry = comm(handle);
+    (entry.send_key == key::<FURTHER>(handle)).then_some(entry.place)
+}
+
+/// As [`further_sends`], for receives.
+#[inline]
+pub fn further_receives(handle: usize) -> Option<u32> {
+    let entry = comm(handle);
+    (entry.recv_key == key::<FURTHER>(handle)).then_some(entry.place)
 }
 
 /// The immediate path as it stands.

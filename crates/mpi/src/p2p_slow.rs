@@ -415,7 +415,7 @@ pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: the caller's.
     unsafe {
-        let mut spun = match hot::further_place(args.comm) {
+        let mut spun = match hot::further_receives(args.comm) {
             None => spin_recv::<{ hot::OPEN }>(&args, status),
             Some(place) => places::with(place, || spin_recv::<{ hot::FURTHER }>(&args, status)),
         };

@@ -268,11 +268,14 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
     result
 }
 
-/// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread is inside
-/// none, or inside MPI.
+/// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread may be inside
+/// some, and has no reference to them.
 pub(crate) fn visit(own: u32) {
     for place in others(own) {
-        if !lock_of(place).holds(thread_token()) {
+        if lock_of(place).holds(thread_token()) {
+            // SAFETY: the thread is inside, and the worker lives while MPI runs.
+            unsafe { (*worker(place)).progress() };
+        } else {
             look_at(place, is_due(place), |_| ());
         }
     }

@@ -11,7 +11,7 @@ mod result;
 mod several;
 
 pub use double::isendrecv;
-pub use immediate::{try_arrival, try_collect};
+pub use immediate::{collect_done, collect_of, try_arrival, try_collect};
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
 pub use result::empty_status;

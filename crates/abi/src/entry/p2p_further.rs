@@ -24,7 +24,7 @@ enum Sent {
 /// # Safety
 /// As [`p2p::try_send`].
 unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
-    let Some(place) = hot::further_place(args.comm) else {
+    let Some(place) = hot::further_sends(args.comm) else {
         return Sent::Declined;
     };
     // SAFETY: the caller's; the thread is inside.
@@ -115,7 +115,7 @@ pub(super) unsafe fn recv_elsewhere(
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller; the thread is inside the worker.
     unsafe {
-        let received = hot::further_place(comm).is_some_and(|place| {
+        let received = hot::further_receives(comm).is_some_and(|place| {
             places::with(place, || {
                 p2p::try_recv::<FURTHER>(args, status)
                     || p2p::try_recv_queued::<FURTHER>(args, status)
@@ -144,7 +144,7 @@ pub(super) unsafe fn irecv_elsewhere(
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller; the thread is inside the worker.
     unsafe {
-        let started = hot::further_place(comm).is_some_and(|place| {
+        let started = hot::further_receives(comm).is_some_and(|place| {
             places::with(place, || match p2p::try_irecv::<FURTHER>(args, request) {
                 Irecv::Done => true,
                 Irecv::Post(posting) => {

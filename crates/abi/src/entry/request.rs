@@ -60,6 +60,9 @@ unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
     }
     // SAFETY: as the caller.
     unsafe {
+        if hot::is_hidden() && request::collect_done::<false>(request, status) {
+            return true;
+        }
         match places::of_request(*request) {
             0 => lock::with_lock(|| {
                 try_collect::<false, { hot::INSIDE }>(request, status)
@@ -120,6 +123,9 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
 unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
+        if hot::is_hidden() && request::collect_done::<false>(request, status) {
+            return true;
+        }
         let place = places::of_request(*request);
         place != 0
             && places::with(place, || {
@@ -158,8 +164,8 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
     request::join_errors(first, !statuses.is_null())
 }
 
-/// Completes requests of one further worker that have ended without fault, from `index` on, with its lock taken once;
-/// the index of the first one that it leaves.
+/// Completes requests of one further worker, and sends that were done at once, from `index` on, with its lock taken
+/// once; the index of the first one that it leaves.
 ///
 /// # Safety
 /// As [`waitall`].
@@ -169,22 +175,33 @@ unsafe fn collect_further(
     requests: *mut usize,
     statuses: *mut Status,
 ) -> usize {
-    // SAFETY: the caller's arrays; `index` is below `count`.
+    // SAFETY: the caller's arrays.
     unsafe {
+        let entry = |index| (requests.add(index), request::status_at(statuses, index));
+        while index < count {
+            let (request, status) = entry(index);
+            if !request::collect_done::<true>(request, status) {
+                break;
+            }
+            index += 1;
+        }
+        if index == count {
+            return index;
+        }
         let place = places::of_request(*requests.add(index));
         if place == 0 {
             return index;
         }
+        let worker = places::worker(place);
         places::with(place, || {
             while index < count {
-                let (request, status) = (requests.add(index), request::status_at(statuses, index));
-                let is_done = *request == request::DONE_HANDLE;
-                if !is_done && places::of_request(*request) != place {
-                    break;
-                }
-                // The handle of a send that has left at once names no worker.
-                let collected = is_done && try_collect::<true, { hot::INSIDE }>(request, status)
-                    || !is_done && try_collect::<true, { hot::FURTHER }>(request, status);
+                let (request, status) = entry(index);
+                // A send that was done at once has the handle of one of the first worker.
+                let is_its_own = places::of_request(*request) == place;
+                let collected = match is_its_own {
+                    true => request::collect_of::<true>(worker, request, status),
+                    false => request::collect_done::<true>(request, status),
+                };
                 if !collected {
                     break;
                 }
@@ -205,8 +222,11 @@ unsafe fn waitall_slow(
     requests: *mut usize,
     statuses: *mut Status,
 ) -> Result<(usize, Option<Error>)> {
-    // SAFETY: the caller's variables.
-    let ended = unsafe { collect_further(index, count, requests, statuses) };
+    let ended = match hot::is_hidden() {
+        // SAFETY: the caller's variables.
+        true => unsafe { collect_further(index, count, requests, statuses) },
+        false => index,
+    };
     if ended != index {
         return Ok((ended, None));
     }

@@ -5,7 +5,7 @@ use super::{DONE_HANDLE, empty_status, status_of};
 use crate::consts::*;
 use crate::p2p::fill_status;
 use crate::status::Status;
-use fastpath_protocol::Request;
+use fastpath_protocol::{Request, Worker};
 use fastpath_protocol::request::RequestPool;
 
 /// Completes a send or receive that has ended without fault, with nothing but the hot worker, or does nothing and
@@ -23,24 +23,29 @@ pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
         return false;
     }
     // SAFETY: the caller's.
-    let worker = crate::hot::worker_of_request::<WAY>(unsafe { *request });
-    if worker.is_null() {
-        return false;
-    }
-    // SAFETY: the caller's; this is the only thread inside MPI, as in `p2p::try_send`.
     unsafe {
-        let handle = *request;
-        if handle == DONE_HANDLE {
-            if !status.is_null() {
-                let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
-                *status = empty_status();
-                (*status).error = error;
-            }
-            *request = MPI_REQUEST_NULL;
+        let worker = crate::hot::worker_of_request::<WAY>(*request);
+        !worker.is_null() && collect_of::<ENTRY>(worker, request, status)
+    }
+}
+
+/// As [`try_collect`], of a known worker, which the calling thread is inside.
+///
+/// # Safety
+/// As [`try_collect`]; `request` is a variable, and the worker lives.
+#[inline]
+pub unsafe fn collect_of<const ENTRY: bool>(
+    worker: *mut Worker,
+    request: *mut usize,
+    status: *mut Status,
+) -> bool {
+    // SAFETY: the caller's; this is the only thread inside the worker, as in `p2p::try_send`.
+    unsafe {
+        if collect_done::<ENTRY>(request, status) {
             return true;
         }
         let pool = &mut (*worker).requests;
-        let Some(id) = pool.find(handle as u64) else {
+        let Some(id) = pool.find(*request as u64) else {
             return false;
         };
         let found = pool.get(id);
@@ -49,6 +54,27 @@ pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
         }
         let found = pool.address(id);
         collect::<ENTRY>(pool, found, request, status);
+    }
+    true
+}
+
+/// Completes a send that was done at once, which is no worker's; false for any other request.
+///
+/// # Safety
+/// `request` is a variable; `status` is null or a status.
+#[inline]
+pub unsafe fn collect_done<const ENTRY: bool>(request: *mut usize, status: *mut Status) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        if *request != DONE_HANDLE {
+            return false;
+        }
+        if !status.is_null() {
+            let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
+            *status = empty_status();
+            (*status).error = error;
+        }
+        *request = MPI_REQUEST_NULL;
     }
     true
 }
