@@ -1,6 +1,6 @@
 /* Ranks of one job at different thread levels, and one that initialises MPI late: they agree where the messages of a
  * communicator go, however it was made.
- * test: ranks=1,2,3,4 */
+ * test: ranks=1,2,3,4 env=FASTPATH_WORKERS=several */
 #include "check.h"
 #include <unistd.h>
 

@@ -2,8 +2,7 @@
  * blocked elsewhere, requests of several communicators are waited for together, contexts do not mix, and communicators
  * come and go by the thousand while others are in use.
  * Argument: communicators that come and go.
- * test: ranks=1,2,3 timeout=60
- * test: ranks=2,3 timeout=60 args=300 env=FASTPATH_WAIT=sleep */
+ * test: ranks=1,2,3 timeout=60 env=FASTPATH_WORKERS=several */
 #include "check.h"
 #include <pthread.h>
 
@@ -285,6 +284,7 @@ int main(int argc, char **argv)
     for (int way = 0; way < 5; way++)
         mix(way);
     keep_order();
+    OK(MPI_Barrier(MPI_COMM_WORLD));
     do_others();
     for (int i = 0; i < COMMS; i++) {
         hand_over(comms[i], 8);

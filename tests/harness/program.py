@@ -29,10 +29,12 @@ VARIANTS = [
     ("check", {"FASTPATH_CHECK": "1"}, 3),
     ("yield", {"FASTPATH_WAIT": "yield"}, 8),
     ("sleep", {"FASTPATH_WAIT": "sleep"}, 8),
+    ("workers", {"FASTPATH_WORKERS": "several"}, 4),
+    ("workers-sleep", {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"}, 3),
     ("progress", {"FASTPATH_PROGRESS": "thread"}, 8),
     ("spin", {"FASTPATH_WAIT": "spin"}, 2),
     ("immediate-off-sleep", {"FASTPATH_DISABLE": IMMEDIATE_OFF, "FASTPATH_WAIT": "sleep"}, 8),
-    *((f"without-{name}", {"FASTPATH_DISABLE": name}, 3) for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt", "crowd", "workers"]),
+    *((f"without-{name}", {"FASTPATH_DISABLE": name}, 3) for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt", "crowd"]),
 ]
 
 

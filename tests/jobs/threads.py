@@ -10,7 +10,9 @@ from jobs.killed import WAYS, _kill, _rank_of, _repeat
 
 # More ways to wait and to send, each of which moves where threads meet.
 STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,crowd"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
-            {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}]
+            {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_WORKERS": "several"},
+            {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"},
+            {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}]
 
 
 def case_stress(session):

@@ -164,8 +164,8 @@ pub fn is_hidden() -> bool {
 pub fn worker_of<const WAY: u8>(handle: usize) -> *mut Worker {
     match WAY {
         OPEN => worker(),
-        INSIDE => hidden_worker(),
-        _ => places::worker(comm(handle).place),
+        INSIDE | SEEN => hidden_worker(),
+        _ => places::further_worker(comm(handle).place),
     }
 }
 
@@ -174,8 +174,8 @@ pub fn worker_of<const WAY: u8>(handle: usize) -> *mut Worker {
 pub fn worker_of_request<const WAY: u8>(handle: usize) -> *mut Worker {
     match WAY {
         OPEN => worker(),
-        INSIDE => hidden_worker(),
-        _ => places::worker(places::of_request(handle)),
+        INSIDE | SEEN => hidden_worker(),
+        _ => places::further_worker(places::of_request(handle)),
     }
 }
 
@@ -224,8 +224,10 @@ pub fn further_receives(handle: usize) -> Option<u32> {
 pub const OPEN: u8 = 0;
 /// The same with something around it: points, or the lock of `MPI_THREAD_MULTIPLE`.
 pub const INSIDE: u8 = 1;
-/// The same inside the lock of a further worker.
+/// The same inside the lock of a further worker; the caller has seen that the tables show the communicator so.
 pub const FURTHER: u8 = 2;
+/// As [`INSIDE`], where the caller has seen the same.
+pub const SEEN: u8 = 3;
 
 /// The key under which a communicator stands here. Where points are recorded, and at `MPI_THREAD_MULTIPLE`, it is the
 /// handle's complement: the immediate path finds nothing, and has no test of its own for it. What it declines goes the
@@ -235,7 +237,7 @@ pub const FURTHER: u8 = 2;
 pub const fn key<const WAY: u8>(handle: usize) -> u64 {
     match WAY {
         OPEN => handle as u64,
-        INSIDE => !(handle as u64),
+        INSIDE | SEEN => !(handle as u64),
         _ => !(handle as u64) ^ 1 << 62,
     }
 }

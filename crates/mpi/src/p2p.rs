@@ -60,7 +60,7 @@ pub enum Immediate {
 
 /// Sends a message that fits a slot, or does nothing. Straight code without a call. With `MORE` others are expected to
 /// follow at once, as nonblocking sends do; `WAY` says where the tables show the communicator (`hot::OPEN`).
-/// But for `hot::OPEN` the caller has seen it ([`hot::sends_inside`]).
+/// From `hot::FURTHER` on the caller has seen it.
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
@@ -69,7 +69,7 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
-    if (WAY != hot::OPEN || comm.send_key == hot::key::<WAY>(args.comm))
+    if (WAY >= hot::FURTHER || comm.send_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // Elements have 1 to 2^31 - 1 bytes: of such a count the product is exact, and below zero it is beyond every
@@ -201,7 +201,7 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
 pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = (WAY != hot::OPEN || comm.recv_key == hot::key::<WAY>(args.comm))
+    let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         // As in `try_send`; below zero the room is too, and nothing fits.
@@ -269,7 +269,7 @@ pub struct Posting {
 pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
-    let plain = (WAY != hot::OPEN || comm.recv_key == hot::key::<WAY>(args.comm))
+    let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64

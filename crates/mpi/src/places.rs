@@ -27,9 +27,10 @@ use crate::process::{self, Process};
 use crate::{consts::MPI_ERR_NO_MEM, hot};
 use fastpath_base::biased::Biased;
 use fastpath_base::clock;
-use fastpath_base::config::Config;
+use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::{Ordering, StaticPtr, StaticU32, StaticU64};
-use fastpath_base::wait;
+use fastpath_base::{topology, wait};
+use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Awaited, FURTHER};
 use fastpath_protocol::request::place_of;
 use fastpath_protocol::tag::Context;
@@ -53,13 +54,15 @@ struct Place {
     visited_ns: StaticU64,
 }
 
-static PLACES: [Place; FURTHER] = [const {
+// A power of two of them, so that an index is a mask; the first worker's is not used.
+static PLACES: [Place; FURTHER + 1] = [const {
     Place {
         lock: Biased::new(crate::lock::may_bias),
         worker: StaticPtr::new(ptr::null_mut()),
         visited_ns: StaticU64::new(0),
     }
-}; FURTHER];
+}; FURTHER + 1];
+const _: () = assert!((FURTHER + 1).is_power_of_two());
 /// The first worker's.
 static FIRST_VISITED_NS: StaticU64 = StaticU64::new(0);
 /// Places that have a worker: a bit for each; the first one's where there are others.
@@ -71,8 +74,15 @@ static AREA: StaticPtr<u8> = StaticPtr::new(ptr::null_mut());
 /// What people call the communicators of further workers, for notes of their waits.
 static TITLES: Mutex<Option<HashMap<usize, String>>> = Mutex::new(None);
 
+#[inline]
 fn place_at(place: u32) -> Option<&'static Place> {
-    PLACES.get((place as usize).wrapping_sub(1))
+    (place != 0).then(|| further(place))
+}
+
+/// Of a further worker.
+#[inline]
+fn further(place: u32) -> &'static Place {
+    &PLACES[place as usize & FURTHER]
 }
 
 fn lock_of(place: u32) -> &'static Biased {
@@ -82,13 +92,19 @@ fn lock_of(place: u32) -> &'static Biased {
     }
 }
 
+/// The worker at the place of a further one; null where there is none.
+#[inline]
+pub fn further_worker(place: u32) -> *mut Worker {
+    // Relaxed: who knows the place has been told of it since the worker was made.
+    further(place).worker.load(Ordering::Relaxed)
+}
+
 /// The worker at a place; null where there is none.
 #[inline]
 pub fn worker(place: u32) -> *mut Worker {
-    match place_at(place) {
-        // Relaxed: who knows the place has been told of it since the worker was made.
-        Some(further) => further.worker.load(Ordering::Relaxed),
-        None => hot::hidden_worker(),
+    match place {
+        0 => hot::hidden_worker(),
+        place => further_worker(place),
     }
 }
 
@@ -100,6 +116,7 @@ fn others(own: u32) -> impl Iterator<Item = u32> {
 }
 
 /// All places that have a worker, the first one's included; as a mask.
+#[inline]
 pub(crate) fn made() -> u32 {
     // ORDERING: acquire pairs with the release in `make`.
     MADE.load(Ordering::Acquire) | 1
@@ -137,31 +154,52 @@ pub(crate) fn within(place: u32) -> Within {
 }
 
 /// As [`within`], for a mask of places.
+#[inline]
 pub(crate) fn within_all(places: u32) -> Within {
     let places = places & !1;
-    for place in each(places) {
-        lock_of(place).acquire(thread_token());
+    if places != 0 {
+        enter_all(places);
     }
     Within(places)
 }
 
+#[cold]
+fn enter_all(places: u32) {
+    for place in each(places) {
+        lock_of(place).acquire(thread_token());
+    }
+}
+
+#[cold]
+fn leave_all(places: u32) {
+    for place in each(places) {
+        lock_of(place).release(thread_token());
+    }
+}
+
 impl Drop for Within {
+    #[inline]
     fn drop(&mut self) {
-        for place in each(self.0) {
-            lock_of(place).release(thread_token());
+        if self.0 != 0 {
+            leave_all(self.0);
         }
     }
 }
 
 /// The places of a mask.
-pub(crate) fn each(places: u32) -> impl Iterator<Item = u32> {
-    (0..=FURTHER as u32).filter(move |place| places & 1 << place != 0)
+#[inline]
+pub(crate) fn each(mut places: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let place = places.trailing_zeros();
+        places &= places.wrapping_sub(1);
+        (place < u32::BITS).then_some(place)
+    })
 }
 
 /// Does `short` inside a further worker, and outside of all else.
 #[inline]
 pub fn with<R>(place: u32, short: impl FnOnce() -> R) -> R {
-    let (lock, me) = (lock_of(place), thread_token());
+    let (lock, me) = (&further(place).lock, thread_token());
     lock.acquire(me);
     let result = short();
     lock.release(me);
@@ -270,7 +308,15 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
 
 /// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread may be inside
 /// some, and has no reference to them.
+#[inline]
 pub(crate) fn visit(own: u32) {
+    if made() != 1 {
+        visit_others(own);
+    }
+}
+
+#[cold]
+fn visit_others(own: u32) {
     for place in others(own) {
         if lock_of(place).holds(thread_token()) {
             // SAFETY: the thread is inside, and the worker lives while MPI runs.
@@ -308,6 +354,20 @@ pub(crate) fn cover(own: u32) -> Option<Duration> {
 /// What a thread that waits does for other workers.
 const OTHERS: Others = Others { visit, cover };
 
+/// Whether the configuration asks for further workers. By itself it does where threads of a rank run at the same time:
+/// where they take turns on one processor, a lock that they share makes fewer turns.
+fn is_asked_for(job: &Job, config: &Config) -> bool {
+    let enough = || match job.is_bound() {
+        true => topology::affinity().len() >= 2,
+        false => job.processors() >= 2 * job.size(),
+    };
+    match config.choice(Key::Workers) {
+        "one" => false,
+        "several" => true,
+        _ => enough(),
+    }
+}
+
 /// Says on the page how many workers this process offers, as it may. Called once, before other threads are in MPI.
 pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
     let Ok(engine) = p.running() else { return };
@@ -316,7 +376,7 @@ pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
     let first = unsafe { &mut *engine.worker() };
     let may = p.has_threads()
         && is_plain
-        && !config.is_disabled("workers")
+        && is_asked_for(engine.job, config)
         && first.interfaces().is_within_host();
     let area = may.then(|| engine.job.segment().map_further()).flatten();
     let offers = match area {
@@ -332,11 +392,12 @@ pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
 /// The place of a communicator with that context and those members, by their ranks in the world, of which the calling
 /// process is one. All members find the same. Waits until all of them have initialised MPI: they make the same call.
 fn choose(p: &Process, context: Context, members: &[u32]) -> Result<u32> {
+    if AREA.load(Ordering::Relaxed).is_null() || members.len() < 2 {
+        return Ok(0);
+    }
     let engine = p.running()?;
     let job = engine.job;
-    let is_outside = |&rank: &u32| job.is_remote(rank as usize);
-    if AREA.load(Ordering::Relaxed).is_null() || members.len() < 2 || members.iter().any(is_outside)
-    {
+    if members.iter().any(|&rank| job.is_remote(rank as usize)) {
         return Ok(0);
     }
     let offer = |worker: &Worker, rank: u32| {
@@ -416,7 +477,7 @@ fn make(p: &Process, place: u32) -> Result {
     let mut made = Worker::further(first, place, area).map_err(|e| {
         let text = format!("no address space for another worker: {e}");
         Error::new(MPI_ERR_NO_MEM, text)
-            .with_advice(Some("FASTPATH_DISABLE=workers does without"))
+            .with_advice(Some("FASTPATH_WORKERS=one does without"))
     })?;
     made.name_comm = title;
     further.worker.store(Box::into_raw(Box::new(made)), Ordering::Relaxed);

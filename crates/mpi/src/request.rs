@@ -11,7 +11,7 @@ mod result;
 mod several;
 
 pub use double::isendrecv;
-pub use immediate::{collect_done, collect_of, try_arrival, try_collect};
+pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
 pub use result::empty_status;
@@ -169,7 +169,16 @@ fn worker_of(p: &Process, id: RequestId) -> Result<*mut Worker> {
 }
 
 /// The places of the workers that carry what a handle names; a mask. What it does not name is nobody's.
+#[inline]
 fn places_of(p: &Process, handle: usize) -> u32 {
+    if places::made() == 1 {
+        return 1;
+    }
+    places_of_slow(p, handle)
+}
+
+#[cold]
+fn places_of_slow(p: &Process, handle: usize) -> u32 {
     match places::of_request(handle) {
         _ if handle == MPI_REQUEST_NULL => 0,
         0 => places_of_foreign(p, handle),
@@ -179,9 +188,6 @@ fn places_of(p: &Process, handle: usize) -> u32 {
 
 /// The same of a request of the first worker.
 fn places_of_foreign(p: &Process, handle: usize) -> u32 {
-    if places::made() == 1 {
-        return 1;
-    }
     let index = || {
         let pool = pool_at(p, 0).ok()?;
         let request = pool.get(pool.find(handle as u64)?);
@@ -558,7 +564,14 @@ fn check_with_progress(p: &Process, places: u32, named: &Named) -> Result<bool> 
     if check()? {
         return Ok(true);
     }
-    progress(p, places)?;
+    match places.is_power_of_two() {
+        true => {
+            // SAFETY: the worker lives while MPI runs.
+            unsafe { (*worker).progress() };
+            places::visit(places.trailing_zeros());
+        }
+        false => progress(p, places)?,
+    }
     let complete = check()?;
     if !complete {
         // SAFETY: the worker lives while MPI runs; no reference to it is held.

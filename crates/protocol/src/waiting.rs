@@ -217,7 +217,7 @@ impl WaitPolicy {
 
     /// Whether another thread tries to get into MPI.
     #[inline]
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.breathe.is_some() && (self.wanted)(self.place)
     }
 

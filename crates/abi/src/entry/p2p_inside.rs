@@ -35,7 +35,7 @@ pub(super) unsafe fn send_inside(
         if !lock::step_in() {
             return send_backed_out(buf, count, datatype, dest, tag, comm);
         }
-        match p2p::try_send::<false, { hot::INSIDE }>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false, { hot::SEEN }>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done if lock::leave() => wake(),
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_locked::<true>(buf, count, datatype, dest, tag, comm),
@@ -142,7 +142,7 @@ pub(super) unsafe fn recv_inside(
         if !lock::step_in() {
             return recv_backed_out(buf, count, datatype, source, tag, comm, status);
         }
-        if !p2p::try_recv::<{ hot::INSIDE }>(args(buf, count, datatype, source, tag, comm), status) {
+        if !p2p::try_recv::<{ hot::SEEN }>(args(buf, count, datatype, source, tag, comm), status) {
             return recv_locked::<true>(buf, count, datatype, source, tag, comm, status);
         }
         match lock::leave() {
@@ -211,9 +211,6 @@ pub(super) unsafe fn isend_inside(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if !hot::sends_inside(comm) {
-            return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
-        }
         if !lock::favours() || !lock::step_in_surely() {
             return isend_locked::<false>(buf, count, datatype, dest, tag, comm, request);
         }
@@ -252,6 +249,12 @@ unsafe fn isend_locked<const INSIDE: bool>(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
+        if !hot::sends_inside(comm) {
+            if INSIDE {
+                lock::leave_surely();
+            }
+            return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
+        }
         let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
         if INSIDE {
             lock::leave_surely();
@@ -280,9 +283,6 @@ pub(super) unsafe fn irecv_inside(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if !hot::receives_inside(comm) {
-            return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
-        }
         if !lock::favours() {
             return irecv_locked::<false>(buf, count, datatype, source, tag, comm, request);
         }
@@ -355,6 +355,12 @@ unsafe fn irecv_locked<const INSIDE: bool>(
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
     unsafe {
+        if !hot::receives_inside(comm) {
+            if INSIDE {
+                lock::leave_surely();
+            }
+            return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
+        }
         let started = lock::with_lock(|| match p2p::try_irecv::<{ hot::INSIDE }>(args, request) {
             Irecv::Done => true,
             Irecv::Post(posting) => {

@@ -9,6 +9,9 @@ use fastpath_mpi::request::{self, try_arrival, try_collect};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Error, Process, Result, hot, lock, places, process};
 
+/// Looks for a message, at most, before a wait for a request of a further worker goes the long way: a few microseconds.
+const LOOKS: u32 = 512;
+
 fn checked(count: c_int) -> Result<usize> {
     usize::try_from(count)
         .map_err(|_| Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")))
@@ -69,8 +72,8 @@ unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
                     || try_arrival::<{ hot::INSIDE }>(request, status)
             }),
             place => places::with(place, || {
-                try_collect::<false, { hot::FURTHER }>(request, status)
-                    || try_arrival::<{ hot::FURTHER }>(request, status)
+                let worker = places::further_worker(place);
+                request::await_of::<false>(worker, request, status, LOOKS)
             }),
         }
     }
@@ -103,7 +106,8 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
             *flag = 1;
             return Ok(());
         }
-        if !flag.is_null() && !request.is_null() && test_further(request, status) {
+        let hidden = hot::is_hidden() && !flag.is_null() && !request.is_null();
+        if hidden && test_further(request, status) {
             *flag = 1;
             return Ok(());
         }
@@ -114,7 +118,7 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
     }
 }
 
-/// The short way of a request of a further worker.
+/// The short way of a request of a further worker, and of a send that was done at once.
 ///
 /// # Safety
 /// As [`test`]; `request` is a variable.
@@ -123,7 +127,7 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
 unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: the caller's.
     unsafe {
-        if hot::is_hidden() && request::collect_done::<false>(request, status) {
+        if request::collect_done::<false>(request, status) {
             return true;
         }
         let place = places::of_request(*request);
@@ -192,14 +196,14 @@ unsafe fn collect_further(
         if place == 0 {
             return index;
         }
-        let worker = places::worker(place);
+        let worker = places::further_worker(place);
         places::with(place, || {
             while index < count {
                 let (request, status) = entry(index);
                 // A send that was done at once has the handle of one of the first worker.
                 let is_its_own = places::of_request(*request) == place;
                 let collected = match is_its_own {
-                    true => request::collect_of::<true>(worker, request, status),
+                    true => request::await_of::<true>(worker, request, status, LOOKS),
                     false => request::collect_done::<true>(request, status),
                 };
                 if !collected {

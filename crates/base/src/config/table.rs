@@ -54,6 +54,9 @@ pub const WAIT_MODES: &[&str] = &["auto", "spin", "yield", "sleep"];
 /// The words of `FASTPATH_PROGRESS`.
 pub const PROGRESS: &[&str] = &["none", "thread"];
 
+/// The words of `FASTPATH_WORKERS`.
+pub const WORKERS: &[&str] = &["auto", "one", "several"];
+
 /// What `FASTPATH_DISABLE` can switch off.
 pub const FEATURES: &[&str] = &[
     "sendi",
@@ -76,7 +79,6 @@ pub const FEATURES: &[&str] = &[
     "repeat",
     "patience",
     "registrations",
-    "workers",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.
@@ -110,6 +112,8 @@ variables! {
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
     Progress "FASTPATH_PROGRESS" Kind::Choice(PROGRESS), "none", false,
         "thread: a thread of the library goes on with messages between the ranks of a host while the program computes; none: only MPI calls do";
+    Workers "FASTPATH_WORKERS" Kind::Choice(WORKERS), "auto", false,
+        "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings of their own (several) or share them (one); auto: several where there are two processors for each rank";
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,

@@ -342,7 +342,7 @@ mod tests {
     fn length__that_is_refused_states_amount_and_limit() {
         let (file, layout) = create_file(1).unwrap();
         // Sealed: no other length is allowed.
-        let refused = set_length(&file, layout.with_smaller_arenas().unwrap());
+        let refused = set_length(&file, layout.smaller().unwrap());
         assert!(matches!(refused, Err(SegmentError::System { .. })));
         let text = too_long_for(layout, &io::Error::from_raw_os_error(libc::EFBIG)).to_string();
         assert!(text.contains("1024 GiB"), "{text}");

@@ -58,6 +58,35 @@ pub unsafe fn collect_of<const ENTRY: bool>(
     true
 }
 
+/// As [`collect_of`], and looks so often, at most, for the message of a receive from a named source.
+///
+/// # Safety
+/// As [`collect_of`].
+#[inline]
+pub unsafe fn await_of<const ENTRY: bool>(
+    worker: *mut Worker,
+    request: *mut usize,
+    status: *mut Status,
+    looks: u32,
+) -> bool {
+    // SAFETY: the caller's; the worker lives, and the calling thread is inside.
+    unsafe {
+        for _ in 0..looks {
+            let Some(found) = (*worker).requests.find_posted_recv(*request as u64) else {
+                break;
+            };
+            if (*worker).drain_until(found) {
+                collect::<ENTRY>(&mut (*worker).requests, found, request, status);
+                return true;
+            }
+            if (*worker).wait.is_wanted() || (*worker).is_crowded() {
+                return false;
+            }
+        }
+        collect_of::<ENTRY>(worker, request, status)
+    }
+}
+
 /// Completes a send that was done at once, which is no worker's; false for any other request.
 ///
 /// # Safety
