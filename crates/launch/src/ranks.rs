@@ -3,9 +3,7 @@
 
 use crate::signals::signal_group;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::{
-    FURTHER, FailureKind, Phase, STATE_DEAD, Segment, WaitNote,
-};
+use fastpath_bootstrap::segment::{FURTHER, FailureKind, Phase, STATE_DEAD, Segment, WaitNote};
 use std::collections::HashMap;
 
 /// How a process ended.

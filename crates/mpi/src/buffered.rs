@@ -58,7 +58,9 @@ fn release(request: &Request) {
             Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize)
         });
         if request.charged {
-            p.attached.used.fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
+            p.attached
+                .used
+                .fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
         }
     }
 }

@@ -1,8 +1,10 @@
-//! The lock of the process's first worker and of all else in MPI, at `MPI_THREAD_MULTIPLE` or with a progress thread; otherwise it does nothing.
+//! The lock of the process's first worker and of all else in MPI, at `MPI_THREAD_MULTIPLE` or with a progress thread;
+//! otherwise it does nothing.
 //!
 //! Recursive, because a user's callback (an operation, an attribute copy, an error handler) may call MPI again. It is
 //! biased to the thread that makes the calls (`fastpath_base::biased`). A thread that waits for a message gives it up
-//! ([`Lock::breathe`]) where another one wants it, and before it sleeps. Further workers have locks of their own ([`crate::places`]).
+//! ([`Lock::breathe`]) where another one wants it, and before it sleeps. Further workers have locks of their own
+//! ([`crate::places`]).
 #![allow(unsafe_code)]
 
 use crate::{places, process};

@@ -24,8 +24,8 @@ use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::hot;
-use crate::places;
 use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, try_send};
+use crate::places;
 use crate::process::{self, Process};
 use crate::request;
 use crate::status::Status;
@@ -489,7 +489,8 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
             }
             // The peer's next arrival may be the message: the next look finds it.
             if look % LOOKS_PER_CHECK == 0
-                && ((WAY != hot::OPEN && places::is_wanted(comm.place)) || (*worker).wants_attention(peer))
+                && ((WAY != hot::OPEN && places::is_wanted(comm.place))
+                    || (*worker).wants_attention(peer))
                 && !(*endpoint).has_arrival()
             {
                 break;

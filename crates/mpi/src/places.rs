@@ -1,10 +1,10 @@
 //! Workers beside the first one, at `MPI_THREAD_MULTIPLE`: threads on different communicators do not share a lock.
 //!
-//! A rank offers up to [`FURTHER`] of them, if it can, on its page. A communicator made at run time has a place, computed
-//! of its context and of what its members offer, so that all of them find the same: 0, the first worker, or that of a
-//! further one, which is made when the first communicator comes to it. The messages between two ranks that carry the
-//! communicator's context go by that worker's rings, and are matched by it; all else of the communicator, collective
-//! calls too, is the first worker's.
+//! A rank offers up to [`FURTHER`] of them, if it can, on its page. A communicator made at run time has a place,
+//! computed of its context and of what its members offer, so that all of them find the same: 0, the first worker, or
+//! that of a further one, which is made when the first communicator comes to it. The messages between two ranks that
+//! carry the communicator's context go by that worker's rings, and are matched by it; all else of the communicator,
+//! collective calls too, is the first worker's.
 //!
 //! **Locks.** The first worker's lock is that of MPI ([`crate::lock`]): tables, communicators, requests of this layer.
 //! Each further worker has one of its own.
@@ -306,8 +306,8 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
     result
 }
 
-/// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread may be inside
-/// some, and has no reference to them.
+/// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread may be
+/// inside some, and has no reference to them.
 #[inline]
 pub(crate) fn visit(own: u32) {
     if made() != 1 {
@@ -413,7 +413,9 @@ fn choose(p: &Process, context: Context, members: &[u32]) -> Result<u32> {
     let mut least = None;
     let mut look = |worker: &Worker| {
         let offers = members.iter().map(|&rank| offer(worker, rank));
-        least = offers.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().min());
+        least = offers
+            .collect::<Option<Vec<u32>>>()
+            .and_then(|all| all.into_iter().min());
         least.is_some()
     };
     // SAFETY: the worker lives while MPI runs; no reference to it is held across the wait.
@@ -445,8 +447,17 @@ fn choose(p: &Process, context: Context, members: &[u32]) -> Result<u32> {
 /// # Errors
 /// There is no address space for it.
 pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result {
-    let peers = comm.remote_group.iter().flat_map(|group| group.world_ranks());
-    let members: Vec<u32> = comm.group.world_ranks().iter().chain(peers).copied().collect();
+    let peers = comm
+        .remote_group
+        .iter()
+        .flat_map(|group| group.world_ranks());
+    let members: Vec<u32> = comm
+        .group
+        .world_ranks()
+        .iter()
+        .chain(peers)
+        .copied()
+        .collect();
     let place = choose(p, comm.context, &members)?;
     if place == 0 {
         return Ok(());
@@ -476,11 +487,12 @@ fn make(p: &Process, place: u32) -> Result {
     first.wait.others = Some(OTHERS);
     let mut made = Worker::further(first, place, area).map_err(|e| {
         let text = format!("no address space for another worker: {e}");
-        Error::new(MPI_ERR_NO_MEM, text)
-            .with_advice(Some("FASTPATH_WORKERS=one does without"))
+        Error::new(MPI_ERR_NO_MEM, text).with_advice(Some("FASTPATH_WORKERS=one does without"))
     })?;
     made.name_comm = title;
-    further.worker.store(Box::into_raw(Box::new(made)), Ordering::Relaxed);
+    further
+        .worker
+        .store(Box::into_raw(Box::new(made)), Ordering::Relaxed);
     further.lock.favour(thread_token());
     // ORDERING: release pairs with the acquires of who looks at all workers: this one is made.
     MADE.fetch_or(1 | 1 << place, Ordering::Release);

@@ -5,12 +5,15 @@
 #![allow(unsafe_code)]
 
 mod double;
+mod ended;
 mod immediate;
 mod persistent;
 mod result;
 mod several;
+mod workers;
 
 pub use double::isendrecv;
+pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 use persistent::Persistent;
 pub use persistent::{make_persistent, start};
@@ -22,7 +25,8 @@ pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
 
-use crate::comm::freed::release_unused;
+use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
+
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::{self as slow, Senders};
@@ -31,7 +35,7 @@ use crate::process::Process;
 use crate::status::Status;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::request::{Kind, RequestPool};
+use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
 use std::cell::UnsafeCell;
@@ -151,78 +155,17 @@ enum Named {
     Operation(usize),
 }
 
-/// The requests of the worker at a place, which the caller is inside.
-fn pool_at(p: &Process, place: u32) -> Result<&'static mut RequestPool> {
-    // SAFETY: the worker lives while MPI runs, and callers hold the result within one statement or
-    // a stretch that neither waits nor calls out.
-    Ok(unsafe { &mut (*p.worker_at(place)?).requests })
-}
-
-/// The requests among which that one is.
-fn pool_of(p: &Process, id: RequestId) -> Result<&'static mut RequestPool> {
-    pool_at(p, places::of_request(id as usize))
-}
-
-/// The worker of a request, which the caller is inside.
-fn worker_of(p: &Process, id: RequestId) -> Result<*mut Worker> {
-    p.worker_at(places::of_request(id as usize))
-}
-
-/// The places of the workers that carry what a handle names; a mask. What it does not name is nobody's.
-#[inline]
-fn places_of(p: &Process, handle: usize) -> u32 {
-    if places::made() == 1 {
-        return 1;
-    }
-    places_of_slow(p, handle)
-}
-
-#[cold]
-fn places_of_slow(p: &Process, handle: usize) -> u32 {
-    match places::of_request(handle) {
-        _ if handle == MPI_REQUEST_NULL => 0,
-        0 => places_of_foreign(p, handle),
-        place => 1 << place,
-    }
-}
-
-/// The same of a request of the first worker.
-fn places_of_foreign(p: &Process, handle: usize) -> u32 {
-    let index = || {
-        let pool = pool_at(p, 0).ok()?;
-        let request = pool.get(pool.find(handle as u64)?);
-        (request.kind == Kind::Foreign).then_some(request.user)
-    };
-    match index().and_then(|index| p.extras.slots().get(index)) {
-        Some(Some(Extra::Persistent(persistent))) => {
-            persistent.active.map_or(0, |inner| places_of(p, inner))
-        }
-        Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
-        _ => 1,
-    }
-}
-
-/// The places of the workers that carry any of some requests.
-///
-/// # Safety
-/// `requests` holds `count` requests.
-unsafe fn places_of_all(p: &Process, count: usize, requests: *const usize) -> u32 {
-    // SAFETY: the caller's.
-    let handles = (0..count).map(|index| unsafe { *requests.add(index) });
-    let places = handles.fold(0, |places, handle| places | places_of(p, handle));
-    // Where there is nothing to wait for, it is the first worker's.
-    places.max(1)
-}
-
 fn find(p: &Process, handle: usize) -> Result<RequestId> {
-    pool_at(p, places::of_request(handle))?.find(handle as u64).ok_or_else(|| {
-        Error::new(
-            MPI_ERR_REQUEST,
-            format!(
-                "invalid request handle {handle:#x}: never made, or completed and freed already"
-            ),
-        )
-    })
+    pool_at(p, places::of_request(handle))?
+        .find(handle as u64)
+        .ok_or_else(|| {
+            Error::new(
+                MPI_ERR_REQUEST,
+                format!(
+                    "invalid request handle {handle:#x}: never made, or completed and freed already"
+                ),
+            )
+        })
 }
 
 fn resolve(p: &Process, handle: usize) -> Result<Named> {
@@ -427,10 +370,19 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
         }
         Named::Operation(index) => {
             let places = match p.extras.slots().get(index) {
-                Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
+                Some(Some(Extra::Operation {
+                    poll: Some(operation),
+                    ..
+                })) => operation.places(p),
                 _ => 1,
             };
-            wait_any_of(p, places, call, || Awaited::UNKNOWN, || check_complete(p, named))
+            wait_any_of(
+                p,
+                places,
+                call,
+                || Awaited::UNKNOWN,
+                || check_complete(p, named),
+            )
         }
     }
 }
@@ -619,84 +571,6 @@ pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Re
     // SAFETY: the caller's.
     unsafe { write_status(status, result) };
     Ok(true)
-}
-
-/// `MPI_Request_free`: an active request goes on and frees itself.
-///
-/// # Safety
-/// `request` is a variable.
-pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
-    // SAFETY: the caller's.
-    let handle = unsafe { *request };
-    if handle == MPI_REQUEST_NULL {
-        return Err(Error::new(
-            MPI_ERR_REQUEST,
-            "the request is MPI_REQUEST_NULL",
-        ));
-    }
-    let _within = within_all(places_of(p, handle));
-    let id = find(p, handle)?;
-    let found = pool_of(p, id)?.get(id);
-    if found.kind == Kind::Foreign {
-        let index = found.user;
-        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
-            let active = persistent.active.take();
-            if let Some(mut inner) = active {
-                // SAFETY: a local variable.
-                unsafe { free(p, &mut inner)? };
-            }
-        }
-        free_operation(p, id, index)?;
-        release_unused(p);
-    } else if found.state == State::Complete {
-        slow::settle(p, id);
-        free_plain(p, id)?;
-    } else {
-        found.detached = true;
-    }
-    // SAFETY: the caller's.
-    unsafe { *request = MPI_REQUEST_NULL };
-    Ok(())
-}
-
-/// `MPI_Cancel`: what nothing has matched is taken back. A send that left without a request goes on.
-pub fn cancel(p: &Process, handle: usize) -> Result {
-    if handle == MPI_REQUEST_NULL {
-        return Err(Error::new(
-            MPI_ERR_REQUEST,
-            "the request is MPI_REQUEST_NULL",
-        ));
-    }
-    let _within = within_all(places_of(p, handle));
-    match resolve(p, handle)? {
-        Named::Inactive => Err(Error::new(
-            MPI_ERR_REQUEST,
-            "the persistent request is not active",
-        )),
-        Named::Plain(id) => {
-            // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *worker_of(p, id)? };
-            if !worker.cancel_recv(id) {
-                crate::buffered::take_over(worker, id);
-                worker.cancel_send(id);
-            }
-            Ok(())
-        }
-        Named::Operation(index) => {
-            let taken = match p.extras.slots().get_mut(index) {
-                Some(Some(Extra::Operation { poll, .. })) => poll.take(),
-                _ => None,
-            };
-            let Some(mut operation) = taken else {
-                return Ok(());
-            };
-            let result = operation.cancel(p);
-            if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) {
-                *poll = Some(operation);
-            }
-            result
-        }
-    }
 }
 
 /// A request that has completed with an empty status.

@@ -5,13 +5,16 @@
 //! alive at once.
 #![allow(unsafe_code)]
 
+mod further;
+
+pub use further::place_of;
+
 use crate::buffer::Buffer;
 use crate::layout::Layout;
 use crate::learning::Arm;
 use crate::wire::Timing;
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_base::memory;
-use fastpath_bootstrap::segment::FURTHER;
 use fastpath_transport::Remote;
 use std::sync::Arc;
 
@@ -363,23 +366,6 @@ fn next_handle(handle: u32) -> u32 {
 /// The first index in use; indices below would collide with predefined handles.
 const FIRST: u32 = 4096;
 
-/// Requests of a further worker ([`RequestPool::further`]), a power of two.
-const FURTHER_CAPACITY: u32 = 1 << 17;
-
-/// The first index of a further worker's requests; those of all of them are the last that there could be.
-const fn first_of(place: u32) -> u32 {
-    CAPACITY - (FURTHER as u32 + 1 - place) * FURTHER_CAPACITY
-}
-
-/// Which of a process's workers a request belongs to, by its id or handle, where there are further ones.
-#[inline]
-pub fn place_of(id: u32) -> u32 {
-    match (id & (CAPACITY - 1)).checked_sub(first_of(1)) {
-        Some(behind) => 1 + behind / FURTHER_CAPACITY,
-        None => 0,
-    }
-}
-
 /// All requests of a worker.
 pub struct RequestPool {
     /// Where the request of index 0 would lie.
@@ -400,7 +386,7 @@ impl Drop for RequestPool {
         }
         let (start, indices) = match self.first {
             FIRST => (self.base, self.mask + 1),
-            first => (self.address(first), FURTHER_CAPACITY),
+            first => (self.address(first), further::CAPACITY_EACH),
         };
         // SAFETY: the reservation of `new` or `further`; requests are not used beyond their pool.
         unsafe { memory::release(start.cast(), reserved_bytes(indices)) };
@@ -443,33 +429,6 @@ impl RequestPool {
             fresh: FIRST,
             mask: capacity - 1,
         })
-    }
-
-    /// The pool of a further worker at `place`, from 1 to [`FURTHER`]: its ids and handles differ from those of all
-    /// others. Reserves address space alone.
-    ///
-    /// # Errors
-    /// There is no address space for it.
-    pub fn further(place: u32) -> std::io::Result<Self> {
-        let (first, bytes) = (first_of(place), reserved_bytes(FURTHER_CAPACITY));
-        let start: *mut Request = memory::reserve(bytes)?.cast();
-        Ok(RequestPool {
-            base: start.wrapping_sub(first as usize),
-            free: std::ptr::null_mut(),
-            first,
-            end: first + FURTHER_CAPACITY,
-            fresh: first,
-            mask: CAPACITY - 1,
-        })
-    }
-
-    /// Leaves the last indices to further workers; false where address space is limited.
-    pub fn share(&mut self) -> bool {
-        let whole = !self.is_limited();
-        if whole {
-            self.end = first_of(1);
-        }
-        whole
     }
 
     /// A request in state `Active` with its handle set, or `None` when all are in use.
@@ -646,25 +605,6 @@ mod tests {
             assert_eq!(pool.find(handle), None, "{handle:#x}");
         }
         pool.mask = whole;
-    }
-
-    #[test]
-    fn further_pools__have_handles_of_their_own() {
-        let mut pools = vec![RequestPool::new().expect("address space")];
-        assert!(pools[0].share());
-        for place in 1..=FURTHER as u32 {
-            pools.push(RequestPool::further(place).expect("address space"));
-        }
-        for place in 0..pools.len() {
-            let id = pools[place].allocate(Kind::Send).expect("a request");
-            let handle = pools[place].get(id).handle;
-            assert_eq!((place_of(id), place_of(handle)), (place as u32, place as u32));
-            assert_eq!(pools[place].find(handle.into()), Some(id));
-            assert_eq!(pools[0].find(handle.into()), (place == 0).then_some(id));
-        }
-        let mut last = pools.pop().expect("a pool");
-        let got = std::iter::from_fn(|| last.allocate(Kind::Recv)).last();
-        assert_eq!((got, last.has_room()), (Some(CAPACITY - 1), false));
     }
 
     #[test]

@@ -6,18 +6,20 @@ use crate::worker::Worker;
 use fastpath_base::config::{Config, Key, WaitMode};
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::trace::{self, Point};
-use fastpath_base::wait::Wake;
 use fastpath_base::{clock, topology, wait};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_COVERED};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+mod asleep;
 mod crowd;
 mod notes;
 mod patience;
 mod polling;
 mod spread;
+pub use asleep::Census;
+use asleep::{lock, sleep};
 pub use crowd::Crowd;
 pub use patience::Patience;
 
@@ -82,65 +84,6 @@ pub struct Others {
     /// The same before a sleep on that worker's state word, on which it will be woken for the others too; says how long
     /// it may sleep where it is not.
     pub cover: fn(u32) -> Option<Duration>,
-}
-
-/// How many threads of a process sleep and wait, in whichever worker.
-#[derive(Debug, Default)]
-pub struct Census {
-    /// Threads that sleep now.
-    sleepers: u32,
-    /// Threads of those that wake up by themselves.
-    napping: u32,
-    /// The workers on whose state words some of them sleep: a bit for each place.
-    leaders: u32,
-    /// Places on the status page where threads say what they wait for: a bit for each that is taken.
-    places: u32,
-    /// Threads that wait and have no such place.
-    unnoted: u32,
-}
-
-impl Census {
-    /// Threads that sleep until they are woken, where all that sleep do.
-    fn asleep(&self) -> u32 {
-        match self.napping {
-            0 => self.sleepers,
-            _ => 0,
-        }
-    }
-
-    /// A thread goes to sleep.
-    fn begin_sleep(&mut self, job: &Job, leads: Option<u32>) {
-        self.sleepers += 1;
-        if self.sleepers == 1 {
-            job.header().awake.fetch_sub(1, Ordering::Relaxed);
-        }
-        self.lead(job, leads, true);
-    }
-
-    /// It has woken up.
-    fn end_sleep(&mut self, job: &Job, leads: Option<u32>, naps: bool) {
-        self.sleepers -= 1;
-        self.napping -= u32::from(naps);
-        job.own_page().set_asleep(self.asleep());
-        self.lead(job, leads, false);
-        if self.sleepers == 0 {
-            job.header().awake.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn lead(&mut self, job: &Job, place: Option<u32>, begins: bool) {
-        let Some(place) = place else { return };
-        match begins {
-            true => self.leaders |= 1 << place,
-            false => self.leaders &= !(1 << place),
-        }
-        job.own_page().set_leaders(self.leaders);
-    }
-}
-
-/// What several threads count, each in a moment in which nothing can fail.
-fn lock(census: &Mutex<Census>) -> MutexGuard<'_, Census> {
-    census.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How this process waits.
@@ -524,132 +467,6 @@ unsafe fn pause_slow(
     }
 }
 
-/// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
-/// only the time was up. Then the note on the status page stays: this rank is awake for a moment.
-///
-/// Of several threads one sleeps on the state word. It makes progress for all when a peer wakes it, and
-/// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
-/// well, that would hide a wake-up from a thread that was on its way to sleep there.
-unsafe fn sleep(
-    worker: *mut Worker,
-    wait: &mut Wait,
-    note: &Note,
-    done: &mut impl FnMut(&mut Worker) -> bool,
-) -> bool {
-    // SAFETY: the caller's.
-    let this = unsafe { &mut *worker };
-    this.counters.sleeps += 1;
-    this.return_all_credits();
-    let job = this.job;
-    let page = job.own_page();
-    if wait.place == Place::Unasked {
-        this.write_note(wait, note);
-    }
-    this.wait.sleepers += 1;
-    let (place, leads) = (this.wait.place, !this.wait.led);
-    let census = this.wait.census.clone();
-    let led = leads.then_some(place);
-    lock(&census).begin_sleep(job, led);
-    let (word, expected) = match leads {
-        true => (page.state_of(place as usize), STATE_SLEEPING),
-        false => (&page.bell, page.bell.load(Ordering::Relaxed)),
-    };
-    if leads {
-        this.wait.led = true;
-        // ORDERING: after the note; partner is the acquire load in `RankPage::sleepers`.
-        word.store(STATE_SLEEPING, Ordering::Release);
-    }
-    let awaits_room = this.await_all_room();
-    let mut fenced = true;
-    if leads || awaits_room {
-        // ORDERING: the fence that peers do not pay: either they see the state and that room is awaited, or the looks
-        // below see their messages and their credits (partners: the loads in the transport's `publish` and
-        // `publish_head`).
-        fenced = wait::fence_others();
-    }
-    // Where several workers are waited for at once, who works for another one does not know of this thread.
-    let mut limit = note.naps.then_some(NAP);
-    if leads {
-        let mut armed = this.interfaces.arm();
-        if this.is_connecting() {
-            // What is asked again must be asked by somebody awake.
-            armed = armed.map(|limit| limit.min(CONNECTING_NAP));
-        }
-        limit = limit.into_iter().chain(armed).min();
-    }
-    let moved = this.progress();
-    let (mut woken, mut naps) = (true, false);
-    if !moved && !this.flood.held_back && !done(this) {
-        trace::record(Point::Sleep, 0, 0, 0);
-        // Without the fence a wake-up can be missed: then it is looked for again and again.
-        limit = limit
-            .into_iter()
-            .chain((!fenced).then_some(UNFENCED_NAP))
-            .min();
-        let others = this.wait.others.filter(|_| leads);
-        this.wait.door().outside(&mut || {
-            let covered = others.and_then(|others| (others.cover)(place));
-            let limit = limit.into_iter().chain(covered).min();
-            naps = limit.is_some();
-            {
-                let mut census = lock(&census);
-                census.napping += u32::from(naps);
-                page.set_asleep(census.asleep());
-            }
-            woken = wait::futex_wait(word, expected, limit) != Wake::TimedOut;
-            if let Some(others) = others {
-                (others.visit)(place);
-            }
-        });
-        trace::record(Point::Woken, 0, 0, 0);
-    }
-    // SAFETY: the caller's; other threads may have used the worker meanwhile.
-    let this = unsafe { &mut *worker };
-    this.wait.sleepers -= 1;
-    if leads {
-        let state = this.wait.awake_state();
-        page.state_of(place as usize).store(state, Ordering::Relaxed);
-        this.wait.led = false;
-        if this.wait.sleepers != 0 {
-            // Another one must take the place on the state word.
-            ring_bell(job);
-        }
-        if state != STATE_AWAKE {
-            // ORDERING: either peers see that another thread looks for this worker, or the looks that follow see their
-            // messages (partner: the load in the transport's `publish`).
-            wait::fence_others();
-        }
-    }
-    lock(&census).end_sleep(job, led, naps);
-    if woken {
-        this.take_back_note(wait);
-    }
-    woken
-}
-
-impl Worker {
-    /// Before a thread sleeps on the state word of the worker at `place`: has it woken there for this one too. Says
-    /// whether it must look once more after a fence, since nobody sleeps on this one's own word.
-    pub fn cover(&mut self, place: u32) -> bool {
-        self.wait.covered_by = place + 1;
-        if self.wait.led {
-            return false;
-        }
-        self.return_all_credits();
-        let word = self.job.own_page().state_of(self.wait.place as usize);
-        word.store(STATE_COVERED + place, Ordering::Relaxed);
-        self.await_all_room();
-        true
-    }
-
-    /// A thread that sleeps on that state word is awake, and looks by itself.
-    pub fn uncover(&mut self, place: u32) {
-        if self.wait.covered_by == place + 1 {
-            self.wait.covered_by = 0;
-        }
-    }
-}
-
 impl Worker {
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn looks_on_for(&self) -> u64 {
@@ -679,33 +496,5 @@ impl Worker {
             self.wait.moved_ns = now;
             topology::step_aside();
         }
-    }
-
-    /// Before a sleep: peers learn what was taken.
-    fn return_all_credits(&mut self) {
-        for index in 0..self.active.len() {
-            self.endpoint(self.active[index]).lane.return_credits();
-        }
-    }
-
-    /// Peers learn that this rank waits for room; says whether it does. Only when the sleep has been announced: one
-    /// that gives room, but not enough, would take the wish back and wake nobody.
-    pub(crate) fn await_all_room(&mut self) -> bool {
-        if self.gated != 0 {
-            for peer in 0..self.size() {
-                if self.endpoint(peer).gate != 0 {
-                    self.endpoint(peer).lane.await_room();
-                }
-            }
-        }
-        let waiting = self.rma.waiting_peers();
-        for &peer in &waiting {
-            self.endpoint(peer).lane.await_room();
-        }
-        for index in 0..self.pushing.len() {
-            let peer = self.requests.get(self.pushing[index]).peer;
-            self.endpoint(peer).lane.await_room();
-        }
-        self.gated != 0 || !waiting.is_empty() || !self.pushing.is_empty()
     }
 }

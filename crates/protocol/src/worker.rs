@@ -148,7 +148,7 @@ impl Worker {
         let census = wait.census.clone();
         let mut worker = Worker::with_pool(first.job, wait, interfaces, pool)?;
         worker.wait.census = census;
-        worker.thresholds = first.thresholds.clone();
+        worker.thresholds = first.thresholds;
         worker.selection = first.selection.clone();
         worker.flood.bound = first.flood.bound;
         worker.flood.on_reached = first.flood.on_reached;

@@ -7,9 +7,10 @@ use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
+use fastpath_mpi::hot::{self, OPEN};
 use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Mode, Posting};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, hot, p2p_slow as slow, request, traced};
+use fastpath_mpi::{Process, Result, p2p_slow as slow, request, traced};
 
 #[inline]
 pub(super) fn args(
@@ -71,7 +72,7 @@ pub unsafe fn send(
         if !hot::sends_openly(comm) {
             return send_inside(buf, count, datatype, dest, tag, comm);
         }
-        match p2p::try_send::<false, { hot::OPEN }>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false, OPEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
             Immediate::Rouse(bytes) => send_rouse(comm, dest, tag, bytes),
@@ -93,7 +94,7 @@ pub(super) unsafe fn send_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        if slow::try_send_unasked::<{ hot::OPEN }>(args) {
+        if slow::try_send_unasked::<OPEN>(args) {
             return MPI_SUCCESS;
         }
         traced::send("MPI_Send", args)
@@ -186,7 +187,7 @@ pub unsafe fn recv(
         if !hot::receives_openly(comm) {
             return recv_inside(buf, count, datatype, source, tag, comm, status);
         }
-        if p2p::try_recv::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), status) {
+        if p2p::try_recv::<OPEN>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
         recv_queued(buf, count, datatype, source, tag, comm, status)
@@ -208,7 +209,7 @@ unsafe fn recv_queued(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if p2p::try_recv_queued::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), status) {
+        if p2p::try_recv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
         }
         recv_slow(buf, count, datatype, source, tag, comm, status)
@@ -258,7 +259,7 @@ pub unsafe fn isend(
         if !hot::sends_openly(comm) {
             return isend_inside(buf, count, datatype, dest, tag, comm, request);
         }
-        match p2p::try_send::<true, { hot::OPEN }>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<true, OPEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
                 MPI_SUCCESS
@@ -284,7 +285,7 @@ pub(super) unsafe fn isend_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        if !request.is_null() && slow::try_send_unasked::<{ hot::OPEN }>(args) {
+        if !request.is_null() && slow::try_send_unasked::<OPEN>(args) {
             *request = request::DONE_HANDLE;
             return MPI_SUCCESS;
         }
@@ -402,7 +403,7 @@ pub unsafe fn irecv(
 ) -> c_int {
     // SAFETY: the caller keeps the standard's rules for buffers and variables.
     unsafe {
-        match p2p::try_irecv::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), request) {
+        match p2p::try_irecv::<OPEN>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done => MPI_SUCCESS,
             Irecv::Post(Posting { key, room }) => {
                 irecv_post(buf, room, key, source, tag, comm, request)
@@ -426,7 +427,7 @@ unsafe fn irecv_post(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        *request = p2p::post_irecv::<{ hot::OPEN }>(Posting { key, room }, buf.cast(), source, tag, comm);
+        *request = p2p::post_irecv::<OPEN>(Posting { key, room }, buf.cast(), source, tag, comm);
     }
     // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
     hide(MPI_SUCCESS)
@@ -450,7 +451,7 @@ unsafe fn irecv_queued(
         if !hot::receives_openly(comm) {
             return irecv_inside(buf, count, datatype, source, tag, comm, request);
         }
-        if p2p::try_irecv_queued::<{ hot::OPEN }>(args(buf, count, datatype, source, tag, comm), request) {
+        if p2p::try_irecv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm), request) {
             return MPI_SUCCESS;
         }
         irecv_slow(buf, count, datatype, source, tag, comm, request)

@@ -1,6 +1,7 @@
 //! The immediate path of sends and receives inside the lock of a further worker (`fastpath_mpi::places`).
 //!
-//! The functions of `p2p_inside` jump here where the hot tables do not show the communicator as one of the first worker.
+//! The functions of `p2p_inside` jump here where the hot tables do not show the communicator as one of the first
+//! worker.
 #![allow(unsafe_code)]
 
 use super::p2p::{args, finish, finish_request, irecv_slow, isend_slow, recv_slow, send_slow};

@@ -3,14 +3,15 @@
 //! The functions of `p2p` jump here where the hot tables hide (`fastpath_mpi::hot::key`), with the same arguments.
 #![allow(unsafe_code)]
 
-use super::p2p_further::{irecv_elsewhere, isend_elsewhere, recv_elsewhere, send_elsewhere};
 use super::p2p::{args, finish, finish_request, irecv_slow, isend_slow, recv_slow, send_slow};
+use super::p2p_further::{irecv_elsewhere, isend_elsewhere, recv_elsewhere, send_elsewhere};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
+use fastpath_mpi::hot::{self, SEEN};
 use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Posting};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Result, hot, lock, p2p_slow as slow, request};
+use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
 
 /// The same inside the lock of `MPI_THREAD_MULTIPLE`, by the bias of the calling thread.
 #[cold]
@@ -35,7 +36,7 @@ pub(super) unsafe fn send_inside(
         if !lock::step_in() {
             return send_backed_out(buf, count, datatype, dest, tag, comm);
         }
-        match p2p::try_send::<false, { hot::SEEN }>(args(buf, count, datatype, dest, tag, comm)) {
+        match p2p::try_send::<false, SEEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done if lock::leave() => wake(),
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_locked::<true>(buf, count, datatype, dest, tag, comm),
@@ -142,7 +143,7 @@ pub(super) unsafe fn recv_inside(
         if !lock::step_in() {
             return recv_backed_out(buf, count, datatype, source, tag, comm, status);
         }
-        if !p2p::try_recv::<{ hot::SEEN }>(args(buf, count, datatype, source, tag, comm), status) {
+        if !p2p::try_recv::<SEEN>(args(buf, count, datatype, source, tag, comm), status) {
             return recv_locked::<true>(buf, count, datatype, source, tag, comm, status);
         }
         match lock::leave() {
@@ -185,7 +186,8 @@ unsafe fn recv_locked<const INSIDE: bool>(
     // SAFETY: as the caller.
     unsafe {
         let received = lock::with_lock(|| {
-            p2p::try_recv::<{ hot::INSIDE }>(args, status) || p2p::try_recv_queued::<{ hot::INSIDE }>(args, status)
+            p2p::try_recv::<{ hot::INSIDE }>(args, status)
+                || p2p::try_recv_queued::<{ hot::INSIDE }>(args, status)
         });
         if INSIDE {
             lock::leave_surely();
@@ -289,7 +291,10 @@ pub(super) unsafe fn irecv_inside(
         if !lock::step_in() {
             return irecv_backed_out(buf, count, datatype, source, tag, comm, request);
         }
-        match p2p::try_irecv::<{ hot::INSIDE }>(args(buf, count, datatype, source, tag, comm), request) {
+        match p2p::try_irecv::<{ hot::INSIDE }>(
+            args(buf, count, datatype, source, tag, comm),
+            request,
+        ) {
             Irecv::Done if lock::leave() => wake(),
             Irecv::Done => MPI_SUCCESS,
             Irecv::Post(Posting { key, room }) => {
@@ -332,7 +337,13 @@ unsafe fn irecv_post_inside(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        *request = p2p::post_irecv::<{ hot::INSIDE }>(Posting { key, room }, buf.cast(), source, tag, comm);
+        *request = p2p::post_irecv::<{ hot::INSIDE }>(
+            Posting { key, room },
+            buf.cast(),
+            source,
+            tag,
+            comm,
+        );
     }
     match lock::leave() {
         true => wake(),

@@ -5,9 +5,10 @@ use super::store;
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
+use fastpath_mpi::hot::{self, FURTHER, INSIDE, OPEN};
 use fastpath_mpi::request::{self, try_arrival, try_collect};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Error, Process, Result, hot, lock, places, process};
+use fastpath_mpi::{Error, Process, Result, lock, places, process};
 
 /// Looks for a message, at most, before a wait for a request of a further worker goes the long way: a few microseconds.
 const LOOKS: u32 = 512;
@@ -33,7 +34,7 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
 pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: the caller's variables.
     unsafe {
-        if try_collect::<false, { hot::OPEN }>(request, status) {
+        if try_collect::<false, OPEN>(request, status) {
             return MPI_SUCCESS;
         }
         wait_posted(request, status)
@@ -47,7 +48,7 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if try_arrival::<{ hot::OPEN }>(request, status) {
+        if try_arrival::<OPEN>(request, status) {
             return MPI_SUCCESS;
         }
         wait_slow(request, status)
@@ -68,8 +69,8 @@ unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
         }
         match places::of_request(*request) {
             0 => lock::with_lock(|| {
-                try_collect::<false, { hot::INSIDE }>(request, status)
-                    || try_arrival::<{ hot::INSIDE }>(request, status)
+                try_collect::<false, INSIDE>(request, status)
+                    || try_arrival::<INSIDE>(request, status)
             }),
             place => places::with(place, || {
                 let worker = places::further_worker(place);
@@ -102,7 +103,7 @@ unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
 pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
     // SAFETY: the caller's variables.
     unsafe {
-        if !flag.is_null() && try_collect::<false, { hot::OPEN }>(request, status) {
+        if !flag.is_null() && try_collect::<false, OPEN>(request, status) {
             *flag = 1;
             return Ok(());
         }
@@ -133,8 +134,8 @@ unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
         let place = places::of_request(*request);
         place != 0
             && places::with(place, || {
-                try_collect::<false, { hot::FURTHER }>(request, status)
-                    || try_arrival::<{ hot::FURTHER }>(request, status)
+                try_collect::<false, FURTHER>(request, status)
+                    || try_arrival::<FURTHER>(request, status)
             })
     }
 }
@@ -152,7 +153,7 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
         let mut index = 0;
         while index < count {
             let status = request::status_at(statuses, index);
-            match try_collect::<true, { hot::OPEN }>(requests.add(index), status) {
+            match try_collect::<true, OPEN>(requests.add(index), status) {
                 true => index += 1,
                 false => {
                     let failed;
@@ -250,9 +251,8 @@ unsafe fn waitall_slow(
                 // Of a further worker: the short way, once more.
                 return Ok((index, first));
             }
-            let collected = is_first
-                && p.lock.is_enabled()
-                && try_collect::<true, { hot::INSIDE }>(request, status);
+            let collected =
+                is_first && p.lock.is_enabled() && try_collect::<true, INSIDE>(request, status);
             if !collected {
                 let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
                 first = first.or(failed);

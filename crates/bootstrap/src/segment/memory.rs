@@ -305,10 +305,18 @@ impl Segment {
         if bytes == 0 {
             return None;
         }
-        let mapping = self.map_range(layout.further_offset(), bytes as usize).ok()?;
+        let mapping = self
+            .map_range(layout.further_offset(), bytes as usize)
+            .ok()?;
         // A core file need not hold what others wrote.
         // SAFETY: advice on the mapping just made; a failure does not matter.
-        unsafe { libc::madvise(mapping.base.as_ptr().cast(), mapping.len(), libc::MADV_DONTDUMP) };
+        unsafe {
+            libc::madvise(
+                mapping.base.as_ptr().cast(),
+                mapping.len(),
+                libc::MADV_DONTDUMP,
+            )
+        };
         Some(std::mem::ManuallyDrop::new(mapping).base)
     }
 

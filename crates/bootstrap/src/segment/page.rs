@@ -16,8 +16,8 @@ pub const STATE_FINALIZED: u32 = 2;
 /// The rank's process is gone.
 pub const STATE_DEAD: u32 = 3;
 
-/// From here on: a worker of the rank for which a thread looks that sleeps on the state word of another one, whose place
-/// is added.
+/// From here on: a worker of the rank for which a thread looks that sleeps on the state word of another one, whose
+/// place is added.
 pub const STATE_COVERED: u32 = 16;
 
 /// Whether a rank in such a state takes nothing any more: it has finalized MPI, or its process is gone.

@@ -29,7 +29,10 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     let p = process::enter(name, false)?;
     let receive = check_recv(&p, &into)?;
     let send = check_send(&p, &out)?;
-    let place = receive.iter().chain(&send).map(|checked| checked.comm.place);
+    let place = receive
+        .iter()
+        .chain(&send)
+        .map(|checked| checked.comm.place);
     let place = place.max().unwrap_or(0);
     let _within = places::within(place);
     let worker = p.worker_at(place)?;

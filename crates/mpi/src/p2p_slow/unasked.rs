@@ -28,8 +28,13 @@ pub unsafe fn try_send_unasked<const WAY: u8>(args: Args) -> bool {
     // SAFETY: as in `p2p::try_send`.
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
-        let post =
-            (*hot::worker_of::<WAY>(args.comm)).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
+        let post = (*hot::worker_of::<WAY>(args.comm)).send_now(
+            peer,
+            comm.own_key,
+            args.tag,
+            args.buf,
+            bytes,
+        );
         post == Post::Done
     }
 }

@@ -1,8 +1,9 @@
 //! A send and a receive under one request (MPI-5.0 section 3.11).
 #![allow(unsafe_code)]
 
-use super::{Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, places_of,
-    resolve};
+use super::{
+    Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, places_of, resolve,
+};
 use crate::error::Result;
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow as slow;

@@ -5,8 +5,8 @@ use super::{DONE_HANDLE, empty_status, status_of};
 use crate::consts::*;
 use crate::p2p::fill_status;
 use crate::status::Status;
-use fastpath_protocol::{Request, Worker};
 use fastpath_protocol::request::RequestPool;
+use fastpath_protocol::{Request, Worker};
 
 /// Completes a send or receive that has ended without fault, with nothing but the hot worker, or does nothing and
 /// returns false. With `ENTRY` the status is one of several and gets its error. `WAY` says which worker's it is

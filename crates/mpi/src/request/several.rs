@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Named, awaited_by, check_complete, collect, note_miss, places_of, places_of_all, progress, resolve,
-    wait_any_of, wait_named, worker_of, write_empty_status, write_status,
+    Named, awaited_by, check_complete, collect, note_miss, places_of, places_of_all, progress,
+    resolve, wait_any_of, wait_named, worker_of, write_empty_status, write_status,
 };
 use crate::consts::*;
 use crate::error::{Error, Result};

@@ -2,6 +2,7 @@
 
 use super::transports::Facility;
 use fastpath_base::wait;
+use fastpath_bootstrap::segment::FURTHER;
 
 /// The highest level, and how its lock works on this machine.
 pub fn list_threads() -> Vec<Facility> {
@@ -30,6 +31,15 @@ fn describe(fences: bool) -> Vec<Facility> {
             name: "biased lock",
             available: fences,
             note: lock.to_owned(),
+        },
+        Facility {
+            name: "workers",
+            available: true,
+            note: format!(
+                "up to {} in a rank, for messages of threads on different communicators; by itself where there are two \
+                 processors for each rank (FASTPATH_WORKERS; FASTPATH_REPORT=1 says how many were made)",
+                FURTHER + 1
+            ),
         },
     ]
 }

@@ -1,0 +1,92 @@
+//! Requests that are given up: `MPI_Request_free`, `MPI_Cancel`.
+#![allow(unsafe_code)]
+
+use super::{
+    Extra, Named, find, free_operation, free_plain, places_of, pool_of, resolve, worker_of,
+};
+use crate::comm::freed::release_unused;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::p2p_slow as slow;
+use crate::places::within_all;
+use crate::process::Process;
+use fastpath_protocol::State;
+use fastpath_protocol::request::Kind;
+
+/// `MPI_Request_free`: an active request goes on and frees itself.
+///
+/// # Safety
+/// `request` is a variable.
+pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
+    // SAFETY: the caller's.
+    let handle = unsafe { *request };
+    if handle == MPI_REQUEST_NULL {
+        return Err(Error::new(
+            MPI_ERR_REQUEST,
+            "the request is MPI_REQUEST_NULL",
+        ));
+    }
+    let _within = within_all(places_of(p, handle));
+    let id = find(p, handle)?;
+    let found = pool_of(p, id)?.get(id);
+    if found.kind == Kind::Foreign {
+        let index = found.user;
+        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
+            let active = persistent.active.take();
+            if let Some(mut inner) = active {
+                // SAFETY: a local variable.
+                unsafe { free(p, &mut inner)? };
+            }
+        }
+        free_operation(p, id, index)?;
+        release_unused(p);
+    } else if found.state == State::Complete {
+        slow::settle(p, id);
+        free_plain(p, id)?;
+    } else {
+        found.detached = true;
+    }
+    // SAFETY: the caller's.
+    unsafe { *request = MPI_REQUEST_NULL };
+    Ok(())
+}
+
+/// `MPI_Cancel`: what nothing has matched is taken back. A send that left without a request goes on.
+pub fn cancel(p: &Process, handle: usize) -> Result {
+    if handle == MPI_REQUEST_NULL {
+        return Err(Error::new(
+            MPI_ERR_REQUEST,
+            "the request is MPI_REQUEST_NULL",
+        ));
+    }
+    let _within = within_all(places_of(p, handle));
+    match resolve(p, handle)? {
+        Named::Inactive => Err(Error::new(
+            MPI_ERR_REQUEST,
+            "the persistent request is not active",
+        )),
+        Named::Plain(id) => {
+            // SAFETY: the worker lives while MPI runs.
+            let worker = unsafe { &mut *worker_of(p, id)? };
+            if !worker.cancel_recv(id) {
+                crate::buffered::take_over(worker, id);
+                worker.cancel_send(id);
+            }
+            Ok(())
+        }
+        Named::Operation(index) => {
+            let taken = match p.extras.slots().get_mut(index) {
+                Some(Some(Extra::Operation { poll, .. })) => poll.take(),
+                _ => None,
+            };
+            let Some(mut operation) = taken else {
+                return Ok(());
+            };
+            let result = operation.cancel(p);
+            if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) {
+                *poll = Some(operation);
+            }
+            result
+        }
+    }
+}
