@@ -469,6 +469,8 @@ unsafe fn sleep(
         // `publish_head`).
         fenced = wait::fence_others();
     }
+    // Again: what could not be given back before may be free since, and its peer has woken nobody.
+    this.return_all_credits();
     if leads {
         limit = this.interfaces.arm();
         if this.is_connecting() {

@@ -65,6 +65,7 @@ pub const FEATURES: &[&str] = &[
     "pipeline",
     "prefetch",
     "demote",
+    "recycle",
     "pause",
     "drain",
     "adapt",
