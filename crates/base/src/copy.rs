@@ -107,7 +107,7 @@ unsafe fn copy_many(to: *mut u8, from: *const u8, len: usize) {
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CopyLoop {
-    /// Loads and stores of vectors.
+    /// Loads and stores of vectors, with the lines asked for ahead of their stores.
     #[default]
     Vector,
     /// The string instruction, which fetches no line that it overwrites.
@@ -124,7 +124,8 @@ impl CopyLoop {
 
     fn engine(self) -> engine::Loop {
         match self {
-            CopyLoop::Vector | CopyLoop::String => engine::Loop::String,
+            CopyLoop::Vector => engine::Loop::usual_owned(),
+            CopyLoop::String => engine::Loop::String,
             CopyLoop::Streaming => engine::Loop::usual_streaming(),
         }
     }
@@ -136,12 +137,11 @@ impl CopyLoop {
 /// As [`copy`]; the loop [is available](CopyLoop::is_available).
 #[inline]
 pub unsafe fn copy_with(by: CopyLoop, to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's; the loop of vectors is one that this processor has.
     unsafe {
-        match by {
-            CopyLoop::Vector => copy(to, from, len),
-            _ if len <= LIBRARY_MAX => copy(to, from, len),
-            _ => by.engine().run(to, from, len),
+        match len <= LIBRARY_MAX {
+            true => copy(to, from, len),
+            false => by.engine().run(to, from, len),
         }
     }
 }

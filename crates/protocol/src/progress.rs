@@ -88,7 +88,7 @@ impl Worker {
             rounds += 1;
         }
         if rounds == 0 {
-            self.endpoint(peer).lane.return_credits();
+            self.endpoint(peer).lane.offer_credits();
         } else if self.wait.sleepers != 0 {
             // What this thread has found may be for another one: a probed message, a long one to push.
             self.wait.rouse_own(self.job);

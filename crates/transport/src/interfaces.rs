@@ -401,11 +401,7 @@ impl Lane {
     #[inline]
     pub fn return_credits(&mut self) {
         match self {
-            Lane::Shm(endpoint) => {
-                if endpoint.rx.owes_credits() {
-                    endpoint.rx.publish_head();
-                }
-            }
+            Lane::Shm(endpoint) => endpoint.return_credits(),
             Lane::Sim(endpoint) => endpoint.return_credits(),
             Lane::Rc(endpoint) => endpoint.return_credits(),
             Lane::Ud(endpoint) => endpoint.return_credits(),
@@ -414,6 +410,15 @@ impl Lane {
                 self.settle_rise();
             }
             Lane::Loopback(_) | Lane::Unconnected => {}
+        }
+    }
+
+    /// As [`Lane::return_credits`], where nothing has arrived for the moment: it need not be at once.
+    #[inline]
+    pub fn offer_credits(&mut self) {
+        match self {
+            Lane::Shm(endpoint) => endpoint.offer_credits(),
+            _ => self.return_credits(),
         }
     }
 
@@ -462,6 +467,10 @@ impl Lane {
             Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
             Lane::Ud(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
             Lane::Rising(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
+            Lane::Shm(endpoint) => {
+                endpoint.leave();
+                true
+            }
             _ => true,
         }
     }

@@ -118,7 +118,7 @@ impl Lane {
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub fn look_short(&mut self, id: u8) -> Option<Arrival<'_>> {
         match self {
-            Lane::Shm(endpoint) => endpoint.rx.look_short(id),
+            Lane::Shm(endpoint) => endpoint.look_short(id),
             _ => None,
         }
     }
@@ -130,7 +130,7 @@ impl Lane {
     #[inline(always)] // see `look_short`
     pub unsafe fn take_short(&mut self) {
         match self {
-            Lane::Shm(endpoint) => endpoint.rx.take_short(),
+            Lane::Shm(endpoint) => endpoint.take_short(),
             // SAFETY: the others never show anything there.
             _ => unsafe { std::hint::unreachable_unchecked() },
         }
@@ -141,7 +141,7 @@ impl Lane {
     #[inline]
     pub fn look_long(&mut self, id: u8) -> Option<Arrival<'_>> {
         match self {
-            Lane::Shm(endpoint) => endpoint.rx.look_long(id),
+            Lane::Shm(endpoint) => endpoint.look_long(id),
             _ => None,
         }
     }

@@ -164,5 +164,8 @@ fn choose_ahead(config: &Config) -> Ahead {
     if config.is_disabled("demote") {
         ahead = ahead.without_demotion();
     }
+    if config.is_disabled("recycle") {
+        ahead = ahead.without_recycling();
+    }
     ahead
 }

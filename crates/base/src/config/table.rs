@@ -68,6 +68,7 @@ pub const FEATURES: &[&str] = &[
     "pipeline",
     "prefetch",
     "demote",
+    "recycle",
     "pause",
     "drain",
     "adapt",
@@ -112,7 +113,7 @@ variables! {
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
     Progress "FASTPATH_PROGRESS" Kind::Choice(PROGRESS), "none", false,
         "thread: a thread of the library goes on with messages between the ranks of a host while the program computes; none: only MPI calls do";
-    Workers "FASTPATH_WORKERS" Kind::Choice(WORKERS), "auto", false,
+    Workers "FASTPATH_WORKERS" Kind::Choice(WORKERS), "one", false,
         "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings of their own (several) or share them (one); auto: several where there are two processors for each rank";
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";

@@ -87,6 +87,19 @@ impl Loop {
         }
     }
 
+    /// The same for lines that another processor may have: they are asked for ahead of the stores. Where this
+    /// processor cannot ask, the plain loop.
+    pub fn usual_owned() -> Loop {
+        let prefetch = match cfg!(all(target_arch = "x86_64", not(miri))) {
+            true => Prefetch::Target,
+            false => Prefetch::Nothing,
+        };
+        Loop::Vector {
+            width: Loop::usual_width(),
+            prefetch,
+        }
+    }
+
     /// The same with stores past the caches.
     pub fn usual_streaming() -> Loop {
         Loop::Streaming {

@@ -24,6 +24,9 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                 }
                 Immediate::Declined => {}
             }
+            if try_send_unasked::<{ hot::OPEN }>(out) {
+                return recv(name, into, status);
+            }
         }
     }
     let p = process::enter(name, false)?;

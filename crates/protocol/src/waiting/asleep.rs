@@ -112,6 +112,8 @@ pub(super) unsafe fn sleep(
         // `publish_head`).
         fenced = wait::fence_others();
     }
+    // Again: what could not be given back before may be free since, and its peer has woken nobody.
+    this.return_all_credits();
     // Where several workers are waited for at once, who works for another one does not know of this thread.
     let mut limit = note.naps.then_some(NAP);
     if leads {

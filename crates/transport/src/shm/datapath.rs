@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::idle::Ahead;
+use super::recycle::{Kept, Own};
 use super::wire::*;
 use crate::contract::{Arrival, Header, Post};
 use fastpath_base::copy::copy_small;
@@ -18,9 +19,11 @@ use std::ptr;
 const SLOTS_AHEAD: u32 = 3;
 /// How many bytes of a payload are pushed towards a reader that waits.
 const DEMOTED_BYTES: usize = 512;
-/// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them.
-/// What is left of the area that the longest message makes still holds it in parts.
-const DATA_OWED_MAX: u32 = DATA_MESSAGE_MAX as u32 / 8 * 7;
+/// Bytes of the data area that a consumer that never waits keeps to itself before it says that it has taken them, while
+/// the area is as large as the longest message makes it: what is left still holds that message in parts. Of a larger
+/// area it keeps a share.
+pub(super) const DATA_OWED_MIN: u32 = DATA_MESSAGE_MAX as u32 / 8 * 7;
+const DATA_OWED_SHARE: u32 = 4;
 
 /// The producer's end.
 #[repr(C)]
@@ -71,6 +74,13 @@ pub(super) struct DataQueue {
     pub earned_at: u32,
     /// Whether a message could not be sent for want of memory.
     pub starved: bool,
+    /// What this side keeps of the peer's data area; see `recycle`.
+    pub kept: Kept,
+    /// The positions between which the peer has given back bytes by its last replies.
+    pub back_start: u32,
+    pub back_end: u32,
+    /// Whether messages lie in the data area in another order than they were sent in; see `grow`.
+    pub disordered: bool,
     /// Which ring position holds the message that ends at which data position; null while there is no data area.
     pub entries: *mut [(u32, u32); SLOTS as usize],
 }
@@ -86,12 +96,23 @@ pub struct Rx {
     pub(super) published: u32,
     /// Bytes of data messages taken since `head` was published.
     pub(super) data_taken: u32,
-    /// Length of the data message that `look` showed last.
-    pub(super) shown: u16,
+    /// Such bytes that the producer is told of at once.
+    pub(super) owed_max: u32,
+    /// Where the message that `look` showed last lies in a data area; of length 0 where it does not.
+    pub(super) shown: Shown,
+    /// How far the peer had come when it sent that.
+    pub(super) taken: u32,
     /// Which of the ranks' workers the ring belongs to.
     pub(super) place: u16,
     /// The words by which the producer is woken.
     pub(super) producer: *const Wakes,
+}
+
+/// A place in a data area.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shown {
+    pub offset: u32,
+    pub len: u32,
 }
 
 impl Tx {
@@ -141,9 +162,16 @@ impl Tx {
         }
     }
 
-    /// See [`crate::contract::Endpoint::am_bcopy`]; `len` is at most [`DATA_MESSAGE_MAX`].
+    /// See [`crate::contract::Endpoint::am_bcopy`]; `len` is at most [`DATA_MESSAGE_MAX`]. `taken` is how far this side
+    /// has come with what the peer sends.
     #[inline]
-    pub fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+    pub fn am_bcopy(
+        &mut self,
+        header: Header,
+        len: usize,
+        taken: &u32,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
         if !self.has_room() && !self.refresh_credits() {
             return Post::NoResource;
         }
@@ -158,22 +186,31 @@ impl Tx {
             }
             // The first one since this side waited: its reader waits for it.
             let is_first = self.warmed != 0 || self.recent == 0;
-            let Some(offset) = self.allot_data(len as u32) else {
-                return Post::NoResource;
+            // Little is held across the copy: what is stored on the stack waits behind the message's lines.
+            let offset = match (*self.in_data).kept.has_room(len as u32) {
+                true => (*self.in_data).kept.lend(len as u32, self.tail),
+                false => match self.allot_data(len as u32) {
+                    Some(offset) => offset,
+                    None => return Post::NoResource,
+                },
             };
-            let at = (*self.pair).data.get().cast::<u8>().add(offset as usize);
+            let pair = match offset & RECYCLED {
+                0 => self.pair,
+                _ => (*self.in_data).kept.area,
+            };
+            let at = (*pair).data.get().cast::<u8>();
+            let at = at.add((offset & !RECYCLED) as usize);
             pack(at);
             let queue = &mut *self.in_data;
             if len <= queue.ahead.demoted_max as usize && is_first {
                 demote(at, len.min(DEMOTED_BYTES));
             }
-            slot.payload.get().cast::<DataRef>().write(DataRef {
-                offset,
-                len: len as u16,
-                aux: header.aux,
-            });
-            (*queue.entries)[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
-            queue.next = queue.next.wrapping_add(1);
+            let place = DataRef::new(offset, len as u16, header.aux, *taken);
+            slot.payload.get().cast::<DataRef>().write(place);
+            if offset & RECYCLED == 0 {
+                (*queue.entries)[(queue.next & SLOT_MASK) as usize] = (self.tail, self.data_tail);
+                queue.next = queue.next.wrapping_add(1);
+            }
             self.publish(slot, header, LEN_IN_DATA)
         }
     }
@@ -270,7 +307,7 @@ impl Tx {
         if self.pair.is_null() {
             return false;
         }
-        // ORDERING: acquire pairs with the release in `Rx::publish_head`: the consumer has finished
+        // ORDERING: acquire pairs with the release in `Rx::publish_to`: the consumer has finished
         // reading what it gives back. SAFETY: mapped, as `pair` is not null.
         let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
         // SAFETY: allocated when the ring was connected.
@@ -348,7 +385,7 @@ impl Rx {
 
     /// The next arrival if its payload lies in the data area and its id is `id`, left where it is.
     #[inline]
-    pub fn look_long(&mut self, id: u8) -> Option<Arrival<'_>> {
+    pub(super) fn look_long(&mut self, id: u8, own: Own) -> Option<Arrival<'_>> {
         // SAFETY: as in `look`.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
@@ -357,22 +394,21 @@ impl Rx {
             return None;
         }
         let key = slot.word1.load(Ordering::Relaxed);
-        self.look_data(Header::new(id, (word0 >> 32) as u32, key), slot)
+        self.look_data(Header::new(id, (word0 >> 32) as u32, key), slot, own)
     }
 
-    /// Consumes what `look_short` showed.
+    /// Consumes what lies in the slot; says whether the producer is to be told.
     #[inline(always)] // see `look_short`
-    pub fn take_short(&mut self) {
+    #[must_use]
+    pub fn advance(&mut self) -> bool {
         self.note_taken();
         self.head = self.head.wrapping_add(1);
-        if self.head.wrapping_sub(self.published) >= SLOTS / 4 {
-            self.publish_head();
-        }
+        self.head.wrapping_sub(self.published) >= SLOTS / 4
     }
 
-    /// The next arrival, left where it is.
+    /// The next arrival, left where it is; `own` is the data area of the other direction.
     #[inline]
-    pub fn look(&mut self) -> Option<Arrival<'_>> {
+    pub(super) fn look(&mut self, own: Own) -> Option<Arrival<'_>> {
         // SAFETY: `pair` is mapped for the life of the job, or the static empty one.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         // ORDERING: acquire pairs with the release in `Tx::publish`.
@@ -387,43 +423,46 @@ impl Rx {
         );
         let len = (word0 >> 24) as u8;
         if len as usize <= SLOT_PAYLOAD {
-            self.shown = 0;
+            self.shown.len = 0;
             return Some(Arrival::new(
                 header,
                 slot.payload.get().cast(),
                 len as usize,
             ));
         }
-        self.look_data(header, slot)
+        self.look_data(header, slot, own)
     }
 
     #[inline]
-    fn look_data(&mut self, header: Header, slot: *const Slot) -> Option<Arrival<'_>> {
+    fn look_data(&mut self, header: Header, slot: *const Slot, own: Own) -> Option<Arrival<'_>> {
         // SAFETY: the slot is mapped; the reference is read once and its copy is checked.
         let place = unsafe { ptr::read_volatile((*slot).payload.get().cast::<DataRef>()) };
-        let end = place.offset as u64 + place.len as u64;
-        if end > DATA_BYTES as u64 || place.len as usize > DATA_MESSAGE_MAX {
+        let (offset, len) = (place.offset() & !RECYCLED, place.len() as u32);
+        let (pair, size) = match place.offset() == offset {
+            true => (self.pair, DATA_BYTES),
+            false => (own.pair, own.size),
+        };
+        // No area has size 0.
+        if offset + len > size || len as usize > DATA_MESSAGE_MAX || size == 0 {
             return self.look_nonsense();
         }
-        self.shown = place.len;
-        let aux = place.aux;
+        self.shown = Shown {
+            offset: place.offset(),
+            len,
+        };
+        self.taken = place.taken;
+        let aux = place.aux();
         let header = Header { aux, ..header };
         // SAFETY: inside the data area, as just checked.
-        let data = unsafe {
-            (*self.pair)
-                .data
-                .get()
-                .cast::<u8>()
-                .add(place.offset as usize)
-        };
-        Some(Arrival::new(header, data, place.len as usize))
+        let data = unsafe { (*pair).data.get().cast::<u8>().add(offset as usize) };
+        Some(Arrival::new(header, data, len as usize))
     }
 
     /// A peer wrote what no healthy peer writes: shown as id 255, which the protocol layer refuses.
     #[cold]
     #[inline(never)]
     fn look_nonsense(&mut self) -> Option<Arrival<'_>> {
-        self.shown = 0;
+        self.shown.len = 0;
         Some(Arrival::new(Header::new(u8::MAX, 0, 0), ptr::dangling(), 0))
     }
 
@@ -433,18 +472,6 @@ impl Rx {
         // SAFETY: as in `look`.
         let slot = unsafe { &(*self.pair).slots[(self.head & SLOT_MASK) as usize] };
         slot.word0.load(Ordering::Relaxed) as u16 == stamp(self.head)
-    }
-
-    /// Consumes what `look` showed.
-    #[inline]
-    pub fn take(&mut self) {
-        self.note_taken();
-        self.head = self.head.wrapping_add(1);
-        self.data_taken += u32::from(self.shown);
-        let due = self.head.wrapping_sub(self.published) >= SLOTS / 4;
-        if due || self.data_taken >= DATA_OWED_MAX {
-            self.publish_head();
-        }
     }
 
     /// The payload of the slot at `head` is read no more.
@@ -458,16 +485,20 @@ impl Rx {
         };
     }
 
-    /// Tells the producer what has been taken.
-    #[cold]
-    #[inline(never)]
-    pub fn publish_head(&mut self) {
-        self.published = self.head;
+    /// Tells the producer that everything before the position `upto` has been taken.
+    pub(super) fn publish_to(&mut self, upto: u32) {
         self.data_taken = 0;
         // SAFETY: mapped: something was taken.
         let control = unsafe { &(*self.pair).control };
-        // ORDERING: release pairs with the acquire in `Tx::refresh_credits`.
-        control.head.store(self.head, Ordering::Release);
+        let size = control.data_size.load(Ordering::Relaxed).min(DATA_BYTES);
+        self.owed_max = (size / DATA_OWED_SHARE).max(DATA_OWED_MIN);
+        // ORDERING: release pairs with the acquire in `ShmEndpoint::publish_head`.
+        control.taken.store(self.head, Ordering::Release);
+        if self.published != upto {
+            self.published = upto;
+            // ORDERING: release pairs with the acquire in `Tx::refresh_credits`.
+            control.head.store(upto, Ordering::Release);
+        }
         // ORDERING: the load stays behind the store; partner is the fence of a producer that is about to sleep.
         compiler_fence(Ordering::SeqCst);
         if control.producer_waits.load(Ordering::Relaxed) != 0 {

@@ -7,7 +7,9 @@
 
 use super::datapath::{DataQueue, Tx};
 use super::idle::Ahead;
+use super::recycle::Kept;
 use super::wire::*;
+use fastpath_base::sync::Ordering;
 use std::ptr;
 
 impl DataQueue {
@@ -23,6 +25,10 @@ impl DataQueue {
             made: 0,
             earned_at: 0,
             starved: false,
+            kept: Kept::NOTHING,
+            back_start: 0,
+            back_end: 0,
+            disordered: false,
             entries: ptr::null_mut(),
         }
     }
@@ -232,8 +238,15 @@ impl Tx {
             self.rename_positions();
         }
         self.data_size = size;
-        // SAFETY: as above.
-        unsafe { (*self.in_data).earned_at = self.data_tail };
+        // SAFETY: as above; the region is mapped.
+        unsafe {
+            (*self.pair)
+                .control
+                .data_size
+                .store(size, Ordering::Relaxed);
+            (*self.in_data).earned_at = self.data_tail;
+            (*self.in_data).back_end = self.data_tail.wrapping_sub(1); // names no place any more
+        }
         true
     }
 
@@ -248,7 +261,8 @@ impl Tx {
         let round = offset + used > size;
         let start = self.data_head.wrapping_sub(offset);
         // SAFETY: made when the ring was connected, its entries with the data area.
-        let (queue, entries) = unsafe { (&*self.in_data, &mut *(*self.in_data).entries) };
+        let (queue, entries) = unsafe { (&mut *self.in_data, &mut *(*self.in_data).entries) };
+        queue.disordered |= round;
         let mut index = queue.first;
         while index != queue.next {
             let end = &mut entries[(index & SLOT_MASK) as usize].1;

@@ -149,7 +149,7 @@ proptest! {
                     let head = pair.rx.rx.head;
                     // SAFETY: inside the region.
                     let slot = unsafe { &(*region).slots[(head & SLOT_MASK) as usize] };
-                    let place = DataRef { offset: place.0, len: place.1 as u16, aux: (place.1 >> 16) as u16 };
+                    let place = DataRef::new(place.0, place.1 as u16, (place.1 >> 16) as u16, imm);
                     // SAFETY: the payload has room for it.
                     unsafe { slot.payload.get().cast::<DataRef>().write(place) };
                     slot.word0.store(encode_word0(head, id, len, imm), Ordering::Relaxed);
@@ -174,7 +174,9 @@ proptest! {
                         pair.rx().take();
                     }
                 }
-                Deed::PublishHead => pair.rx.rx.publish_head(),
+                Deed::PublishHead => {
+                    pair.rx.publish_head();
+                },
             }
             check_sender(&pair);
         }

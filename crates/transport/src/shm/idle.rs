@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::ShmEndpoint;
-use super::datapath::{Rx, Tx};
+use super::datapath::Tx;
 use super::wire::DATA_MESSAGE_MAX;
 use fastpath_base::hint::{LINE, prefetch_for_write};
 use fastpath_base::sync::spin_loop;
@@ -16,8 +16,6 @@ use fastpath_base::sync::spin_loop;
 const LINES: u32 = 8;
 /// How long a consumer that has caught up with a burst looks away: some hundred cycles.
 const PAUSES: u32 = 2;
-/// Bytes taken from the data area that are worth telling the producer of.
-const WORTH_TELLING: u32 = 8 * 1024;
 
 /// What a ring's owner does so that later messages go faster. Switched off it is a limit that nothing reaches, so that
 /// nobody has to ask whether it is on.
@@ -31,6 +29,8 @@ pub struct Ahead {
     /// Payloads of up to so many bytes in the data area are pushed towards a reader that waits; above, and in a stream
     /// of them, it costs more than it gives.
     pub(super) demoted_max: u32,
+    /// Whether replies go where the last message was (`recycle`).
+    pub(super) recycles: bool,
 }
 
 impl Default for Ahead {
@@ -39,6 +39,7 @@ impl Default for Ahead {
             stream: 16,
             burst: 8,
             demoted_max: 1024,
+            recycles: true,
         }
     }
 }
@@ -64,6 +65,17 @@ impl Ahead {
     pub fn without_demotion(self) -> Self {
         Ahead {
             demoted_max: 0,
+            ..self
+        }
+    }
+}
+
+impl Ahead {
+    /// With each message in the data area of its own direction.
+    #[must_use]
+    pub fn without_recycling(self) -> Self {
+        Ahead {
+            recycles: false,
             ..self
         }
     }
@@ -102,7 +114,10 @@ impl Tx {
 impl ShmEndpoint {
     /// See [`crate::Lane::begin_wait`].
     pub(crate) fn begin_wait(&mut self) -> bool {
-        self.rx.tell_taken();
+        // Much was taken: the producer is told before it needs the room.
+        if self.rx.data_taken >= self.rx.owed_max / 2 {
+            self.publish_head();
+        }
         // SAFETY: made when the ring was connected, or null.
         let Some(queue) = (unsafe { self.tx.in_data.as_mut() }) else {
             return false;
@@ -122,15 +137,5 @@ impl ShmEndpoint {
             }
         }
         self.tx.is_cold()
-    }
-}
-
-impl Rx {
-    /// Tells the producer what was taken from the data area, if that is much: it does so before it needs the room.
-    #[inline]
-    pub fn tell_taken(&mut self) {
-        if self.data_taken >= WORTH_TELLING {
-            self.publish_head();
-        }
     }
 }

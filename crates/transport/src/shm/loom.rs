@@ -4,6 +4,7 @@
 
 use super::datapath::{Rx, Tx};
 use super::recall::Recalls;
+use super::recycle::Own;
 use super::ring::{Shared, close, post, take};
 use super::wire::SLOTS;
 use ::loom::sync::Arc;
@@ -25,7 +26,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 fn wait_for(shared: &Shared, rx: &mut Rx, number: u32) {
     while !take(rx, number) {
         if rx.owes_credits() {
-            rx.publish_head();
+            rx.publish_to(rx.head);
         }
         shared
             .receiver_state
@@ -64,7 +65,7 @@ fn sleeper(start: u32, messages: u32) {
     });
     let mut rx = shared.rx(start);
     (0..messages).for_each(|number| wait_for(&shared, &mut rx, number));
-    assert!(rx.look().is_none());
+    assert!(rx.look(Own::NOTHING).is_none());
     producer.join().unwrap();
 }
 
@@ -108,7 +109,7 @@ fn full_ring__is_written_again_only_after_it_was_read() {
             assert!(take(&mut rx, taken), "message {taken} of {sent} is lost");
             taken += 1;
         }
-        assert!(rx.look().is_none());
+        assert!(rx.look(Own::NOTHING).is_none());
     });
 }
 

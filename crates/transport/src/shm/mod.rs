@@ -10,6 +10,7 @@ pub mod idle;
 pub mod iface;
 pub mod mapped;
 pub mod recall;
+mod recycle;
 pub mod wire;
 
 pub use arena::Arena;

@@ -4,6 +4,7 @@
 
 use super::datapath::{DataQueue, Rx, Tx};
 use super::iface::rouse;
+use super::recycle::Own;
 use super::wire::*;
 use crate::contract::{Header, Post};
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
@@ -34,6 +35,8 @@ impl Shared {
             let control = &raw mut (*pair).control;
             (&raw mut (*control).head).write(AtomicU32::new(start));
             (&raw mut (*control).producer_waits).write(AtomicU32::new(0));
+            (&raw mut (*control).data_size).write(AtomicU32::new(0));
+            (&raw mut (*control).taken).write(AtomicU32::new(start));
             for position in (0..SLOTS).map(|index| start.wrapping_sub(SLOTS).wrapping_add(index)) {
                 // What lay there a lap ago.
                 let old = match start {
@@ -80,7 +83,9 @@ impl Shared {
             head: start,
             published: start,
             data_taken: 0,
-            shown: 0,
+            owed_max: super::datapath::DATA_OWED_MIN,
+            shown: Default::default(),
+            taken: 0,
             producer: &self.sender,
             place: 0,
         }
@@ -120,16 +125,24 @@ pub(super) fn post(tx: &mut Tx, number: u32) -> bool {
     }
 }
 
+/// Takes what `look` showed, as `ShmEndpoint::take` does where nothing is kept.
+pub(super) fn take_one(rx: &mut Rx) {
+    rx.data_taken += rx.shown.len;
+    if rx.advance() || rx.data_taken >= rx.owed_max {
+        rx.publish_to(rx.head);
+    }
+}
+
 /// Takes the next message if it is there, and checks that it is message `number`, wholly.
 pub(super) fn take(rx: &mut Rx, number: u32) -> bool {
-    let Some(arrival) = rx.look() else {
+    let Some(arrival) = rx.look(Own::NOTHING) else {
         return false;
     };
     assert_eq!((arrival.header, arrival.len()), (header(number), 4));
     // SAFETY: valid until it is taken.
     let data = unsafe { ptr::read_unaligned(arrival.data().cast::<[u8; 4]>()) };
     assert_eq!(data, number.to_le_bytes());
-    rx.take();
+    take_one(rx);
     true
 }
 
@@ -166,7 +179,7 @@ mod tests {
                 let header = Header::new(7, number, !u64::from(number));
                 loop {
                     // SAFETY: `to` has room for the data.
-                    let posted = tx.am_bcopy(header, data.len(), |to| unsafe {
+                    let posted = tx.am_bcopy(header, data.len(), &0, |to| unsafe {
                         ptr::copy_nonoverlapping(data.as_ptr(), to, data.len())
                     });
                     match posted {
@@ -182,7 +195,7 @@ mod tests {
         for number in 0..messages {
             let arrival = loop {
                 if rx.has_arrival()
-                    && let Some(arrival) = rx.look()
+                    && let Some(arrival) = rx.look(Own::NOTHING)
                 {
                     break arrival;
                 }
@@ -196,10 +209,10 @@ mod tests {
             // SAFETY: valid until it is taken.
             let seen = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
             assert!(seen == expected, "message {number}");
-            rx.take();
+            take_one(&mut rx);
         }
         producer.join().unwrap();
-        assert!(rx.look().is_none());
+        assert!(rx.look(Own::NOTHING).is_none());
     }
 
     #[test]

@@ -9,14 +9,15 @@
 //!  slot, one cache line:
 //!   0      2   3    4        8              16                               64
 //!  +------+---+----+--------+--------------+---------------------------------+
-//!  | stamp| id|len | imm    | key          | payload, or {offset, length, aux}|
+//!  | stamp| id|len | imm    | key          | payload, or {offset, length, ..}  |
 //!  +------+---+----+--------+--------------+---------------------------------+
 //!   `------- word0 --------' `--- word1 --'
 //! ```
 //!
 //! `word0` is published last, by one release store. `stamp` tells a fresh slot from the one that lay
 //! there a lap ago, so that the consumer never writes to a slot. A payload of up to 48 bytes lies in
-//! the slot; a longer one lies in the data area, and the slot says where.
+//! the slot; a longer one lies in the data area, and the slot says where. A reply may
+//! lie in the area of the other direction (`recycle`).
 //!
 //! A region is backed with memory as far as it is used (`grow`): the first page when a pair connects, a page of slots
 //! when the ring comes to it for the first time, the data area in steps.
@@ -60,26 +61,58 @@ pub struct Slot {
     pub watch: Watch,
 }
 
-/// Where a longer payload lies in the data area.
+/// Where a longer payload lies in the data area. Few words, since what is stored for a message waits behind its lines.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DataRef {
-    /// Offset in the data area, in bytes.
-    pub offset: u32,
-    /// Length in bytes.
-    pub len: u16,
-    /// The header's.
-    pub aux: u16,
+    /// Offset in the data area in bytes, in 32 bits; length in bytes and the header's `aux`, in 16 bits each.
+    place: u64,
+    /// Position up to which the sender has taken what its receiver has sent.
+    pub taken: u32,
 }
+
+impl DataRef {
+    /// Of these parts.
+    #[inline]
+    pub fn new(offset: u32, len: u16, aux: u16, taken: u32) -> DataRef {
+        let place = offset as u64 | (len as u64) << 32 | (aux as u64) << 48;
+        DataRef { place, taken }
+    }
+
+    /// Offset in the data area, in bytes.
+    #[inline]
+    pub fn offset(&self) -> u32 {
+        self.place as u32
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> u16 {
+        (self.place >> 32) as u16
+    }
+
+    /// The header's.
+    #[inline]
+    pub fn aux(&self) -> u16 {
+        (self.place >> 48) as u16
+    }
+}
+
+/// Bit of [`DataRef::offset`]: the payload lies in the data area of the other direction (`recycle`).
+pub const RECYCLED: u32 = 1 << 31;
 
 /// What the two sides tell each other rarely.
 #[repr(C, align(64))]
 pub struct Control {
-    /// Slots the consumer has taken in all, modulo 2^32; written by the consumer.
+    /// Position up to which the consumer gives back slots and data; written by the consumer.
     pub head: AtomicU32,
     /// Set by a producer that sleeps until there is room; read by the consumer as it writes `head`.
     pub producer_waits: AtomicU32,
-    _pad: [u8; 56],
+    /// Bytes of the data area in use; written by the producer.
+    pub data_size: AtomicU32,
+    /// Position up to which the consumer has taken messages, whether it gives back their room or not (`recycle`).
+    pub taken: AtomicU32,
+    _pad: [u8; 48],
 }
 
 /// Joint copies that can be under way in one direction.
@@ -114,7 +147,7 @@ pub struct Pair {
 const _: () = {
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<Control>() == 64);
-    assert!(size_of::<DataRef>() == 8 && DATA_MESSAGE_MAX <= u16::MAX as usize);
+    assert!(size_of::<DataRef>() == 16 && DATA_MESSAGE_MAX <= u16::MAX as usize);
     assert!(std::mem::offset_of!(Slot, payload) == 16);
     assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
     assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);
