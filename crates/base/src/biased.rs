@@ -490,7 +490,8 @@ impl Biased {
             if passed > PASSES {
                 // So many releases after a sleeper got it, this mark is another one's, who still sleeps.
                 // ORDERING: release pairs with the acquire in `sleep_for_word`.
-                self.word.store(HANDED, Ordering::Release);
+                // A swap, as the model orders no plain store with the kernel's look at the word.
+                self.word.swap(HANDED, Ordering::Release);
                 wait::futex_wake(&self.word, 1);
                 return;
             }
