@@ -433,11 +433,11 @@ impl Rx {
         self.look_data(header, slot, own)
     }
 
-    #[inline]
+    #[inline(never)] // so that a look that finds nothing stays short where it is inlined
     fn look_data(&mut self, header: Header, slot: *const Slot, own: Own) -> Option<Arrival<'_>> {
         // SAFETY: the slot is mapped; the reference is read once and its copy is checked.
         let place = unsafe { ptr::read_volatile((*slot).payload.get().cast::<DataRef>()) };
-        let (offset, len) = (place.offset() & !RECYCLED, place.len() as u32);
+        let (offset, len) = (place.offset() & !RECYCLED, place.bytes() as u32);
         let (pair, size) = match place.offset() == offset {
             true => (self.pair, DATA_BYTES),
             false => (own.pair, own.size),
@@ -487,11 +487,13 @@ impl Rx {
 
     /// Tells the producer that everything before the position `upto` has been taken.
     pub(super) fn publish_to(&mut self, upto: u32) {
-        self.data_taken = 0;
         // SAFETY: mapped: something was taken.
         let control = unsafe { &(*self.pair).control };
-        let size = control.data_size.load(Ordering::Relaxed).min(DATA_BYTES);
-        self.owed_max = (size / DATA_OWED_SHARE).max(DATA_OWED_MIN);
+        if self.data_taken != 0 {
+            self.data_taken = 0;
+            let size = control.data_size.load(Ordering::Relaxed).min(DATA_BYTES);
+            self.owed_max = (size / DATA_OWED_SHARE).max(DATA_OWED_MIN);
+        }
         // ORDERING: release pairs with the acquire in `ShmEndpoint::publish_head`.
         control.taken.store(self.head, Ordering::Release);
         if self.published != upto {

@@ -73,7 +73,7 @@ impl Kept {
     /// Keeps the bytes of a message that was just taken at a position of the ring.
     fn keep(&mut self, area: *const Pair, (offset, len): (u32, u32), position: u32) {
         self.quiet = 0;
-        if self.start != self.end && offset == self.end && !self.is_lent() {
+        if self.end != 0 && offset == self.end && !self.is_lent() {
             self.end = offset + whole_lines(len);
             return;
         }
@@ -174,6 +174,7 @@ impl DataQueue {
 impl ShmEndpoint {
     /// What [`crate::contract::Endpoint::take`] does besides for a message in a data area; says whether the peer is to
     /// be told.
+    #[inline(never)]
     pub(super) fn take_data(&mut self, position: u32) -> bool {
         let Rx { shown, taken, .. } = self.rx;
         if shown.offset & RECYCLED != 0 {
@@ -199,21 +200,35 @@ impl ShmEndpoint {
     #[cold]
     #[inline(never)]
     pub fn publish_head(&mut self) -> bool {
-        // SAFETY: made when the ring was connected, or null.
-        if let Some(queue) = unsafe { self.tx.in_data.as_mut() } {
-            if queue.kept.is_lent() {
+        if let Some(kept) = self.kept() {
+            if kept.is_lent() {
+                let from = kept.from;
                 // ORDERING: acquire pairs with the release in `Rx::publish_to`: the peer has read what lies there.
                 // SAFETY: mapped, as the ring is connected.
                 let taken = unsafe { (*self.tx.pair).control.taken.load(Ordering::Acquire) };
-                if !queue.kept.is_returned(taken) {
-                    self.rx.publish_to(queue.kept.from);
+                if !self.kept().is_some_and(|kept| kept.is_returned(taken)) {
+                    self.rx.publish_to(from);
                     return false;
                 }
             }
-            queue.kept = Kept::NOTHING;
+            self.drop_kept();
         }
         self.rx.publish_to(self.rx.head);
         true
+    }
+
+    /// What is kept, if anything is.
+    #[inline]
+    fn kept(&mut self) -> Option<&mut Kept> {
+        // SAFETY: made when the ring was connected, or null.
+        let queue = unsafe { self.tx.in_data.as_mut() }?;
+        (queue.kept.end != 0).then_some(&mut queue.kept)
+    }
+
+    fn drop_kept(&mut self) {
+        if let Some(kept) = self.kept() {
+            *kept = Kept::NOTHING;
+        }
     }
 
     /// Tells the producer before this side sleeps; what is lent follows when the peer has taken it, which wakes.
@@ -227,27 +242,26 @@ impl ShmEndpoint {
     /// have read it yet.
     #[inline]
     pub fn offer_credits(&mut self) {
-        if self.rx.owes_credits() && !self.is_keeping() {
-            self.publish_head();
+        if self.rx.owes_credits() {
+            self.offer_credits_slow();
         }
     }
 
-    fn is_keeping(&mut self) -> bool {
-        // SAFETY: made when the ring was connected, or null.
-        let Some(queue) = (unsafe { self.tx.in_data.as_mut() }) else {
-            return false;
-        };
-        let kept = &mut queue.kept;
-        kept.quiet = kept.quiet.wrapping_add(1);
-        kept.end != kept.start && !kept.quiet.is_multiple_of(QUIET_MOST)
+    #[cold]
+    #[inline(never)]
+    fn offer_credits_slow(&mut self) {
+        if let Some(kept) = self.kept() {
+            kept.quiet = kept.quiet.wrapping_add(1);
+            if !kept.quiet.is_multiple_of(QUIET_MOST) {
+                return;
+            }
+        }
+        self.publish_head();
     }
 
     /// Tells the producer everything: this side reads and writes no more.
     pub fn leave(&mut self) {
-        // SAFETY: made when the ring was connected, or null.
-        if let Some(queue) = unsafe { self.tx.in_data.as_mut() } {
-            queue.kept = Kept::NOTHING;
-        }
+        self.drop_kept();
         if self.rx.owes_credits() {
             self.publish_head();
         }

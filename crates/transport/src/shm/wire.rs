@@ -87,7 +87,7 @@ impl DataRef {
 
     /// Length in bytes.
     #[inline]
-    pub fn len(&self) -> u16 {
+    pub fn bytes(&self) -> u16 {
         (self.place >> 32) as u16
     }
 
