@@ -517,20 +517,13 @@ fn make_bar(wanted: bool) -> ProgressBar {
 }
 
 fn print_list() {
-    for group in Group::ALL {
-        let tests: Vec<_> = catalogue::TESTS
-            .iter()
-            .filter(|t| t.group == group)
-            .collect();
-        if tests.is_empty() {
-            continue;
-        }
+    for (group, name) in Group::ALL {
         let note = match group {
             Group::OneSided => " (no windows yet: --level protocol,transport, and other MPIs)",
             _ => "",
         };
-        print_line(&format!("{}:{note}", group.name()));
-        for test in tests {
+        print_line(&format!("{name}:{note}"));
+        for test in catalogue::list().iter().filter(|t| t.group == group) {
             print_line(&format!("  {:<22} {}", test.name, test.text));
         }
     }

@@ -199,14 +199,10 @@ fn write_tile(case: &Case, what: &str, show: impl Fn(f64) -> String, out: &mut S
         "<div class=\"card\"><span class=\"what\">{what}</span><b>{}</b><span>median of {} samples, {size}{}, {}{floor}</span></div>",
         escape(&show(s.median)),
         s.count,
-        charts::say_of(case.of),
+        case.of.text(),
         match case.level {
             Level::Mpi => format!("{} ranks", case.ranks),
-            level => format!(
-                "{} ranks, level of the {}",
-                case.ranks,
-                charts::say_level(level)
-            ),
+            level => format!("{} ranks, level of the {}", case.ranks, level.name()),
         }
     );
 }

@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod cliffs;
 pub mod compare;
+mod data;
 pub mod doctor;
 pub mod explain;
 #[cfg(test)]

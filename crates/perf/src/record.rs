@@ -171,6 +171,44 @@ pub enum Of {
     Overlap,
 }
 
+impl Level {
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        ["mpi", "protocol", "transport", "verbs"][self as usize]
+    }
+
+    /// ` at the level of ...`, behind what is of a level below MPI.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Level::Mpi => "",
+            Level::Protocol => " at the level of the protocol",
+            Level::Transport => " at the level of the transport",
+            Level::Verbs => " at the level of verbs",
+        }
+    }
+}
+
+impl Of {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Of::HalfRoundTrip => "half a round trip",
+            Of::RoundTrip => "a whole round trip",
+            Of::Message => "one message of many in flight",
+            Of::Call => "one call",
+            Of::Hop => "one step of the ring, halved",
+            Of::Skew => "from the first rank to leave to the last",
+            Of::Process => "the program from start to end",
+            Of::Floor => "the bare operation of the hardware",
+            Of::Memory => "memory",
+            Of::Instructions => "instructions of one call",
+            Of::Overlap => {
+                "share of the transfer free to compute; what noise moved outside of 0 to 100 % counts as those"
+            }
+        }
+    }
+}
+
 /// How samples were timed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

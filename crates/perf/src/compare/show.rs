@@ -4,8 +4,7 @@ use super::comparison::{Comparison, Row};
 use super::interval::Ratio;
 use super::stored::{Change, Changes, Rule};
 use super::{interval::Verdict, name_directions};
-use crate::output::csv::word;
-use crate::output::format::{describe_of, format_number};
+use crate::output::format::format_number;
 use crate::output::head;
 use crate::record::Level;
 
@@ -177,7 +176,7 @@ fn format_change(change: &Change) -> String {
         name += &format!(" {}", key.variant);
     }
     if key.level != Level::Mpi {
-        name += &format!(" ({})", word(&key.level));
+        name += &format!(" ({})", key.level.name());
     }
     let [below, above] = name_directions(key.of);
     let says = match change.verdict {
@@ -205,7 +204,7 @@ pub fn describe_test(row: &Row) -> String {
     format!(
         "{}; {}{window}, {}",
         row.key.operation,
-        describe_of(row.key.of),
+        row.key.of.text(),
         row.key.unit
     )
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::charts::{say_level, say_of};
 use super::svg::{escape, shorten, size, three_digits, time};
 use crate::compare::interval::{Ratio, Verdict};
 use crate::record::{Breakdown, Case, Level, Of, Report};
@@ -49,7 +48,7 @@ fn write_single(report: &Report, case: &Case, out: &mut String) {
         return;
     };
     let show = |v: f64| show_value(v, &case.unit);
-    let level = match say_level(case.level) {
+    let level = match case.level.name() {
         "mpi" => String::new(),
         level => format!(", {level}"),
     };
@@ -64,7 +63,7 @@ fn write_single(report: &Report, case: &Case, out: &mut String) {
         escape(&case.test),
         escape(&case.variant),
         escape(&report.run.mpi.name),
-        say_of(case.of),
+        case.of.text(),
         case.ranks
     );
     for v in [s.min, s.median, s.mean, s.p99, s.max] {
@@ -97,7 +96,7 @@ pub fn write_ablation(reports: &[Report], out: &mut String) {
              <th scope=\"col\" class=\"text\">step</th>",
         );
         for case in &first.cases {
-            let of = say_of(case.of);
+            let of = case.of.text();
             let _ = write!(
                 out,
                 "<th scope=\"col\">{} {}<br/><small>{}, {of}</small></th>",
@@ -381,7 +380,7 @@ pub fn write_missing(reports: &[Report], out: &mut String) {
                 "<li><b>{}</b> ({}, {}): {}</li>",
                 escape(&m.test),
                 escape(&report.run.mpi.name),
-                say_level(m.level),
+                m.level.name(),
                 escape(&m.reason)
             );
         }
