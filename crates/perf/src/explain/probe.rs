@@ -9,12 +9,13 @@ use std::fmt;
 
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
+use super::Explanation;
 use super::advice::{self, Subject};
 use super::command::{ExplainError, HereOptions, LinkOptions, write};
+use super::findings::said;
 use super::function::Function;
 use super::moves::Moves;
 use super::sysfs;
-use super::{Explanation, FindingKind, Input};
 use cuda::{CopyWay, Cuda, CudaError};
 
 /// Options of `fastpath explain probe`.
@@ -181,29 +182,17 @@ fn explain(
     let mut made = advice::explain(subject, &asked)?;
     made.title = format!("{name} at {}: copies from {way}", subject.device.address);
     for m in measured {
-        made.inputs.push(Input {
-            name: format!("copies of {} B", m.bytes),
-            value: format!("{:.3} GB/s", m.rate().in_unit(RateUnit::GbytePerS)),
-            source: format!(
-                "measured: quickest of {BATCHES} batches of {}; {:.0} ns each, median {:.0}",
-                m.copies, m.quickest, m.median
-            ),
-        });
+        let rate = format!("{:.3} GB/s", m.rate().in_unit(RateUnit::GbytePerS));
+        let source = format!(
+            "measured: quickest of {BATCHES} batches of {}; {:.0} ns each, median {:.0}",
+            m.copies, m.quickest, m.median
+        );
+        made.input(&format!("copies of {} B", m.bytes), rate, source);
     }
-    let (kind, text) = match read_ns {
-        Ok(ns) => (
-            FindingKind::Answer,
-            format!(
-                "A read of 64 B of host memory by the GPU takes {ns:.0} ns (a chain of reads, each of which needs the one before it)."
-            ),
-        ),
-        Err(e) => (
-            FindingKind::Caution,
-            format!("Reads of host memory by the GPU were not measured: {e}."),
-        ),
-    };
-    made.findings
-        .push(advice::finding(kind, "read-time", text, String::new()));
+    made.findings.push(match read_ns {
+        Ok(ns) => said!(device "read-time", ns = format!("{ns:.0}")),
+        Err(why) => said!(device "no-read-time", why),
+    });
     Ok(made)
 }
 
