@@ -1,5 +1,7 @@
 //! Tables that are compiled in from `data/`: what is known of tests, tools, devices and texts is no code.
 
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
@@ -12,7 +14,21 @@ macro_rules! table {
         });
     };
 }
-pub(crate) use table;
+/// Values of a text by their names: expressions, or the variables of these names.
+macro_rules! values {
+    ($($key:ident $(= $value:expr)?),* $(,)?) => {
+        &[$((stringify!($key), &$crate::data::value!($key $(= $value)?) as &dyn std::fmt::Display)),*]
+    };
+}
+macro_rules! value {
+    ($key:ident) => {
+        $key
+    };
+    ($key:ident = $value:expr) => {
+        $value
+    };
+}
+pub(crate) use {table, value, values};
 
 /// What the text of a file says.
 ///
@@ -38,4 +54,21 @@ where
     T: DeserializeOwned,
 {
     Ok(Vec::deserialize(from)?.leak())
+}
+
+/// Names and what stands for them in a text.
+pub type Values<'a> = &'a [(&'a str, &'a dyn Display)];
+
+/// A text with its values.
+pub fn fill(text: &str, values: Values) -> String {
+    let mut parts = text.split('{');
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('}').unwrap_or((part, ""));
+        let value = values.iter().find(|(known, _)| *known == name);
+        debug_assert!(value.is_some(), "`{text}` needs {name}");
+        filled += &value.map_or_else(String::new, |(_, value)| value.to_string());
+        filled += rest;
+    }
+    filled
 }

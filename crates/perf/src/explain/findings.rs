@@ -2,12 +2,11 @@
 //! true and fills in the values.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 
 use serde::Deserialize;
 
 use super::{Experiment, Finding, FindingKind, Outcome};
-use crate::data::table;
+use crate::data::{Values, fill, table};
 
 #[derive(Deserialize)]
 struct Saying {
@@ -21,23 +20,6 @@ struct Saying {
 
 table!(SAYINGS: BTreeMap<String, BTreeMap<String, Saying>> = "findings.toml");
 table!(EXPERIMENTS: BTreeMap<String, Experiment> = "experiments.toml");
-
-/// Names and what stands for them in a text.
-pub type Values<'a> = &'a [(&'a str, &'a dyn Display)];
-
-/// A text with its values.
-pub fn fill(text: &str, values: Values) -> String {
-    let mut parts = text.split('{');
-    let mut filled = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (name, rest) = part.split_once('}').unwrap_or((part, ""));
-        let value = values.iter().find(|(known, _)| *known == name);
-        debug_assert!(value.is_some(), "`{text}` needs {name}");
-        filled += &value.map_or_else(String::new, |(_, value)| value.to_string());
-        filled += rest;
-    }
-    filled
-}
 
 /// A finding by its subject and name.
 ///
@@ -85,33 +67,21 @@ impl Finding {
 
 /// `said!(device "payload", is, gain = percent(gain))`: a finding with values by their names.
 macro_rules! said {
-    ($subject:ident $name:expr $(, $key:ident $(= $value:expr)?)* $(,)?) => {
+    ($subject:ident $name:expr $(, $($values:tt)*)?) => {
         $crate::explain::findings::finding(
             stringify!($subject),
             $name,
-            &[$((stringify!($key), &$crate::explain::findings::value!($key $(= $value)?) as &dyn std::fmt::Display)),*],
+            $crate::data::values!($($($values)*)?),
         )
     };
 }
 /// The same for an experiment.
 macro_rules! to_try {
-    ($name:expr $(, $key:ident $(= $value:expr)?)* $(,)?) => {
-        $crate::explain::findings::experiment(
-            $name,
-            &[$((stringify!($key), &$crate::explain::findings::value!($key $(= $value)?) as &dyn std::fmt::Display)),*],
-        )
+    ($name:expr $(, $($values:tt)*)?) => {
+        $crate::explain::findings::experiment($name, $crate::data::values!($($($values)*)?))
     };
 }
-/// A value of a text: an expression, or the variable of its name.
-macro_rules! value {
-    ($key:ident) => {
-        $key
-    };
-    ($key:ident = $value:expr) => {
-        $value
-    };
-}
-pub(crate) use {said, to_try, value};
+pub(crate) use {said, to_try};
 
 #[cfg(test)]
 #[allow(non_snake_case)]
