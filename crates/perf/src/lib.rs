@@ -9,6 +9,7 @@ pub mod cliffs;
 pub mod compare;
 mod data;
 pub mod doctor;
+pub mod document;
 pub mod explain;
 #[cfg(test)]
 mod fuzz;
