@@ -361,11 +361,13 @@ impl Case {
 }
 
 /// Why a stored result cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not JSON, or not of this shape.
+    #[error("not a stored result: {0}")]
     Shape(serde_json::Error),
     /// JSON of something else.
+    #[error("a result of `{found}`, not of `{wanted}`")]
     Schema {
         /// What it says it is.
         found: String,
@@ -373,6 +375,7 @@ pub enum ReadError {
         wanted: &'static str,
     },
     /// A later or earlier version of the form.
+    #[error("version {found} of the form; this tool reads {wanted}")]
     Version {
         /// The one found.
         found: u32,
@@ -380,22 +383,6 @@ pub enum ReadError {
         wanted: u32,
     },
 }
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReadError::Shape(e) => write!(f, "not a stored result: {e}"),
-            ReadError::Schema { found, wanted } => {
-                write!(f, "a result of `{found}`, not of `{wanted}`")
-            }
-            ReadError::Version { found, wanted } => {
-                write!(f, "version {found} of the form; this tool reads {wanted}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// Reads JSON that must say first of what form and version it is.
 ///

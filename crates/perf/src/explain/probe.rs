@@ -5,8 +5,6 @@
 
 mod cuda;
 
-use std::fmt;
-
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
 use super::Explanation;
@@ -33,29 +31,14 @@ pub struct ProbeOptions {
 }
 
 /// Why nothing was measured.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// There is no driver, no GPU, or a call failed.
-    Cuda(CudaError),
+    #[error("nothing was measured: {0}")]
+    Cuda(#[from] CudaError),
     /// What was measured could not be explained or shown.
+    #[error(transparent)]
     Explain(ExplainError),
-}
-
-impl fmt::Display for ProbeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProbeError::Cuda(e) => write!(f, "nothing was measured: {e}"),
-            ProbeError::Explain(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ProbeError {}
-
-impl From<CudaError> for ProbeError {
-    fn from(e: CudaError) -> ProbeError {
-        ProbeError::Cuda(e)
-    }
 }
 
 /// Sizes of the copies, bytes.
