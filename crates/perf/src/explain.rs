@@ -306,3 +306,68 @@ impl WaterfallBuilder {
         self
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::output::json::tests::{check_schema_file, make_validator, pin_constant};
+
+    #[test]
+    fn schema__is_that_of_the_types() {
+        let mut schema = schemars::schema_for!(Explanation);
+        let title = "An answer of fastpath explain, version 1";
+        schema.insert("title".into(), title.into());
+        pin_constant(&mut schema, "schema", SCHEMA.into());
+        pin_constant(&mut schema, "version", VERSION.into());
+        check_schema_file("explanation-1.json", &schema);
+    }
+
+    #[test]
+    fn explanation__fits_the_schema_and_nonsense_does_not() {
+        let validator = make_validator(SCHEMA_TEXT);
+        let good = serde_json::to_value(samples::make_explanation()).unwrap();
+        if let Err(e) = validator.validate(&good) {
+            panic!("{e}");
+        }
+        for (path, wrong) in [
+            ("/version", serde_json::json!(2)),
+            ("/schema", serde_json::json!("fastpath.bench")),
+            ("/findings/0/kind", serde_json::json!("guess")),
+            ("/waterfalls/0/steps/0/level", serde_json::json!("many")),
+        ] {
+            let mut bad = good.clone();
+            *bad.pointer_mut(path).unwrap() = wrong;
+            assert!(!validator.is_valid(&bad), "{path}");
+        }
+    }
+
+    #[test]
+    fn waterfall__changes_add_up_to_its_levels() {
+        let made = WaterfallBuilder::start("t", "MiB/s", "raw", 3814.7, "", "")
+            .to("headers", 3487.7, "24 B around each 256 B", "specification")
+            .by("skips", -9.0, "", "")
+            .state()
+            .finish(Some(3552.0));
+        let mut level = made.steps[0].level;
+        for step in &made.steps[1..4] {
+            level += step.change;
+            assert!((step.level - level).abs() < 1e-9, "{step:?}");
+        }
+        assert!((made.steps[5].change - (3552.0 - level)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn explanation__comes_back_from_json() {
+        let mut made = Explanation::new("why");
+        made.findings.push(Finding {
+            kind: FindingKind::Answer,
+            id: "unit-error".to_owned(),
+            text: "MB and MiB were mixed".to_owned(),
+            why: String::new(),
+        });
+        let text = serde_json::to_string(&made).unwrap();
+        assert!(text.contains("\"kind\":\"answer\""));
+        assert_eq!(serde_json::from_str::<Explanation>(&text).unwrap(), made);
+    }
+}
