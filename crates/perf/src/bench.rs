@@ -14,7 +14,6 @@ pub mod surroundings;
 pub mod table;
 pub mod verbs;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,49 +33,34 @@ use pipeline::Pipelines;
 use store::Store;
 
 /// Why a benchmark gave no result, or not all of it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The command asks for what there is not.
+    #[error("{0}")]
     Usage(String),
     /// The program cannot be had.
-    Compile(CompileError),
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// A job did not end well; what it had measured was printed and kept.
+    #[error(transparent)]
     Run(RunError),
     /// Nothing was measured.
+    #[error("nothing was measured")]
     Empty,
     /// The machine refused what the floor needs.
+    #[error("cannot measure the floor: {0}")]
     Floor(io::Error),
     /// The result cannot be written.
+    #[error("cannot write {path}: {1}", path = .0.display())]
     Write(PathBuf, io::Error),
     /// The same, with the reason.
+    #[error("{0}")]
     Output(String),
 }
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BenchError::Usage(why) => f.write_str(why),
-            BenchError::Compile(e) => e.fmt(f),
-            BenchError::Run(e) => e.fmt(f),
-            BenchError::Empty => f.write_str("nothing was measured"),
-            BenchError::Floor(e) => write!(f, "cannot measure the floor: {e}"),
-            BenchError::Write(path, e) => write!(f, "cannot write {}: {e}", path.display()),
-            BenchError::Output(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for BenchError {}
 
 impl From<OutputError> for BenchError {
     fn from(e: OutputError) -> Self {
         BenchError::Output(e.to_string())
-    }
-}
-
-impl From<CompileError> for BenchError {
-    fn from(e: CompileError) -> Self {
-        BenchError::Compile(e)
     }
 }
 
@@ -517,20 +501,13 @@ fn make_bar(wanted: bool) -> ProgressBar {
 }
 
 fn print_list() {
-    for group in Group::ALL {
-        let tests: Vec<_> = catalogue::TESTS
-            .iter()
-            .filter(|t| t.group == group)
-            .collect();
-        if tests.is_empty() {
-            continue;
-        }
+    for (group, name) in Group::ALL {
         let note = match group {
             Group::OneSided => " (no windows yet: --level protocol,transport, and other MPIs)",
             _ => "",
         };
-        print_line(&format!("{}:{note}", group.name()));
-        for test in tests {
+        print_line(&format!("{name}:{note}"));
+        for test in catalogue::list().iter().filter(|t| t.group == group) {
             print_line(&format!("  {:<22} {}", test.name, test.text));
         }
     }

@@ -103,7 +103,7 @@ pub fn run(options: &DoctorOptions) -> io::Result<bool> {
         serde_json::to_writer_pretty(&mut out, &examination)?;
         writeln!(out)?;
     } else {
-        show::print(&mut out, &examination)?;
+        out.write_all(show::describe(&examination).to_text().as_bytes())?;
     }
     Ok(examination.healthy)
 }

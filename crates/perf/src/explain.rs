@@ -11,6 +11,7 @@ pub mod classes;
 pub mod cliff;
 pub mod command;
 pub mod config_space;
+pub(crate) mod findings;
 pub mod function;
 pub mod latency;
 pub mod lspci;
@@ -22,6 +23,7 @@ pub mod samples;
 pub mod show;
 pub mod sysfs;
 
+use fastpath_pcie::LinkError;
 use serde::{Deserialize, Serialize};
 
 /// Name of the JSON form.
@@ -78,22 +80,31 @@ impl Explanation {
         }
     }
 
+    /// Writes down a value that the explanation rests on, and where it comes from.
+    pub fn input(&mut self, name: &str, value: impl ToString, source: impl ToString) {
+        self.inputs.push(Input {
+            name: name.to_owned(),
+            value: value.to_string(),
+            source: source.to_string(),
+        });
+    }
+
     /// Puts answers first and notes last; those of a kind stay in their order.
     pub fn sort_findings(&mut self) {
-        self.findings.sort_by_key(|f| f.kind.rank());
+        use FindingKind::{Answer, Cause, Caution, Excluded, Note};
+        let order = [Answer, Caution, Cause, Excluded, Note];
+        self.findings
+            .sort_by_key(|f| order.iter().position(|kind| *kind == f.kind));
     }
 }
 
-impl FindingKind {
-    /// Place in an answer.
-    fn rank(self) -> u8 {
-        match self {
-            FindingKind::Answer => 0,
-            FindingKind::Caution => 1,
-            FindingKind::Cause => 2,
-            FindingKind::Excluded => 3,
-            FindingKind::Note => 4,
-        }
+/// A value that is refused, and what was expected.
+fn refuse(what: &'static str, found: impl ToString, expected: &'static str) -> LinkError {
+    let found = found.to_string();
+    LinkError {
+        what,
+        found,
+        expected,
     }
 }
 
@@ -212,94 +223,85 @@ pub struct Outcome {
 pub struct WaterfallBuilder(Waterfall);
 
 impl WaterfallBuilder {
-    /// One that starts at `level`.
+    /// Begins with a figure.
     pub fn start(
         title: impl Into<String>,
-        unit: impl Into<String>,
-        name: impl Into<String>,
+        unit: &str,
+        name: &str,
         level: f64,
         how: impl Into<String>,
-        source: impl Into<String>,
+        source: &str,
     ) -> Self {
         let waterfall = Waterfall {
             title: title.into(),
-            unit: unit.into(),
+            unit: unit.to_owned(),
             steps: Vec::new(),
         };
-        WaterfallBuilder(waterfall).push(StepKind::Start, name, 0.0, level, how, source)
+        WaterfallBuilder(waterfall).push(StepKind::Start, name, [0.0, level], how, source)
     }
 
-    /// The figure so far: the last level that is no measured one.
+    /// What the figure has come to.
     pub fn level(&self) -> f64 {
         let own = |s: &&Step| !matches!(s.kind, StepKind::Measured | StepKind::Left);
         self.0.steps.iter().rfind(own).map_or(0.0, |s| s.level)
     }
 
-    /// The figure becomes `level`.
-    pub fn to(
-        self,
-        name: impl Into<String>,
-        level: f64,
-        how: impl Into<String>,
-        source: impl Into<String>,
-    ) -> Self {
+    /// Changes the figure to a level.
+    pub fn to(self, name: &str, level: f64, how: impl Into<String>, source: &str) -> Self {
         let change = level - self.level();
-        self.push(StepKind::Change, name, change, level, how, source)
+        self.push(StepKind::Change, name, [change, level], how, source)
     }
 
-    /// The figure changes by `change`.
-    pub fn by(
-        self,
-        name: impl Into<String>,
-        change: f64,
-        how: impl Into<String>,
-        source: impl Into<String>,
-    ) -> Self {
+    /// Changes the figure by an amount.
+    pub fn by(self, name: &str, change: f64, how: impl Into<String>, source: &str) -> Self {
         let level = self.level() + change;
-        self.push(StepKind::Change, name, change, level, how, source)
+        self.push(StepKind::Change, name, [change, level], how, source)
     }
 
-    /// Says what the figure has come to.
-    pub fn state(self, name: impl Into<String>, how: impl Into<String>) -> Self {
+    /// Says what it has come to: what is predicted.
+    pub fn state(self) -> Self {
         let level = self.level();
-        self.push(StepKind::Level, name, 0.0, level, how, "")
+        self.push(StepKind::Level, "predicted", [0.0, level], "", "")
     }
 
-    /// Holds a measured figure against it, and says what is left.
-    pub fn measured(self, name: impl Into<String>, measured: f64, how: impl Into<String>) -> Self {
+    /// Ends with a figure from outside, if there is one, and what is left between it and the level.
+    pub fn finish(self, measured: Option<f64>) -> Waterfall {
+        let Some(measured) = measured else {
+            return self.0;
+        };
         let left = measured - self.level();
-        self.push(StepKind::Measured, name, 0.0, measured, how, "measured")
-            .push(
-                StepKind::Left,
-                "left",
-                left,
-                measured,
-                "measured - predicted",
-                "",
-            )
-    }
-
-    /// The waterfall.
-    pub fn build(self) -> Waterfall {
-        self.0
+        self.push(
+            StepKind::Measured,
+            "measured",
+            [0.0, measured],
+            "",
+            "measured",
+        )
+        .push(
+            StepKind::Left,
+            "left",
+            [left, measured],
+            "measured - predicted",
+            "",
+        )
+        .0
     }
 
     fn push(
         mut self,
         kind: StepKind,
-        name: impl Into<String>,
-        change: f64,
-        level: f64,
+        name: &str,
+        [change, level]: [f64; 2],
         how: impl Into<String>,
-        source: impl Into<String>,
+        source: &str,
     ) -> Self {
         self.0.steps.push(Step {
-            name: name.into(),
+            name: name.to_owned(),
             kind,
             change,
             level,
             how: how.into(),
-            source: source.into(),
+            source: source.to_owned(),
         });
         self
     }
@@ -345,9 +347,8 @@ mod tests {
         let made = WaterfallBuilder::start("t", "MiB/s", "raw", 3814.7, "", "")
             .to("headers", 3487.7, "24 B around each 256 B", "specification")
             .by("skips", -9.0, "", "")
-            .state("predicted", "")
-            .measured("measured", 3552.0, "")
-            .build();
+            .state()
+            .finish(Some(3552.0));
         let mut level = made.steps[0].level;
         for step in &made.steps[1..4] {
             level += step.change;

@@ -20,6 +20,7 @@ pub use cma::probe_as_reader;
 use machine::Machine;
 use transports::{Facility, Transport};
 
+use crate::document::{Column, Document, Table};
 use crate::library::{MpiLibrary, find_library};
 
 /// Everything `fastpath info` knows.
@@ -166,73 +167,82 @@ fn find_version() -> Version {
     version
 }
 
-/// Prints it, as text or as one JSON object.
+/// Prints it, for people or for programs.
 ///
 /// # Errors
-/// The output cannot be written.
+/// The standard output is closed.
 pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if as_json {
         serde_json::to_writer_pretty(&mut out, info)?;
         return writeln!(out);
     }
-    print_version(&mut out, &info.version)?;
-    writeln!(out, "\nconfiguration")?;
+    out.write_all(describe(info).to_text().as_bytes())
+}
+
+fn describe(info: &Info) -> Document {
+    let mut said = Document::default();
+    describe_version(&info.version, &mut said);
+    said.heading("configuration");
+    let widths = [24, 12, 12, 0];
+    let mut table = Table::new(widths.map(|width| Column::text("", width)));
     for entry in &info.configuration {
         let value = match entry.value.as_str() {
             "" => "(none)".to_owned(),
             value => shorten(value),
         };
-        let Entry {
-            name,
-            origin,
-            meaning,
-            ..
-        } = entry;
-        writeln!(out, "  {name:<24} {value:<12} {origin:<12} {meaning}")?;
+        table.row([entry.name, value.as_str(), &entry.origin, entry.meaning]);
     }
+    said.table(table);
     for warning in &info.warnings {
-        writeln!(out, "  warning: {warning}")?;
+        said.text(format!("warning: {warning}"));
     }
-    writeln!(out, "\nmachine")?;
+    said.heading("machine");
     for (name, value) in info.machine.lines() {
-        writeln!(out, "  {name:<24} {value}")?;
+        said.pair(name, value);
     }
-    writeln!(out, "\ntransports")?;
-    for t in &info.transports {
-        let usable = if t.usable { "yes" } else { "no" };
-        writeln!(out, "  {:<10} {:<4} {}", t.name, usable, t.reason)?;
-    }
-    writeln!(out, "\nprotocols")?;
-    let protocols = info.protocols.to_string();
-    protocols
+    said.heading("transports");
+    let transports = info
+        .transports
+        .iter()
+        .map(|t| (t.name, t.usable, &t.reason));
+    said.table(tabulate(10, transports));
+    said.heading("protocols");
+    info.protocols
+        .to_string()
         .lines()
-        .try_for_each(|line| writeln!(out, "  {line}"))?;
+        .for_each(|line| said.text(line));
     for (section, facilities) in [("waiting", &info.waiting), ("threads", &info.threads)] {
-        writeln!(out, "\n{section}")?;
-        for f in facilities {
-            let available = if f.available { "yes" } else { "no" };
-            writeln!(out, "  {:<24} {:<4} {}", f.name, available, f.note)?;
-        }
+        said.heading(section);
+        said.table(tabulate(
+            24,
+            facilities.iter().map(|f| (f.name, f.available, &f.note)),
+        ));
     }
-    Ok(())
+    said
 }
 
-fn print_version(out: &mut impl Write, version: &Version) -> io::Result<()> {
-    writeln!(out, "fastpath {}", version.fastpath)?;
-    writeln!(out, "  {:<24} {}", "MPI standard", version.mpi)?;
-    writeln!(out, "  {:<24} {}", "ABI", version.abi)?;
+/// What is there and what is not.
+fn tabulate<'a>(width: usize, rows: impl Iterator<Item = (&'a str, bool, &'a String)>) -> Table {
+    let mut table = Table::new([width, 4, 0].map(|width| Column::text("", width)));
+    for (name, is_there, note) in rows {
+        table.row([name, if is_there { "yes" } else { "no" }, note]);
+    }
+    table
+}
+
+fn describe_version(version: &Version, said: &mut Document) {
+    said.heading(format!("fastpath {}", version.fastpath));
+    said.pair("MPI standard", version.mpi);
+    said.pair("ABI", version.abi);
     let found = [
         ("library", &version.library),
         ("library says", &version.library_says),
         ("no library", &version.library_problem),
     ];
     for (name, value) in found {
-        if let Some(value) = value {
-            writeln!(out, "  {name:<24} {value}")?;
-        }
+        value.iter().for_each(|value| said.pair(name, value));
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ pub mod catalogue;
 pub mod cli;
 pub mod cliffs;
 pub mod compare;
+mod data;
 pub mod doctor;
+pub mod document;
 pub mod explain;
 #[cfg(test)]
 mod fuzz;

@@ -18,16 +18,9 @@ pub struct MpiLibrary {
 }
 
 /// Why a library cannot be asked: where it was looked for, what the loader said, what it lacks.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct OpenError(pub String);
-
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// The library installed with this program: `../lib/libmpi_abi.so.1` beside its `bin` folder, or
 /// in the program's own folder (a build that is not installed).

@@ -12,7 +12,6 @@ pub mod json;
 pub mod paths;
 pub mod style;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -38,24 +37,15 @@ pub enum Style {
 }
 
 /// Why a result did not get where it should.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// A file could not be made or written.
+    #[error("cannot write {path}: {1}", path = .0.display())]
     File(PathBuf, io::Error),
     /// The standard output takes no more.
+    #[error("cannot write to the standard output: {0}")]
     Standard(io::Error),
 }
-
-impl fmt::Display for OutputError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OutputError::File(path, e) => write!(f, "cannot write {}: {e}", path.display()),
-            OutputError::Standard(e) => write!(f, "cannot write to the standard output: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for OutputError {}
 
 impl OutputError {
     /// Whether whoever read the output has seen enough; that is no failure.

@@ -171,6 +171,44 @@ pub enum Of {
     Overlap,
 }
 
+impl Level {
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        ["mpi", "protocol", "transport", "verbs"][self as usize]
+    }
+
+    /// ` at the level of ...`, behind what is of a level below MPI.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Level::Mpi => "",
+            Level::Protocol => " at the level of the protocol",
+            Level::Transport => " at the level of the transport",
+            Level::Verbs => " at the level of verbs",
+        }
+    }
+}
+
+impl Of {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Of::HalfRoundTrip => "half a round trip",
+            Of::RoundTrip => "a whole round trip",
+            Of::Message => "one message of many in flight",
+            Of::Call => "one call",
+            Of::Hop => "one step of the ring, halved",
+            Of::Skew => "from the first rank to leave to the last",
+            Of::Process => "the program from start to end",
+            Of::Floor => "the bare operation of the hardware",
+            Of::Memory => "memory",
+            Of::Instructions => "instructions of one call",
+            Of::Overlap => {
+                "share of the transfer free to compute; what noise moved outside of 0 to 100 % counts as those"
+            }
+        }
+    }
+}
+
 /// How samples were timed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -323,11 +361,13 @@ impl Case {
 }
 
 /// Why a stored result cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not JSON, or not of this shape.
+    #[error("not a stored result: {0}")]
     Shape(serde_json::Error),
     /// JSON of something else.
+    #[error("a result of `{found}`, not of `{wanted}`")]
     Schema {
         /// What it says it is.
         found: String,
@@ -335,6 +375,7 @@ pub enum ReadError {
         wanted: &'static str,
     },
     /// A later or earlier version of the form.
+    #[error("version {found} of the form; this tool reads {wanted}")]
     Version {
         /// The one found.
         found: u32,
@@ -342,22 +383,6 @@ pub enum ReadError {
         wanted: u32,
     },
 }
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReadError::Shape(e) => write!(f, "not a stored result: {e}"),
-            ReadError::Schema { found, wanted } => {
-                write!(f, "a result of `{found}`, not of `{wanted}`")
-            }
-            ReadError::Version { found, wanted } => {
-                write!(f, "version {found} of the form; this tool reads {wanted}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// Reads JSON that must say first of what form and version it is.
 ///

@@ -2,7 +2,6 @@
 
 pub mod inline;
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -41,39 +40,30 @@ pub enum OtherTune {
 }
 
 /// Why nothing was stored.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// A variable that cannot be used.
+    #[error("{0}")]
     Config(String),
     /// There are no two processors to measure between.
+    #[error("{0}")]
     Processors(String),
     /// The machine refuses.
+    #[error("cannot measure: {0}")]
     Measure(io::Error),
     /// The adapter refuses, or is not there.
+    #[error("{0}")]
     Adapter(String),
     /// An option that cannot be followed.
+    #[error("{0}")]
     Usage(String),
     /// What was measured cannot be believed.
+    #[error("what was measured cannot be believed: {0}")]
     Odd(String),
     /// There is no place for it, or no writing there.
+    #[error("nothing is stored: {0}")]
     Store(String),
 }
-
-impl fmt::Display for TuneError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TuneError::Config(why)
-            | TuneError::Processors(why)
-            | TuneError::Adapter(why)
-            | TuneError::Usage(why) => f.write_str(why),
-            TuneError::Measure(e) => write!(f, "cannot measure: {e}"),
-            TuneError::Odd(why) => write!(f, "what was measured cannot be believed: {why}"),
-            TuneError::Store(why) => write!(f, "nothing is stored: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for TuneError {}
 
 /// A line that takes longer than this one way, in nanoseconds, was not passed between two processors: the
 /// two sides shared one, by time slices.

@@ -1,47 +1,25 @@
 //! Which clock makes a step: the rates of timers that machines have or had.
 
+use serde::Deserialize;
+
+use crate::data::{Text, leak, table};
+
 /// A clock of known rate.
+#[derive(Deserialize)]
 struct Clock {
-    name: &'static str,
+    #[serde(deserialize_with = "leak")]
+    name: Text,
     step_ns: f64,
     /// The largest number of operations by which its step is seen divided.
-    operations_max: u32,
+    most: u32,
 }
 
-const fn clock(name: &'static str, step_ns: f64, operations_max: u32) -> Clock {
-    Clock {
-        name,
-        step_ns,
-        operations_max,
-    }
+#[derive(Deserialize)]
+struct Clocks {
+    clock: Vec<Clock>,
 }
 
-/// In the order in which an explanation is preferred where two fit equally.
-const CLOCKS: [Clock; 15] = [
-    clock(
-        "the ACPI power management timer, 3.579545 MHz",
-        1e9 / 3_579_545.0,
-        2,
-    ),
-    clock("a clock that counts microseconds (gettimeofday)", 1e3, 2000),
-    clock("the HPET, 14.31818 MHz", 1e3 / 14.318_18, 2),
-    clock("a counter of 10 MHz (QueryPerformanceCounter)", 100.0, 2),
-    clock(
-        "the interval timer i8254, 1.193182 MHz",
-        1e9 / 1_193_182.0,
-        2,
-    ),
-    clock("a generic timer of 25 MHz", 40.0, 2),
-    clock("a generic timer of 24 MHz", 1e3 / 24.0, 2),
-    clock("a generic timer of 19.2 MHz", 1e3 / 19.2, 2),
-    clock("a generic timer of 54 MHz", 1e3 / 54.0, 2),
-    clock("a generic timer of 62.5 MHz", 16.0, 2),
-    clock("a clock that counts milliseconds", 1e6, 2000),
-    clock("the Windows system tick, 64 Hz", 15.625e6, 2000),
-    clock("a system tick of 250 Hz", 4e6, 2000),
-    clock("a system tick of 100 Hz", 1e7, 2000),
-    clock("a clock that counts seconds", 1e9, 2000),
-];
+table!(CLOCKS: Clocks = "clocks.toml");
 
 /// A clock whose step, divided by a whole number of operations, is the one that was found.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -82,9 +60,9 @@ pub fn explain_bare_step(low: f64, high: f64) -> Vec<Explanation> {
 /// The clocks that make a step between `low` and `high` nanoseconds, simplest first.
 pub fn explain_step(low: f64, high: f64) -> Vec<Explanation> {
     let mut found: Vec<Explanation> = Vec::new();
-    for clock in &CLOCKS {
+    for clock in &CLOCKS.clock {
         let operations = (clock.step_ns / high).ceil().max(1.0);
-        let fits = operations <= f64::from(clock.operations_max)
+        let fits = operations <= f64::from(clock.most)
             && (low..=high).contains(&(clock.step_ns / operations));
         if fits {
             found.push(Explanation {

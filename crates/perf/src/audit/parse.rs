@@ -13,22 +13,6 @@ const COLUMNS_MAX: usize = 32;
 /// Lines above the first row that are tried as its heading.
 const HEADINGS_MAX: usize = 6;
 
-const TIMES: [(&[&str], Unit); 4] = [
-    (
-        &["ns", "nsec", "nsecs", "nanoseconds"],
-        Unit::time("ns", 1.0),
-    ),
-    (
-        &["us", "usec", "usecs", "\u{b5}s", "\u{3bc}s", "microseconds"],
-        Unit::time("us", 1e3),
-    ),
-    (
-        &["ms", "msec", "msecs", "milliseconds"],
-        Unit::time("ms", 1e6),
-    ),
-    (&["s", "sec", "secs", "seconds"], Unit::time("s", 1e9)),
-];
-
 /// Units of rates, by the beginning of the word in a heading; `MB/s` is written for two of them.
 const RATES: [(&str, Unit); 10] = [
     ("KiB/s", Unit::new("KiB/s (2^10)")),
@@ -39,16 +23,9 @@ const RATES: [(&str, Unit); 10] = [
     ("Gb/s", Unit::new("Gbit/s (10^9)")),
     ("Mbit/s", Unit::new("Mbit/s (10^6)")),
     ("Gbit/s", Unit::new("Gbit/s (10^9)")),
-    ("MB/s", unsettled("MB/s (10^6 or 2^20)")),
-    ("GB/s", unsettled("GB/s (10^9 or 2^30)")),
+    ("MB/s", Unit::unsettled("MB/s (10^6 or 2^20)")),
+    ("GB/s", Unit::unsettled("GB/s (10^9 or 2^30)")),
 ];
-
-const fn unsettled(name: &'static str) -> Unit {
-    Unit {
-        settled: false,
-        ..Unit::new(name)
-    }
-}
 
 /// What one line holds.
 struct Line {
@@ -152,7 +129,7 @@ fn split_line(raw: &str) -> Line {
         }
         match parse_cell(token) {
             Some(cell) if !comment => line.cells.push(cell),
-            _ => match (time_named(token), line.cells.last_mut()) {
+            _ => match (Unit::of_time(token), line.cells.last_mut()) {
                 (Some(unit), Some((_, slot @ None))) => *slot = Some(unit),
                 _ => line.words += 1,
             },
@@ -173,16 +150,8 @@ fn parse_cell(token: &str) -> Option<(Cell, Option<Unit>)> {
         "K" | "k" | "KiB" | "KB" => Some((scaled(1024.0), None)),
         "M" | "MiB" | "MB" => Some((scaled(1048576.0), None)),
         "G" | "GiB" | "GB" => Some((scaled(1073741824.0), None)),
-        other => time_named(other).map(|u| (cell, Some(u))),
+        other => Unit::of_time(other).map(|u| (cell, Some(u))),
     }
-}
-
-fn time_named(word: &str) -> Option<Unit> {
-    let word = word.to_lowercase();
-    let found = TIMES
-        .iter()
-        .find(|(names, _)| names.contains(&word.as_str()));
-    found.map(|(_, unit)| *unit)
 }
 
 /// The unit in a heading such as `t_min[usec]`, `Latency (us)` or `BW [MiB/s]`.
@@ -192,7 +161,7 @@ fn unit_in_heading(name: &str) -> Option<Unit> {
         return rate.map(|(_, unit)| *unit);
     }
     let cut = |c: char| !c.is_alphanumeric();
-    name.split(cut).rev().find_map(time_named)
+    name.split(cut).rev().find_map(Unit::of_time)
 }
 
 /// The names of `count` columns, if the line has so many. Names may hold blanks: a unit in brackets

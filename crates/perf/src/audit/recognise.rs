@@ -9,12 +9,12 @@ mod context;
 mod values;
 
 use super::formats::{
-    FORMATS, Format, Heading, IPERF3, IPERF3_COLUMNS, Note, OSU, QPERF, imb_megabytes, matches,
+    FORMATS, Format, Heading, IPERF3, Iperf3Column, Note, OSU, QPERF, imb_megabytes, matches,
     written_unit,
 };
 use super::table::{Cell, Column, Role, Table, Unit, read_number};
 use context::Context;
-use values::{read_hpcc_major, read_hpcc_summary, read_netpipe, read_osu_init, read_qperf};
+use values::{Values, read_hpcc_major, read_hpcc_summary, read_netpipe, read_osu_init, read_qperf};
 
 /// The tables of known tools in a text, and which of its lines they took.
 pub struct Recognised {
@@ -92,9 +92,8 @@ impl Reader {
 
     /// A new table if the line holds the headings of a known tool and nothing else.
     fn open_headed(&mut self, line: &str) -> Option<(Table, Rows)> {
-        let (format, layout) = FORMATS
-            .iter()
-            .find_map(|f| Some((f, split_headings(f, line)?)))?;
+        let mut formats = FORMATS.format.iter();
+        let (format, layout) = formats.find_map(|f| Some((f, split_headings(f, line)?)))?;
         if format.tool == OSU && self.context.osu.is_none() && !is_osu_width(line) {
             return None;
         }
@@ -103,7 +102,7 @@ impl Reader {
             .iter()
             .filter(|(h, _)| !h.words)
             .map(|(heading, name)| {
-                let unit = match heading.text {
+                let unit = match heading.text.as_str() {
                     "Mbytes/sec" => Some(imb_megabytes(version)),
                     _ => heading.unit,
                 };
@@ -143,23 +142,28 @@ impl Reader {
         rest = rest.strip_prefix("Interval")?.trim_start();
         let mut layout = Vec::new();
         while !rest.is_empty() {
-            let known = IPERF3_COLUMNS
+            let known = FORMATS
+                .iperf3
                 .iter()
-                .position(|(name, ..)| rest.starts_with(name))?;
+                .position(|c| rest.starts_with(&c.name))?;
             layout.push(known);
-            rest = rest[IPERF3_COLUMNS[known].0.len()..].trim_start();
+            rest = rest[FORMATS.iperf3[known].name.len()..].trim_start();
         }
         let columns = layout.iter().map(|&known| {
-            let (name, statistic, words) = IPERF3_COLUMNS[known];
+            let Iperf3Column {
+                name,
+                statistic,
+                words,
+            } = &FORMATS.iperf3[known];
             Column {
-                name: name.to_owned(),
-                statistic: Some(statistic),
-                role: if words == 2 {
+                name: name.clone(),
+                statistic: Some(*statistic),
+                role: if *words == 2 {
                     Role::Measured
                 } else {
                     Role::Parameter
                 },
-                digits: (words == 2 && name != "Jitter").then_some(3),
+                digits: (*words == 2 && name != "Jitter").then_some(3),
                 ..Column::default()
             }
         });
@@ -215,37 +219,34 @@ impl Reader {
         .into_iter()
         .find_map(|read| read(line))
         .or_else(|| read_qperf(self.context.title_of(QPERF), line));
-        let Some(values) = values else {
+        let Some(Values { set, values }) = values else {
             return false;
         };
-        let tool = name_tool(values.tool, self.context.version_of(values.tool));
-        let title = match values.title {
-            Some(title) => title.to_owned(),
-            None => self.context.title_of(values.tool).to_owned(),
-        };
+        let tool = name_tool(set.tool, self.context.version_of(set.tool));
+        let title = set.title.as_deref();
+        let title = title
+            .unwrap_or_else(|| self.context.title_of(set.tool))
+            .to_owned();
         let goes_on = |t: &Table| t.tool.as_ref() == Some(&tool) && t.title == title;
         let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named(_)) && goes_on(t);
         if !self.open.as_ref().is_some_and(is_named) {
             self.close();
-            let goes_on = self.tables.pop_if(|t| values.tool == QPERF && goes_on(t));
+            let goes_on = self.tables.pop_if(|t| set.tool == QPERF && goes_on(t));
             let table = goes_on.unwrap_or_else(|| Table {
                 tool: Some(tool),
                 title,
-                known: values.known.to_vec(),
-                unknown: values.unknown,
+                known: set.known.to_vec(),
+                unknown: set.unknown,
                 ..Table::default()
             });
             let row = table.rows();
             self.open = Some((table, Rows::Named(row)));
         }
         if let Some((table, Rows::Named(row))) = &mut self.open {
-            if values.values.iter().any(|v| v.is_in(table, *row)) {
+            if values.iter().any(|v| v.is_in(table, *row)) {
                 *row += 1;
             }
-            values
-                .values
-                .into_iter()
-                .for_each(|v| v.push_to(table, *row));
+            values.into_iter().for_each(|v| v.push_to(table, *row));
         }
         true
     }
@@ -259,13 +260,13 @@ fn name_tool(tool: &str, version: Option<&str>) -> String {
 }
 
 fn choose_notes(format: &Format, table: &Table) -> Vec<&'static str> {
-    let is_test = |t: &&str| match *t {
+    let is_test = |t: &String| match t.as_str() {
         "" => table.title.is_empty(),
         part => table.title.contains(part),
     };
     let has = |part: &str| table.columns.iter().any(|c| c.name.contains(part));
-    let fits = |n: &&Note| (n.tests.is_empty() || n.tests.iter().any(is_test)) && has(n.column);
-    format.notes.iter().filter(fits).map(|n| n.text).collect()
+    let fits = |n: &&Note| (n.tests.is_empty() || n.tests.iter().any(is_test)) && has(&n.column);
+    format.note.iter().filter(fits).map(|n| n.text).collect()
 }
 
 /// Whether the headings stand in OSU's columns, 10 and then 18 wide.
@@ -274,7 +275,7 @@ fn is_osu_width(line: &str) -> bool {
 }
 
 /// The headings of a line as printed, if every word of it belongs to one of the tool's, and one marks it.
-fn split_headings(format: &Format, line: &str) -> Option<Vec<(&'static Heading, String)>> {
+fn split_headings(format: &'static Format, line: &str) -> Option<Vec<(&'static Heading, String)>> {
     let line = line.replace('#', " ");
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut found: Vec<(&'static Heading, String)> = Vec::new();
@@ -288,7 +289,7 @@ fn split_headings(format: &Format, line: &str) -> Option<Vec<(&'static Heading, 
             has.is_some() && !is_used && parts.all(|(p, w)| matches(p, w))
         };
         // Of two of one name the first comes first.
-        let fitting = format.headings.iter().filter(fits).rev();
+        let fitting = format.heading.iter().filter(fits).rev();
         let heading = fitting.max_by_key(|h| length(h))?;
         let count = length(heading);
         found.push((heading, words[at..at + count].join(" ")));
@@ -327,17 +328,17 @@ fn read_iperf3(layout: &[usize], line: &str) -> Option<Vec<(Cell, Option<Unit>)>
     words.next_if_eq(&"sec")?;
     let mut cells = Vec::new();
     for &known in layout {
-        let (name, _, count) = IPERF3_COLUMNS[known];
+        let column = &FORMATS.iperf3[known];
         let cell = words.peek().and_then(|w| read_value(w.split('/').next()?));
         let Some(cell) = cell else {
-            if ["Transfer", "Bitrate"].contains(&name) {
+            if ["Transfer", "Bitrate"].contains(&column.name.as_str()) {
                 return None;
             }
             cells.push((Cell::MISSING, None));
             continue;
         };
         words.next();
-        let unit = match count {
+        let unit = match column.words {
             2 => Some(written_unit(IPERF3, words.next()?)?),
             _ => None,
         };

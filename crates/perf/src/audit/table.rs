@@ -1,6 +1,10 @@
 //! What is read from a text: tables of columns of numbers, each number with the precision it was
 //! printed with, each column with the unit and the statistic that its tool or its heading gives it.
 
+use serde::Deserialize;
+
+use crate::data::Text;
+
 /// One printed number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
@@ -67,14 +71,21 @@ pub fn read_number(token: &str) -> Option<(Cell, &str)> {
 }
 
 /// A unit of a column.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(from = "String")]
 pub struct Unit {
     /// Its name, with the factor where the name alone says too little.
-    pub name: &'static str,
+    pub name: Text,
     /// Its length in nanoseconds if it is one of time.
     pub ns: Option<f64>,
     /// False if the heading's word stands for two units: `MB/s` is written for 10^6 and for 2^20 bytes.
     pub settled: bool,
+}
+
+impl From<String> for Unit {
+    fn from(name: String) -> Unit {
+        Unit::of_time(&name).unwrap_or_else(|| Unit::new(name.leak()))
+    }
 }
 
 impl Unit {
@@ -87,18 +98,41 @@ impl Unit {
         }
     }
 
-    /// A unit of time.
-    pub const fn time(name: &'static str, ns: f64) -> Unit {
+    /// A unit whose word stands for two.
+    pub const fn unsettled(name: &'static str) -> Unit {
         Unit {
-            name,
-            ns: Some(ns),
-            settled: true,
+            settled: false,
+            ..Unit::new(name)
         }
+    }
+
+    /// A unit of time, by any word for it.
+    pub fn of_time(word: &str) -> Option<Unit> {
+        const TIMES: [(&str, f64, &[&str]); 4] = [
+            ("ns", 1.0, &["ns", "nsec", "nsecs", "nanoseconds"]),
+            (
+                "us",
+                1e3,
+                &["us", "usec", "usecs", "\u{b5}s", "\u{3bc}s", "microseconds"],
+            ),
+            ("ms", 1e6, &["ms", "msec", "msecs", "milliseconds"]),
+            ("s", 1e9, &["s", "sec", "secs", "seconds"]),
+        ];
+        let word = word.to_lowercase();
+        let (name, ns, _) = TIMES
+            .iter()
+            .find(|(_, _, words)| words.contains(&word.as_str()))?;
+        let ns = Some(*ns);
+        Some(Unit {
+            ns,
+            ..Unit::new(name)
+        })
     }
 }
 
 /// What the numbers of a column are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Not known: judged by the numbers.
     #[default]

@@ -1,7 +1,7 @@
 //! Results as a table for people. The unit, and what a time is of, stand above each test's rows, and behind those of
 //! which something else is true.
 
-use crate::catalogue::{describe_of, find};
+use crate::catalogue::find;
 use crate::measure::pipeline::is_same_line;
 use crate::program::Start;
 use crate::record::{Case, Clock, Level, Of};
@@ -135,7 +135,7 @@ fn describe_time(case: &Case) -> String {
     let window = case
         .window
         .map_or(String::new(), |w| format!("windows of {w}; "));
-    format!("{window}{} of {}", case.unit, describe_of(case.of))
+    format!("{window}{} of {}", case.unit, case.of.text())
 }
 
 fn head(case: &Case, width: usize) -> Vec<String> {
@@ -144,12 +144,7 @@ fn head(case: &Case, width: usize) -> Vec<String> {
         true => ", each message written before it is sent and read after it has come (in the time)",
         false => "",
     };
-    let level = match case.level {
-        Level::Mpi => "",
-        Level::Protocol => " at the level of the protocol",
-        Level::Transport => " at the level of the transport",
-        Level::Verbs => " at the level of verbs",
-    };
+    let level = case.level.phrase();
     let what = format!(
         "{}{level}: {text}; {}; {}{touched}; {}",
         case.test,

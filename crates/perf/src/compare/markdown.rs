@@ -1,4 +1,4 @@
-//! A comparison as a page of the documentation, and as the short table of a README.
+//! A comparison as a page in Markdown, and the table of one test in a file such as README.md.
 
 mod beside;
 
@@ -7,50 +7,50 @@ use std::collections::BTreeSet;
 use super::comparison::{Comparison, Row, find_median};
 use super::interval::Ratio;
 use super::show::{describe_test, name_test};
+use crate::document::{Column, Document, Table};
 use crate::output::format::{format_number, format_optional};
 use crate::record::{Key, Run};
 
-/// Between these lines of a file stands the table that [`replace_table`] renews.
+/// Between these lines of a file stands the table.
 const BEGIN: &str = "<!-- comparison:";
-/// See [`BEGIN`].
 const END: &str = "<!-- end of comparison -->";
 
-/// The test whose figures a README shows.
+/// The test whose table a file shows.
 const README_TEST: &str = "latency";
 
-/// The whole page; `levels` is a section of it that was made elsewhere.
+const SOURCE: &str = "Made by `make results`, which anyone can repeat; not written by hand. How to read it, and what is \
+measured how: `measuring.md`.";
+
+const READING: &str = "in which this MPI and the other ran one after the other and took turns in beginning. Behind it \
+stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % interval: **bold** where the \
+other is ahead, `~` where nobody can tell (the interval holds 1), plain where this MPI is ahead. `hardware` is what the \
+machine needs for the same (a cache line one way between the two processors, or one copy of the message, the larger, \
+measured in turn with this MPI; of a ping-pong from 4 KiB the bare pipeline between them and a line, measured before and \
+after each run). A virtual machine shared with others is noisy: the ratios mean something, the times little.";
+
+/// The page. `levels` is a section of its own behind the tables.
 pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
-    let mut text = "# Results: this MPI beside others\n\n".to_owned();
-    text += "Made by `make results`, which anyone can repeat; not written by hand. How to read it, and what is measured how: `measuring.md`.\n\n";
+    let mut page = Document::default();
+    page.text("# Results: this MPI beside others");
+    page.text(SOURCE);
     if let Some(ours) = comparison.reports.first() {
-        text += &describe_machine(&ours.run);
+        page.text(describe_machine(&ours.run));
     }
-    text += &list_mpis(comparison);
-    text += &format!(
-        "\nThe figure of a run is the {}; shown is its median over {} rounds, in which this MPI and the other ran one after the other and took turns \
-         in beginning. Behind it stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % interval: **bold** where the other is ahead, `~` where nobody can \
-         tell (the interval holds 1), plain where this MPI is ahead. `hardware` is what the machine needs for the same (a cache line one way between the two processors, or one copy of the \
-         message, the larger, measured in turn with this MPI; of a ping-pong from 4 KiB the bare pipeline between them and a line, measured before and after each run). A virtual machine shared with others is noisy: the ratios mean something, the times little.\n",
+    page.table(list_mpis(comparison));
+    page.text(format!(
+        "The figure of a run is the {}; shown is its median over {} rounds, {READING}",
         comparison.statistic.name(),
         comparison.rounds
-    );
-    text += &count_verdicts(comparison);
-    text += &beside::list_behind(comparison);
-    for table in list_tables(comparison) {
-        text += &format_table(comparison, &table);
+    ));
+    page.table(count_verdicts(comparison));
+    beside::list_behind(comparison, &mut page);
+    for key in list_tables(comparison) {
+        add_table(comparison, &key, &mut page);
     }
-    if let Some(section) = levels {
-        text += &format!("\n{}\n", section.trim());
-    }
-    text += &beside::list_others_alone(comparison);
-    text + &list_missing(comparison)
-}
-
-/// A line for each thing that was asked for and not compared.
-fn list_missing(comparison: &Comparison) -> String {
-    let mut text = String::new();
+    levels.iter().for_each(|section| page.text(section.trim()));
+    beside::list_others_alone(comparison, &mut page);
     if !comparison.missing.is_empty() {
-        text += "\n## Not compared\n\n";
+        page.heading("Not compared");
     }
     for missing in &comparison.missing {
         let reason = missing.reason.lines().next().unwrap_or_default();
@@ -58,15 +58,16 @@ fn list_missing(comparison: &Comparison) -> String {
             "" => String::new(),
             what => format!(", {what}"),
         };
-        text += &format!("- {}{what}: {reason}\n", missing.mpi);
+        page.pair(format!("{}{what}", missing.mpi), reason);
     }
-    text
+    page.to_markdown()
 }
 
 fn describe_machine(run: &Run) -> String {
     let machine = &run.machine;
+    let virtual_of = |by: &String| format!(", a virtual machine ({by})");
     format!(
-        "{}, {}; {}, {} processors{}, Linux {}; clock {}, steps of {} ns.\n\n",
+        "{}, {}; {}, {} processors{}, Linux {}; clock {}, steps of {} ns.",
         run.tool,
         format_date(run.started_unix_s),
         machine.processor,
@@ -74,8 +75,7 @@ fn describe_machine(run: &Run) -> String {
         machine
             .hypervisor
             .as_ref()
-            .map(|h| format!(", a virtual machine ({h})"))
-            .unwrap_or_default(),
+            .map_or(String::new(), virtual_of),
         machine.kernel,
         run.clock.source,
         format_number(run.clock.resolution_ns),
@@ -103,111 +103,110 @@ pub fn format_date(unix_s: u64) -> String {
     format!("{year}-{month:02}-{:02}", days + 1)
 }
 
-fn list_mpis(comparison: &Comparison) -> String {
-    let mut text = "| name | what it says that it is |\n|---|---|\n".to_owned();
-    for report in &comparison.reports {
-        let mpi = &report.run.mpi;
-        text += &format!("| {} | {} |\n", mpi.name, mpi.version.replace('|', "/"));
-    }
-    text
+/// A table with such headings; Markdown knows no sides.
+pub(super) fn tabulate<'a>(names: impl IntoIterator<Item = &'a str>) -> Table {
+    Table::new(names.into_iter().map(|name| Column::text(name, 0)))
 }
 
-fn count_verdicts(comparison: &Comparison) -> String {
-    let mut text = "\n| against | ahead | cannot tell | behind |\n|---|---|---|---|\n".to_owned();
+fn list_mpis(comparison: &Comparison) -> Table {
+    let mut table = tabulate(["name", "what it says that it is"]);
+    for mpi in comparison.reports.iter().map(|r| &r.run.mpi) {
+        table.row([&mpi.name, &mpi.version]);
+    }
+    table
+}
+
+fn count_verdicts(comparison: &Comparison) -> Table {
+    let mut table = tabulate(["against", "ahead", "cannot tell", "behind"]);
     for peer in comparison.list_peers() {
         let rows: Vec<&Row> = comparison.rows.iter().filter(|r| r.peer == peer).collect();
         let behind = rows.iter().filter(|r| r.is_behind()).count();
         let open = rows.iter().filter(|r| r.says == "cannot tell").count();
         let ahead = rows.len() - behind - open;
-        text += &format!("| {peer} | {ahead} | {open} | {behind} |\n");
+        let counts = [ahead, open, behind].map(|n| n.to_string());
+        table.row([peer.to_owned()].into_iter().chain(counts));
     }
-    text
+    table
 }
 
-/// Cases that stand in one table: all but the size alike.
+/// A table is of all sizes of a case.
+pub(super) fn without_size(key: &Key) -> Key {
+    Key {
+        bytes: 0,
+        ..key.clone()
+    }
+}
+
 fn list_tables(comparison: &Comparison) -> Vec<Key> {
     let mut seen = BTreeSet::new();
-    let without_size = |row: &Row| Key {
-        bytes: 0,
-        ..row.key.clone()
-    };
-    let keys = comparison.rows.iter().map(without_size);
+    let keys = comparison.rows.iter().map(|row| without_size(&row.key));
     keys.filter(|key| seen.insert(key.clone())).collect()
 }
 
-fn is_of(row: &Row, table: &Key) -> bool {
-    Key {
-        bytes: 0,
-        ..row.key.clone()
-    } == *table
-}
-
-fn format_table(comparison: &Comparison, table: &Key) -> String {
-    let rows: Vec<&Row> = comparison.rows.iter().filter(|r| is_of(r, table)).collect();
+fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
+    let is_of = |r: &&Row| without_size(&r.key) == *key;
+    let rows: Vec<&Row> = comparison.rows.iter().filter(is_of).collect();
     let Some(first) = rows.first() else {
-        return String::new();
+        return;
     };
     let peers = comparison.list_peers();
-    let sizes = list_sizes(&rows);
     let floor = |bytes: u64| {
-        find_floor(
-            comparison,
-            &Key {
-                bytes,
-                ..table.clone()
-            },
-        )
+        let key = Key {
+            bytes,
+            ..key.clone()
+        };
+        find_floor(comparison, &key)
     };
-    let has_floor = sizes.iter().any(|&size| floor(size).is_some());
-    let mut text = format!(
-        "\n## {}, {} ranks\n\n{}\n\n| bytes |{} this MPI |",
-        name_test(first),
-        table.ranks,
-        describe_test(first),
-        if has_floor { " hardware |" } else { "" }
-    );
-    text += &peers.iter().map(|p| format!(" {p} |")).collect::<String>();
-    let columns = peers.len() + usize::from(has_floor);
-    text += &format!("\n|---|---|{}\n", "---|".repeat(columns));
+    let sizes = list_sizes(&rows);
+    let hardware = sizes
+        .iter()
+        .any(|&size| floor(size).is_some())
+        .then_some("hardware");
+    let names = ["bytes"].into_iter().chain(hardware).chain(["this MPI"]);
+    let mut table = tabulate(names.chain(peers.iter().copied()));
     for size in sizes {
-        text += &format!("| {} |", format_size(size));
-        let of_size: Vec<&&Row> = rows.iter().filter(|r| r.key.bytes == size).collect();
-        if has_floor {
-            text += &format!(" {} |", format_optional(floor(size)));
-        }
-        text += &format!(" {} |", format_own(&of_size));
-        for peer in &peers {
-            let cell = of_size.iter().find(|r| r.peer == *peer);
-            text += &format!(" {} |", cell.map_or("-".to_owned(), |r| format_cell(r)));
-        }
-        text += "\n";
+        let of_size: Vec<&Row> = rows
+            .iter()
+            .copied()
+            .filter(|r| r.key.bytes == size)
+            .collect();
+        let least = hardware.map(|_| format_optional(floor(size)));
+        let theirs = find_peers(&of_size, &peers).map(|row| {
+            let cell = |r: &Row| format!("{} ({})", format_number(r.theirs), mark_ratio(r));
+            row.map_or("-".to_owned(), cell)
+        });
+        let first = [format_size(size)].into_iter().chain(least);
+        table.row(first.chain([format_own(&of_size)]).chain(theirs));
     }
-    text
+    page.heading(format!("{}, {} ranks", name_test(first), key.ranks));
+    page.text(describe_test(first));
+    page.table(table);
 }
 
-fn list_sizes(rows: &[&Row]) -> Vec<u64> {
-    let sizes: BTreeSet<u64> = rows.iter().map(|r| r.key.bytes).collect();
-    sizes.into_iter().collect()
+/// The row of each peer.
+fn find_peers<'a>(
+    rows: &'a [&'a Row],
+    peers: &'a [&'a str],
+) -> impl Iterator<Item = Option<&'a Row>> {
+    peers
+        .iter()
+        .map(|peer| rows.iter().copied().find(|r| r.peer == *peer))
 }
 
-/// Ours stands beside each peer anew: the middle of those figures.
-fn format_own(rows: &[&&Row]) -> String {
-    let middle = find_median(rows.iter().map(|r| r.ours));
-    format_optional(middle)
+fn list_sizes(rows: &[&Row]) -> BTreeSet<u64> {
+    rows.iter().map(|r| r.key.bytes).collect()
 }
 
-/// What the hardware needs for a case, in the statistic of the comparison.
+fn format_own(rows: &[&Row]) -> String {
+    format_optional(find_median(rows.iter().map(|r| r.ours)))
+}
+
 fn find_floor(comparison: &Comparison, key: &Key) -> Option<f64> {
     let ours = comparison.reports.first()?;
     let case = ours.cases.iter().find(|c| c.key() == *key)?;
     comparison.statistic.take(case.floor.as_ref()?)
 }
 
-fn format_cell(row: &Row) -> String {
-    format!("{} ({})", format_number(row.theirs), mark_ratio(row))
-}
-
-/// A ratio that shows who is ahead.
 fn mark_ratio(row: &Row) -> String {
     let ratio = format_ratio(&row.ratio);
     match row.says.as_str() {
@@ -217,15 +216,16 @@ fn mark_ratio(row: &Row) -> String {
     }
 }
 
-fn format_ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some([low, high]) => format!("{:.2} [{low:.2}, {high:.2}]", ratio.ratio),
-        None => format!("{:.2}", ratio.ratio),
-    }
+pub(super) fn format_ratio(ratio: &Ratio) -> String {
+    let interval = |[low, high]: [f64; 2]| format!(" [{low:.2}, {high:.2}]");
+    format!(
+        "{:.2}{}",
+        ratio.ratio,
+        ratio.interval.map_or(String::new(), interval)
+    )
 }
 
-/// Sizes as people write them: `4 Ki`.
-fn format_size(bytes: u64) -> String {
+pub(super) fn format_size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} Mi", b >> 20),
         b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} Ki", b >> 10),
@@ -233,35 +233,33 @@ fn format_size(bytes: u64) -> String {
     }
 }
 
-/// The short table: the ping-pong alone, with the ratio to the best of the others.
+/// The table of a ping-pong of two ranks.
 pub fn format_summary(comparison: &Comparison) -> String {
-    let rows: Vec<&Row> = comparison
-        .rows
-        .iter()
-        .filter(|r| r.key.test == README_TEST && r.key.ranks == 2 && r.key.variant.is_empty())
-        .collect();
+    let is_of =
+        |r: &&Row| r.key.test == README_TEST && r.key.ranks == 2 && r.key.variant.is_empty();
+    let rows: Vec<&Row> = comparison.rows.iter().filter(is_of).collect();
     let peers = comparison.list_peers();
-    let names: String = peers.iter().map(|p| format!(" {p} |")).collect();
-    let mut text = format!("| bytes | Fastpath |{names} Fastpath to the best of them |\n");
-    text += &format!("|---|---|{}---|\n", "---|".repeat(peers.len()));
+    let names = ["bytes", "Fastpath"]
+        .into_iter()
+        .chain(peers.iter().copied());
+    let mut table = tabulate(names.chain(["Fastpath to the best of them"]));
     for size in list_sizes(&rows) {
-        let of_size: Vec<&&Row> = rows.iter().filter(|r| r.key.bytes == size).collect();
-        text += &format!("| {} | {} |", format_size(size), format_own(&of_size));
-        for peer in &peers {
-            let row = of_size.iter().find(|r| r.peer == *peer);
-            let time = row.map_or("-".to_owned(), |r| format_number(r.theirs));
-            text += &format!(" {time} |");
-        }
+        let of_size: Vec<&Row> = rows
+            .iter()
+            .copied()
+            .filter(|r| r.key.bytes == size)
+            .collect();
+        let theirs = find_peers(&of_size, &peers)
+            .map(|row| row.map_or("-".to_owned(), |r| format_number(r.theirs)));
         // The one that ours does worst against, by the pairs: not the one with the shortest time.
-        let best = of_size
+        let worst = of_size
             .iter()
             .max_by(|a, b| a.ratio.ratio.total_cmp(&b.ratio.ratio));
-        text += &match best {
-            Some(row) => format!(" {} |\n", mark_ratio(row)),
-            None => " - |\n".to_owned(),
-        };
+        let worst = worst.map_or("-".to_owned(), |row| mark_ratio(row));
+        let first = [format_size(size), format_own(&of_size)];
+        table.row(first.into_iter().chain(theirs).chain([worst]));
     }
-    text
+    table.to_markdown()
 }
 
 /// The text of a file with the table between its marks renewed.

@@ -139,10 +139,13 @@ impl MeasureOptions {
                 ));
             }
             for test in tests {
-                let own = [test.ranks];
                 // A pair does not depend on the number, unless that is what the test is about.
                 let pair = test.class == Class::Pair && test.group != Group::Scaling;
-                for &ranks in if pair { &own } else { self.ranks.as_slice() } {
+                for &ranks in if pair {
+                    &[2][..]
+                } else {
+                    self.ranks.as_slice()
+                } {
                     let plan = Plan {
                         ranks,
                         settings: self.settings(test.name, ranks as usize > processors),

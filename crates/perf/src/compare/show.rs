@@ -1,13 +1,13 @@
-//! Comparisons as tables for people.
+//! Comparisons on a terminal.
 
 use super::comparison::{Comparison, Row};
-use super::interval::Ratio;
+use super::interval::{Ratio, Verdict};
+use super::name_directions;
 use super::stored::{Change, Changes, Rule};
-use super::{interval::Verdict, name_directions};
-use crate::output::csv::word;
-use crate::output::format::{describe_of, format_number};
+use crate::document::{Column, Table};
+use crate::output::format::format_number;
 use crate::output::head;
-use crate::record::Level;
+use crate::record::{Key, Level};
 
 /// A ratio with its interval.
 pub fn format_ratio(ratio: &Ratio) -> String {
@@ -17,7 +17,35 @@ pub fn format_ratio(ratio: &Ratio) -> String {
     }
 }
 
-/// A whole comparison: a table for each peer, then what was not compared, then the count.
+/// The columns that both kinds of comparison begin with; the two values and their unit.
+fn make_columns(values: [&str; 2]) -> Vec<Column> {
+    let [one, two] = values;
+    vec![
+        Column::text("test", 30),
+        Column::number("ranks", 5),
+        Column::number("bytes", 8),
+        Column::number(one, 10),
+        Column::number(two, 10),
+        Column::text("", 2),
+        Column::text("ratio", 24),
+    ]
+}
+
+fn make_cells(name: String, key: &Key, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
+    let [one, two] = values.map(format_number);
+    let (ranks, bytes) = (key.ranks.to_string(), key.bytes.to_string());
+    vec![
+        name,
+        ranks,
+        bytes,
+        one,
+        two,
+        key.unit.clone(),
+        format_ratio(ratio),
+    ]
+}
+
+/// A comparison of several MPIs in one run.
 pub fn format_comparison(comparison: &Comparison) -> String {
     let mut text = String::new();
     if let Some(ours) = comparison.reports.first() {
@@ -39,34 +67,22 @@ pub fn format_comparison(comparison: &Comparison) -> String {
     text
 }
 
+const READING: &str = "ratio ours/theirs: geometric mean over the rounds and its 95 % interval; line: ns of a cache line \
+one way beside ours/theirs, and in how\nmany rounds the two differed by more than half; floor: a line, or one copy of the \
+message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; then ours and theirs as multiples of that \
+beside each";
+
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
-    let mut text = format!(
-        "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the rounds;\n\
-         ratio ours/theirs: geometric mean over the rounds and its 95 % interval; line: ns of a cache line one way beside ours/theirs, and in how\n\
-         many rounds the two differed by more than half; floor: {}\n\
-         {:<30}{:>6}{:>9}{:>11}{:>11}    {:<24} {:<11} {:>9} {:>7} {:>7} {:>8}\n",
-        comparison.find_version(peer),
-        comparison.rounds,
-        comparison.statistic.name(),
-        FLOOR,
-        "test",
-        "ranks",
-        "bytes",
-        "ours",
-        "theirs",
-        "ratio",
-        "says",
-        "floor",
-        "ours",
-        "theirs",
-        "line",
-    );
-    let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
-    for row in rows() {
-        text += &format_row(row);
-    }
+    let mut table = Table::new(make_columns(["ours", "theirs"]).into_iter().chain([
+        Column::text("says", 11),
+        Column::number("floor", 9),
+        Column::number("ours", 7),
+        Column::number("theirs", 7),
+        Column::text("    line", 8),
+    ]));
     let mut counts: Vec<(&str, usize)> = Vec::new();
-    for row in rows() {
+    for row in comparison.rows.iter().filter(|r| r.peer == peer) {
+        add_row(row, &mut table);
         match counts.iter_mut().find(|(says, _)| *says == row.says) {
             Some((_, count)) => *count += 1,
             None => counts.push((&row.says, 1)),
@@ -74,110 +90,93 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
     }
     let words: Vec<String> = counts
         .iter()
-        .map(|(says, count)| format!("{count} {says}"))
+        .map(|(says, n)| format!("{n} {says}"))
         .collect();
-    text + &format!("{}\n", words.join(", "))
+    format!(
+        "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the rounds;\n{READING}\n{}{}\n",
+        comparison.find_version(peer),
+        comparison.rounds,
+        comparison.statistic.name(),
+        table.to_text(),
+        words.join(", ")
+    )
 }
 
-/// What the floor of a row is.
-const FLOOR: &str = "a line, or one copy of the message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; \
-                     then ours and theirs as multiples of that beside each";
-
-/// Name of a test with what distinguishes its cases.
+/// A test with its variant and window.
 pub fn name_test(row: &Row) -> String {
-    let mut name = row.key.test.clone();
-    if !row.key.variant.is_empty() {
-        name += &format!(" {}", row.key.variant);
+    let window = row
+        .key
+        .window
+        .map_or(String::new(), |window| format!(" w{window}"));
+    name_variant(&row.key) + &window
+}
+
+fn name_variant(key: &Key) -> String {
+    format!("{} {}", key.test, key.variant)
+        .trim_end()
+        .to_owned()
+}
+
+fn add_row(row: &Row, table: &mut Table) {
+    let mut cells = make_cells(name_test(row), &row.key, [row.ours, row.theirs], &row.ratio);
+    cells.push(row.says.clone());
+    let (floor, lines) = (row.find_floor(), row.find_lines());
+    if floor.is_some() || lines.is_some() {
+        cells.extend(match floor {
+            Some([floor, ours, theirs]) => [
+                format_number(floor),
+                format!("{ours:.2}"),
+                format!("{theirs:.2}"),
+            ],
+            None => ["-"; 3].map(str::to_owned),
+        });
     }
-    if let Some(window) = row.key.window {
-        name += &format!(" w{window}");
+    if let Some([ours, theirs]) = lines {
+        let uneven = match row.count_uneven() {
+            0 => String::new(),
+            count => format!(" ({count} of {})", row.lines.len()),
+        };
+        cells.push(format!("{:>8}{uneven}", format!("{ours:.0}/{theirs:.0}")));
     }
-    name
+    table.row(cells);
 }
 
-fn format_row(row: &Row) -> String {
-    let beside = match (row.find_floor(), row.find_lines()) {
-        (None, None) => String::new(),
-        (floor, lines) => format!(" {}{}", format_floor(floor), format_lines(row, lines)),
-    };
-    let text = format!(
-        "{:<30}{:>6}{:>9}{:>11}{:>11} {:<2} {:<24} {:<11}{beside}",
-        name_test(row),
-        row.key.ranks,
-        row.key.bytes,
-        format_number(row.ours),
-        format_number(row.theirs),
-        row.key.unit,
-        format_ratio(&row.ratio),
-        row.says,
-    );
-    text.trim_end().to_owned() + "\n"
-}
-
-fn format_floor(floor: Option<[f64; 3]>) -> String {
-    match floor {
-        Some([floor, ours, theirs]) => {
-            format!("{:>9} {ours:>7.2} {theirs:>7.2}", format_number(floor))
-        }
-        None => format!("{:>9} {:>7} {:>7}", "-", "-", "-"),
-    }
-}
-
-fn format_lines(row: &Row, lines: Option<[f64; 2]>) -> String {
-    let Some([ours, theirs]) = lines else {
-        return String::new();
-    };
-    let uneven = match row.count_uneven() {
-        0 => String::new(),
-        count => format!(" ({count} of {})", row.lines.len()),
-    };
-    format!(" {:>8}{uneven}", format!("{ours:.0}/{theirs:.0}"))
-}
-
-/// Two stored results: a line a case, what was refused, and the sum.
+/// A comparison of stored results.
 pub fn format_changes(changes: &Changes, rule: Rule) -> String {
-    let mut text = String::new();
-    for note in &changes.notes {
-        text += &format!("note: {note}\n");
-    }
+    let mut text: String = changes
+        .notes
+        .iter()
+        .map(|note| format!("note: {note}\n"))
+        .collect();
     text += &format!(
-        "{} of each case; ratio now/before with its 95 % interval; a change counts beyond {:.1} %\n\
-         {:<30}{:>6}{:>9}{:>11}{:>11}    {:<24} says\n",
+        "{} of each case; ratio now/before with its 95 % interval; a change counts beyond {:.1} %\n",
         rule.statistic.name(),
-        (rule.threshold - 1.0) * 100.0,
-        "test",
-        "ranks",
-        "bytes",
-        "before",
-        "now",
-        "ratio",
+        (rule.threshold - 1.0) * 100.0
     );
-    for change in &changes.changes {
-        text += &format_change(change);
-    }
+    let columns = make_columns(["before", "now"]).into_iter();
+    let mut table = Table::new(columns.chain([Column::text("says", 0)]));
+    changes
+        .changes
+        .iter()
+        .for_each(|change| add_change(change, &mut table));
+    text += &table.to_text();
     for refused in &changes.refused {
         text += &format!("{}: not compared: {}\n", refused.what, refused.reason);
     }
     if changes.changes.iter().any(|c| c.runs == [1, 1]) {
         text += "one run a side: the interval holds the noise within a run, not that between runs; several files a side, \
-                 separated by commas, hold both\n";
+                separated by commas, hold both\n";
     }
     let worse = changes.changes.iter().filter(|c| c.is_worse()).count();
-    text + &format!(
-        "{} compared, {worse} worse, {} not compared\n",
-        changes.changes.len(),
-        changes.refused.len()
-    )
+    let (all, refused) = (changes.changes.len(), changes.refused.len());
+    text + &format!("{all} compared, {worse} worse, {refused} not compared\n")
 }
 
-fn format_change(change: &Change) -> String {
+fn add_change(change: &Change, table: &mut Table) {
     let key = &change.key;
-    let mut name = key.test.clone();
-    if !key.variant.is_empty() {
-        name += &format!(" {}", key.variant);
-    }
+    let mut name = name_variant(key);
     if key.level != Level::Mpi {
-        name += &format!(" ({})", word(&key.level));
+        name += &format!(" ({})", key.level.name());
     }
     let [below, above] = name_directions(key.of);
     let says = match change.verdict {
@@ -185,27 +184,21 @@ fn format_change(change: &Change) -> String {
         Verdict::Above => above,
         Verdict::CannotTell => "no change that counts",
     };
-    format!(
-        "{name:<30}{:>6}{:>9}{:>11}{:>11} {:<2} {:<24} {says}\n",
-        key.ranks,
-        key.bytes,
-        format_number(change.before),
-        format_number(change.now),
-        key.unit,
-        format_ratio(&change.ratio),
-    )
+    let mut cells = make_cells(name, key, [change.before, change.now], &change.ratio);
+    cells.push(says.to_owned());
+    table.row(cells);
 }
 
-/// What the figures of a test are, for the head of its table.
+/// What a table of a test is of.
 pub fn describe_test(row: &Row) -> String {
-    let window = match row.key.window {
-        Some(window) => format!(", windows of {window}"),
-        None => String::new(),
-    };
+    let window = row
+        .key
+        .window
+        .map_or(String::new(), |window| format!(", windows of {window}"));
     format!(
         "{}; {}{window}, {}",
         row.key.operation,
-        describe_of(row.key.of),
+        row.key.of.text(),
         row.key.unit
     )
 }

@@ -209,7 +209,7 @@ pub fn describe_key(key: &Key) -> String {
         key.test,
         key.bytes,
         key.ranks,
-        word(&key.level)
+        key.level.name()
     )
 }
 
@@ -219,7 +219,11 @@ fn list_key_differences(a: &Key, b: &Key) -> Vec<String> {
     let fields = [
         ("operation", a.operation.clone(), b.operation.clone()),
         ("size", format!("{} B", a.bytes), format!("{} B", b.bytes)),
-        ("level", word(&a.level), word(&b.level)),
+        (
+            "level",
+            a.level.name().to_owned(),
+            b.level.name().to_owned(),
+        ),
         ("what is timed", word(&a.of), word(&b.of)),
         ("unit", a.unit.clone(), b.unit.clone()),
         ("ranks", a.ranks.to_string(), b.ranks.to_string()),

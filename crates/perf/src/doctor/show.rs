@@ -1,98 +1,93 @@
-//! The text form.
+//! What was found, for people.
 
-use std::io::{self, Write};
+use std::path::PathBuf;
 
 use super::Examination;
-use super::devices::{Device, Pcie, Port};
+use super::devices::{Device, Interface, Pcie, Port};
 use super::library::Libraries;
 use super::limits::Limits;
 use super::troubles::Severity;
+use crate::document::Document;
 
-/// Prints it, troubles last, where one looks.
-pub(super) fn print(out: &mut impl Write, examination: &Examination) -> io::Result<()> {
+/// The whole examination; what is wrong stands last, where one looks.
+pub(super) fn describe(examination: &Examination) -> Document {
     let facts = &examination.facts;
+    let mut said = Document::default();
     if facts.devices.is_empty() {
-        writeln!(
-            out,
-            "no RDMA device: messages go through shared memory alone"
-        )?;
+        said.text("no RDMA device: messages go through shared memory alone");
     }
     for device in &facts.devices {
-        print_device(out, device)?;
+        describe_device(device, &mut said);
     }
     for adapter in &facts.undriven {
-        writeln!(out, "adapter {} without an RDMA device", adapter.address)?;
+        said.heading(format!(
+            "adapter {} without an RDMA device",
+            adapter.address
+        ));
     }
-    print_library(out, &facts.libraries)?;
-    print_limits(out, &facts.limits)?;
-    writeln!(out)?;
+    describe_library(&facts.libraries, &mut said);
+    describe_limits(&facts.limits, &mut said);
     for trouble in &examination.troubles {
         let mark = match trouble.severity {
             Severity::Trouble => "TROUBLE",
             Severity::Note => "note",
         };
-        writeln!(out, "{mark}: {}: {}", trouble.subject, trouble.what)?;
-        writeln!(out, "  remedy: {}", trouble.remedy)?;
+        said.heading(format!("{mark}: {}: {}", trouble.subject, trouble.what));
+        said.text(format!("remedy: {}", trouble.remedy));
     }
-    let verdict = if examination.healthy {
+    said.heading(if examination.healthy {
         "healthy"
     } else {
         "not healthy"
-    };
-    writeln!(out, "{verdict}")
+    });
+    said
 }
 
-fn print_device(out: &mut impl Write, device: &Device) -> io::Result<()> {
-    writeln!(out, "device {}", device.name)?;
-    let mut line = |name: &str, value: String| writeln!(out, "  {name:<16} {value}");
-    if let Some(driver) = &device.driver {
-        line("driver", driver.clone())?;
+fn describe_device(device: &Device, said: &mut Document) {
+    said.heading(format!("device {}", device.name));
+    let known = [
+        ("driver", &device.driver),
+        ("firmware", &device.firmware),
+        ("board", &device.board),
+    ];
+    for (name, value) in known {
+        value.iter().for_each(|value| said.pair(name, value));
     }
-    if let Some(firmware) = &device.firmware {
-        line("firmware", firmware.clone())?;
+    let bus = device.pcie.as_ref().map(describe_bus);
+    said.pair("bus", bus.unwrap_or_else(|| "none: software".to_owned()));
+    if let Some(pcie) = &device.pcie {
+        describe_requests(pcie)
+            .into_iter()
+            .for_each(|text| said.pair("on the bus", text));
+        let slot = pcie.slot.as_ref();
+        slot.iter()
+            .for_each(|s| said.pair("slot", format!("{}: could {}", s.address, s.most)));
     }
-    if let Some(board) = &device.board {
-        line("board", board.clone())?;
-    }
-    line(
-        "bus",
-        device
-            .pcie
-            .as_ref()
-            .map_or("none: software".to_owned(), |p| {
-                let node = p
-                    .node
-                    .filter(|n| *n >= 0)
-                    .map_or(String::new(), |n| format!(", NUMA node {n}"));
-                let Pcie {
-                    address,
-                    speed,
-                    lanes,
-                    speed_most,
-                    lanes_most,
-                    ..
-                } = p;
-                format!("{address}: {speed} x{lanes} (it could: {speed_most} x{lanes_most}){node}")
-            }),
-    )?;
-    if let Some(text) = device.pcie.as_ref().and_then(describe_requests) {
-        line("on the bus", text)?;
-    }
-    if let Some(slot) = device.pcie.as_ref().and_then(|p| p.slot.as_ref()) {
-        line("slot", format!("{}: could {}", slot.address, slot.most))?;
-    }
-    let way = device
-        .uverbs
-        .as_ref()
-        .map_or("none".to_owned(), |u| u.path.clone());
-    line("opened by", way)?;
+    said.pair(
+        "opened by",
+        device.uverbs.as_ref().map_or("none", |u| u.path.as_str()),
+    );
     device
         .ports
         .iter()
-        .try_for_each(|port| print_port(out, port))
+        .for_each(|port| describe_port(port, said));
 }
 
-/// MaxPayload and MaxReadRequest, as far as they were readable.
+fn describe_bus(pcie: &Pcie) -> String {
+    let node = pcie.node.filter(|n| *n >= 0);
+    let node = node.map_or(String::new(), |n| format!(", NUMA node {n}"));
+    let Pcie {
+        address,
+        speed,
+        lanes,
+        speed_most,
+        lanes_most,
+        ..
+    } = pcie;
+    format!("{address}: {speed} x{lanes} (it could: {speed_most} x{lanes_most}){node}")
+}
+
+/// What one packet, and one read, may carry.
 fn describe_requests(pcie: &Pcie) -> Option<String> {
     let payload = pcie
         .payload
@@ -102,81 +97,84 @@ fn describe_requests(pcie: &Pcie) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn print_port(out: &mut impl Write, port: &Port) -> io::Result<()> {
-    let interface = port.interface.as_ref().map_or(String::new(), |i| {
-        let mtu = i.mtu.map_or(String::new(), |mtu| format!(" (MTU {mtu} B)"));
-        format!(", {}{mtu}", i.name)
-    });
-    writeln!(
-        out,
-        "  port {:<11} {} ({}), {}, {}{interface}",
-        port.number, port.state, port.physical, port.link_layer, port.rate
-    )?;
+fn describe_port(port: &Port, said: &mut Document) {
+    let mtu = |mtu: u32| format!(" (MTU {mtu} B)");
+    let interface = |i: &Interface| format!(", {}{}", i.name, i.mtu.map_or(String::new(), mtu));
+    let by = port.interface.as_ref().map_or(String::new(), interface);
+    let Port {
+        number,
+        state,
+        physical,
+        link_layer,
+        rate,
+        ..
+    } = port;
+    said.pair(
+        format!("port {number}"),
+        format!("{state} ({physical}), {link_layer}, {rate}{by}"),
+    );
     if let Some([active, most]) = port.mtu {
-        writeln!(
-            out,
-            "    packets        {active} B of payload (at most {most} B)"
-        )?;
+        said.pair(
+            "  packets",
+            format!("{active} B of payload (at most {most} B)"),
+        );
     }
-    let list = |priorities: &[u8]| match priorities {
-        [] => "none".to_owned(),
-        some => some
-            .iter()
-            .map(u8::to_string)
-            .collect::<Vec<_>>()
-            .join(", "),
+    let list = |priorities: &Vec<u8>| match priorities.as_slice() {
+        [] => "priorities: none".to_owned(),
+        some => format!(
+            "priorities: {}",
+            some.iter()
+                .map(u8::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
     };
-    let interface = port.interface.as_ref();
-    if let Some(paused) = interface.and_then(|i| i.paused.as_deref()) {
-        writeln!(out, "    paused (PFC)   priorities: {}", list(paused))?;
-    }
-    if let Some(slowed) = interface.and_then(|i| i.slowed.as_deref()) {
-        writeln!(out, "    slowed (ECN)   priorities: {}", list(slowed))?;
+    if let Some(Interface { paused, slowed, .. }) = &port.interface {
+        paused
+            .iter()
+            .for_each(|p| said.pair("  paused (PFC)", list(p)));
+        slowed
+            .iter()
+            .for_each(|p| said.pair("  slowed (ECN)", list(p)));
     }
     for gid in &port.gids {
         let interface = gid.interface.as_deref().unwrap_or("");
-        let line = format!(
-            "    GID {:<10} {} {} {interface}",
-            gid.index, gid.gid, gid.kind
-        );
-        writeln!(out, "{}", line.trim_end())?;
+        let text = format!("{} {} {interface}", gid.gid, gid.kind);
+        said.pair(format!("  GID {}", gid.index), text);
     }
-    Ok(())
 }
 
-fn print_library(out: &mut impl Write, library: &Libraries) -> io::Result<()> {
-    match &library.path {
-        Some(path) => writeln!(out, "verbs library      {}", path.display())?,
-        None => writeln!(out, "verbs library      none")?,
-    }
+fn describe_library(library: &Libraries, said: &mut Document) {
+    let show = |path: &PathBuf| path.display().to_string();
+    said.heading(format!(
+        "verbs library      {}",
+        library.path.as_ref().map_or("none".to_owned(), show)
+    ));
     for (name, files) in library.loaded.iter().filter(|(name, _)| *name != "ibverbs") {
-        for file in files {
-            writeln!(out, "  provider {name:<7} {}", file.display())?;
-        }
+        files
+            .iter()
+            .for_each(|file| said.pair(format!("provider {name}"), show(file)));
     }
-    let idle: Vec<&str> = library
-        .drivers
-        .iter()
-        .map(|d| d.provider.as_str())
+    let drivers = library.drivers.iter().map(|d| d.provider.as_str());
+    let idle: Vec<&str> = drivers
         .filter(|name| !library.loaded.contains_key(*name))
         .collect();
     if !idle.is_empty() {
-        writeln!(out, "  not loaded       {}", idle.join(", "))?;
+        said.pair("not loaded", idle.join(", "));
     }
-    Ok(())
 }
 
-fn print_limits(out: &mut impl Write, limits: &Limits) -> io::Result<()> {
+fn describe_limits(limits: &Limits, said: &mut Document) {
     let size =
         |bytes: Option<u64>| bytes.map_or("unlimited".to_owned(), |b| format!("{} KiB", b >> 10));
-    let privileged = match limits.privileged {
-        true => "; does not count for this user",
-        false => "",
+    let privileged = if limits.privileged {
+        "; does not count for this user"
+    } else {
+        ""
     };
-    writeln!(
-        out,
+    said.heading(format!(
         "locked memory      {} (can be raised to: {}{privileged})",
         size(limits.locked),
         size(limits.locked_most)
-    )
+    ));
 }

@@ -139,9 +139,7 @@ fn assert_one(facts: Facts, severity: Severity, words: &[&str]) {
 }
 
 fn text_of(examination: &Examination) -> String {
-    let mut out = Vec::new();
-    show::print(&mut out, examination).unwrap();
-    String::from_utf8(out).unwrap()
+    show::describe(examination).to_text()
 }
 
 #[test]

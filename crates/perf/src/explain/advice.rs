@@ -11,9 +11,10 @@ use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 
 use super::bus::{self, Load};
+use super::findings::said;
 use super::function::{Function, LinkShape, Shown};
 use super::moves::{Moves, Ratio};
-use super::{Explanation, Finding, FindingKind, Input, Waterfall};
+use super::{Explanation, Finding, Waterfall};
 
 /// A device and what lies between it and the processor.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +48,6 @@ pub struct Asked {
     pub address: Option<u32>,
 }
 
-/// What a link carries, as far as it is known, and where each value comes from.
-struct Known {
-    link: Option<Link>,
-    inputs: Vec<Input>,
-}
-
 /// The whole explanation of a device.
 ///
 /// # Errors
@@ -60,10 +55,8 @@ struct Known {
 pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkError> {
     let device = &subject.device;
     let mut made = Explanation::new(title_of(device));
-    let known = collect(subject, asked)?;
-    made.inputs = known.inputs;
-    let findings = &mut made.findings;
-    if let Some(link) = known.link {
+    let link = collect(subject, asked, &mut made)?;
+    if let Some(link) = link {
         let narrowest = links::narrowest_above(&subject.above, &link);
         let unit = asked.measured.map_or(RateUnit::MbPerS, |m| m.unit);
         let directions = match asked.direction {
@@ -74,17 +67,19 @@ pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkErro
             let waterfall = draw_waterfall(*moves, subject, &link, narrowest, unit, asked);
             made.waterfalls.push(waterfall);
         }
-        findings.push(answer(&link, narrowest, unit, &directions));
-        findings.extend(links::explain_played(device));
+        made.findings
+            .push(answer(&link, narrowest, unit, &directions));
+        // What software plays has a made-up link.
+        made.findings
+            .extend(device.is_virtio().then(|| said!(device "played")));
         if let Some(measured) = asked.measured {
             causes::judge(subject, &link, narrowest, measured, &directions, &mut made);
         }
     } else {
-        findings.extend(links::explain_missing(subject));
+        made.findings.extend(links::explain_missing(subject));
     }
-    let findings = &mut made.findings;
-    links::explain_state(subject, asked.link.is_some(), findings);
-    fields::explain_fields(subject, known.link.as_ref(), findings);
+    links::explain_state(subject, asked.link.is_some(), &mut made.findings);
+    fields::explain_fields(subject, link.as_ref(), &mut made.findings);
     Ok(made)
 }
 
@@ -96,28 +91,14 @@ fn title_of(device: &Function) -> String {
     }
 }
 
-/// A finding.
-pub(super) fn finding(kind: FindingKind, id: &str, text: String, why: String) -> Finding {
-    Finding {
-        kind,
-        id: id.to_owned(),
-        text,
-        why,
-    }
-}
-
 /// Collects the link's values and writes down where each was found.
-fn collect(subject: &Subject, asked: &Asked) -> Result<Known, LinkError> {
+fn collect(
+    subject: &Subject,
+    asked: &Asked,
+    made: &mut Explanation,
+) -> Result<Option<Link>, LinkError> {
     let device = &subject.device;
     let source = |register: &str| format!("{}: {register}", subject.source);
-    let mut inputs = Vec::new();
-    let mut put = |name: &str, value: String, source: String| {
-        inputs.push(Input {
-            name: name.to_owned(),
-            value,
-            source,
-        });
-    };
     let (shape, from) = match asked.link {
         Some(_) => (LinkShape::default(), "given".to_owned()),
         None if device.link_is != LinkShape::default() => (device.link_is, source("LnkSta")),
@@ -125,59 +106,53 @@ fn collect(subject: &Subject, asked: &Asked) -> Result<Known, LinkError> {
     };
     let link = asked.link.or_else(|| links::make(shape));
     match (&link, device.shown) {
-        (Some(link), _) => put("link", describe_link(link), from),
-        (None, Shown::Absent) => put(
-            "link",
-            "none: no PCI Express function".to_owned(),
-            subject.source.into(),
-        ),
-        (None, _) => put("link", "not shown".to_owned(), String::new()),
+        (Some(link), _) => made.input("link", describe_link(link), from),
+        (None, Shown::Absent) => {
+            made.input("link", "none: no PCI Express function", subject.source);
+        }
+        (None, _) => made.input("link", "not shown", ""),
     }
     if device.link_can != LinkShape::default() {
-        put("could be", links::say(device.link_can), source("LnkCap"));
+        made.input("could be", links::say(device.link_can), source("LnkCap"));
     }
-    let Some(mut link) = link else {
-        return Ok(Known { link: None, inputs });
+    let Some(link) = link else {
+        return Ok(None);
     };
-    let sizes = [
-        ("maximum payload", asked.payload, device.payload_is, 256),
-        (
-            "maximum read request",
-            asked.read_request,
-            device.read_request,
-            512,
-        ),
-    ];
-    let mut chosen = [0u64; 2];
-    for (slot, (name, given, read, usual)) in chosen.iter_mut().zip(sizes) {
+    let mut size = |name, given: Option<u64>, read: Option<u32>, usual| {
         let (bytes, from) = match (given, read) {
             (Some(given), _) => (given, "given".to_owned()),
             (None, Some(read)) => (u64::from(read), source("DevCtl")),
             (None, None) => (usual, "not shown: assumed".to_owned()),
         };
-        put(name, format!("{bytes} B"), from);
-        *slot = bytes;
-    }
-    link = link
-        .with_max_payload(chosen[0])?
-        .with_max_read_request(chosen[1])?;
+        made.input(name, format!("{bytes} B"), from);
+        bytes
+    };
+    let payload = size("maximum payload", asked.payload, device.payload_is, 256);
+    let request = size(
+        "maximum read request",
+        asked.read_request,
+        device.read_request,
+        512,
+    );
     let (bits, from) = match (asked.address, device.dma_bits) {
         (Some(bits), _) => (bits, "given".to_owned()),
         (None, Some(bits)) if bits <= 32 => (32, source("dma_mask_bits")),
         _ => (64, "assumed: memory above 4 GiB".to_owned()),
     };
+    let mut link = link
+        .with_max_payload(payload)?
+        .with_max_read_request(request)?;
     link = link.with_address(AddressWidth::try_from(bits)?);
-    put("addresses", format!("{bits} bits"), from);
+    made.input("addresses", format!("{bits} bits"), from);
     if let Some(ecrc) = device.ecrc {
         link = link.with_ecrc(ecrc.generate_is);
         let state = if ecrc.generate_is { "sent" } else { "not sent" };
-        put("end-to-end checksum", state.to_owned(), source("AERCap"));
+        made.input("end-to-end checksum", state, source("AERCap"));
     }
     if let Some((rate, name)) = &subject.network {
-        put("network", format!("{rate} Gb/s of data"), name.clone());
+        made.input("network", format!("{rate} Gb/s of data"), name);
     }
-    let link = Some(link);
-    Ok(Known { link, inputs })
+    Ok(Some(link))
 }
 
 fn describe_link(link: &Link) -> String {
@@ -244,26 +219,25 @@ fn answer(
     unit: RateUnit,
     directions: &[Moves],
 ) -> Finding {
-    let say = |moves| format_rate(expected(link, narrowest, moves), unit);
+    let rate = |moves| format_rate(expected(link, narrowest, moves), unit);
     let pieces = link.with_completion(64).unwrap_or(*link);
-    let (write, read) = (say(Moves::Write), say(Moves::Read));
-    let mut text = format!(
-        "Expect at most {write} where the device writes memory (receives) and {read} where it reads memory (sends)"
-    );
-    if let [both @ Moves::Both(ratio)] = directions {
-        text = format!(
-            "{text}; {} in all where it does both at once, {ratio}",
-            say(*both)
-        );
-    }
-    let why = format!(
-        "packets of {} B; a memory that answers reads in pieces of 64 B allows {}; descriptors and completions come off this; \
-         both at once carry {} in all",
-        link.max_payload(),
-        format_rate(expected(&pieces, narrowest, Moves::Read), unit),
-        say(Moves::Both(Ratio::EVEN)),
-    );
-    finding(FindingKind::Answer, "ceiling", text + ".", why)
+    let both = match directions {
+        [both @ Moves::Both(ratio)] => {
+            format!(
+                "; {} in all where it does both at once, {ratio}",
+                rate(*both)
+            )
+        }
+        _ => String::new(),
+    };
+    said!(device "ceiling",
+        write = rate(Moves::Write),
+        read = rate(Moves::Read),
+        both,
+        payload = link.max_payload(),
+        pieces = format_rate(expected(&pieces, narrowest, Moves::Read), unit),
+        together = rate(Moves::Both(Ratio::EVEN))
+    )
 }
 
 /// A rate in a unit, four figures.

@@ -19,7 +19,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 use super::bus::Load;
 use super::command::{OutputOptions, take_signs};
 use super::moves::{Direction, Moves, Ratio};
-use super::{Explanation, Input};
+use super::{Explanation, refuse};
 
 /// Options of `fastpath explain bandwidth`.
 ///
@@ -265,7 +265,7 @@ pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
         None => format!("What {} can carry", subject.link),
     };
     let mut made = Explanation::new(what);
-    made.inputs = list_inputs(options, &subject);
+    list_inputs(options, &subject, &mut made);
     units::judge(options, &subject, &mut made);
     match subject.moves {
         Some(both @ Moves::Both(_)) => {
@@ -287,14 +287,6 @@ pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
     judge::judge(&subject, &mut made);
     made.sort_findings();
     Ok(made)
-}
-
-fn refuse(what: &'static str, found: impl ToString, expected: &'static str) -> LinkError {
-    LinkError {
-        what,
-        found: found.to_string(),
-        expected,
-    }
 }
 
 fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
@@ -321,17 +313,18 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     };
     let wire = wire.with_mtu(options.mtu.0)?;
     let (size, transport) = (options.size(), Transport::from(options.transport()));
+    let is_datagram = transport == Transport::Ud;
     if size.0 == 0 || size.0 > 1 << 31 {
         return Err(refuse("message", size, "1 byte to 2 GiB"));
     }
-    if transport == Transport::Ud && size > options.mtu {
+    if is_datagram && size > options.mtu {
         return Err(refuse(
             "datagram",
             size,
             "at most one packet of the network (--mtu)",
         ));
     }
-    if transport == Transport::Ud && options.verb() == VerbName::Write {
+    if is_datagram && options.verb() == VerbName::Write {
         return Err(refuse(
             "verb",
             "write by datagram",
@@ -348,23 +341,17 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     if options.clients == 0 {
         return Err(refuse("clients", 0, "at least one"));
     }
-    if options
+    if let Some(rate) = options
         .message_rate
-        .is_some_and(|rate| !(rate.is_finite() && rate > 0.0))
+        .filter(|rate| !(rate.is_finite() && *rate > 0.0))
     {
-        return Err(refuse(
-            "message rate",
-            options.message_rate.unwrap_or(0.0),
-            "millions of messages a second, more than 0",
-        ));
+        let expected = "millions of messages a second, more than 0";
+        return Err(refuse("message rate", rate, expected));
     }
     let moves = Moves::of_options(options.direction, options.ratio)?;
     if matches!(moves, Some(Moves::Both(_))) && (options.clients > 1 || options.single.is_some()) {
-        return Err(refuse(
-            "clients",
-            options.clients,
-            "one figure of one host in both directions, without --clients and --single",
-        ));
+        let expected = "one figure of one host in both directions, without --clients and --single";
+        return Err(refuse("clients", options.clients, expected));
     }
     let message = Message {
         signal_every: options.cq_mod,
@@ -405,30 +392,26 @@ fn name_of(value: impl ValueEnum) -> String {
     known.map_or_else(String::new, |v| v.get_name().to_owned())
 }
 
-fn list_inputs(options: &BandwidthOptions, subject: &Subject) -> Vec<Input> {
+fn list_inputs(options: &BandwidthOptions, subject: &Subject, made: &mut Explanation) {
     let link = &subject.link;
-    let mut inputs = Vec::new();
     let mut put = |name: &str, value: String, given: bool| {
-        inputs.push(Input {
-            name: name.to_owned(),
-            value,
-            source: if given { "given" } else { "assumed" }.to_owned(),
-        });
+        made.input(name, value, if given { "given" } else { "assumed" });
     };
+    let bytes = |n: u32| Bytes(n.into()).to_string();
     put("link", link.to_string(), true);
     put(
         "maximum payload",
-        Bytes(link.max_payload().into()).to_string(),
+        bytes(link.max_payload()),
         options.mps.is_some(),
     );
     put(
         "maximum read request",
-        Bytes(link.max_read_request().into()).to_string(),
+        bytes(link.max_read_request()),
         options.mrrs.is_some(),
     );
     put(
         "read completion",
-        Bytes(link.completion().into()).to_string(),
+        bytes(link.completion()),
         options.completion.is_some(),
     );
     let bits = if link.address() == AddressWidth::Bits64 {
@@ -446,11 +429,8 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject) -> Vec<Input> {
         subject.message.size.to_string(),
         options.size.is_some(),
     );
-    put(
-        "transport",
-        name_of(options.transport()).to_uppercase(),
-        options.transport.is_some(),
-    );
+    let transport = name_of(options.transport()).to_uppercase();
+    put("transport", transport, options.transport.is_some());
     if let Some(Moves::Both(ratio)) = subject.moves {
         let value = format!("both at once, {ratio} received to sent");
         put("directions", value, true);
@@ -466,5 +446,4 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject) -> Vec<Input> {
         |wire| format!("{wire}, packets of {} B", wire.mtu),
     );
     put("network", network, options.wire.is_some());
-    inputs
 }

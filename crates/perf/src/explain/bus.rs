@@ -78,7 +78,7 @@ impl Load {
         let left = figure(&sum, DataLink::Directional);
         steps
             .to("skips and answers", left, how, SPECIFICATION)
-            .state("predicted", "")
+            .state()
     }
 
     fn say_headers(&self, data: &[Part], bound: Direction) -> String {
@@ -141,10 +141,7 @@ pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfal
     .to("encoding", figure(raw * over), how, SPECIFICATION)
 }
 
-/// The waterfall with a measured figure held against it, where there is one.
+/// Ends a waterfall, with what was measured if something was.
 pub fn finish(steps: WaterfallBuilder, measured: Option<Rate>, unit: RateUnit) -> Waterfall {
-    match measured {
-        Some(rate) => steps.measured("measured", rate.in_unit(unit), "").build(),
-        None => steps.build(),
-    }
+    steps.finish(measured.map(|rate| rate.in_unit(unit)))
 }

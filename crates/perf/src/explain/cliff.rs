@@ -11,7 +11,8 @@ use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
 use super::bandwidth::{TransportName, VerbName};
 use super::command::{OutputOptions, take_signs};
-use super::{Experiment, Explanation, Finding, FindingKind, Input, Outcome};
+use super::findings::{said, to_try};
+use super::{Experiment, Explanation, Finding, refuse};
 
 /// Options of `fastpath explain cliff`.
 ///
@@ -61,11 +62,28 @@ pub struct CliffOptions {
 
 /// Something that changes at the step.
 struct Candidate {
-    id: &'static str,
-    text: String,
-    why: String,
+    finding: Finding,
     /// Whether a size lies right below such a change.
     changes_at: Box<dyn Fn(u64) -> bool>,
+}
+
+impl Candidate {
+    fn new(finding: Finding, changes_at: impl Fn(u64) -> bool + 'static) -> Candidate {
+        let changes_at = Box::new(changes_at);
+        Candidate {
+            finding,
+            changes_at,
+        }
+    }
+
+    fn id(&self) -> &str {
+        &self.finding.id
+    }
+
+    /// A receiver's own limit lies at no size.
+    fn has_place(&self) -> bool {
+        self.id() != "packet-rate"
+    }
 }
 
 /// Explains a step between a size and the next.
@@ -74,73 +92,52 @@ struct Candidate {
 /// A value is none that a link or a message can have.
 pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
     let link = options.pcie.with_max_payload(options.mps.0)?;
+    check(options)?;
     let at = options.at.0;
-    let refuse = |what, found: &dyn ToString, expected| LinkError {
-        what,
-        found: found.to_string(),
-        expected,
-    };
+    let mut made = Explanation::new(format!("A step between {at} and {} B", at + 1));
+    list_inputs(options, &link, &mut made);
+    let candidates = find_candidates(options, &link)?;
+    let names: Vec<&str> = candidates.iter().map(Candidate::id).collect();
+    made.findings.push(match names.len() {
+        0 => said!(cliff "nothing-changes", why = hint_at_datagrams(options, &link)),
+        count => {
+            let candidates = if count == 1 {
+                "candidate"
+            } else {
+                "candidates"
+            };
+            said!(cliff "candidates", count, candidates, names = names.join(", "))
+        }
+    });
+    made.findings
+        .extend(candidates.iter().map(|c| c.finding.clone()));
+    made.experiments = plan_probes(at, &candidates);
+    if !candidates.iter().all(Candidate::has_place) {
+        made.experiments.push(to_try!("slower", at, next = at + 1));
+        made.experiments
+            .extend([to_try!("up-and-down"), to_try!("losses")]);
+    }
+    Ok(made)
+}
+
+fn check(options: &CliffOptions) -> Result<(), LinkError> {
+    let at = options.at.0;
     if at == 0 || at > 1 << 31 {
-        return Err(refuse("size", &options.at, "1 byte to 2 GiB"));
+        return Err(refuse("size", options.at, "1 byte to 2 GiB"));
     }
     if !options.slot_align.0.is_power_of_two() || options.slot_align.0 > 1 << 20 {
-        return Err(refuse(
-            "alignment of slots",
-            &options.slot_align,
-            "a power of two up to 1 MiB",
-        ));
+        let expected = "a power of two up to 1 MiB";
+        return Err(refuse("alignment of slots", options.slot_align, expected));
     }
     if options.mtu.0 == 0 || options.offset.is_some_and(|o| o.0 > 1 << 30) {
-        return Err(refuse(
-            "offset or MTU",
-            &options.mtu,
-            "an MTU of at least 1 byte, an offset of at most 1 GiB",
-        ));
+        let expected = "an MTU of at least 1 byte, an offset of at most 1 GiB";
+        return Err(refuse("offset or MTU", options.mtu, expected));
     }
     if options.transport == TransportName::Ud && at >= options.mtu.0 {
-        return Err(refuse(
-            "datagram",
-            &Bytes(at + 1),
-            "at most one packet of the network (--mtu), one byte after the step too",
-        ));
+        let expected = "at most one packet of the network (--mtu), one byte after the step too";
+        return Err(refuse("datagram", Bytes(at + 1), expected));
     }
-    let mut made = Explanation::new(format!("A step between {at} and {} B", at + 1));
-    made.inputs = list_inputs(options, &link);
-    let candidates = find_candidates(options, &link)?;
-    for candidate in &candidates {
-        add(
-            &mut made,
-            FindingKind::Cause,
-            candidate.id,
-            candidate.text.clone(),
-            candidate.why.clone(),
-        );
-    }
-    if candidates.is_empty() {
-        let text = "Nothing that is known here changes between these sizes.".to_owned();
-        add(
-            &mut made,
-            FindingKind::Answer,
-            "nothing-changes",
-            text,
-            hint_at_datagrams(options, &link),
-        );
-    } else {
-        let names: Vec<&str> = candidates.iter().map(|c| c.id).collect();
-        let what = if names.len() == 1 {
-            "candidate"
-        } else {
-            "candidates"
-        };
-        let text = format!("{} {what}: {}.", names.len(), names.join(", "));
-        let why =
-            "They change at this size; which one matters, only other sizes can tell.".to_owned();
-        made.findings
-            .insert(0, finding(FindingKind::Answer, "candidates", text, why));
-    }
-    made.experiments = plan_probes(at, &candidates);
-    made.experiments.extend(plan_others(options, &candidates));
-    Ok(made)
+    Ok(())
 }
 
 /// What would change if the messages were datagrams, where it was not said how they travel.
@@ -154,100 +151,57 @@ fn hint_at_datagrams(options: &CliffOptions, link: &Link) -> String {
     }
     let candidates = [bus_packets(&datagrams, link), overlapping_slots(&datagrams)];
     let changes = candidates.iter().filter(|c| (c.changes_at)(options.at.0));
-    let names: Vec<&str> = changes.map(|c| c.id).collect();
-    match names.as_slice() {
-        [] => String::new(),
-        names => format!(
-            "With datagrams (--transport ud) there would be: {}.",
-            names.join(", ")
-        ),
+    match changes.map(Candidate::id).collect::<Vec<&str>>().join(", ") {
+        none if none.is_empty() => none,
+        names => format!("With datagrams (--transport ud) there would be: {names}."),
     }
-}
-
-fn finding(kind: FindingKind, id: &str, text: String, why: String) -> Finding {
-    Finding {
-        kind,
-        id: id.to_owned(),
-        text,
-        why,
-    }
-}
-
-fn add(made: &mut Explanation, kind: FindingKind, id: &str, text: String, why: String) {
-    made.findings.push(finding(kind, id, text, why));
 }
 
 fn offset_of(options: &CliffOptions) -> u64 {
-    let usual = if options.transport == TransportName::Ud {
-        64
-    } else {
-        0
-    };
-    options.offset.map_or(usual, |bytes| bytes.0)
+    let is_datagram = options.transport == TransportName::Ud;
+    options
+        .offset
+        .map_or(if is_datagram { 64 } else { 0 }, |bytes| bytes.0)
 }
 
-fn list_inputs(options: &CliffOptions, link: &Link) -> Vec<Input> {
-    let given = |is: bool| if is { "given" } else { "assumed" };
-    let input = |name: &str, value: String, source: &str| Input {
-        name: name.to_owned(),
-        value,
-        source: source.to_owned(),
+fn list_inputs(options: &CliffOptions, link: &Link, made: &mut Explanation) {
+    let packets = format!("{link}, packets of {} B", link.max_payload());
+    made.input("link", packets, "given or assumed");
+    let begins = format!("{} B behind an aligned address", offset_of(options));
+    let source = if options.offset.is_some() {
+        "given"
+    } else {
+        "assumed"
     };
-    vec![
-        input(
-            "link",
-            format!("{link}, packets of {} B", link.max_payload()),
-            "given or assumed",
-        ),
-        input(
-            "payload begins",
-            format!("{} B behind an aligned address", offset_of(options)),
-            given(options.offset.is_some()),
-        ),
-        input(
-            "receive slots",
-            format!("rounded to {}", options.slot_align),
-            "assumed, as perftest does",
-        ),
-        input(
-            "network",
-            format!("packets of {}", options.mtu),
-            "given or assumed",
-        ),
-    ]
+    made.input("payload begins", begins, source);
+    let slots = format!("rounded to {}", options.slot_align);
+    made.input("receive slots", slots, "assumed, as perftest does");
+    made.input(
+        "network",
+        format!("packets of {}", options.mtu),
+        "given or assumed",
+    );
 }
 
 fn find_candidates(options: &CliffOptions, link: &Link) -> Result<Vec<Candidate>, LinkError> {
-    let at = options.at.0;
     let mut all = vec![bus_packets(options, link)];
     if options.transport == TransportName::Ud {
         all.push(overlapping_slots(options));
     }
     all.push(network_packets(options));
     all.extend(descriptor_ways(options)?);
-    let mut found: Vec<Candidate> = all.into_iter().filter(|c| (c.changes_at)(at)).collect();
-    found.extend(packet_rate(options));
-    Ok(found)
+    all.retain(|c| (c.changes_at)(options.at.0));
+    all.extend(packet_rate(options));
+    Ok(all)
 }
 
 fn bus_packets(options: &CliffOptions, link: &Link) -> Candidate {
     let (offset, payload) = (offset_of(options), u64::from(link.max_payload()));
     let count = move |size| count_blocks(offset, size, payload);
-    let at = options.at.0;
-    Candidate {
-        id: "bus-packets",
-        text: format!(
-            "{at} B are written in {} packets on the bus, {} B in {}.",
-            count(at),
-            at + 1,
-            count(at + 1)
-        ),
-        why: format!(
-            "The payload ends at {}, a multiple of {payload}: the next packet carries one byte, a part of a cache line. The same every {payload} B.",
-            offset + at
-        ),
-        changes_at: Box::new(move |size| count(size) != count(size + 1)),
-    }
+    let (at, next) = (options.at.0, options.at.0 + 1);
+    let (here, there, end) = (count(at), count(next), offset + at);
+    let finding = said!(cliff "bus-packets", at, here, next, there, end, payload);
+    Candidate::new(finding, move |size| count(size) != count(size + 1))
 }
 
 fn overlapping_slots(options: &CliffOptions) -> Candidate {
@@ -255,37 +209,21 @@ fn overlapping_slots(options: &CliffOptions) -> Candidate {
     // A slot must hold prefix and payload, and the next begins where the payload alone would end.
     let overlap =
         move |size: u64| DATAGRAM_PREFIX.saturating_sub(size.next_multiple_of(align) - size);
-    let at = options.at.0;
-    Candidate {
-        id: "slot-overlap",
-        text: format!(
-            "Receive slots of {at} B overlap by {} B, those of {} B by {}.",
-            overlap(at),
-            at + 1,
-            overlap(at + 1)
-        ),
-        why: format!(
-            "A slot has {DATAGRAM_PREFIX} B of route header before the payload, and the next one begins at the payload's size rounded to {align}: the header of one datagram lands on the end of the one before. Every {align} B."
-        ),
-        changes_at: Box::new(move |size| {
-            (overlap(size) > 0) != (overlap(size + 1) > 0) && overlap(size) > 0
-        }),
-    }
+    let (at, next) = (options.at.0, options.at.0 + 1);
+    let (here, there, prefix) = (overlap(at), overlap(next), DATAGRAM_PREFIX);
+    let finding = said!(cliff "slot-overlap", at, here, next, there, prefix, align);
+    Candidate::new(finding, move |size| {
+        overlap(size) > 0 && overlap(size + 1) == 0
+    })
 }
 
 fn network_packets(options: &CliffOptions) -> Candidate {
-    let (at, mtu) = (options.at.0, options.mtu.0);
-    Candidate {
-        id: "network-packets",
-        text: format!(
-            "{at} B take {} packets of the network, {} B take {}.",
-            at.div_ceil(mtu),
-            at + 1,
-            (at + 1).div_ceil(mtu)
-        ),
-        why: format!("Packets carry up to {mtu} B."),
-        changes_at: Box::new(move |size| size.div_ceil(mtu) != (size + 1).div_ceil(mtu)),
-    }
+    let (at, next, mtu) = (options.at.0, options.at.0 + 1, options.mtu.0);
+    let (here, there) = (at.div_ceil(mtu), next.div_ceil(mtu));
+    let finding = said!(cliff "network-packets", at, here, next, there, mtu);
+    Candidate::new(finding, move |size| {
+        size.div_ceil(mtu) != (size + 1).div_ceil(mtu)
+    })
 }
 
 fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkError> {
@@ -295,130 +233,72 @@ fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkErro
     if granted == 0 {
         return Ok(None);
     }
+    let blueflame = adapter.blueflame;
     let way = move |size: u64| -> Way {
-        let inline = size <= granted;
-        descriptor::way(
-            adapter.family,
-            transport,
-            verb,
-            size.min(1 << 30) as u32,
-            inline,
-            adapter.blueflame,
-            1,
-        )
+        let (bytes, inline) = (size.min(1 << 30) as u32, size <= granted);
+        descriptor::way(adapter.family, transport, verb, bytes, inline, blueflame, 1)
     };
-    let at = options.at.0;
-    let (here, there) = (way(at), way(at + 1));
-    Ok(Some(Candidate {
-        id: "descriptor",
-        text: format!(
-            "{at} B go by {} ({} serial reads), {} B by {} ({}).",
-            here.name(),
-            here.serial_reads(),
-            at + 1,
-            there.name(),
-            there.serial_reads()
-        ),
-        why: format!(
-            "{granted} B are granted inline; BlueFlame takes descriptors of up to {} B.",
-            adapter.blueflame
-        ),
-        changes_at: Box::new(move |size| way(size) != way(size + 1)),
-    }))
+    let (at, next) = (options.at.0, options.at.0 + 1);
+    let finding = said!(cliff "descriptor",
+        at,
+        here = way(at).name(),
+        reads_here = way(at).serial_reads(),
+        next,
+        there = way(next).name(),
+        reads_there = way(next).serial_reads(),
+        granted,
+        blueflame
+    );
+    Ok(Some(Candidate::new(finding, move |size| {
+        way(size) != way(size + 1)
+    })))
 }
 
 /// A receiver that needs so long for each packet has its limit wherever it has it.
 fn packet_rate(options: &CliffOptions) -> Option<Candidate> {
-    let rate = options.rate?.rate;
-    let size = options.at.0 + 1;
-    let per_packet = rate.time_of(size as f64);
-    let million = 1e3 / per_packet.ns();
-    let at = options.at.0;
-    Some(Candidate {
-        id: "packet-rate",
-        text: format!("At {} B, {million:.2} million packets a second arrive, one in {per_packet}; smaller ones come faster than the receiver may manage.", size),
-        why: "A receiver that falls behind may stay so: its buffers leave the cache, it runs out of receive descriptors, and datagrams are lost.".to_owned(),
-        changes_at: Box::new(move |size| size == at),
-    })
+    let (at, next) = (options.at.0, options.at.0 + 1);
+    let each = options.rate?.rate.time_of(next as f64);
+    let million = format!("{:.2}", 1e3 / each.ns());
+    let finding = said!(cliff "packet-rate", next, million, each);
+    Some(Candidate::new(finding, move |size| size == at))
 }
 
 /// Sizes near the step at which some candidates change and others do not.
 fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
+    let placed: Vec<&Candidate> = candidates.iter().filter(|c| c.has_place()).collect();
+    let changing = |size: u64| placed.iter().filter(move |c| (c.changes_at)(size)).count();
     let mut probes = Vec::new();
-    for (index, candidate) in candidates
-        .iter()
-        .enumerate()
-        .filter(|(_, c)| c.id != "packet-rate")
-    {
-        let alone = |size: &u64| {
-            let others = candidates
-                .iter()
-                .enumerate()
-                .filter(|(i, c)| *i != index && c.id != "packet-rate");
-            (candidate.changes_at)(*size) && !others.into_iter().any(|(_, c)| (c.changes_at)(*size))
-        };
+    for candidate in &placed {
         let any = |size: &u64| (candidate.changes_at)(*size);
-        let below = (1..at).rev().take(4096);
-        let above = at + 1..at + 4096;
-        let found: Vec<u64> = match (below.clone().find(alone), above.clone().find(alone)) {
-            (None, None) => below
-                .clone()
-                .find(any)
-                .into_iter()
-                .chain(above.clone().find(any))
-                .collect(),
-            (a, b) => a.into_iter().chain(b).collect(),
-        };
+        let alone = |size: &u64| any(size) && changing(*size) == 1;
+        let (below, above) = (|| (1..at).rev().take(4096), || at + 1..at + 4096);
+        let mut found: Vec<u64> = below().find(alone).into_iter().collect();
+        found.extend(above().find(alone));
+        if found.is_empty() {
+            found.extend(below().find(any).into_iter().chain(above().find(any)));
+        }
         if found.is_empty() {
             continue;
         }
         let sizes: Vec<String> = found.iter().map(|s| format!("{s} and {}", s + 1)).collect();
         let change = |c: &&Candidate| found.iter().all(|&size| (c.changes_at)(size));
-        let there: Vec<&str> = candidates.iter().filter(change).map(|c| c.id).collect();
+        let there: Vec<&str> = candidates
+            .iter()
+            .filter(change)
+            .map(Candidate::id)
+            .collect();
         // Without a step there, none of those that change there is the cause.
-        let outcome = |seen: &str, means: String| Outcome {
-            seen: seen.to_owned(),
-            means,
-        };
-        probes.push(Experiment {
-            what: format!("Measure {} B.", sizes.join(", ")),
-            outcomes: vec![
-                outcome("a step there too", there.join(" or ")),
-                outcome("none", format!("not {}", there.join(" nor "))),
-            ],
-        });
+        let (sizes, not_there) = (sizes.join(", "), there.join(" nor "));
+        let there = there.join(" or ");
+        probes.push(to_try!("other-size", sizes, there, not_there));
     }
     probes
-}
-
-fn plan_others(options: &CliffOptions, candidates: &[Candidate]) -> Vec<Experiment> {
-    if !candidates.iter().any(|c| c.id == "packet-rate") {
-        return Vec::new();
-    }
-    let at = options.at.0;
-    let outcome = |seen: &str, means: &str| Outcome {
-        seen: seen.to_owned(),
-        means: means.to_owned(),
-    };
-    vec![
-        Experiment {
-            what: format!("Send {at} B no faster than {} B were sent.", at + 1),
-            outcomes: vec![outcome("no loss of bandwidth", "packet-rate"), outcome("slow as before", "not packet-rate")],
-        },
-        Experiment {
-            what: "Go through the sizes upwards, then downwards, without a pause.".to_owned(),
-            outcomes: vec![outcome("the step lies elsewhere on the way back", "packet-rate: a state that keeps itself"), outcome("the same place", "a property of the size")],
-        },
-        Experiment {
-            what: "Compare what was sent with what was received, and look at the port's counter of missing receive descriptors.".to_owned(),
-            outcomes: vec![outcome("some are missing", "packet-rate: datagrams are lost at the receiver, since the network itself holds them back and loses none"), outcome("none", "the sender was held back")],
-        },
-    ]
 }
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::FindingKind;
     use super::*;
     use crate::cli::parse_options;
 

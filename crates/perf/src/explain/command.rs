@@ -1,6 +1,5 @@
 //! `fastpath explain`: its subcommands, and how an explanation leaves the tool.
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -155,44 +154,29 @@ pub struct DeviceOptions {
 }
 
 /// Why nothing was explained.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// The text could not be read.
+    #[error("{path}: {1}", path = .0.display())]
     Read(PathBuf, io::Error),
     /// It is not what `lspci` prints.
+    #[error("{path}: {1}", path = .0.display())]
     Listing(PathBuf, NotListing),
     /// One device has to be named: why, and which there are.
+    #[error("{0}")]
     Which(String),
     /// No such device.
+    #[error(transparent)]
     Device(DeviceError),
     /// A value that no link has.
-    Link(LinkError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
     /// Nothing was measured.
+    #[error(transparent)]
     Probe(Box<ProbeError>),
     /// It could not be written.
+    #[error(transparent)]
     Output(OutputError),
-}
-
-impl fmt::Display for ExplainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExplainError::Read(path, e) => write!(f, "{}: {e}", path.display()),
-            ExplainError::Listing(path, e) => write!(f, "{}: {e}", path.display()),
-            ExplainError::Which(text) => f.write_str(text),
-            ExplainError::Device(e) => e.fmt(f),
-            ExplainError::Link(e) => e.fmt(f),
-            ExplainError::Probe(e) => e.fmt(f),
-            ExplainError::Output(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ExplainError {}
-
-impl From<LinkError> for ExplainError {
-    fn from(e: LinkError) -> ExplainError {
-        ExplainError::Link(e)
-    }
 }
 
 /// Does what `fastpath explain` was asked for.

@@ -34,20 +34,9 @@ impl Bytes<'_> {
 }
 
 /// What is wrong with bytes that should be a configuration space.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} bytes are no configuration space: it begins with a header of {HEADER}")]
 pub struct TooShort(pub usize);
-
-impl std::fmt::Display for TooShort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} bytes are no configuration space: it begins with a header of {HEADER}",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for TooShort {}
 
 /// Adds what the bytes say to a function.
 ///

@@ -17,7 +17,8 @@ use fastpath_pcie::{Bytes, Link, LinkError, Time};
 
 use super::bandwidth::{TransportName, VerbName};
 use super::command::{OutputOptions, take_signs};
-use super::{Explanation, Finding, FindingKind, Input, Waterfall, WaterfallBuilder};
+use super::findings::said;
+use super::{Explanation, Finding, Waterfall, WaterfallBuilder, refuse};
 pub use ticks::{Pair, Tick};
 
 /// Options of `fastpath explain latency`.
@@ -95,27 +96,19 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     path.wire = options.wire.unwrap_or(path.wire);
     path.hops = options.hops;
     let (transport, verb) = (Transport::from(options.transport), Verb::from(options.verb));
-    let refuse = |what, found: &dyn ToString, expected| LinkError {
-        what,
-        found: found.to_string(),
-        expected,
-    };
     // Nothing is read in no time; what would follow is no figure of any adapter.
     if let Some(read) = options.read.filter(|read| *read <= Time::ZERO) {
-        return Err(refuse("read of memory", &read, "a time of more than 0"));
+        return Err(refuse("read of memory", read, "a time of more than 0"));
     }
     if options.size.0 > 1 << 30 || options.inline.0 > 1 << 20 {
-        return Err(refuse(
-            "message",
-            &options.size,
-            "at most 1 GiB, of which at most 1 MiB inline",
-        ));
+        let expected = "at most 1 GiB, of which at most 1 MiB inline";
+        return Err(refuse("message", options.size, expected));
     }
-    if transport == Transport::Ud && (verb == Verb::Write || options.size.0 > path.wire.mtu.into())
-    {
+    let is_whole = verb == Verb::Send && options.size.0 <= path.wire.mtu.into();
+    if transport == Transport::Ud && !is_whole {
         return Err(refuse(
             "datagram",
-            &options.size,
+            options.size,
             "a send of one packet of the network",
         ));
     }
@@ -132,7 +125,7 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     };
     let chosen = message(size, inline);
     let mut made = Explanation::new(format!("One way of {} by {}", options.size, adapter.title));
-    made.inputs = list_inputs(options, &path, granted);
+    list_inputs(options, &path, granted, &mut made);
     made.waterfalls.push(draw(&path, &chosen, options.measured));
     if inline {
         let other = message(size, false);
@@ -140,40 +133,21 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
         waterfall.title = format!("The same by DMA: {}", say_reads(other.way));
         made.waterfalls.push(waterfall);
     }
-    judge_way(&path, &chosen, &mut made);
+    made.findings.push(judge_way(&path, &chosen));
     if let Some(found) = inlined.as_ref().filter(|_| granted > 0) {
-        judge_crossover(&path, transport, &options.inline, found, &mut made)?;
+        judge_crossover(&path, transport, &options.inline, found, &mut made.findings)?;
     }
-    let way = |size: u32| {
-        path.way(transport, verb, size, size <= granted && granted > 0)
-            .serial_reads()
+    let reads = |size, inline| path.way(transport, verb, size, inline).serial_reads();
+    let saved = |size: u32| {
+        let inline = size <= granted && granted > 0;
+        reads(size, false).saturating_sub(reads(size, inline))
     };
-    let way_before = |size: u32| path.way(transport, verb, size, false).serial_reads();
-    ticks::judge(
-        options,
-        path.one_way(&chosen),
-        &|size| way_before(size).saturating_sub(way(size)),
-        &mut made,
-    );
+    ticks::judge(options, path.one_way(&chosen), &saved, &mut made.findings);
     made.sort_findings();
     Ok(made)
 }
 
-fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32) -> Vec<Input> {
-    let mut inputs = Vec::new();
-    let mut put = |name: &str, value: String, source: &str| {
-        inputs.push(Input {
-            name: name.to_owned(),
-            value,
-            source: source.to_owned(),
-        });
-    };
-    put(
-        "adapter",
-        path.adapter.title.to_owned(),
-        path.adapter.source,
-    );
-    put("host", path.host.title.to_owned(), path.host.source);
+fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32, made: &mut Explanation) {
     let from = |given| {
         if given {
             "given"
@@ -181,86 +155,55 @@ fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32) -> Vec<I
             "the adapter's usual"
         }
     };
-    put("link", path.link.to_string(), from(options.pcie.is_some()));
-    put(
-        "network",
-        path.wire.to_string(),
-        from(options.wire.is_some()),
-    );
-    put(
-        "read of memory",
-        path.host.read.to_string(),
-        if options.read.is_some() {
-            "given"
-        } else {
-            path.host.source
-        },
-    );
-    put(
+    made.input("adapter", path.adapter.title, path.adapter.source);
+    made.input("host", path.host.title, path.host.source);
+    made.input("link", path.link, from(options.pcie.is_some()));
+    made.input("network", path.wire, from(options.wire.is_some()));
+    let source = if options.read.is_some() {
+        "given"
+    } else {
+        path.host.source
+    };
+    made.input("read of memory", path.host.read, source);
+    let inline = format!("{} asked for, {granted} B granted", options.inline);
+    made.input(
         "inline data",
-        format!("{} asked for, {granted} B granted", options.inline),
+        inline,
         "descriptor arithmetic of the adapter's library",
     );
     if let Some(tick) = options.tick {
-        put("tick of the clock", format!("{:.3}", tick.0), "given");
+        made.input("tick of the clock", format!("{:.3}", tick.0), "given");
     }
-    inputs
 }
 
 fn draw(path: &Path<'_>, message: &Message, measured: Option<Time>) -> Waterfall {
     let title = format!("{}: {}", message.way.name(), say_reads(message.way));
     let mut parts = path.parts(message).into_iter();
     let Some(first) = parts.next() else {
-        return WaterfallBuilder::start(title, "ns", "nothing", 0.0, "", "").build();
+        return WaterfallBuilder::start(title, "ns", "nothing", 0.0, "", "").finish(None);
     };
     let source = path.host.source;
     let mut steps =
         WaterfallBuilder::start(title, "ns", first.name, first.time.ns(), first.how, source);
     for part in parts {
-        let source = if part.name.starts_with("adapter") {
-            path.adapter.source
-        } else {
-            source
-        };
-        let how = if part.name.starts_with("adapter") {
-            String::new()
-        } else {
-            part.how
+        let (how, source) = match part.name.starts_with("adapter") {
+            true => (String::new(), path.adapter.source),
+            false => (part.how, source),
         };
         steps = steps.by(part.name, part.time.ns(), how, source);
     }
-    steps = steps.state("predicted", "");
-    match measured {
-        Some(measured) => steps.measured("measured", measured.ns(), "").build(),
-        None => steps.build(),
-    }
+    steps.state().finish(measured.map(|m| m.ns()))
 }
 
-fn add(made: &mut Explanation, kind: FindingKind, id: &str, text: String, why: String) {
-    made.findings.push(Finding {
-        kind,
-        id: id.to_owned(),
-        text,
-        why,
-    });
-}
-
-fn judge_way(path: &Path<'_>, message: &Message, made: &mut Explanation) {
-    let total = path.one_way(message);
-    let reads = message.way.serial_reads();
-    let reads = match reads {
+fn judge_way(path: &Path<'_>, message: &Message) -> Finding {
+    let reads = match message.way.serial_reads() {
         0 => "no read of memory".to_owned(),
         1 => "one read of memory".to_owned(),
         n => format!("{n} reads of memory, one after the other,"),
     };
-    let way = message.way.name();
-    let text = format!("{total} one way ({way}): {reads} before the first byte leaves.");
-    let why = format!(
-        "Each read takes {}; the processor is busy for {}.",
-        path.host.read,
-        path.processor_time(message)
-    );
-    add(made, FindingKind::Answer, "one-way", text, why);
+    let (total, way) = (path.one_way(message), message.way.name());
+    let (read, busy) = (path.host.read, path.processor_time(message));
+    said!(latency "one-way", total, way, reads, read, busy)
 }
 
 /// Both costs on each side of where inline data stops to pay.
@@ -272,97 +215,67 @@ fn say_costs(choice: &Choice) -> String {
     format!(" {}.", said.join("; "))
 }
 
+/// What inline data gains in each range of sizes.
+fn say_ranges(found: &Prediction) -> String {
+    let said = found.ranges.iter().map(|r| {
+        let what = if r.gain < Time::ZERO {
+            "lost"
+        } else {
+            "gained"
+        };
+        let gain = r.gain.max(Time::ZERO - r.gain);
+        format!(
+            "{} to {} B {}, {gain} {what} at the end",
+            r.from,
+            r.to,
+            r.way.name()
+        )
+    });
+    format!(
+        "{}.{}",
+        said.collect::<Vec<String>>().join("; "),
+        say_costs(&found.choice)
+    )
+}
+
 fn judge_crossover(
     path: &Path<'_>,
     transport: Transport,
     wanted: &Bytes,
     found: &Prediction,
-    made: &mut Explanation,
+    findings: &mut Vec<Finding>,
 ) -> Result<(), LinkError> {
-    let grant = found.grant;
-    let (id, text) = match found.choice.crossover {
-        Crossover::Never => ("crossover", "Inline data is never faster here.".to_owned()),
+    let why = say_ranges(found);
+    findings.push(match found.choice.crossover {
+        Crossover::Never => said!(latency "crossover-never", why),
         Crossover::Until(size) => {
-            let again = found
-                .ranges
-                .iter()
-                .find(|r| r.from > size && r.gain > Time::ZERO);
-            let again = again.map_or_else(String::new, |range| {
-                let from = range.from;
-                format!(
-                    " From {from} B on, where the adapter reads the descriptor, it is faster again."
-                )
+            let mut beyond = found.ranges.iter().filter(|r| r.from > size);
+            let again = beyond.find(|r| r.gain > Time::ZERO).map_or_else(String::new, |r| {
+                let from = r.from;
+                format!(" From {from} B on, where the adapter reads the descriptor, it is faster again.")
             });
-            let text = format!(
-                "Inline data is faster up to {size} B; beyond, the processor's stores cost more than the reads that they save.{again}"
-            );
-            ("crossover", text)
+            said!(latency "crossover-until", size, again, why)
         }
-        Crossover::Always(size) => (
-            "crossover",
-            format!("Inline data is faster at every size granted, up to {size} B."),
-        ),
-    };
-    let ranges: Vec<String> = found
-        .ranges
-        .iter()
-        .map(|r| {
-            format!(
-                "{} to {} B {}, {} {} at the end",
-                r.from,
-                r.to,
-                r.way.name(),
-                r.gain.max(Time::ZERO - r.gain),
-                if r.gain < Time::ZERO {
-                    "lost"
-                } else {
-                    "gained"
-                }
-            )
-        })
-        .collect();
-    add(
-        made,
-        FindingKind::Note,
-        id,
-        text,
-        format!("{}.{}", ranges.join("; "), say_costs(&found.choice)),
-    );
+        Crossover::Always(size) => said!(latency "crossover-always", size, why),
+    });
+    let blueflame = path.adapter.blueflame;
     if let [first, second, ..] = found.ranges.as_slice() {
-        let text = format!(
-            "A step at {} and {} B: there a descriptor outgrows BlueFlame ({} B), and one more read begins.",
-            first.to, second.from, path.adapter.blueflame
-        );
-        add(
-            made,
-            FindingKind::Note,
-            "blueflame-limit",
-            text,
-            String::new(),
-        );
+        let (first, second) = (first.to, second.from);
+        findings.push(said!(latency "blueflame-limit", first, second, blueflame));
     }
-    let small = fastpath_pcie::descriptor::grant(path.adapter.family, transport, 0, 1)?;
-    let (least, why) = match grant.is_exact {
-        true => ("", ""),
-        false => (
-            "at least ",
-            "mlx5 keeps room for the largest operation that the queue pair allows: the exact grant is what its creation returns, and the device has a limit of its own (max_sq_desc_sz).",
-        ),
+    let least = fastpath_pcie::descriptor::grant(path.adapter.family, transport, 0, 1)?;
+    let grant = found.grant;
+    let name = if grant.is_exact {
+        "queue-memory"
+    } else {
+        "queue-memory-least"
     };
-    let text = format!(
-        "{} B asked for are granted as {least}{} B in descriptors of {least}{} B: a send queue of 128 takes {} instead of {}.",
-        wanted.0,
-        grant.inline,
-        grant.descriptor,
-        Bytes(grant.queue_bytes(128)),
-        Bytes(small.queue_bytes(128))
-    );
-    add(
-        made,
-        FindingKind::Note,
-        "queue-memory",
-        text,
-        why.to_owned(),
-    );
+    findings.push(said!(latency name,
+        wanted = wanted.0,
+        granted = grant.inline,
+        descriptor = grant.descriptor,
+        queue = Bytes(grant.queue_bytes(128)),
+        small = Bytes(least.queue_bytes(128))
+    ));
     Ok(())
 }

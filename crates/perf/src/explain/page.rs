@@ -1,18 +1,18 @@
-//! Explanations as one page: each waterfall a drawing, with its numbers in a table below it.
+//! An explanation as a page.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use super::{Explanation, Finding, FindingKind, Step, StepKind, Waterfall};
-use crate::html::open_page;
-use crate::html::svg::{at, escape, shorten, three_digits};
+use crate::document::html::{page, text};
+use crate::document::{Column, Table};
+use crate::html::svg::{at, shorten, three_digits};
 
-/// Width of a drawing: that of a telephone, so that its text can be read there too.
+/// Width of a drawing, and of a row: a line of text and a bar below it.
 const WIDE: f64 = 380.0;
-/// Height of a row, of the text at its top and of the bar below.
 const ROW: f64 = 42.0;
 const TEXT: f64 = 13.0;
 const BAR: f64 = 14.0;
-/// Characters of a name and of a figure that fit above a bar.
+/// Characters of a name, and of a figure, for which there is room.
 const NAME_MAX: usize = 36;
 const FIGURE_MAX: usize = 11;
 
@@ -22,105 +22,58 @@ pub fn write_page(explanations: &[Explanation]) -> String {
         [one] => one.title.clone(),
         many => format!("{} devices, explained", many.len()),
     };
-    let mut out = String::with_capacity(16 << 10);
-    open_page(&title, &mut out);
-    out.push_str("</header>\n<main>");
-    let mut id = 0;
-    for explanation in explanations {
-        if explanations.len() > 1 {
-            let _ = write!(out, "<h2>{}</h2>", escape(&explanation.title));
-        }
-        // The answers, then the pictures; what else was found stands below them.
-        let (answers, others): (Vec<_>, Vec<_>) = explanation
-            .findings
-            .iter()
-            .partition(|finding| finding.kind == FindingKind::Answer);
-        write_findings(&answers, &mut out);
-        if !explanation.waterfalls.is_empty() {
-            out.push_str("<div class=\"charts\">\n");
-            for waterfall in &explanation.waterfalls {
-                write_figure(waterfall, id, &mut out);
-                id += 1;
-            }
-            out.push_str("</div>\n");
-        }
-        write_findings(&others, &mut out);
-        write_experiments(explanation, &mut out);
-        write_inputs(explanation, &mut out);
-    }
-    out.push_str(
-        "</main>\n<footer>MB is 10<sup>6</sup> bytes, MiB is 2<sup>20</sup>. Calculated, except what is called measured.</footer></body></html>\n",
-    );
-    out
+    let main = html! { @for (index, explanation) in explanations.iter().enumerate() {
+        @if explanations.len() > 1 { h2 { (text(&explanation.title)) } }
+        (show(index, explanation))
+    } };
+    let footer = html! {
+        "MB is 10" sup { "6" } " bytes, MiB is 2" sup { "20" } ". Calculated, except what is called measured."
+    };
+    page(&title, html! {}, main, footer)
 }
 
-fn write_findings(findings: &[&Finding], out: &mut String) {
-    if findings.is_empty() {
-        return;
-    }
-    out.push_str("<ul class=\"findings\">");
-    let mut rank = 0;
-    for finding in findings {
-        let (class, word) = match finding.kind {
-            FindingKind::Answer => ("f-answer", "answer".to_owned()),
-            FindingKind::Cause => {
-                rank += 1;
-                ("f-cause", format!("cause {rank}"))
-            }
-            FindingKind::Excluded => ("f-excluded", "ruled out".to_owned()),
-            FindingKind::Note => ("f-note", "note".to_owned()),
-            FindingKind::Caution => ("f-caution", "caution".to_owned()),
-        };
-        let _ = write!(
-            out,
-            "<li class=\"{class}\"><span class=\"word\">{word}</span>{}<p>{}</p></li>",
-            escape(&finding.text),
-            escape(&finding.why)
-        );
-    }
-    out.push_str("</ul>\n");
-}
-
-fn write_experiments(explanation: &Explanation, out: &mut String) {
-    if explanation.experiments.is_empty() {
-        return;
-    }
-    out.push_str("<h2>What to measure next</h2>");
-    for experiment in &explanation.experiments {
-        let _ = write!(
-            out,
-            "<div class=\"card\"><h3>{}</h3><dl>",
-            escape(&experiment.what)
-        );
-        for outcome in &experiment.outcomes {
-            let (seen, means) = (escape(&outcome.seen), escape(&outcome.means));
-            let _ = write!(out, "<dt>{seen}</dt><dd>{means}</dd>");
-        }
-        out.push_str("</dl></div>\n");
-    }
-}
-
-fn write_inputs(explanation: &Explanation, out: &mut String) {
-    if explanation.inputs.is_empty() {
-        return;
-    }
-    out.push_str(
-        "<h2>What this rests on</h2><div class=\"card wide\"><table><thead><tr><th class=\"text\">what</th>\
-         <th class=\"text\">value</th><th class=\"text\">from</th></tr></thead><tbody>",
-    );
+/// The answers, then the pictures; what else was found stands below them.
+fn show(index: usize, explanation: &Explanation) -> Markup {
+    let is_answer = |finding: &&Finding| finding.kind == FindingKind::Answer;
+    let (answers, others): (Vec<_>, Vec<_>) = explanation.findings.iter().partition(is_answer);
+    let waterfalls = explanation.waterfalls.iter().enumerate();
+    let mut inputs = Table::new(["what", "value", "from"].map(|name| Column::text(name, 0)));
     for input in &explanation.inputs {
-        let _ = write!(
-            out,
-            "<tr><th class=\"text\">{}</th><td class=\"text\">{}</td><td class=\"text\">{}</td></tr>",
-            escape(&input.name),
-            escape(&input.value),
-            escape(&input.source)
-        );
+        inputs.row([&input.name, &input.value, &input.source]);
     }
-    out.push_str("</tbody></table></div>\n");
+    html! {
+        (show_findings(&answers))
+        div class="charts" { @for (i, w) in waterfalls { (show_figure(w, &format!("w{index}-{i}"))) } }
+        (show_findings(&others))
+        @if !explanation.experiments.is_empty() { h2 { "What to measure next" } }
+        @for experiment in &explanation.experiments { div class="card" {
+            h3 { (text(&experiment.what)) }
+            dl { @for outcome in &experiment.outcomes {
+                dt { (text(&outcome.seen)) } dd { (text(&outcome.means)) }
+            } }
+        } }
+        @if !explanation.inputs.is_empty() { h2 { "What this rests on" } (inputs.to_card()) }
+    }
 }
 
-/// The figure of a step as people read it.
+fn show_findings(findings: &[&Finding]) -> Markup {
+    let mut rank = 0;
+    let mut name = |kind| match kind {
+        FindingKind::Answer => ("f-answer", "answer".to_owned()),
+        FindingKind::Cause => {
+            rank += 1;
+            ("f-cause", format!("cause {rank}"))
+        }
+        FindingKind::Excluded => ("f-excluded", "ruled out".to_owned()),
+        FindingKind::Note => ("f-note", "note".to_owned()),
+        FindingKind::Caution => ("f-caution", "caution".to_owned()),
+    };
+    html! { @if !findings.is_empty() { ul class="findings" { @for finding in findings {
+        @let (class, word) = name(finding.kind);
+        li class=(class) { span class="word" { (word) } (text(&finding.text)) p { (text(&finding.why)) } }
+    } } } }
+}
+
 fn figure_text(step: &Step) -> String {
     match step.kind {
         StepKind::Change | StepKind::Left if step.change > 0.0 => {
@@ -132,107 +85,103 @@ fn figure_text(step: &Step) -> String {
 }
 
 fn four_digits(value: f64) -> String {
-    if value.abs() >= 1000.0 && value.is_finite() {
-        format!("{value:.0}")
-    } else {
-        three_digits(value)
+    match value.abs() >= 1000.0 && value.is_finite() {
+        true => format!("{value:.0}"),
+        false => three_digits(value),
     }
 }
 
-fn write_figure(waterfall: &Waterfall, id: usize, out: &mut String) {
+fn show_figure(waterfall: &Waterfall, id: &str) -> Markup {
     let steps = &waterfall.steps;
-    let tall = ROW * steps.len() as f64;
-    let (title, unit) = (escape(&waterfall.title), escape(&waterfall.unit));
+    let title = text(&waterfall.title);
     let said: Vec<String> = steps
         .iter()
         .map(|s| format!("{} {}", s.name, figure_text(s)))
         .collect();
-    let _ = write!(
-        out,
-        "<figure class=\"card\"><figcaption><h3>{title}</h3><p>{unit}</p></figcaption>\
-         <svg class=\"steps\" viewBox=\"0 0 {WIDE} {tall}\" role=\"img\" aria-labelledby=\"w{id}t w{id}d\"><title id=\"w{id}t\">{title}</title>\
-         <desc id=\"w{id}d\">{}</desc>",
-        escape(&said.join("; "))
-    );
-    draw_rows(steps, out);
-    out.push_str("</svg>");
-    write_table(waterfall, out);
-    out.push_str("</figure>\n");
+    let size = format!("0 0 {WIDE} {}", ROW * steps.len() as f64);
+    html! { figure class="card" {
+        figcaption { h3 { (title) } p { (text(&waterfall.unit)) } }
+        svg class="steps" viewBox=(size) role="img" aria-labelledby=(format!("{id}t {id}d")) {
+            title id=(format!("{id}t")) { (title) }
+            desc id=(format!("{id}d")) { (text(&said.join("; "))) }
+            (draw_rows(steps))
+        }
+        (tabulate(waterfall).to_fold("Numbers and where they come from"))
+    } }
 }
 
-fn draw_rows(steps: &[Step], out: &mut String) {
-    let ends = steps.iter().flat_map(|s| [s.level, s.level - s.change]);
-    let most = ends.filter(|v| v.is_finite()).fold(0.0, f64::max);
-    let place = |level: f64| {
-        let share = if most > 0.0 && level.is_finite() {
-            (level / most).clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
-        share * WIDE
+/// A bar: where it lies, and its colour.
+struct Bar {
+    from: f64,
+    to: f64,
+    class: &'static str,
+}
+
+fn make_bar(step: &Step, most: f64) -> Bar {
+    let place = |level: f64| match most > 0.0 && level.is_finite() {
+        true => (level / most).clamp(0.0, 1.0) * WIDE,
+        false => 0.0,
     };
-    let mut before: Option<f64> = None;
-    for (row, step) in steps.iter().enumerate() {
-        let line = ROW * row as f64 + TEXT;
-        let top = line + 6.0;
-        let change = matches!(step.kind, StepKind::Change | StepKind::Left);
-        let from = if change {
-            step.level - step.change
-        } else {
-            0.0
-        };
-        let (a, b) = (place(from), place(step.level));
-        let class = match step.kind {
-            StepKind::Measured => "seen",
-            StepKind::Change | StepKind::Left if step.change < 0.0 => "fall",
-            StepKind::Change | StepKind::Left => "rise",
-            _ => "level",
-        };
-        // A line from the level before to where this bar begins.
-        if let Some(level) = before {
-            let x = at(level);
-            let (y0, y1) = (at(top - ROW + BAR), at(top));
-            let _ = write!(out, "<path class=\"lead\" d=\"M{x} {y0}V{y1}\"/>");
-        }
-        before = Some(b);
-        let _ = write!(
-            out,
-            "<text x=\"0\" y=\"{y}\" font-size=\"{TEXT}\">{}</text>\
-             <text x=\"{WIDE}\" y=\"{y}\" font-size=\"{TEXT}\" text-anchor=\"end\">{}</text>\
-             <rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\" rx=\"2\"><title>{}</title></rect>",
-            escape(&shorten(&step.name, NAME_MAX)),
-            escape(&shorten(&figure_text(step), FIGURE_MAX)),
-            at(a.min(b)),
-            at(top),
-            at((a - b).abs().max(1.5)),
-            escape(&step.how),
-            y = at(line),
-        );
+    let change = matches!(step.kind, StepKind::Change | StepKind::Left);
+    let class = match step.kind {
+        StepKind::Measured => "seen",
+        _ if !change => "level",
+        _ if step.change < 0.0 => "fall",
+        _ => "rise",
+    };
+    let from = if change {
+        step.level - step.change
+    } else {
+        0.0
+    };
+    Bar {
+        from: place(from),
+        to: place(step.level),
+        class,
     }
 }
 
-fn write_table(waterfall: &Waterfall, out: &mut String) {
-    let _ = write!(
-        out,
-        "<details><summary>Numbers and where they come from</summary><div class=\"wide\"><table><thead><tr><th class=\"text\">step</th>\
-         <th>change</th><th>{}</th><th class=\"text\">how</th><th class=\"text\">source</th></tr></thead><tbody>",
-        escape(&waterfall.unit)
-    );
+fn draw_rows(steps: &[Step]) -> Markup {
+    let ends = steps.iter().flat_map(|s| [s.level, s.level - s.change]);
+    let most = ends.filter(|v| v.is_finite()).fold(0.0, f64::max);
+    let bars: Vec<Bar> = steps.iter().map(|s| make_bar(s, most)).collect();
+    html! { @for (row, (step, bar)) in steps.iter().zip(&bars).enumerate() {
+        @let line = ROW * row as f64 + TEXT;
+        @let top = line + 6.0;
+        // A line from the level before to where this bar begins.
+        @if row > 0 {
+            @let x = at(bars[row - 1].to);
+            path class="lead" d=(format!("M{x} {}V{}", at(top - ROW + BAR), at(top))) {}
+        }
+        text x="0" y=(at(line)) font-size=(TEXT) { (text(&shorten(&step.name, NAME_MAX))) }
+        text x=(WIDE) y=(at(line)) font-size=(TEXT) text-anchor="end" { (shorten(&figure_text(step), FIGURE_MAX)) }
+        @let wide = (bar.to - bar.from).abs().max(1.5);
+        rect class=(bar.class) x=(at(bar.from.min(bar.to))) y=(at(top)) width=(at(wide)) height=(BAR) rx="2" {
+            title { (text(&step.how)) }
+        }
+    } }
+}
+
+fn tabulate(waterfall: &Waterfall) -> Table {
+    let numbers = ["change", waterfall.unit.as_str()].map(|name| Column::number(name, 0));
+    let words = ["how", "source"].map(|name| Column::text(name, 0));
+    let first = [Column::text("step", 0)];
+    let mut table = Table::new(first.into_iter().chain(numbers).chain(words));
     for step in &waterfall.steps {
         let change = match step.kind {
             StepKind::Change | StepKind::Left => format!("{:+.2}", step.change),
             _ => String::new(),
         };
-        let _ = write!(
-            out,
-            "<tr><th class=\"text\">{}</th><td>{change}</td><td>{:.2}</td><td class=\"text\">{}</td><td class=\"text\">{}</td></tr>",
-            escape(&step.name),
-            step.level,
-            escape(&step.how),
-            escape(&step.source)
-        );
+        let level = format!("{:.2}", step.level);
+        table.row([
+            step.name.clone(),
+            change,
+            level,
+            step.how.clone(),
+            step.source.clone(),
+        ]);
     }
-    out.push_str("</tbody></table></div></details>");
+    table
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@
 
 mod cuda;
 
-use std::fmt;
-
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
+use super::Explanation;
 use super::advice::{self, Subject};
 use super::command::{ExplainError, HereOptions, LinkOptions, write};
+use super::findings::said;
 use super::function::Function;
 use super::moves::Moves;
 use super::sysfs;
-use super::{Explanation, FindingKind, Input};
 use cuda::{CopyWay, Cuda, CudaError};
 
 /// Options of `fastpath explain probe`.
@@ -32,29 +31,14 @@ pub struct ProbeOptions {
 }
 
 /// Why nothing was measured.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// There is no driver, no GPU, or a call failed.
-    Cuda(CudaError),
+    #[error("nothing was measured: {0}")]
+    Cuda(#[from] CudaError),
     /// What was measured could not be explained or shown.
+    #[error(transparent)]
     Explain(ExplainError),
-}
-
-impl fmt::Display for ProbeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProbeError::Cuda(e) => write!(f, "nothing was measured: {e}"),
-            ProbeError::Explain(e) => e.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ProbeError {}
-
-impl From<CudaError> for ProbeError {
-    fn from(e: CudaError) -> ProbeError {
-        ProbeError::Cuda(e)
-    }
 }
 
 /// Sizes of the copies, bytes.
@@ -181,29 +165,17 @@ fn explain(
     let mut made = advice::explain(subject, &asked)?;
     made.title = format!("{name} at {}: copies from {way}", subject.device.address);
     for m in measured {
-        made.inputs.push(Input {
-            name: format!("copies of {} B", m.bytes),
-            value: format!("{:.3} GB/s", m.rate().in_unit(RateUnit::GbytePerS)),
-            source: format!(
-                "measured: quickest of {BATCHES} batches of {}; {:.0} ns each, median {:.0}",
-                m.copies, m.quickest, m.median
-            ),
-        });
+        let rate = format!("{:.3} GB/s", m.rate().in_unit(RateUnit::GbytePerS));
+        let source = format!(
+            "measured: quickest of {BATCHES} batches of {}; {:.0} ns each, median {:.0}",
+            m.copies, m.quickest, m.median
+        );
+        made.input(&format!("copies of {} B", m.bytes), rate, source);
     }
-    let (kind, text) = match read_ns {
-        Ok(ns) => (
-            FindingKind::Answer,
-            format!(
-                "A read of 64 B of host memory by the GPU takes {ns:.0} ns (a chain of reads, each of which needs the one before it)."
-            ),
-        ),
-        Err(e) => (
-            FindingKind::Caution,
-            format!("Reads of host memory by the GPU were not measured: {e}."),
-        ),
-    };
-    made.findings
-        .push(advice::finding(kind, "read-time", text, String::new()));
+    made.findings.push(match read_ns {
+        Ok(ns) => said!(device "read-time", ns = format!("{ns:.0}")),
+        Err(why) => said!(device "no-read-time", why),
+    });
     Ok(made)
 }
 

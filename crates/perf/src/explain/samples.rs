@@ -24,13 +24,12 @@ pub fn make_explanation() -> Explanation {
         from,
     )
     .to("packet headers", 3200.0, "24 B around each 96 B", from)
-    .state("predicted", "")
-    .measured("measured", 3100.0, "");
+    .state();
     let rises = WaterfallBuilder::start("one way", "ns", "software", 75.0, "given", "given")
         .by("doorbell", 40.0, "a store over the bus", "UCX")
         .by("two reads, one after the other", 700.0, "2 x 350 ns", "UCX")
-        .state("predicted", "");
-    made.waterfalls = vec![falls.build(), rises.build()];
+        .state();
+    made.waterfalls = vec![falls.finish(Some(3100.0)), rises.finish(None)];
     let kinds = [
         FindingKind::Answer,
         FindingKind::Cause,

@@ -3,7 +3,6 @@
 //! Without privileges the configuration space ends after 64 bytes; then `current_link_speed`, `current_link_width` and
 //! what lies beside them say what the link is, and what they do not say is listed as not read.
 
-use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -19,43 +18,23 @@ const CLASSES: [&str; 4] = ["infiniband", "net", "nvme", "drm"];
 const ABOVE_MAX: usize = 32;
 
 /// Why a device cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The name cannot be one.
+    #[error(
+        "`{0}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as 0000:41:00.0"
+    )]
     Name(String),
     /// Nothing is called so; what there is.
+    #[error(
+        "no device `{0}`: expected is an address as 0000:41:00.0, or one of the names there are ({known})",
+        known = if .1.is_empty() { "none".to_owned() } else { .1.join(", ") }
+    )]
     Unknown(String, Vec<String>),
     /// It is there, and not on PCI.
+    #[error("`{0}` is no device of a PCI bus: {path} has no PCI address", path = .1.display())]
     NotPci(String, PathBuf),
 }
-
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::Name(name) => write!(
-                f,
-                "`{name}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as 0000:41:00.0"
-            ),
-            DeviceError::Unknown(name, known) => {
-                let known = match known.as_slice() {
-                    [] => "none".to_owned(),
-                    all => all.join(", "),
-                };
-                write!(
-                    f,
-                    "no device `{name}`: expected is an address as 0000:41:00.0, or one of the names there are ({known})"
-                )
-            }
-            DeviceError::NotPci(name, path) => write!(
-                f,
-                "`{name}` is no device of a PCI bus: {} has no PCI address",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {}
 
 /// Reads a device and the ports above it. `root` is `/sys`, or a tree made like it.
 ///

@@ -21,33 +21,6 @@ pub enum Figure {
 /// A case and the index of its report.
 type Found<'a> = (usize, &'a Case);
 
-/// What is timed, in words.
-pub fn say_of(of: Of) -> &'static str {
-    match of {
-        Of::HalfRoundTrip => "half a round trip",
-        Of::RoundTrip => "a whole round trip",
-        Of::Message => "one message of many in flight",
-        Of::Call => "one call, on the leading rank",
-        Of::Hop => "one hop: a message to each neighbour, divided by two",
-        Of::Skew => "from the first rank that leaves the call to the last",
-        Of::Process => "a process from start to end",
-        Of::Floor => "the hardware's own operation",
-        Of::Memory => "memory",
-        Of::Instructions => "instructions",
-        Of::Overlap => "share of the transfer left for computing",
-    }
-}
-
-/// The level as a word.
-pub fn say_level(level: Level) -> &'static str {
-    match level {
-        Level::Mpi => "mpi",
-        Level::Protocol => "protocol",
-        Level::Transport => "transport",
-        Level::Verbs => "verbs",
-    }
-}
-
 /// The figures of all reports, in the order of measurement.
 pub fn make_figures(reports: &[Report]) -> Vec<Figure> {
     let mut order = Vec::new();
@@ -84,7 +57,7 @@ fn make_maps(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
     for ((ranks, bytes, _), by_report) in jobs {
         let map = |(report, cases): (usize, Vec<&Case>)| {
             let title = format!("latency by pair of ranks, {}", reports[report].run.mpi.name);
-            let of = say_of(cases[0].of);
+            let of = cases[0].of.text();
             let about = format!(
                 "{of}, {}, {ranks} ranks. Number and colour: median.",
                 size(bytes)
@@ -181,8 +154,8 @@ fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     } else if differs(&|k| k.report.to_string()) {
         parts.push(format!("run {}", key.report + 1));
     }
-    if differs(&|k| say_level(k.level).to_owned()) {
-        parts.push(say_level(key.level).to_owned());
+    if differs(&|k| k.level.name().to_owned()) {
+        parts.push(key.level.name().to_owned());
     }
     let has = |k: &CurveKey, part: &str| k.variant.split(", ").any(|p| p == part);
     let own = |part: &&str| !part.is_empty() && all.iter().any(|k| !has(k, part));
@@ -256,7 +229,7 @@ fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[Curve
 
 fn describe(across: Across, cases: &[Found]) -> String {
     let first = cases[0].1;
-    let mut parts = vec![first.operation.clone(), say_of(first.of).to_owned()];
+    let mut parts = vec![first.operation.clone(), first.of.text().to_owned()];
     if cases.iter().all(|(_, c)| c.ranks == first.ranks) {
         parts.push(format!("{} ranks", first.ranks));
     }

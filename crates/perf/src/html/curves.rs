@@ -1,9 +1,11 @@
 //! A chart of curves: time, rate or bandwidth by size or by ranks, with its floor and its table.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use super::scale::{Axis, spread};
-use super::svg::{at, decimal, escape, path, shorten, size, size_tick, time};
+use super::svg::{at, decimal, path, shorten, size, size_tick, time};
+use crate::document::html::text;
+use crate::document::{Column, Table};
 use crate::record::{Histogram, Summary};
 
 // Narrow, so that what is written in it stays readable where a phone draws it smaller.
@@ -153,18 +155,25 @@ impl Chart {
         }
     }
 
-    /// The chart as a figure with its table below.
-    pub fn write(&self, id: usize, out: &mut String) {
-        let unit = &self.unit;
-        let _ = write!(
-            out,
-            "<figure class=\"card\"><figcaption><h3>{}</h3><p>{}</p></figcaption>",
-            escape(&self.title),
-            escape(&self.about)
-        );
-        self.write_svg(id, out);
-        self.write_table(unit, out);
-        out.push_str("</figure>\n");
+    /// What lies across, as the axis, the description and the table call it.
+    fn across(&self) -> [&'static str; 3] {
+        match self.across {
+            Across::Bytes => ["message size in bytes (K = 1024)", "message size", "size"],
+            Across::Ranks => ["number of ranks", "number of ranks", "ranks"],
+        }
+    }
+
+    /// The figure: the drawing, and its numbers as a table.
+    pub fn show(&self, id: usize) -> Markup {
+        let is_formed = matches!(self.quantity, Quantity::Bandwidth | Quantity::Rate);
+        html! { figure class="card" {
+            figcaption { h3 { (text(&self.title)) } p { (text(&self.about)) } }
+            (self.draw(id))
+            (self.tabulate().to_fold("Numbers"))
+            @if is_formed {
+                p class="note" { "The numbers are times of one message, from which the curve is formed." }
+            }
+        } }
     }
 
     fn axes(&self) -> (Axis, Axis) {
@@ -199,172 +208,125 @@ impl Chart {
         self.series.len() <= BANDS_MAX
     }
 
-    fn write_svg(&self, id: usize, out: &mut String) {
+    fn draw(&self, id: usize) -> Markup {
         let (x, y) = self.axes();
         let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
-        let _ = write!(
-            out,
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-labelledby=\"t{id} d{id}\"><title id=\"t{id}\">{}</title>\
-             <desc id=\"d{id}\">{} by {}, {} logarithmic: {}. The numbers are in the table below.</desc>",
-            escape(&self.title),
+        let logarithmic = if self.is_share() {
+            "that axis is"
+        } else {
+            "both axes"
+        };
+        let about = format!(
+            "{} by {}, {logarithmic} logarithmic: {}. The numbers are in the table below.",
             self.statistic(),
-            match self.across {
-                Across::Bytes => "message size",
-                Across::Ranks => "number of ranks",
-            },
-            match self.is_share() {
-                true => "that axis is",
-                false => "both axes",
-            },
-            escape(&names.join(", "))
+            self.across()[1],
+            names.join(", ")
         );
-        self.write_grid(&x, &y, out);
         let mut labels = Vec::new();
-        for floor in &self.floors {
-            self.write_floor(floor, &x, &y, &mut labels, out);
+        html! {
+            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-labelledby=(format!("t{id} d{id}")) {
+                title id=(format!("t{id}")) { (text(&self.title)) }
+                desc id=(format!("d{id}")) { (text(&about)) }
+                (self.draw_grid(&x, &y))
+                @for floor in &self.floors { (self.draw_floor(floor, &x, &y, &mut labels)) }
+                @for series in &self.series { (self.draw_series(series, &x, &y, &mut labels)) }
+                (draw_labels(&labels))
+            }
         }
-        for series in &self.series {
-            self.write_series(series, &x, &y, &mut labels, out);
-        }
-        write_labels(&labels, out);
-        out.push_str("</svg>");
     }
 
-    fn write_grid(&self, x: &Axis, y: &Axis, out: &mut String) {
+    fn draw_grid(&self, x: &Axis, y: &Axis) -> Markup {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         let mut last = f64::INFINITY;
-        for mark in y.decimal_marks() {
-            let place = y.place(mark);
-            if last - place < 15.0 {
-                continue;
-            }
-            last = place;
-            let _ = write!(
-                out,
-                "<path class=\"grid\" d=\"M{LEFT} {p}H{right}\"/><text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6.0,
-                at(place + 4.0),
-                escape(&self.quantity.show(mark, &self.unit)),
-                p = at(place)
-            );
-        }
-        for mark in x.binary_marks(32.0) {
-            let place = at(x.place(mark));
-            let text = match self.across {
-                Across::Bytes => size_tick(mark as u64),
-                Across::Ranks => format!("{mark}"),
-            };
-            let _ = write!(
-                out,
-                "<path class=\"grid\" d=\"M{place} {TOP}V{bottom}\"/>\
-                 <text class=\"tick\" x=\"{place}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
-                bottom + 16.0
-            );
-        }
-        let about = match self.across {
-            Across::Bytes => "message size in bytes (K = 1024)",
-            Across::Ranks => "number of ranks",
+        let mut rows: Vec<(f64, f64)> = y
+            .decimal_marks()
+            .into_iter()
+            .map(|m| (m, y.place(m)))
+            .collect();
+        rows.retain(|(_, place)| {
+            let is_apart = last - place >= 15.0;
+            last = if is_apart { *place } else { last };
+            is_apart
+        });
+        let name = |mark: f64| match self.across {
+            Across::Bytes => size_tick(mark as u64),
+            Across::Ranks => format!("{mark}"),
         };
-        let _ = write!(
-            out,
-            "<path class=\"axis\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>\
-             <text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{about}</text>\
-             <text class=\"name\" x=\"13\" y=\"{m}\" text-anchor=\"middle\" transform=\"rotate(-90 13 {m})\">{}</text>",
-            (LEFT + right) / 2.0,
-            HEIGHT - 8.0,
-            self.statistic(),
-            m = (TOP + bottom) / 2.0
-        );
+        let middle = (TOP + bottom) / 2.0;
+        html! {
+            @for (mark, place) in rows {
+                path class="grid" d=(format!("M{LEFT} {}H{right}", at(place))) {}
+                text class="tick" x=(LEFT - 6.0) y=(at(place + 4.0)) text-anchor="end" {
+                    (text(&self.quantity.show(mark, &self.unit)))
+                }
+            }
+            @for mark in x.binary_marks(32.0) {
+                @let place = at(x.place(mark));
+                path class="grid" d=(format!("M{place} {TOP}V{bottom}")) {}
+                text class="tick" x=(place) y=(bottom + 16.0) text-anchor="middle" { (name(mark)) }
+            }
+            path class="axis" d=(format!("M{LEFT} {TOP}V{bottom}H{right}")) {}
+            text class="name" x=((LEFT + right) / 2.0) y=(HEIGHT - 8.0) text-anchor="middle" { (self.across()[0]) }
+            text class="name" x="13" y=(middle) text-anchor="middle" transform=(format!("rotate(-90 13 {middle})")) {
+                (self.statistic())
+            }
+        }
     }
 
-    fn write_floor(
-        &self,
-        floor: &Floor,
-        x: &Axis,
-        y: &Axis,
-        labels: &mut Vec<Label>,
-        out: &mut String,
-    ) {
-        let mut points: Vec<(f64, f64)> = floor
+    fn draw_floor(&self, floor: &Floor, x: &Axis, y: &Axis, labels: &mut Vec<Label>) -> Markup {
+        let values = floor
             .points
             .iter()
-            .map(|(at, bytes, v)| (*at as f64, self.quantity.convert(*v, *bytes as f64)))
-            .filter(|(_, v)| v.is_finite() && *v > 0.0)
-            .map(|(a, v)| (x.place(a), y.place(v)))
-            .collect();
-        let Some(&(end_x, end_y)) = points.last() else {
-            return;
+            .map(|(at, bytes, v)| (*at as f64, self.quantity.convert(*v, *bytes as f64)));
+        let shown = values.filter(|(_, v)| v.is_finite() && *v > 0.0);
+        let mut points: Vec<(f64, f64)> = shown.map(|(a, v)| (x.place(a), y.place(v))).collect();
+        let Some(&from) = points.last() else {
+            return html! {};
         };
         if points.len() == 1 {
             // A line of one point would not be seen.
-            points.insert(0, (end_x - 12.0, end_y));
+            points.insert(0, (from.0 - 12.0, from.1));
         }
-        let _ = write!(
-            out,
-            "<path class=\"floor\" d=\"{}\"><title>floor: {}</title></path>",
-            path(&points),
-            escape(&floor.name)
-        );
         labels.push(Label {
             // What it is in full says the title; there is room for this much.
             text: format!("floor: {}", floor.name.trim_end_matches(" one way")),
-            from: (end_x, end_y),
+            from,
             class: "floor-label".to_owned(),
         });
+        html! { path class="floor" d=(path(&points)) { title { "floor: " (text(&floor.name)) } } }
     }
 
-    fn write_series(
-        &self,
-        series: &Series,
-        x: &Axis,
-        y: &Axis,
-        labels: &mut Vec<Label>,
-        out: &mut String,
-    ) {
-        let points: Vec<(Shown, &Point)> = series
+    fn draw_series(&self, series: &Series, x: &Axis, y: &Axis, labels: &mut Vec<Label>) -> Markup {
+        let shown = series
             .points
             .iter()
-            .filter_map(|p| Some((self.shown(p)?, p)))
-            .collect();
+            .filter_map(|p| Some((self.shown(p)?, p)));
+        let points: Vec<(Shown, &Point)> = shown.collect();
+        let place = |s: &Shown, v: f64| (x.place(s.x), y.place(v));
         let Some((last, _)) = points.last() else {
-            return;
+            return html! {};
         };
         let color = series.color % super::COLORS;
-        let place = |s: &Shown, v: f64| (x.place(s.x), y.place(v));
-        let _ = write!(out, "<g class=\"c{color}\">");
-        if self.has_bands() && points.len() > 1 {
-            let above = points.iter().map(|(s, _)| place(s, s.high));
-            let below = points.iter().rev().map(|(s, _)| place(s, s.low));
-            let _ = write!(
-                out,
-                "<path class=\"band\" d=\"{}Z\"/>",
-                path(&above.chain(below).collect::<Vec<_>>())
-            );
-        }
-        let line: Vec<(f64, f64)> = points.iter().map(|(s, _)| place(s, s.median)).collect();
-        let _ = write!(
-            out,
-            "<path class=\"line k{}\" d=\"{}\"/>",
-            series.dash % 4,
-            path(&line)
-        );
-        for ((_, point), (px, py)) in points.iter().zip(&line) {
-            let _ = write!(
-                out,
-                "<circle cx=\"{}\" cy=\"{}\" r=\"2.6\"><title>{}</title></circle>",
-                at(*px),
-                at(*py),
-                escape(&self.describe(series, point))
-            );
-        }
-        out.push_str("</g>");
         labels.push(Label {
             text: series.name.clone(),
             from: place(last, last.median),
             class: format!("label c{color}"),
         });
+        let above = points.iter().map(|(s, _)| place(s, s.high));
+        let band: Vec<_> = above
+            .chain(points.iter().rev().map(|(s, _)| place(s, s.low)))
+            .collect();
+        let line: Vec<_> = points.iter().map(|(s, _)| place(s, s.median)).collect();
+        html! { g class={ "c" (color) } {
+            @if self.has_bands() && points.len() > 1 { path class="band" d={ (path(&band)) "Z" } {} }
+            path class={ "line k" (series.dash % 4) } d=(path(&line)) {}
+            @for ((_, point), (px, py)) in points.iter().zip(&line) {
+                circle cx=(at(*px)) cy=(at(*py)) r="2.6" { title { (text(&self.describe(series, point))) } }
+            }
+        } }
     }
 
+    /// A point's statistics.
     fn describe(&self, series: &Series, point: &Point) -> String {
         let at = match self.across {
             Across::Bytes => size(point.x),
@@ -373,106 +335,75 @@ impl Chart {
         let Some(s) = point.samples.summarize() else {
             return at;
         };
-        let show = |v: f64| {
-            self.quantity
-                .show(self.quantity.convert(v, point.bytes as f64), &self.unit)
-        };
+        let value = |v: f64| self.quantity.convert(v, point.bytes as f64);
+        let [min, median, mean, p99, max] = [s.min, s.median, s.mean, s.p99, s.max]
+            .map(|v| self.quantity.show(value(v), &self.unit));
+        let (name, count) = (&series.name, s.count);
         format!(
-            "{}, {at}: minimum {}, median {}, mean {}, p99 {}, maximum {} of {} samples",
-            series.name,
-            show(s.min),
-            show(s.median),
-            show(s.mean),
-            show(s.p99),
-            show(s.max),
-            s.count
+            "{name}, {at}: minimum {min}, median {median}, mean {mean}, p99 {p99}, maximum {max} of {count} samples"
         )
     }
 
-    fn write_table(&self, unit: &str, out: &mut String) {
-        out.push_str("<details><summary>Numbers</summary><div class=\"wide\"><table><thead><tr>");
-        let first = match self.across {
-            Across::Bytes => "size",
-            Across::Ranks => "ranks",
-        };
-        let _ = write!(
-            out,
-            "<th scope=\"col\">{first}</th><th scope=\"col\">curve</th>"
-        );
-        // A percentile is one of times: what is faster than 99 % of the samples is not p99 of a rate.
-        let of_time = self.quantity != Quantity::Plain;
-        for name in ["min", "median", "mean", "p90", "p99", "p99.9", "max"] {
-            let _ = write!(out, "<th scope=\"col\">{name}</th>");
-        }
-        out.push_str("<th scope=\"col\">samples</th></tr></thead><tbody>");
-        let mut rows: Vec<(u64, &str, Summary)> = self
+    fn tabulate(&self) -> Table {
+        let first = Column::number(self.across()[2], 0);
+        let names = [
+            "min", "median", "mean", "p90", "p99", "p99.9", "max", "samples",
+        ];
+        let numbers = names.map(|name| Column::number(name, 0));
+        let mut table = Table::new([first, Column::text("curve", 0)].into_iter().chain(numbers));
+        let points = self
             .series
             .iter()
-            .flat_map(|s| s.points.iter().map(move |p| (p, s)))
-            .filter_map(|(p, s)| Some((p.x, s.name.as_str(), p.samples.summarize()?)))
-            .collect();
+            .flat_map(|s| s.points.iter().map(move |p| (s, p)));
+        let summaries = points.filter_map(|(s, p)| Some((p.x, &s.name, p.samples.summarize()?)));
+        let mut rows: Vec<(u64, &String, Summary)> = summaries.collect();
         rows.sort_by_key(|r| r.0);
+        // A percentile is one of times: what is faster than 99 % of the samples is not p99 of a rate.
+        let show = |v: f64| match self.quantity {
+            Quantity::Plain => self.quantity.show(v, &self.unit),
+            _ => time(v),
+        };
         for (x, name, s) in rows {
-            let first = match self.across {
+            let x = match self.across {
                 Across::Bytes => size(x),
                 Across::Ranks => x.to_string(),
             };
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\">{first}</th><td class=\"text\">{}</td>",
-                escape(name)
-            );
-            for v in [s.min, s.median, s.mean, s.p90, s.p99, s.p999, s.max] {
-                let text = if of_time {
-                    time(v)
-                } else {
-                    format!("{} {unit}", super::svg::three_digits(v))
-                };
-                let _ = write!(out, "<td>{}</td>", escape(&text));
-            }
-            let _ = write!(out, "<td>{}</td></tr>", s.count);
+            let values = [s.min, s.median, s.mean, s.p90, s.p99, s.p999, s.max].map(show);
+            let ends = [s.count.to_string()];
+            table.row([x, name.clone()].into_iter().chain(values).chain(ends));
         }
-        out.push_str("</tbody></table></div>");
-        if matches!(self.quantity, Quantity::Bandwidth | Quantity::Rate) {
-            out.push_str(
-                "<p class=\"note\">Times of one message, from which the curve is formed.</p>",
-            );
-        }
-        out.push_str("</details>");
+        table
     }
 }
 
-/// Text at the end of a curve.
+/// A name beside the end of a line.
 struct Label {
     text: String,
     from: (f64, f64),
     class: String,
 }
 
-fn write_labels(labels: &[Label], out: &mut String) {
+fn draw_labels(labels: &[Label]) -> Markup {
     let places: Vec<f64> = labels.iter().map(|l| l.from.1 + 4.0).collect();
     let places = spread(&places, 14.0, TOP + 6.0, HEIGHT - BOTTOM + 2.0);
     let x = WIDTH - RIGHT + 12.0;
-    for (label, y) in labels.iter().zip(places) {
-        let (from_x, from_y) = label.from;
-        let _ = write!(
-            out,
-            "<path class=\"lead\" d=\"M{} {}L{} {}\"/><text class=\"{}\" x=\"{}\" y=\"{}\">{}<title>{}</title></text>",
+    let lead = |(from_x, from_y): (f64, f64), y: f64| {
+        format!(
+            "M{} {}L{} {}",
             at(from_x + 4.0),
             at(from_y),
             at(x - 2.0),
-            at(y - 4.0),
-            label.class,
-            at(x),
-            at(y),
-            escape(&if label.class.starts_with("floor") {
-                shorten(&label.text, FLOOR_LABEL_MAX)
-            } else {
-                shorten_label(&label.text)
-            }),
-            escape(&label.text)
-        );
-    }
+            at(y - 4.0)
+        )
+    };
+    let short = |label: &Label| match label.class.starts_with("floor") {
+        true => shorten(&label.text, FLOOR_LABEL_MAX),
+        false => shorten_label(&label.text),
+    };
+    html! { @for (label, y) in labels.iter().zip(places) {
+        path class="lead" d=(lead(label.from, y)) {}
+        text class=(label.class) x=(at(x)) y=(at(y)) { (text(&short(label))) title { (text(&label.text)) } }
+    } }
 }
 
 /// A label as long as there is room. Of `name, what tells it apart` the name gives way.

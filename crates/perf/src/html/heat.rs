@@ -1,9 +1,12 @@
 //! The heat map of latency by pair of ranks.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use super::svg::{at, escape, time};
+use maud::{Markup, html};
+
+use super::svg::{at, time};
+use crate::document::html::text;
+use crate::document::{Column, Table};
 use crate::record::Case;
 
 /// Cells of a map with more ranks carry no number.
@@ -81,37 +84,29 @@ impl Map {
         Map { range, ..self }
     }
 
-    /// Writes the map as a figure with its table.
-    pub fn write(&self, id: usize, out: &mut String) {
+    /// The figure: the drawing, and its numbers as a table.
+    pub fn show(&self, id: usize) -> Markup {
         let (low, high) = self.range();
         let unit = self.bare_unit();
         let unit = unit.map_or(String::new(), |(name, _)| format!(" Numbers in {name}."));
-        let _ = write!(
-            out,
-            "<figure class=\"card\"><figcaption><h3>{}</h3><p>{}{unit}</p></figcaption>",
-            escape(&self.title),
-            escape(&self.about)
-        );
-        let side = self.side();
-        let _ = write!(
-            out,
-            "<svg viewBox=\"0 0 480 478\" role=\"img\" aria-labelledby=\"t{id} d{id}\"><title id=\"t{id}\">{}</title>\
-             <desc id=\"d{id}\">Median latency of each pair of {} ranks, from {} to {}.</desc>",
-            escape(&self.title),
+        let about = format!(
+            "Median latency of each pair of {} ranks, from {} to {}.",
             self.ranks,
             time(low),
             time(high)
         );
-        for i in 0..self.ranks {
-            for j in 0..self.ranks {
-                self.write_cell(i, j, side, out);
+        let all = (0..self.ranks).flat_map(|i| (0..self.ranks).map(move |j| (i, j)));
+        html! { figure class="card" {
+            figcaption { h3 { (text(&self.title)) } p { (text(&self.about)) (unit) } }
+            svg viewBox="0 0 480 478" role="img" aria-labelledby=(format!("t{id} d{id}")) {
+                title id=(format!("t{id}")) { (text(&self.title)) }
+                desc id=(format!("d{id}")) { (about) }
+                @for (i, j) in all { (self.draw_cell(i, j)) }
+                (self.draw_axes())
+                (draw_legend(low, high))
             }
-        }
-        self.write_axes(side, out);
-        write_legend(low, high, out);
-        out.push_str("</svg>");
-        self.write_table(out);
-        out.push_str("</figure>\n");
+            (self.tabulate().to_fold("Numbers"))
+        } }
     }
 
     fn side(&self) -> f64 {
@@ -131,77 +126,55 @@ impl Map {
         Some(fits.unwrap_or(("ns", 1.0)))
     }
 
-    fn write_cell(&self, i: usize, j: usize, side: f64, out: &mut String) {
+    fn draw_cell(&self, i: usize, j: usize) -> Markup {
         let Some((median, said)) = self.cell(i, j) else {
-            return;
+            return html! {};
         };
-        let (low, high) = self.range();
+        let (side, (low, high)) = (self.side(), self.range());
         let shade = shade_of(*median, low, high);
         let (x, y) = (46.0 + side * j as f64, 10.0 + side * i as f64);
-        let gap = if side > 8.0 { 1.0 } else { 0.0 };
-        let _ = write!(
-            out,
-            "<rect x=\"{}\" y=\"{}\" width=\"{w}\" height=\"{w}\" fill=\"{}\"><title>{}</title></rect>",
-            at(x),
-            at(y),
-            color_of(shade),
-            escape(said),
-            w = at(side - gap)
-        );
-        if self.ranks <= NUMBERED_MAX {
-            let text = match self.bare_unit() {
-                // Numbers without their unit are all in one.
-                Some((_, ns)) => three_places(*median / ns),
-                None => time(*median),
-            };
-            let ink = if shade > 0.7 { "on-dark" } else { "on-light" };
-            let size = (side / 3.2).clamp(8.5, 16.0);
-            let _ = write!(
-                out,
-                "<text x=\"{}\" y=\"{}\" class=\"{ink}\" text-anchor=\"middle\" font-size=\"{}\">{}</text>",
-                at(x + side / 2.0),
-                at(y + side / 2.0 + size * 0.35),
-                at(size),
-                escape(&text)
-            );
-        }
-    }
-
-    fn write_axes(&self, side: f64, out: &mut String) {
-        let every = (self.ranks.div_ceil(16)).next_power_of_two();
-        for rank in (0..self.ranks).step_by(every) {
-            let middle = side * (rank as f64 + 0.5);
-            let _ = write!(
-                out,
-                "<text class=\"tick\" x=\"40\" y=\"{}\" text-anchor=\"end\">{rank}</text>\
-                 <text class=\"tick\" x=\"{}\" y=\"424\" text-anchor=\"middle\">{rank}</text>",
-                at(14.0 + middle),
-                at(46.0 + middle)
-            );
-        }
-        out.push_str(
-            "<text class=\"name\" x=\"246\" y=\"440\" text-anchor=\"middle\">rank</text>\
-             <text class=\"name\" x=\"13\" y=\"210\" text-anchor=\"middle\" transform=\"rotate(-90 13 210)\">rank</text>",
-        );
-    }
-
-    fn write_table(&self, out: &mut String) {
-        out.push_str("<details><summary>Numbers</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\">median</th>");
-        for j in 0..self.ranks {
-            let _ = write!(out, "<th scope=\"col\">{j}</th>");
-        }
-        out.push_str("</tr></thead><tbody>");
-        for i in 0..self.ranks {
-            let _ = write!(out, "<tr><th scope=\"row\">{i}</th>");
-            for j in 0..self.ranks {
-                let text = self
-                    .cell(i, j)
-                    .map_or_else(|| "\u{2013}".to_owned(), |c| time(c.0));
-                let _ = write!(out, "<td>{text}</td>");
+        let wide = at(if side > 8.0 { side - 1.0 } else { side });
+        let number = match self.bare_unit() {
+            // Numbers without their unit are all in one.
+            Some((_, ns)) => three_places(*median / ns),
+            None => time(*median),
+        };
+        let ink = if shade > 0.7 { "on-dark" } else { "on-light" };
+        let size = (side / 3.2).clamp(8.5, 16.0);
+        let (middle, base) = (at(x + side / 2.0), at(y + side / 2.0 + size * 0.35));
+        html! {
+            rect x=(at(x)) y=(at(y)) width=(wide) height=(wide) fill=(color_of(shade)) { title { (text(said)) } }
+            @if self.ranks <= NUMBERED_MAX {
+                text x=(middle) y=(base) class=(ink) text-anchor="middle" font-size=(at(size)) { (text(&number)) }
             }
-            out.push_str("</tr>");
         }
-        out.push_str("</tbody></table></div></details>");
+    }
+
+    fn draw_axes(&self) -> Markup {
+        let every = self.ranks.div_ceil(16).next_power_of_two();
+        let middle = |rank: usize| self.side() * (rank as f64 + 0.5);
+        html! {
+            @for rank in (0..self.ranks).step_by(every) {
+                text class="tick" x="40" y=(at(14.0 + middle(rank))) text-anchor="end" { (rank) }
+                text class="tick" x=(at(46.0 + middle(rank))) y="424" text-anchor="middle" { (rank) }
+            }
+            text class="name" x="246" y="440" text-anchor="middle" { "rank" }
+            text class="name" x="13" y="210" text-anchor="middle" transform="rotate(-90 13 210)" { "rank" }
+        }
+    }
+
+    fn tabulate(&self) -> Table {
+        let columns = (0..self.ranks).map(|j| Column::number(j.to_string(), 0));
+        let mut table = Table::new([Column::number("median", 0)].into_iter().chain(columns));
+        for i in 0..self.ranks {
+            let median = |j| self.cell(i, j).map_or("\u{2013}".to_owned(), |c| time(c.0));
+            table.row(
+                [i.to_string()]
+                    .into_iter()
+                    .chain((0..self.ranks).map(median)),
+            );
+        }
+        table
     }
 }
 
@@ -214,22 +187,16 @@ fn three_places(value: f64) -> String {
     }
 }
 
-fn write_legend(low: f64, high: f64, out: &mut String) {
-    for step in 0..40 {
-        let _ = write!(
-            out,
-            "<rect x=\"{}\" y=\"452\" width=\"5.2\" height=\"8\" fill=\"{}\"/>",
-            at(146.0 + 5.0 * f64::from(step)),
-            color_of(f64::from(step) / 39.0)
-        );
+/// What the colours mean.
+fn draw_legend(low: f64, high: f64) -> Markup {
+    html! {
+        @for step in 0..40 {
+            @let color = color_of(f64::from(step) / 39.0);
+            rect x=(at(146.0 + 5.0 * f64::from(step))) y="452" width="5.2" height="8" fill=(color) {}
+        }
+        text class="tick" x="140" y="461" text-anchor="end" { (time(low)) }
+        text class="tick" x="353" y="461" { (time(high)) ", median" }
     }
-    let _ = write!(
-        out,
-        "<text class=\"tick\" x=\"140\" y=\"461\" text-anchor=\"end\">{}</text>\
-         <text class=\"tick\" x=\"353\" y=\"461\">{}, median</text>",
-        time(low),
-        time(high)
-    );
 }
 
 /// Ranks of a variant such as `0-3`; None for other texts and for ranks no job here has.
@@ -282,9 +249,7 @@ mod tests {
             cells: [cell(0), cell(1)].into(),
             range: (times[0], times[1]),
         };
-        let mut out = String::new();
-        map.write(0, &mut out);
-        out
+        map.show(0).into_string()
     }
 
     #[test]

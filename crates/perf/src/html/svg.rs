@@ -2,25 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// Escapes text for element content and attribute values. Characters that no page may hold
-/// become U+FFFD.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(' '),
-            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 /// At most `limit` characters, the last an ellipsis where something was cut.
 pub fn shorten(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
@@ -144,7 +125,7 @@ mod tests {
     fn text__is_cut_and_escaped() {
         assert_eq!(shorten("Open MPI 5.0.11", 9), "Open MPI\u{2026}");
         assert_eq!(
-            escape("<a b='\"'>&\u{1}"),
+            crate::document::html::text("<a b='\"'>&\u{1}").0,
             "&lt;a b=&#39;&quot;&#39;&gt;&amp;\u{fffd}"
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::levels::{RECEIVES, SENDS};
 use crate::output::print_line;
-use crate::record::{Breakdown, Level, Report};
+use crate::record::{Breakdown, Report};
 
 use super::{CALLS, SIDE_MESSAGES};
 
@@ -27,17 +27,8 @@ pub fn print(report: &Report, functions: usize) {
         print_line("");
     }
     for missing in &report.missing {
-        let (what, level) = (&missing.test, describe_level(missing.level));
+        let (what, level) = (&missing.test, missing.level.phrase());
         print_line(&format!("{what}{level} is missing: {}", missing.reason));
-    }
-}
-
-fn describe_level(level: Level) -> &'static str {
-    match level {
-        Level::Mpi => "",
-        Level::Protocol => " at the level of the protocol",
-        Level::Transport => " at the level of the transport",
-        Level::Verbs => " at the level of verbs",
     }
 }
 
@@ -51,7 +42,7 @@ fn print_totals(all: &[Breakdown]) {
                 true => LEVELS.map(|l| format!(" {l:>9}")).concat(),
                 false => String::new(),
             };
-            let who = format!("{}{}", b.mpi, describe_level(b.level));
+            let who = format!("{}{}", b.mpi, b.level.phrase());
             print_line(&format!("\n{who:<40} {:>5} {:>9}{levels}", "B", "total"));
         }
         let sum = |level: &str| -> f64 {
@@ -80,7 +71,7 @@ fn compare_sides(all: &[Breakdown]) -> Vec<String> {
             lines.push(format!(
                 "a packet of {} B{}: {:.1} instructions at its sender, {:.1} at its receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
                 send.bytes,
-                describe_level(send.level),
+                send.level.phrase(),
                 send.total,
                 receive.total,
                 receive.total / send.total
@@ -98,7 +89,7 @@ fn print_functions(b: &Breakdown, functions: usize) {
         "\n{}, {} B{}, by function:",
         b.operation,
         b.bytes,
-        describe_level(b.level)
+        b.level.phrase()
     ));
     for part in b.parts.iter().take(functions) {
         let (count, level, name) = (part.instructions, &part.level, &part.function);
@@ -114,6 +105,7 @@ fn print_functions(b: &Breakdown, functions: usize) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::record::Level;
 
     fn count(operation: &str, level: Level, bytes: u64, total: f64) -> Breakdown {
         Breakdown {

@@ -11,7 +11,7 @@ use super::remote::RemoteLink;
 use super::{LevelPlan, events, pace};
 use crate::measure::floor::CopyFloor;
 use crate::measure::placement::current_processor;
-use crate::record::{Histogram, Level};
+use crate::record::Histogram;
 
 const TURN: u64 = 1;
 const LINES: u64 = 2;
@@ -541,14 +541,4 @@ fn observe_overhead() -> f64 {
         .collect();
     taken.sort_by(f64::total_cmp);
     taken[taken.len() / 2]
-}
-
-/// The level as the library's first line calls it.
-pub fn name_level(level: Level) -> &'static str {
-    match level {
-        Level::Mpi => "MPI",
-        Level::Protocol => "protocol layer",
-        Level::Transport => "transport",
-        Level::Verbs => "verbs, bare loops",
-    }
 }

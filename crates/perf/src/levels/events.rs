@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::engine::{ClockFacts, Figures, name_level};
+use super::engine::{ClockFacts, Figures};
 use crate::record::{Histogram, Level};
 
 /// The line of an event: its name stands first, by which readers know that the line is ours.
@@ -49,11 +49,12 @@ pub fn make_start(
     overhead_ns: f64,
     adapter: &[String],
 ) -> Value {
-    let library = format!(
-        "Fastpath {}, {}",
-        env!("CARGO_PKG_VERSION"),
-        name_level(level)
-    );
+    let layer = match level {
+        Level::Protocol => "protocol layer",
+        Level::Verbs => "verbs, bare loops",
+        level => level.name(),
+    };
+    let library = format!("Fastpath {}, {layer}", env!("CARGO_PKG_VERSION"));
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     json!({
         "event": "start",

@@ -26,7 +26,7 @@ pub fn format_case(run: &Run, case: &Case) -> String {
         quote(&case.test),
         quote(&case.variant),
         quote(&case.operation),
-        word(&case.level),
+        case.level.name().to_owned(),
         word(&case.of),
         quote(&case.unit),
         case.bytes.to_string(),

@@ -21,23 +21,6 @@ pub fn format_optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), format_number)
 }
 
-/// What a value is of, in words.
-pub fn describe_of(of: Of) -> &'static str {
-    match of {
-        Of::HalfRoundTrip => "half a round trip",
-        Of::RoundTrip => "a whole round trip",
-        Of::Message => "one message of many in flight",
-        Of::Call => "one call",
-        Of::Hop => "one step of the ring, halved",
-        Of::Skew => "from the first rank to leave to the last",
-        Of::Process => "the program from start to end",
-        Of::Floor => "the bare operation of the hardware",
-        Of::Memory => "memory",
-        Of::Instructions => "instructions of one call",
-        Of::Overlap => "share of the transfer that is free for computing",
-    }
-}
-
 /// Megabytes (10^6 bytes) a second that a time in nanoseconds for one message stands for; None where
 /// a case is not about moving a payload.
 pub fn megabytes_per_s(case: &Case, ns: f64) -> Option<f64> {

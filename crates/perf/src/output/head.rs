@@ -1,8 +1,7 @@
 //! How a run was made, in a few lines above a table.
 
-use super::csv::word;
 use super::format::format_number;
-use crate::record::{Level, Machine, Missing, Run};
+use crate::record::{Machine, Run};
 
 /// How the run was made.
 pub fn describe_run(run: &Run) -> String {
@@ -48,18 +47,6 @@ pub fn describe_machine(machine: &Machine) -> String {
     )
 }
 
-/// One line about what was not measured.
-pub fn describe_missing(missing: &Missing) -> String {
-    let level = match missing.level {
-        Level::Mpi => String::new(),
-        level => format!(" at level {}", word(&level)),
-    };
-    format!(
-        "{}{level}: not measured: {}\n",
-        missing.test, missing.reason
-    )
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -81,18 +68,5 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-    }
-
-    #[test]
-    fn missing__names_test_level_and_reason() {
-        let missing = Missing {
-            test: "put".into(),
-            level: Level::Protocol,
-            reason: "no windows".into(),
-        };
-        assert_eq!(
-            describe_missing(&missing),
-            "put at level protocol: not measured: no windows\n"
-        );
     }
 }

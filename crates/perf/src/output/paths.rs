@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::csv::word;
 use crate::record::{Case, Level};
 
 /// Transport and protocol.
@@ -31,7 +30,7 @@ fn gather(cases: &[Case]) -> Vec<(String, Vec<&Case>)> {
     for case in cases.iter().filter(|c| c.protocol.is_some()) {
         let name = match case.level {
             Level::Mpi => case.test.clone(),
-            level => format!("{} ({})", case.test, word(&level)),
+            level => format!("{} ({})", case.test, level.name()),
         };
         match found.iter_mut().find(|(known, _)| *known == name) {
             Some((_, served)) => served.push(case),

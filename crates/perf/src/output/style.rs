@@ -2,7 +2,7 @@
 //! statistic that stands in each column named above it: theirs differ from column to column.
 
 use super::Style;
-use super::format::{describe_of, megabytes_per_s, million_per_s, standard_deviation};
+use super::format::{megabytes_per_s, million_per_s, standard_deviation};
 use crate::record::{Case, Of};
 
 /// A table in another tool's columns.
@@ -90,7 +90,7 @@ impl Styled {
             "\n# {}{variant}: {}, {}, {} ranks; {}\n# {tool} columns: {meaning}; a sample is the mean over {} operations\n{columns}\n",
             case.test,
             case.operation,
-            describe_of(case.of),
+            case.of.text(),
             case.ranks,
             name.map_or_else(|| format!("{tool} has no such test"), |n| format!("as {n}")),
             case.timing.operations_per_sample,

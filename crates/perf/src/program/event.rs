@@ -1,7 +1,5 @@
 //! What the program prints: one JSON object a line, read with suspicion.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 use super::Selection;
@@ -64,25 +62,14 @@ pub struct Progress {
 }
 
 /// Why a line that looks like an event is none.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the benchmark program printed what it should not: {reason}: {line}")]
 pub struct EventError {
     /// What is wrong.
     pub reason: String,
     /// The line, cut where it is long.
     pub line: String,
 }
-
-impl fmt::Display for EventError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the benchmark program printed what it should not: {}: {}",
-            self.reason, self.line
-        )
-    }
-}
-
-impl std::error::Error for EventError {}
 
 /// A histogram as printed.
 #[derive(Deserialize)]

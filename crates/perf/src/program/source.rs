@@ -1,6 +1,5 @@
 //! The program's source, and its compilation: once for each compiler wrapper.
 
-use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
@@ -27,45 +26,21 @@ pub(super) const SOURCES: &[(&str, &str)] = sources!(
 const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];
 
 /// Why there is no program.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The compiler wrapper could not be started.
+    #[error("cannot run {path}: {1}", path = .0.display())]
     Start(PathBuf, io::Error),
     /// It failed; what it said.
+    #[error("{path} cannot compile the benchmark program:\n{1}", path = .0.display())]
     Failed(PathBuf, String),
     /// It did not come to an end in this time.
+    #[error("{path} did not come to an end in {s} s and was ended", path = .0.display(), s = .1.as_secs_f64())]
     Hangs(PathBuf, Duration),
     /// No folder for the program.
+    #[error("no place for the benchmark program in {path}: {1}", path = .0.display())]
     Folder(PathBuf, io::Error),
 }
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileError::Start(path, e) => write!(f, "cannot run {}: {e}", path.display()),
-            CompileError::Failed(path, said) => {
-                write!(
-                    f,
-                    "{} cannot compile the benchmark program:\n{said}",
-                    path.display()
-                )
-            }
-            CompileError::Hangs(path, limit) => {
-                let (path, s) = (path.display(), limit.as_secs_f64());
-                write!(f, "{path} did not come to an end in {s} s and was ended")
-            }
-            CompileError::Folder(path, e) => {
-                write!(
-                    f,
-                    "no place for the benchmark program in {}: {e}",
-                    path.display()
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
 
 /// What a compiler is given to compile the program, on a machine that is busy with other things too.
 const COMPILING: Duration = Duration::from_secs(300);

@@ -1,112 +1,110 @@
-//! What stands on the page beside the tables of ratios: where another MPI is ahead, and what only the others
-//! have.
+//! What stands beside the tables: where another MPI is ahead, and what only the others have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Statistic;
 use super::super::comparison::{Comparison, Row};
 use super::super::show::name_test;
-use super::{format_ratio, format_size};
+use super::{format_ratio, format_size, tabulate, without_size};
+use crate::document::Document;
 use crate::output::format::format_number;
 use crate::record::{Case, Key, Report};
 
-/// Every case in which another MPI is ahead, so that nobody has to look for them.
-pub fn list_behind(comparison: &Comparison) -> String {
-    let behind: Vec<&Row> = comparison.rows.iter().filter(|r| r.is_behind()).collect();
-    let mut text = "\n## Where another MPI is ahead\n\n".to_owned();
-    if behind.is_empty() {
-        return text + "In no case of this run.\n";
-    }
-    text += "| test | ranks | bytes | this MPI | the other | | ratio [95 %] |\n|---|---|---|---|---|---|---|\n";
-    for row in behind {
-        text += &format!(
-            "| {} | {} | {} | {} | {} | {} | {} |\n",
+/// Every case in which another is ahead.
+pub fn list_behind(comparison: &Comparison, page: &mut Document) {
+    let names = [
+        "test",
+        "ranks",
+        "bytes",
+        "this MPI",
+        "the other",
+        "",
+        "ratio [95 %]",
+    ];
+    let mut table = tabulate(names);
+    for row in comparison.rows.iter().filter(|r: &&Row| r.is_behind()) {
+        table.row([
             name_test(row),
-            row.key.ranks,
+            row.key.ranks.to_string(),
             format_size(row.key.bytes),
             format_number(row.ours),
             format_number(row.theirs),
-            row.peer,
+            row.peer.clone(),
             format_ratio(&row.ratio),
-        );
+        ]);
     }
-    text
+    page.heading("Where another MPI is ahead");
+    if table.rows.is_empty() {
+        page.text("In no case of this run.");
+    }
+    page.table(table);
 }
 
-fn without_size(key: Key) -> Key {
-    Key { bytes: 0, ..key }
-}
-
-/// Tests that others have and this library has not, with the reason that it gives.
-pub fn list_others_alone(comparison: &Comparison) -> String {
+/// Tests that this MPI lacks, with what the others take for them.
+pub fn list_others_alone(comparison: &Comparison, page: &mut Document) {
     let Some((ours, others)) = comparison.reports.split_first() else {
-        return String::new();
+        return;
     };
-    let mut text = String::new();
+    let mut is_headed = false;
     for missing in &ours.missing {
-        let is_of = |c: &&Case| c.test == missing.test;
-        let tables: BTreeSet<Key> = others
+        let cases = others
             .iter()
-            .flat_map(|r| r.cases.iter().filter(is_of))
-            .map(|c| without_size(c.key()))
-            .collect();
+            .flat_map(|r| &r.cases)
+            .filter(|c| c.test == missing.test);
+        let tables: BTreeSet<Key> = cases.map(|c| without_size(&c.key())).collect();
+        if tables.is_empty() {
+            continue;
+        }
+        if !std::mem::replace(&mut is_headed, true) {
+            page.heading("What only the others have");
+        }
         for table in tables {
-            text += &format_others(others, &table, comparison.statistic);
+            add_others(others, &table, comparison.statistic, page);
         }
-        if others.iter().any(|r| r.cases.iter().any(|c| is_of(&c))) {
-            let reason = missing.reason.lines().next().unwrap_or_default();
-            text += &format!("\nThis MPI: missing ({reason}).\n");
-        }
-    }
-    match text.as_str() {
-        "" => text,
-        _ => format!("\n## What only the others have\n{text}"),
+        let reason = missing.reason.lines().next().unwrap_or_default();
+        page.text(format!("This MPI: missing ({reason})."));
     }
 }
 
-fn format_others(others: &[Report], table: &Key, statistic: Statistic) -> String {
+fn add_others(others: &[Report], key: &Key, statistic: Statistic, page: &mut Document) {
     let cases_of = |report: &Report| -> BTreeMap<u64, String> {
-        let alike = |c: &&Case| without_size(c.key()) == *table;
-        let figure = |c: &Case| Some((c.bytes, format_number(statistic.take(&c.samples)?)));
-        report
+        let alike = report
             .cases
             .iter()
-            .filter(alike)
-            .filter_map(figure)
-            .collect()
+            .filter(|c| without_size(&c.key()) == *key);
+        let figure = |c: &Case| Some((c.bytes, format_number(statistic.take(&c.samples)?)));
+        alike.filter_map(figure).collect()
     };
-    let columns: Vec<(&str, BTreeMap<u64, String>)> = others
+    let columns = others
         .iter()
-        .map(|r| (r.run.mpi.name.as_str(), cases_of(r)))
-        .filter(|(_, cases)| !cases.is_empty())
-        .collect();
-    let names: String = columns
-        .iter()
-        .map(|(name, _)| format!(" {name} |"))
-        .collect();
-    let mut text = format!(
-        "\n{} {}, {} ranks ({}, {}, {} of all rounds together):\n\n| bytes |{names}\n|---|{}\n",
-        table.test,
-        table.variant,
-        table.ranks,
-        table.operation,
-        table.unit,
-        statistic.name(),
-        "---|".repeat(columns.len())
+        .map(|r| (r.run.mpi.name.as_str(), cases_of(r)));
+    let columns: Vec<_> = columns.filter(|(_, cases)| !cases.is_empty()).collect();
+    page.text(format!(
+        "{} {}, {} ranks ({}, {}, {} of all rounds together):",
+        key.test,
+        key.variant,
+        key.ranks,
+        key.operation,
+        key.unit,
+        statistic.name()
+    ));
+    let mut table = tabulate(
+        ["bytes"]
+            .into_iter()
+            .chain(columns.iter().map(|(name, _)| *name)),
     );
     let sizes: BTreeSet<u64> = columns
         .iter()
         .flat_map(|(_, c)| c.keys().copied())
         .collect();
     for size in sizes {
-        let cell = |cases: &BTreeMap<u64, String>| cases.get(&size).cloned();
-        let cells: String = columns
-            .iter()
-            .map(|(_, cases)| format!(" {} |", cell(cases).unwrap_or_else(|| "-".to_owned())))
-            .collect();
-        text += &format!("| {} |{cells}\n", format_size(size));
+        let cells = columns.iter().map(|(_, cases)| {
+            let figure = cases.get(&size).cloned();
+            figure.unwrap_or_else(|| "-".to_owned())
+        });
+        table.row([format_size(size)].into_iter().chain(cells));
     }
-    text
+    page.table(table);
 }
 
 #[cfg(test)]
@@ -116,29 +114,35 @@ mod tests {
     use super::*;
     use crate::record::samples::make_case;
 
+    fn section(list: fn(&Comparison, &mut Document), comparison: &Comparison) -> String {
+        let mut page = Document::default();
+        list(comparison, &mut page);
+        page.to_markdown()
+    }
+
     #[test]
     fn cases__in_which_another_is_ahead_stand_together() {
         let mut comparison = make_comparison();
-        let text = list_behind(&comparison);
+        let text = section(list_behind, &comparison);
         assert!(
             text.contains("| latency | 2 | 4 Ki | 1005 | 500.0 | alpha | 2.01 ["),
             "{text}"
         );
         assert_eq!(text.matches("| alpha |").count(), 1, "{text}");
         comparison.rows.retain(|row| !row.is_behind());
-        assert!(list_behind(&comparison).contains("no case"));
+        assert!(section(list_behind, &comparison).contains("no case"));
     }
 
     #[test]
     fn test__that_only_others_have_is_shown_with_our_reason() {
         let mut comparison = make_comparison();
-        assert_eq!(list_others_alone(&comparison), "");
+        assert_eq!(section(list_others_alone, &comparison), "");
         comparison.reports[1].cases.push(Case {
             test: "put".into(),
             operation: "MPI_Put/MPI_Win_flush".into(),
             ..make_case(64, &[444.0])
         });
-        let text = list_others_alone(&comparison);
+        let text = section(list_others_alone, &comparison);
         assert!(text.contains("| bytes | alpha |"), "{text}");
         assert!(text.contains("| 64 | 444.0 |"), "{text}");
         assert!(

@@ -1,21 +1,17 @@
 //! A measured bandwidth against what the link carries: nothing left, too much, or why less was reached.
 
-use fastpath_pcie::{Link, Rate, StatedRate};
+use fastpath_pcie::{Link, Rate, RateUnit, StatedRate};
 
 use super::fields::READ_NS;
-use super::{Moves, Ratio, Subject, ceiling, expected, finding, format_rate, links};
+use super::{Moves, Ratio, Subject, ceiling, expected, format_rate, links};
+use crate::explain::findings::{said, to_try};
 use crate::explain::function::Function;
-use crate::explain::{
-    AGREES, Experiment, Explanation, Finding, FindingKind, MIB_OVER_MB, Outcome, percent,
-};
+use crate::explain::{AGREES, Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
 
 /// Something that would allow so much and no more.
 struct Hypothesis {
-    id: &'static str,
     rate: Rate,
-    /// What it is, as the beginning of a sentence.
-    what: String,
-    why: String,
+    finding: Finding,
 }
 
 /// Holds a measured figure against the link, and ranks what may be behind a difference.
@@ -27,69 +23,39 @@ pub(super) fn judge(
     directions: &[Moves],
     made: &mut Explanation,
 ) {
-    let predictions = directions.iter().map(|d| expected(link, narrowest, *d));
-    let ceilings: Vec<Rate> = predictions.collect();
-    let shares: Vec<f64> = ceilings.iter().map(|c| measured.rate / *c).collect();
-    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
-    let each: Vec<String> = (0..directions.len())
-        .map(|i| {
-            let rate = format_rate(ceilings[i], measured.unit);
-            let what = directions[i].short();
-            format!("{:.1} % of the {rate} of {what}", shares[i] * 100.0)
-        })
-        .collect();
+    let share_of = |moves: &Moves| {
+        let most = expected(link, narrowest, *moves);
+        let (rate, what) = (format_rate(most, measured.unit), moves.short());
+        let share = measured.rate / most;
+        (
+            share,
+            format!("{:.1} % of the {rate} of {what}", share * 100.0),
+        )
+    };
+    let (shares, each): (Vec<f64>, Vec<String>) = directions.iter().map(share_of).unzip();
     let each = each.join(" and ");
+    let is_above = shares.iter().all(|share| *share > 1.0);
     let could = links::make(subject.device.link_can);
-    let could_more = narrowest.is_some() || could.is_some_and(|c| c.raw() > link.raw());
-    let nothing_left = match could_more {
+    let says = match narrowest.is_some() || could.is_some_and(|c| c.raw() > link.raw()) {
         true => "the bus explains it, and the bus is less than it could be",
         false => "the bus explains it, nothing is left to look for",
     };
-    let fits = shares.iter().any(|share| (share - 1.0).abs() <= AGREES);
     let open = percent(AGREES);
-    let (at, says, why) = match fits {
-        true if least > 1.0 => (
-            "agrees",
-            nothing_left,
-            format!(
-                "a little more than it can carry: memory below 4 GiB has shorter headers (--address 32), and the clocks and windows \
-                 of the usual tools leave {open} open"
-            ),
-        ),
-        true => (
-            "agrees",
-            nothing_left,
-            format!("within what clocks and windows of the usual tools leave open ({open})"),
-        ),
-        false if least > 1.0 => (
-            "too-much",
-            "more than this link can carry",
-            format!(
-                "a unit (MB for MiB makes {}), a clock, both directions added up, data that never crossed the bus (a cache), or \
-                 another link than this one",
-                percent(MIB_OVER_MB)
-            ),
-        ),
-        false => (
-            "less",
-            "the link is not the limit",
-            "the causes below stand in the order in which they fit the figure".to_owned(),
-        ),
-    };
-    let text = format!("Measured is {each}: {says}.");
-    let kind = match at {
-        "too-much" => FindingKind::Caution,
-        _ => FindingKind::Answer,
-    };
-    made.findings.push(finding(kind, at, text, why));
-    if at == "less" {
-        rank(
-            list_hypotheses(subject, link, measured, directions),
-            measured,
-            made,
-        );
+    if shares.iter().any(|share| (share - 1.0).abs() <= AGREES) {
+        let name = if is_above { "agrees-above" } else { "agrees" };
+        made.findings.push(said!(device name, each, says, open));
+    } else if is_above {
+        made.findings
+            .push(said!(device "too-much", each, mib = percent(MIB_OVER_MB)));
+    } else {
+        made.findings.push(said!(device "less", each));
+        let hypotheses = list_hypotheses(subject, link, measured, directions);
+        rank(hypotheses, measured, made);
         made.findings.extend(list_open_causes(subject));
-        made.experiments = propose(directions);
+        made.experiments = vec![to_try!("device-hosts")];
+        if directions.len() > 1 {
+            made.experiments.push(to_try!("device-directions"));
+        }
     }
 }
 
@@ -109,24 +75,14 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
                 d * 100.0
             ),
         };
-        let why = join(&fit, &h.why);
-        made.findings
-            .push(finding(FindingKind::Cause, h.id, h.what, why));
+        let why = format!("{fit}; {}", h.finding.why);
+        made.findings.push(h.finding.because(why));
     }
     for h in excluded {
-        let why = format!(
-            "it allows {} only, and more was measured",
-            format_rate(h.rate, measured.unit)
-        );
+        let rate = format_rate(h.rate, measured.unit);
+        let why = format!("it allows {rate} only, and more was measured");
         made.findings
-            .push(finding(FindingKind::Excluded, h.id, h.what, why));
-    }
-}
-
-fn join(fit: &str, why: &str) -> String {
-    match why {
-        "" => fit.to_owned(),
-        why => format!("{fit}; {why}"),
+            .push(h.finding.of_kind(FindingKind::Excluded).because(why));
     }
 }
 
@@ -137,98 +93,63 @@ fn list_hypotheses(
     directions: &[Moves],
 ) -> Vec<Hypothesis> {
     let mut all = Vec::new();
-    let mut put = |id, rate, what: &str, why: &str| {
-        all.push(Hypothesis {
-            id,
-            rate,
-            what: what.to_owned(),
-            why: why.to_owned(),
-        });
-    };
+    let mut put = |rate, finding| all.push(Hypothesis { rate, finding });
     let find = |does: fn(Moves) -> bool| directions.iter().copied().find(|m| does(*m));
-    let reads = find(Moves::reads);
-    let (reading, writing) = (
-        reads.unwrap_or(Moves::Read),
-        find(Moves::writes).unwrap_or(Moves::Write),
+    let (reading, writing) = (find(Moves::reads), find(Moves::writes));
+    let (read, write) = (
+        reading.unwrap_or(Moves::Read),
+        writing.unwrap_or(Moves::Write),
     );
     let whose = match directions {
         [_, _, ..] => "Memory, here or at the sender (if its link is like this one),",
         [moves] if moves.reads() => "Memory",
         _ => "The sender's memory (if its link is like this one)",
     };
-    for bytes in [64u64, 128] {
-        let Ok(cut) = link.with_completion(bytes) else {
-            continue;
-        };
-        let rate = ceiling(&cut, reading);
-        if rate < ceiling(link, reading) {
-            let what = format!("{whose} answers reads in pieces of {bytes} B.");
-            let why = "RCB is the least a host may cut at; what it does, only a measurement shows";
-            put("read-completions", rate, &what, why);
+    let cuts = [64u64, 128].into_iter();
+    for (bytes, cut) in cuts.filter_map(|n| Some((n, link.with_completion(n).ok()?))) {
+        if ceiling(&cut, read) < ceiling(link, read) {
+            put(
+                ceiling(&cut, read),
+                said!(device "read-completions", whose, bytes),
+            );
         }
     }
     if let Some((gbit, name)) = &subject.network {
-        let rate = Rate::from_bytes_per_s(gbit * 1e9 / 8.0 * writing.over_one());
-        let what = format!("The network is the limit: {name}.");
-        put(
-            "network",
-            rate,
-            &what,
-            "headers of its packets come off this",
-        );
+        let rate = Rate::from_bytes_per_s(gbit * 1e9 / 8.0 * write.over_one());
+        put(rate, said!(device "network", name));
     }
     if let Ok(small) = link.with_max_payload(128)
         && subject.device.payload_is.is_none()
         && link.max_payload() > 128
     {
-        let rate = ceiling(&small, writing);
-        put(
-            "payload-128",
-            rate,
-            "The payload is 128 B: it was not shown.",
-            "DevCtl MaxPayload tells",
-        );
+        put(ceiling(&small, write), said!(device "payload-128"));
     }
-    if let Some(tags) = subject.device.tags_is.filter(|_| reads.is_some()) {
-        let bytes = f64::from(tags) * f64::from(link.max_read_request()) * reading.of_reads();
+    if let Some(tags) = subject.device.tags_is.filter(|_| reading.is_some()) {
+        let bytes = link.max_read_request();
+        let flight = f64::from(tags) * f64::from(bytes) * read.of_reads();
         for ns in [READ_NS, 2.0 * READ_NS] {
-            let rate = Rate::from_bytes_per_s(bytes / ns * 1e9);
-            if rate < ceiling(link, reading) {
-                let what = format!(
-                    "{tags} reads of {} B at once are too few for memory that answers after {ns:.0} ns.",
-                    link.max_read_request()
-                );
-                put(
-                    "tags",
-                    rate,
-                    &what,
-                    "memory of another node, or an IOMMU, makes it slower",
-                );
+            let rate = Rate::from_bytes_per_s(flight / ns * 1e9);
+            if rate < ceiling(link, read) {
+                put(rate, said!(device "few-tags", tags, bytes, ns));
             }
         }
     }
     let binary = Rate::from_bytes_per_s(measured.value() * binary_of(measured));
     let agrees = |d: &Moves| (binary / ceiling(link, *d) - 1.0).abs() <= AGREES;
     if binary > measured.rate && directions.iter().any(agrees) {
-        let what = "The figure is in MiB: perftest and others write MB for 2^20 bytes.";
-        let why = format!(
-            "it would be {}, as the link carries",
-            format_rate(binary, measured.unit)
-        );
-        put("unit-error", measured.rate, what, &why);
+        let rate = format_rate(binary, measured.unit);
+        put(measured.rate, said!(device "unit-error", rate));
     }
     if let [both @ Moves::Both(Ratio::EVEN)] = directions
         && (measured.rate * 2.0 / ceiling(link, *both) - 1.0).abs() <= AGREES
     {
-        let what = "The figure is of one direction: the other has as much again.";
-        put("one-direction", measured.rate, what, "the sum would agree");
+        put(measured.rate, said!(device "one-direction"));
     }
     all
 }
 
 /// The binary unit that is often written as the decimal one that was given.
 fn binary_of(measured: StatedRate) -> f64 {
-    use fastpath_pcie::RateUnit;
     match measured.unit {
         RateUnit::MbPerS => RateUnit::MibPerS.bytes_per_s(),
         RateUnit::GbytePerS => RateUnit::GibPerS.bytes_per_s(),
@@ -239,77 +160,15 @@ fn binary_of(measured: StatedRate) -> f64 {
 /// Causes that give no figure of their own.
 fn list_open_causes(subject: &Subject) -> Vec<Finding> {
     let device = &subject.device;
-    let mut all = Vec::new();
-    let mut put = |id: &str, text: &str, why: &str| {
-        all.push(finding(
-            FindingKind::Cause,
-            id,
-            text.to_owned(),
-            why.to_owned(),
-        ));
-    };
-    if device.errors.corrected == Some(true) {
-        put(
-            "replays",
-            "Packets are sent again after errors of the link.",
-            "see the counters under load",
-        );
-    }
-    put(
-        "one-process",
-        "One process does not keep the device busy: too little in flight, small messages, a copy on the way.",
-        "more in flight, or two processes, reach more if so",
-    );
-    if device.numa_node.is_none() || device.translated.is_none() {
-        put(
+    let open = [
+        ("replays", device.errors.corrected == Some(true)),
+        ("one-process", true),
+        (
             "far-memory",
-            "The memory lies at another node than the device, or an IOMMU translates each address.",
-            "numactl --membind and --cpunodebind; iommu=pt",
-        );
-    }
-    if device.relaxed_order == Some(false) {
-        put(
-            "ordering",
-            "Relaxed ordering is off (DevCtl RlxdOrd): some hosts write slower so.",
-            "seen where each write waits for the one before it at another node",
-        );
-    }
-    all
-}
-
-fn propose(directions: &[Moves]) -> Vec<Experiment> {
-    let outcome = |seen: &str, means: &str| Outcome {
-        seen: seen.to_owned(),
-        means: means.to_owned(),
-    };
-    let mut all = vec![Experiment {
-        what: "two hosts against one process here, then one host against two".to_owned(),
-        outcomes: vec![
-            outcome(
-                "two hosts reach more",
-                "the host that sends is the limit, not this one",
-            ),
-            outcome(
-                "two processes here reach more",
-                "software here is the limit",
-            ),
-            outcome("neither does", "the device, its link or the network here"),
-        ],
-    }];
-    if directions.len() > 1 {
-        all.push(Experiment {
-            what: "each direction alone (--direction write, --direction read)".to_owned(),
-            outcomes: vec![
-                outcome(
-                    "only reads are slow",
-                    "completions, tags or the latency of memory",
-                ),
-                outcome(
-                    "both are",
-                    "software, power saving, or the way to this memory",
-                ),
-            ],
-        });
-    }
-    all
+            device.numa_node.is_none() || device.translated.is_none(),
+        ),
+        ("ordering", device.relaxed_order == Some(false)),
+    ];
+    let open = open.into_iter().filter(|(_, is_open)| *is_open);
+    open.map(|(name, _)| said!(device name)).collect()
 }

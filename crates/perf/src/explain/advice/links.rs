@@ -2,9 +2,10 @@
 
 use fastpath_pcie::{Generation, Lanes, Link, RateUnit};
 
-use super::{Moves, Subject, ceiling, finding, format_rate};
+use super::{Moves, Subject, ceiling, format_rate};
+use crate::explain::Finding;
+use crate::explain::findings::said;
 use crate::explain::function::{Function, LinkShape, Port, Shown, rate_text};
-use crate::explain::{Finding, FindingKind};
 
 /// A link of a shape, where both of its parts are known and something is connected.
 pub fn make(shape: LinkShape) -> Option<Link> {
@@ -45,87 +46,24 @@ pub fn narrowest_above<'a>(above: &'a [Function], own: &Link) -> Option<(&'a Fun
 /// Why there is no figure, and what would give one.
 pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
     let device = &subject.device;
-    let what_next = "give it: --pcie 3.0x8";
-    let (id, text, why) = match device.shown {
-        _ if !device.answers => (
-            "silent",
-            "The device does not answer: each of its registers reads as ones. It fell off the bus, has no power or sleeps \
-             deeper than it can be woken from.",
-            "dmesg says when; a slot that is re-seated or a host that is switched off and on may bring it back",
-        ),
-        Shown::Absent if device.is_virtio() => (
-            "no-express",
-            "It is no PCI Express function: it is a virtio device, which the software of the hypervisor plays. It has no lanes, \
-             and no bus limits it.",
-            "processors of the host copy what it moves; the adapter behind it is explained on the host",
-        ),
-        Shown::Absent if device.is_host_bridge() => (
-            "no-express",
-            "It is no PCI Express function: it is the bridge between the processor and its buses, and has no link of its own.",
-            "",
-        ),
-        Shown::Absent => (
-            "no-express",
-            "It is no PCI Express function: it has no such capability, and so no link of lanes. It is a device of the older PCI \
-             or of the chip set, or the software of a hypervisor plays it.",
-            "a PCI bus of 32 bits and 33 MHz carries 133 MB/s in all",
-        ),
-        Shown::Denied => (
-            "denied",
-            "The capabilities were not readable.",
-            "run it as root: sudo lspci -vv",
-        ),
-        Shown::NameOnly => (
-            "registers-missing",
-            "It is a PCI Express device, but its registers are not listed: the text is cut off there, or made with -v.",
-            "run it with -vv, as root",
-        ),
-        Shown::CutOff => (
-            "cut-off",
-            "The text ends before the PCI Express capability, so width, speed and payload are not in it.",
-            what_next,
-        ),
-        Shown::Registers if device.port == Some(Port::Integrated) => (
-            "integrated",
-            "It is integrated in the root complex and has no link: nothing here limits it.",
-            "",
-        ),
-        Shown::Registers if device.link_is.lanes == Some(0) => (
-            "link-down",
-            "Nothing is connected, or the link is down: it has no lanes.",
-            "",
-        ),
-        Shown::Registers => (
-            "link-not-shown",
-            "Width and speed of the link (LnkSta) were not shown.",
-            what_next,
-        ),
+    let name = match device.shown {
+        _ if !device.answers => "silent",
+        Shown::Absent if device.is_virtio() => "no-express-virtio",
+        Shown::Absent if device.is_host_bridge() => "no-express-bridge",
+        Shown::Absent => "no-express",
+        Shown::Denied => "denied",
+        Shown::NameOnly => "registers-missing",
+        Shown::CutOff => "cut-off",
+        Shown::Registers if device.port == Some(Port::Integrated) => "integrated",
+        Shown::Registers if device.link_is.lanes == Some(0) => "link-down",
+        Shown::Registers => "link-not-shown",
     };
-    let mut findings = vec![finding(
-        FindingKind::Answer,
-        id,
-        text.to_owned(),
-        why.to_owned(),
-    )];
+    let mut findings = vec![said!(device name)];
     let told = device.link_by_name();
     if let (Some(generation), None, true) = (told.generation, told.lanes, device.answers) {
         findings.extend(list_widths(generation));
     }
     findings
-}
-
-/// What to think of the link of a device that software plays.
-pub fn explain_played(device: &Function) -> Option<Finding> {
-    device.is_virtio().then(|| {
-        finding(
-            FindingKind::Caution,
-            "played",
-            "It is a virtio device, which the software of the hypervisor plays: width and speed of its link are made up, and limit \
-             nothing."
-                .to_owned(),
-            "processors of the host copy what it moves".to_owned(),
-        )
-    })
 }
 
 /// What a link of a known generation carries by width, where only the name tells the generation.
@@ -138,16 +76,11 @@ fn list_widths(generation: u8) -> Option<Finding> {
         let rate = ceiling(&make(shape)?, Moves::Write);
         Some(format!("x{lanes}: {}", format_rate(rate, RateUnit::MbPerS)))
     });
-    let widths: Option<Vec<String>> = widths.into_iter().collect();
-    Some(finding(
-        FindingKind::Note,
-        "by-width",
-        format!(
-            "Its name says PCIe {generation}.0. With payloads of 256 B it would write at most {}.",
-            widths?.join(", ")
-        ),
-        "a name says what was sold, not what was trained".to_owned(),
-    ))
+    let widths = widths
+        .into_iter()
+        .collect::<Option<Vec<String>>>()?
+        .join(", ");
+    Some(said!(device "by-width", generation, widths))
 }
 
 /// Where the link is less than the device could be, and what stands behind it.
@@ -170,39 +103,22 @@ pub fn explain_state(subject: &Subject, is_given: bool, findings: &mut Vec<Findi
         findings.push(less_speed(device, could, generation, port));
     }
     if can.lanes.is_some() && can == is {
-        let text = format!("The link is what the device can be: {}.", say(is));
-        findings.push(finding(FindingKind::Note, "link-full", text, String::new()));
+        findings.push(said!(device "link-full", link = say(is)));
     }
     if !subject.siblings.is_empty() && make(is).is_some() {
-        findings.push(finding(
-            FindingKind::Note,
-            "shared-link",
-            format!(
-                "The link is shared with {}: what all functions of the card move must fit through it.",
-                list_some(&subject.siblings)
-            ),
-            String::new(),
-        ));
+        findings.push(said!(device "shared-link", siblings = list_some(&subject.siblings)));
     }
     let retrained =
         device.retrained == Some(true) || port.is_some_and(|p| p.retrained == Some(true));
     if retrained && (can != is || device.errors.corrected == Some(true)) {
-        findings.push(finding(
-            FindingKind::Note,
-            "retrained",
-            "The port has noted a change of width or speed since it came up (BWMgmt): asked for by software, or made to \
-             save an unreliable link."
-                .to_owned(),
-            "clear it (setpci) and see whether it comes back".to_owned(),
-        ));
+        findings.push(said!(device "retrained"));
     }
 }
 
 /// A few of many, and how many more there are.
 fn list_some(all: &[String]) -> String {
     const SOME: usize = 4;
-    let shown = all.iter().take(SOME).map(String::as_str);
-    let shown = shown.collect::<Vec<_>>().join(", ");
+    let shown = all[..all.len().min(SOME)].join(", ");
     match all.len() {
         n if n > SOME => format!("{shown} and {} more", n - SOME),
         _ => shown,
@@ -210,43 +126,25 @@ fn list_some(all: &[String]) -> String {
 }
 
 fn fewer_lanes(could: u32, lanes: u32, port: Option<&Function>) -> Finding {
-    let text = format!("The link has {lanes} of the {could} lanes that the device could use.");
-    let by_port = port.and_then(|p| Some((p, p.link_can.lanes?)));
-    let why = match by_port {
-        Some((port, wide)) if wide <= lanes => format!(
-            "the port above, {}, has no more: the slot is wired for x{wide}, or its lanes are shared with another slot",
-            port.address
-        ),
-        Some((port, wide)) => format!(
-            "the port above, {}, could be x{wide}: look at the seating of the card, a riser or cable, dirty contacts, and \
-             settings of the firmware that split the slot",
-            port.address
-        ),
-        None => "a slot that is wired for less, lanes shared with another slot, a riser or cable, the seating of the card; \
-                 the port above was not shown, and would tell"
-            .to_owned(),
-    };
-    finding(FindingKind::Caution, "fewer-lanes", text, why)
+    let by_port = port.and_then(|p| Some((&p.address, p.link_can.lanes?)));
+    match by_port {
+        Some((port, wide)) if wide <= lanes => {
+            said!(device "fewer-lanes-slot", lanes, could, port, wide)
+        }
+        Some((port, wide)) => said!(device "fewer-lanes-seat", lanes, could, port, wide),
+        None => said!(device "fewer-lanes", lanes, could),
+    }
 }
 
 fn less_speed(device: &Function, could: u8, is: u8, port: Option<&Function>) -> Finding {
-    let text = format!(
-        "The link runs at {}, and the device could at {}.",
-        rate_text(is),
-        rate_text(could)
-    );
-    let of_port = port.and_then(|p| Some((p, p.link_can.generation?)));
+    let by_port = port.and_then(|p| Some((&p.address, p.link_can.generation?)));
     let target = device.link_target.or(port.and_then(|p| p.link_target));
-    let why = match (of_port, target) {
+    let (could, now) = (rate_text(could), rate_text(is));
+    match (by_port, target) {
         (Some((port, most)), _) if most <= is => {
-            format!("the port above, {}, can do no more", port.address)
+            said!(device "less-speed-port", is = now, could, port)
         }
-        (_, Some(target)) if target <= is => {
-            "software asks for this speed (LnkCtl2): a driver that saves power, or a setting of the firmware".to_owned()
-        }
-        _ => "some devices (graphics) slow their link down while idle: look again under load; else signal quality, a riser \
-              or cable, or a setting of the firmware"
-            .to_owned(),
-    };
-    finding(FindingKind::Caution, "less-speed", text, why)
+        (_, Some(target)) if target <= is => said!(device "less-speed-asked", is = now, could),
+        _ => said!(device "less-speed", is = now, could),
+    }
 }

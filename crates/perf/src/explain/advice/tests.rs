@@ -1,5 +1,6 @@
 //! Devices as `lspci` shows them, and what is said of them.
 
+use super::super::FindingKind;
 use super::*;
 use crate::explain::lspci;
 

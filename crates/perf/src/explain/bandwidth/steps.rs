@@ -39,36 +39,44 @@ fn start(
     )
 }
 
+/// A bus, with what was measured where it is the limit.
+fn draw_bus(
+    title: &str,
+    expected: Option<StatedRate>,
+    subject: &Subject,
+    (moves, stage): (Moves, &str),
+    single: Option<Rate>,
+) -> Waterfall {
+    let load = subject.load(&subject.link, moves);
+    let steps = load.wear_down(start(title, expected, subject, moves), subject.unit);
+    let is_bound = super::judge::bound_by(subject) == stage;
+    let measured = single.or(subject.measured.filter(|_| is_bound));
+    bus::finish(steps, measured, subject.unit)
+}
+
 pub(super) fn draw_receiver(options: &BandwidthOptions, subject: &Subject) -> Waterfall {
     let title = match subject.clients {
         1 => "Receiver's bus: the adapter writes into memory".to_owned(),
         n => format!("Receiver's bus, shared by {n} clients: the adapter writes into memory"),
     };
-    let steps = start(&title, options.expected, subject, Moves::Write);
-    let load = subject.load(&subject.link, Moves::Write);
-    let steps = load.wear_down(steps, subject.unit);
-    let is_bound = super::judge::bound_by(subject) == "receiver's bus";
-    bus::finish(steps, subject.measured.filter(|_| is_bound), subject.unit)
+    let what = (Moves::Write, "receiver's bus");
+    draw_bus(&title, options.expected, subject, what, None)
 }
 
 pub(super) fn draw_sender(subject: &Subject) -> Waterfall {
     let title = "Sender's bus: the adapter reads from memory";
-    let steps = start(title, None, subject, Moves::Read);
-    let load = subject.load(&subject.link, Moves::Read);
-    let steps = load.wear_down(steps, subject.unit);
-    let is_bound = super::judge::bound_by(subject) == "sender's bus";
-    let whole = subject.measured.filter(|_| is_bound);
-    bus::finish(steps, subject.single.or(whole), subject.unit)
+    draw_bus(
+        title,
+        None,
+        subject,
+        (Moves::Read, "sender's bus"),
+        subject.single,
+    )
 }
 
 pub(super) fn draw_both(options: &BandwidthOptions, subject: &Subject, both: Moves) -> Waterfall {
     let title = "Bus, both ways: the adapter writes what arrives and reads what leaves";
-    let steps = start(title, options.expected, subject, both);
-    let steps = subject
-        .load(&subject.link, both)
-        .wear_down(steps, subject.unit);
-    let is_bound = super::judge::bound_by(subject) == BOTH_WAYS;
-    bus::finish(steps, subject.measured.filter(|_| is_bound), subject.unit)
+    draw_bus(title, options.expected, subject, (both, BOTH_WAYS), None)
 }
 
 pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
@@ -109,15 +117,15 @@ pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
         ),
         source,
     )
-    .state("predicted", "");
+    .state();
     let is_bound = super::judge::bound_by(subject) == "network";
     bus::finish(steps, subject.measured.filter(|_| is_bound), unit)
 }
 
 /// Reads of memory that answers in pieces of `completion` bytes: what they allow the sender.
-pub(super) fn reads_of(subject: &Subject, completion: u64) -> Option<(Link, Rate)> {
+pub(super) fn reads_of(subject: &Subject, completion: u64) -> Option<Rate> {
     let link = subject.link.with_completion(completion).ok()?;
-    Some((link, subject.sender(&link)))
+    Some(subject.sender(&link))
 }
 
 /// Bytes around each packet of the maximum payload that a rate would stand for, were they all that is lost.

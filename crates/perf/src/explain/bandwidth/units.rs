@@ -2,7 +2,8 @@
 
 use fastpath_pcie::{Bytes, MbPerS, MibPerS, Rate, RateUnit, StatedRate};
 
-use super::super::{Explanation, Finding, FindingKind, MIB_OVER_MB, percent};
+use super::super::findings::said;
+use super::super::{Explanation, MIB_OVER_MB, percent};
 use super::{BandwidthOptions, Subject, Tool};
 
 /// A figure as it is meant: in the unit that a message rate proved for those written so, or by its tool:
@@ -74,29 +75,19 @@ pub(super) fn prove(options: &BandwidthOptions) -> Option<(RateUnit, RateUnit)> 
 }
 
 pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Explanation) {
-    let mut find = |kind, id: &str, text: String, why: String| {
-        made.findings.push(Finding {
-            kind,
-            id: id.to_owned(),
-            text,
-            why,
-        });
-    };
-    let raw = subject.link.raw();
+    let (raw, link) = (subject.link.raw(), &subject.link);
     if let Some(expected) = options.expected
         && let Some(how) = find_mix(expected, raw)
     {
-        let (mb, mib) = (MbPerS::from(raw), MibPerS::from(raw));
-        let text = format!("The expected {expected} are a mixture of units: {how}.");
-        let why = format!(
-            "{} carries {:.0} = {mb:.0} = {mib}.",
-            subject.link,
-            raw.gb_per_s()
-        );
-        find(FindingKind::Answer, "unit-error", text, why);
+        let (mb, mib) = (format!("{:.0}", MbPerS::from(raw)), MibPerS::from(raw));
+        let gb = format!("{:.0}", raw.gb_per_s());
+        made.findings
+            .push(said!(bandwidth "unit-error", expected, how, link, gb, mb, mib));
     }
-    let printed = printed(options);
-    if let (Some(printed), Some(mpps)) = (printed, options.message_rate) {
+    let Some(printed) = printed(options) else {
+        return;
+    };
+    if let Some(mpps) = options.message_rate {
         let (real, found) = read_unit(printed, mpps, subject.message.size);
         let why = format!(
             "{} * {mpps} million a second = {:.1} = {:.1}.",
@@ -104,42 +95,17 @@ pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Ex
             real.mb_per_s(),
             real.mib_per_s()
         );
-        match found {
+        made.findings.push(match found {
             Some(unit) if unit != printed.unit => {
-                let text = format!("The printed {} are {unit}.", printed.value());
-                find(FindingKind::Answer, "printed-unit", text, why);
+                said!(bandwidth "printed-other", figure = printed.value(), unit, why)
             }
-            Some(unit) => find(
-                FindingKind::Note,
-                "printed-unit",
-                format!("The unit {unit} is right."),
-                why,
-            ),
-            None => find(
-                FindingKind::Caution,
-                "printed-unit",
-                "Size, message rate and bandwidth do not fit each other in any unit.".to_owned(),
-                why,
-            ),
-        }
-    } else if options.tool == Some(Tool::Perftest)
-        && printed.is_some_and(|p| p.unit == RateUnit::MbPerS)
-    {
-        find(
-            FindingKind::Note,
-            "printed-unit",
-            "What perftest prints as MB/sec are MiB/s.".to_owned(),
-            "It divides by 2^20; its column of message rates shows it (--message-rate).".to_owned(),
-        );
-    } else if printed.is_some_and(|p| p.unit == RateUnit::MbPerS) {
-        find(
-            FindingKind::Caution,
-            "printed-unit",
-            format!(
-                "If these MB/s were printed by perftest, they are MiB/s, {} more: say --tool perftest.",
-                percent(MIB_OVER_MB)
-            ),
-            String::new(),
-        );
+            Some(unit) => said!(bandwidth "printed-right", unit, why),
+            None => said!(bandwidth "printed-none", why),
+        });
+    } else if printed.unit == RateUnit::MbPerS {
+        made.findings.push(match options.tool {
+            Some(Tool::Perftest) => said!(bandwidth "printed-perftest"),
+            None => said!(bandwidth "printed-maybe", more = percent(MIB_OVER_MB)),
+        });
     }
 }

@@ -1,3 +1,4 @@
+use super::super::FindingKind;
 use super::*;
 use crate::cli::parse_options;
 use crate::explain::{Finding, StepKind};

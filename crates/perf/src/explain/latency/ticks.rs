@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use fastpath_pcie::{Time, UnitError};
 
-use super::super::{Explanation, FindingKind};
-use super::{LatencyOptions, add};
+use super::super::Finding;
+use super::super::findings::said;
+use super::LatencyOptions;
 
 /// The step of a clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,110 +109,80 @@ pub(super) fn judge(
     options: &LatencyOptions,
     predicted: Time,
     saved: &dyn Fn(u32) -> u32,
-    made: &mut Explanation,
+    findings: &mut Vec<Finding>,
 ) {
     let Some(Tick(tick)) = options.tick else {
         if !options.pairs.is_empty() {
-            let text = "Without the clock's tick (--tick) differences of these times say less than they seem to.".to_owned();
-            add(made, FindingKind::Caution, "no-tick", text, String::new());
+            findings.push(said!(latency "no-tick"));
         }
         return;
     };
     if let Some(measured) = options.measured {
-        judge_measured(measured, predicted, tick, made);
+        findings.push(judge_measured(measured, predicted, tick));
     }
-    judge_pairs(options, saved, tick, made);
+    judge_pairs(options, saved, tick, findings);
     if let (Some(measured), Some(against)) = (options.measured, options.against) {
-        let difference = (measured - against).ns().abs();
-        let ticks = difference / tick.ns();
-        let text = match ticks < 1.0 {
-            true => format!(
-                "{measured} and {against} differ by {ticks:.1} of a tick: which is less cannot be told."
-            ),
-            false => format!("{measured} and {against} differ by {ticks:.1} ticks."),
-        };
-        let why = "One tick more or less comes with the clock alone, half a tick where the tool halves a round trip.".to_owned();
-        let kind = if ticks < 1.0 {
-            FindingKind::Caution
+        let apart = (measured - against).ns().abs() / tick.ns();
+        let name = if apart < 1.0 {
+            "same-tick"
         } else {
-            FindingKind::Note
+            "difference"
         };
-        add(made, kind, "difference", text, why);
+        findings.push(said!(latency name, measured, against, ticks = format!("{apart:.1}")));
     }
 }
 
-fn judge_measured(measured: Time, predicted: Time, tick: Time, made: &mut Explanation) {
-    let truth = truth_of(measured, tick);
-    let why = format!(
-        "{} ticks of {tick:.3} are {}.",
-        count_ticks(measured, tick),
-        truth.say()
-    );
-    let ns = predicted.ns();
-    if (truth.0..=truth.1).contains(&ns) {
-        let text = format!(
-            "The predicted {predicted} lie within the clock's tick: nothing is left to explain."
-        );
-        return add(made, FindingKind::Answer, "agrees", text, why);
-    }
-    let (least, most, side) = match ns < truth.0 {
-        true => (truth.0 - ns, truth.1 - ns, "more"),
-        false => (ns - truth.1, ns - truth.0, "less"),
+fn judge_measured(measured: Time, predicted: Time, tick: Time) -> Finding {
+    let Interval(low, high) = truth_of(measured, tick);
+    let (ticks, truth) = (count_ticks(measured, tick), Interval(low, high).say());
+    let (ns, tick) = (predicted.ns(), format!("{tick:.3}"));
+    let (left, side) = match ns {
+        ns if ns < low => (Interval(low - ns, high - ns), "more"),
+        ns if ns > high => (Interval(ns - high, ns - low), "less"),
+        _ => return said!(latency "agrees", predicted, ticks, tick, truth),
     };
-    let text = format!(
-        "Measured are {} {side} than predicted.",
-        Interval(least, most).say()
-    );
-    add(made, FindingKind::Answer, "left", text, why);
+    said!(latency "left", left = left.say(), side, ticks, tick, truth)
 }
 
 fn judge_pairs(
     options: &LatencyOptions,
     saved: &dyn Fn(u32) -> u32,
     tick: Time,
-    made: &mut Explanation,
+    findings: &mut Vec<Finding>,
 ) {
     let mut joint = Interval(0.0, f64::INFINITY);
     for pair in &options.pairs {
         let gain = gain_of(pair, tick);
-        let (before, after) = (truth_of(pair.before, tick), truth_of(pair.after, tick));
         let reads = saved(pair.size);
-        let mut why = format!(
-            "{} ticks before ({}), {} after ({}), of {tick:.3} each.",
-            count_ticks(pair.before, tick),
-            before.say(),
-            count_ticks(pair.after, tick),
-            after.say()
-        );
+        let mut each = String::new();
         if reads > 0 {
-            let each = Interval(gain.0 / f64::from(reads), gain.1 / f64::from(reads));
-            joint = joint.intersect(each);
-            why.push_str(&format!(
-                " {reads} serial {} fewer: {} each.",
-                if reads == 1 { "read" } else { "reads" },
-                each.say()
-            ));
+            let of_read = Interval(gain.0 / f64::from(reads), gain.1 / f64::from(reads));
+            joint = joint.intersect(of_read);
+            let what = if reads == 1 { "read" } else { "reads" };
+            each = format!(" {reads} serial {what} fewer: {} each.", of_read.say());
         }
-        let text = match gain {
+        let gain = match gain {
             Interval(_, most) if most < 0.0 => format!("the loss is {}", gain.negate().say()),
             Interval(least, _) if least < -0.5 => {
                 format!("the gain is {}: it may be a loss", gain.say())
             }
             _ => format!("the gain is {}", gain.say()),
         };
-        let text = format!("{} B: {text}.", pair.size);
-        add(made, FindingKind::Answer, "gain", text, why);
+        findings.push(said!(latency "gain",
+            size = pair.size,
+            gain,
+            before = count_ticks(pair.before, tick),
+            truth_before = truth_of(pair.before, tick).say(),
+            after = count_ticks(pair.after, tick),
+            truth_after = truth_of(pair.after, tick).say(),
+            tick = format!("{tick:.3}"),
+            each
+        ));
     }
-    if joint.1.is_finite() && joint.0 <= joint.1 {
-        let text = format!(
-            "All pairs agree with a read of memory that takes {}.",
-            joint.say()
-        );
-        let why = "UCX counts 0.35 us for the fetch of a descriptor, pcie-bench measured about 0.55 us for 64 B.".to_owned();
-        add(made, FindingKind::Answer, "read-time", text, why);
-    } else if joint.1.is_finite() {
-        let text = "No time of a read explains all pairs: the reads saved are others than assumed."
-            .to_owned();
-        add(made, FindingKind::Caution, "read-time", text, String::new());
+    if joint.1.is_finite() {
+        findings.push(match joint.0 <= joint.1 {
+            true => said!(latency "read-time", joint = joint.say()),
+            false => said!(latency "no-read-time"),
+        });
     }
 }

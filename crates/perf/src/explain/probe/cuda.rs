@@ -5,36 +5,24 @@
 //! made is given back in the reverse order.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::fmt;
 use std::ptr;
 
 use fastpath_base::clock;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 /// Why the driver did not do what it should.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CudaError {
     /// There is no driver, or it lacks a call.
+    #[error("no CUDA driver here ({0})")]
     Absent(String),
     /// There are so many GPUs, and another was asked for.
+    #[error("no GPU {0}: the driver has {1}, counted from 0")]
     NoSuchGpu(u32, c_int),
     /// A call failed: which, with what.
+    #[error("{0}: {1}")]
     Call(&'static str, String),
 }
-
-impl fmt::Display for CudaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CudaError::Absent(why) => write!(f, "no CUDA driver here ({why})"),
-            CudaError::NoSuchGpu(asked, count) => {
-                write!(f, "no GPU {asked}: the driver has {count}, counted from 0")
-            }
-            CudaError::Call(name, why) => write!(f, "{name}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for CudaError {}
 
 type Status = c_int;
 type Device = c_int;

@@ -1,0 +1,165 @@
+//! What a command says, before it is known where: on a terminal ([`terminal`]), in a page ([`html`]) or in Markdown.
+//! JSON is made from the records themselves.
+
+pub mod html;
+pub mod terminal;
+
+/// A part of a document.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// A heading.
+    Heading(String),
+    /// A paragraph.
+    Text(String),
+    /// Names and what they are.
+    Pairs(Vec<(String, String)>),
+    /// A table.
+    Table(Table),
+}
+
+/// Parts in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Document(pub Vec<Block>);
+
+impl Document {
+    /// Adds a heading.
+    pub fn heading(&mut self, text: impl Into<String>) {
+        self.0.push(Block::Heading(text.into()));
+    }
+
+    /// Adds a paragraph, or a line of its own on a terminal.
+    pub fn text(&mut self, text: impl Into<String>) {
+        self.0.push(Block::Text(text.into()));
+    }
+
+    /// Adds a name and what it is.
+    pub fn pair(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        let pair = (name.into(), value.into());
+        match self.0.last_mut() {
+            Some(Block::Pairs(pairs)) => pairs.push(pair),
+            _ => self.0.push(Block::Pairs(vec![pair])),
+        }
+    }
+
+    /// Adds a table, if it has rows.
+    pub fn table(&mut self, table: Table) {
+        if !table.rows.is_empty() {
+            self.0.push(Block::Table(table));
+        }
+    }
+
+    /// As Markdown.
+    pub fn to_markdown(&self) -> String {
+        let block = |block: &Block| match block {
+            Block::Heading(text) => format!("## {text}\n"),
+            Block::Text(text) => format!("{text}\n"),
+            Block::Pairs(pairs) => pairs.iter().map(|(n, v)| format!("- {n}: {v}\n")).collect(),
+            Block::Table(table) => table.to_markdown(),
+        };
+        self.0.iter().map(block).collect::<Vec<String>>().join("\n")
+    }
+}
+
+/// Rows under headings.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows; one may have fewer cells than there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Column {
+    /// Its heading.
+    pub head: Cell,
+    /// Whether it holds words, which stand on the left.
+    pub is_text: bool,
+    /// Characters that it takes on a terminal at least.
+    pub width: usize,
+}
+
+/// What stands in a place of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// The value.
+    pub text: String,
+    /// A second line, smaller.
+    pub below: String,
+    /// Whether the second line counts.
+    pub is_strong: bool,
+    /// The share of a whole, from 0 to 1, that a bar shows.
+    pub share: Option<f64>,
+    /// A colour that stands for something.
+    pub swatch: Option<usize>,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        let text = text.into();
+        Cell {
+            text,
+            ..Cell::default()
+        }
+    }
+}
+
+impl Column {
+    /// A column of numbers.
+    pub fn number(head: impl Into<Cell>, width: usize) -> Column {
+        let head = head.into();
+        Column {
+            head,
+            is_text: false,
+            width,
+        }
+    }
+
+    /// A column of words.
+    pub fn text(head: impl Into<Cell>, width: usize) -> Column {
+        let head = head.into();
+        Column {
+            head,
+            is_text: true,
+            width,
+        }
+    }
+}
+
+impl Table {
+    /// One without rows.
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
+        let columns = columns.into_iter().collect();
+        Table {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row<T: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(T::into).collect());
+    }
+
+    /// As Markdown; a bar would part two columns.
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: Vec<&str>| {
+            let cells: String = cells
+                .iter()
+                .map(|c| format!(" {} |", c.replace('|', "/")))
+                .collect();
+            format!("|{cells}\n")
+        };
+        let head = line(self.columns.iter().map(|c| c.head.text.as_str()).collect());
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| line(row.iter().map(|c| c.text.as_str()).collect()));
+        format!(
+            "{head}|{}\n{}",
+            "---|".repeat(self.columns.len()),
+            rows.collect::<String>()
+        )
+    }
+}

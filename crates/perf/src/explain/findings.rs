@@ -1,0 +1,88 @@
+//! The sentences of an explanation: `data/findings.toml` and `data/experiments.toml`. The code decides which of them is
+//! true and fills in the values.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Experiment, Finding, FindingKind, Outcome};
+use crate::data::{Values, fill, table};
+
+#[derive(Deserialize)]
+struct Saying {
+    kind: FindingKind,
+    /// The finding's name in JSON, where it is not that of the entry.
+    id: Option<String>,
+    text: String,
+    #[serde(default)]
+    why: String,
+}
+
+table!(SAYINGS: BTreeMap<String, BTreeMap<String, Saying>> = "findings.toml");
+table!(EXPERIMENTS: BTreeMap<String, Experiment> = "experiments.toml");
+
+/// A finding by its subject and name.
+///
+/// # Panics
+///
+/// If the file has none of this name: it is part of the program.
+pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
+    let saying = &SAYINGS[subject][name];
+    Finding {
+        kind: saying.kind,
+        id: saying.id.clone().unwrap_or_else(|| name.to_owned()),
+        text: fill(&saying.text, values),
+        why: fill(&saying.why, values),
+    }
+}
+
+/// Something to measure next, by its name.
+///
+/// # Panics
+///
+/// As [`finding`].
+pub fn experiment(name: &str, values: Values) -> Experiment {
+    let known = &EXPERIMENTS[name];
+    let outcome = |o: &Outcome| Outcome {
+        seen: fill(&o.seen, values),
+        means: fill(&o.means, values),
+    };
+    Experiment {
+        what: fill(&known.what, values),
+        outcomes: known.outcomes.iter().map(outcome).collect(),
+    }
+}
+
+impl Finding {
+    /// The same as another kind of finding.
+    pub fn of_kind(self, kind: FindingKind) -> Finding {
+        Finding { kind, ..self }
+    }
+
+    /// The same with more behind it.
+    pub fn because(self, why: String) -> Finding {
+        Finding { why, ..self }
+    }
+}
+
+/// `said!(device "payload", is, gain = percent(gain))`: a finding with values by their names.
+macro_rules! said {
+    ($subject:ident $name:expr $(, $($values:tt)*)?) => {
+        $crate::explain::findings::finding(
+            stringify!($subject),
+            $name,
+            $crate::data::values!($($($values)*)?),
+        )
+    };
+}
+/// The same for an experiment.
+macro_rules! to_try {
+    ($name:expr $(, $($values:tt)*)?) => {
+        $crate::explain::findings::experiment($name, $crate::data::values!($($($values)*)?))
+    };
+}
+pub(crate) use {said, to_try};
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;
