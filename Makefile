@@ -9,7 +9,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 .PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
-	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri fuzz lint format demo bench results
+	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
 help:
 	@echo 'make build                  library, launcher and tools (PROFILE=release)'
@@ -27,6 +27,7 @@ help:
 	@echo 'make vm-test-all            the same and its long cases; every program of tests/c and mpi4py over rc and ud, on one virtual host and on two'
 	@echo 'make test-loom              ring, sleep handshake, biased lock and records of the segment under the model checker'
 	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
+	@echo 'make test-tsan              the programs with threads under ThreadSanitizer; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
 	@echo 'make test-suites            mpi4py, NetPIPE, HPCC, FFTW, rsmpi and LAMMPS, built with our mpicc (SUITES=--quick: shorter)'
 	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in target/peers)'
@@ -53,6 +54,7 @@ test-all: setup
 	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets vm-test-all fuzz test-suites
 	$(MAKE) -j1 test-loom PREEMPTIONS=5
 	scripts/miri --if-there
+	scripts/tsan --if-there
 
 setup:
 	@tests/setup
@@ -69,6 +71,10 @@ test-loom:
 
 test-miri:
 	scripts/miri
+
+# The programs with threads under ThreadSanitizer.
+test-tsan: prefix
+	scripts/tsan
 
 fuzz:
 	scripts/fuzz $(SECONDS)
