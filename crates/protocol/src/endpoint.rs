@@ -116,6 +116,12 @@ impl Endpoint {
         unsafe { self.post_short(header, std::ptr::dangling(), 0) }
     }
 
+    /// Whether the peer is on this host, and reached without an adapter.
+    #[inline]
+    pub fn is_same_host(&self) -> bool {
+        self.lane.is_same_host()
+    }
+
     /// Whether anything has arrived from the peer. One load.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {

@@ -24,7 +24,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                 }
                 Immediate::Declined => {}
             }
-            if try_send_unasked::<{ hot::OPEN }>(out) {
+            // An adapter may bring the other message while this one is sent, before it is asked for.
+            if is_near(&out) && try_send_unasked::<{ hot::OPEN }>(out) {
                 return recv(name, into, status);
             }
         }
@@ -91,6 +92,15 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             }
         }
     }
+}
+
+/// Whether the immediate path knows the peer, as one of this host.
+fn is_near(args: &Args) -> bool {
+    let comm = hot::comm(args.comm);
+    // SAFETY: a key that matches says that the entry is a communicator of so many endpoints, which live as long.
+    hot::sends_openly(args.comm)
+        && (args.peer as u32) < comm.size
+        && unsafe { (**comm.endpoints.add(args.peer as usize)).is_same_host() }
 }
 
 /// Refuses, where mistakes are looked for, a send and a receive of one buffer, unless one of them moves nothing
