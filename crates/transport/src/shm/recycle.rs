@@ -26,6 +26,7 @@ use std::ptr;
 const QUIET_MOST: u32 = 64;
 /// Shortest message whose bytes are kept: of shorter ones a stream does better in a few lines of its own.
 const KEEP_MIN: u32 = 2048;
+
 /// Lengths in the data area are multiples of a line.
 pub(super) const fn whole_lines(len: u32) -> u32 {
     (len + 63) & !63
@@ -419,6 +420,44 @@ mod tests {
             }
             both.settle();
             prop_assert!(both.sent[0] == both.taken[1] && both.sent[1] == both.taken[0]);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A slot that names any place, also in the area of the other direction.
+        #[test]
+        fn replies__at_any_place_are_inside_or_refused(
+            places in prop::collection::vec((any::<bool>(), 0..2 * DATA_BYTES, any::<u16>(), any::<u32>()), 1..50),
+        ) {
+            let mut both = Both::new();
+            for (number, (recycled, offset, len, taken)) in places.into_iter().enumerate() {
+                both.send(0, 1 + number * 997 % DATA_MESSAGE_MAX);
+                let end = &mut both.ends[0];
+                let place = match recycled {
+                    true => offset | RECYCLED,
+                    false => offset,
+                };
+                let head = end.rx.head;
+                // SAFETY: the region is backed, and only this test uses it.
+                unsafe {
+                    let slot = &(*end.rx.pair).slots[(head & SLOT_MASK) as usize];
+                    slot.payload.get().cast::<DataRef>().write(DataRef::new(place, len, 0, taken));
+                    slot.word0.store(encode_word0(head, 1, LEN_IN_DATA, 0), Ordering::Relaxed);
+                }
+                let (own, peers) = (end.tx.pair as usize, end.rx.pair as usize);
+                let Some(arrival) = end.look() else { continue };
+                let (at, len) = (arrival.data() as usize, arrival.len());
+                let is_inside = |region: usize| at >= region && at + len <= region + size_of::<Pair>();
+                prop_assert!(len == 0 || is_inside(own) || is_inside(peers), "{len} bytes at {at:#x}");
+                end.take();
+                let tx = &end.tx;
+                prop_assert!(tx.data_tail.wrapping_sub(tx.data_head) <= tx.data_size);
+                // SAFETY: made when the ring was connected.
+                let queue = unsafe { &*tx.in_data };
+                prop_assert!(queue.next.wrapping_sub(queue.first) <= SLOTS);
+            }
         }
     }
 

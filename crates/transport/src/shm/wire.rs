@@ -152,7 +152,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
     assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);
     assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);
-    // The longest message finds room wherever it would begin, and half of them are told of in time (`DATA_OWED_MAX`).
+    // The longest message finds room wherever it would begin, and half of them are told of in time (`DATA_OWED_MIN`).
     assert!(DATA_BYTES_STREAM as usize >= 2 * DATA_MESSAGE_MAX && DATA_BYTES.is_power_of_two());
 };
 
