@@ -34,7 +34,7 @@ VARIANTS = [
     ("progress", {"FASTPATH_PROGRESS": "thread"}, 8),
     ("spin", {"FASTPATH_WAIT": "spin"}, 2),
     ("immediate-off-sleep", {"FASTPATH_DISABLE": IMMEDIATE_OFF, "FASTPATH_WAIT": "sleep"}, 8),
-    *((f"without-{name}", {"FASTPATH_DISABLE": name}, 3) for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt", "crowd"]),
+    *((f"without-{name}", {"FASTPATH_DISABLE": name}, 3) for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt", "oversubscription"]),
 ]
 
 

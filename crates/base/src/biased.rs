@@ -274,7 +274,7 @@ impl Biased {
     }
 
     /// Lets other threads in, at every level of nesting, while `pause` runs.
-    pub fn breathe<R>(&self, me: usize, pause: impl FnOnce() -> R) -> R {
+    pub fn release_lock<R>(&self, me: usize, pause: impl FnOnce() -> R) -> R {
         let mut levels = 0;
         if self.is_insider(me) {
             levels = self.inside.load(Ordering::Relaxed);
@@ -424,15 +424,15 @@ impl Biased {
         self.bias.store(NOBODY, Ordering::Relaxed);
         // It does not fail: without it there is no bias (`may_favour`).
         wait::fence_others();
-        let mut looks = 0;
+        let mut polls = 0;
         loop {
             // ORDERING: acquire pairs with the release in `leave`.
             let inside = self.inside.load(Ordering::Acquire);
             if inside == 0 {
                 break;
             }
-            looks += 1;
-            match looks > YIELDS {
+            polls += 1;
+            match polls > YIELDS {
                 true => _ = wait::futex_wait(&self.inside, inside, None),
                 false => wait::yield_now(),
             }

@@ -487,10 +487,10 @@ mod tests {
     #[test]
     fn card__is_read_whole_or_not_at_all() {
         let jobs = Job::in_process(2).unwrap();
-        let read = || jobs[0].rank_page(1).unwrap().card.load();
+        let read = || jobs[0].rank_page(1).unwrap().iface_address.load();
         assert_eq!(read(), None);
         for bytes in [vec![7; 1], (0..64).collect(), (0..55).collect::<Vec<u8>>()] {
-            jobs[1].own_page().card.store(&bytes);
+            jobs[1].own_page().iface_address.store(&bytes);
             assert_eq!(read(), Some(bytes));
         }
     }

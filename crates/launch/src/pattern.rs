@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_letter__is_found() {
+    fn unknown_wireup_datagram__is_found() {
         assert_eq!(find_unknown(b"%r%R%h%t%T%g%p%%z 5%"), None);
         assert_eq!(find_unknown(b"o.%r.%z"), Some('z'));
         assert_eq!(find_unknown("%ü".as_bytes()), Some('ü'));

@@ -265,7 +265,7 @@ fn wake_sleepers(segment: &Segment) {
         let Some(page) = segment.page(rank) else {
             break;
         };
-        (0..=FURTHER).for_each(|place| page.rouse(place));
+        (0..=FURTHER).for_each(|place| page.wake(place));
     }
 }
 

@@ -95,7 +95,7 @@ impl ProgressThread {
     /// Ends it. The calling thread is inside MPI, and lets it in.
     pub fn end(self, lock: &Lock) {
         self.call.end();
-        lock.breathe(|| _ = self.thread.join());
+        lock.release_lock(|| _ = self.thread.join());
     }
 }
 

@@ -294,11 +294,11 @@ impl<'a> Channel<'a> {
         // SAFETY: the caller's; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
-            if self.process.lock.records() && matches!(post, Post::Done | Post::Rouse) {
+            if self.process.lock.records() && matches!(post, Post::Done | Post::Wake) {
                 trace::record(Point::PostShort, self.world_rank(to), self.tag, data.bytes);
             }
             match post {
-                Post::Rouse => (*endpoint).rouse() == Post::Done,
+                Post::Wake => (*endpoint).wake() == Post::Done,
                 post => post == Post::Done,
             }
         }

@@ -19,7 +19,7 @@ use fastpath_bootstrap::segment::Phase as RankPhase;
 use fastpath_protocol::Worker;
 use fastpath_protocol::flood::Reached;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{Breathe, WaitPolicy};
+use fastpath_protocol::waiting::{ReleaseLock, WaitPolicy};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -125,13 +125,13 @@ pub fn init(required: i32) -> Result<i32> {
     wait::register_membarrier();
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
-    let breathe = threads.then_some(breathe as Breathe);
+    let release_lock = threads.then_some(release_lock as ReleaseLock);
     if job.size() > job.processors() && !job.is_bound() {
         // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
         // are.
         topology::start_on(job.rank());
     }
-    let mut policy = WaitPolicy::of(config, job.processors() as u32, breathe);
+    let mut policy = WaitPolicy::of(config, job.processors() as u32, release_lock);
     policy.wanted = places::is_wanted;
     policy.multiple = level == MPI_THREAD_MULTIPLE;
     let mut worker = Worker::new(job, policy).map_err(|e| {
@@ -329,6 +329,6 @@ fn name_comm(handle: usize) -> String {
 }
 
 /// Lets other threads into MPI while `pause` runs.
-fn breathe(_place: u32, pause: &mut dyn FnMut()) {
-    places::breathe(pause);
+fn release_lock(_place: u32, pause: &mut dyn FnMut()) {
+    places::release_lock(pause);
 }

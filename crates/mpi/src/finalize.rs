@@ -185,7 +185,7 @@ fn report_progress(worker: &Worker, json: bool) -> Option<String> {
     ) = (worker.rank, worker.background);
     runs.then(|| match json {
         true => format!(
-            r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_looks":{useful}}}}}"#
+            r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_polls":{useful}}}}}"#
         ),
         false => format!(
             "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread went inside {turns} times, {useful} of its looks found something"

@@ -3,7 +3,7 @@
 //!
 //! Recursive, because a user's callback (an operation, an attribute copy, an error handler) may call MPI again. It is
 //! biased to the thread that makes the calls (`fastpath_base::biased`). A thread that waits for a message gives it up
-//! ([`Lock::breathe`]) where another one wants it, and before it sleeps. Further workers have locks of their own
+//! ([`Lock::release_lock`]) where another one wants it, and before it sleeps. Further workers have locks of their own
 //! ([`crate::places`]).
 #![allow(unsafe_code)]
 
@@ -134,9 +134,9 @@ impl Lock {
     }
 
     /// Lets other threads in for a moment, at every nesting level, while `pause` runs.
-    pub fn breathe<R>(&self, pause: impl FnOnce() -> R) -> R {
+    pub fn release_lock<R>(&self, pause: impl FnOnce() -> R) -> R {
         match self.is_enabled() {
-            true => self.biased.breathe(thread_token(), pause),
+            true => self.biased.release_lock(thread_token(), pause),
             false => pause(),
         }
     }

@@ -53,7 +53,7 @@ pub enum Immediate {
     Done,
     /// All of it, but the peer sleeps and must be woken. With the bytes of the message, so that who wakes it needs no
     /// other argument of the call, which would have to be kept in registers until then.
-    Rouse(u64),
+    Wake(u64),
     /// Nothing.
     Declined,
 }
@@ -94,7 +94,7 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
         };
         return match post {
             Post::Done => Immediate::Done,
-            Post::Rouse => Immediate::Rouse(bytes),
+            Post::Wake => Immediate::Wake(bytes),
             _ => Immediate::Declined,
         };
     }

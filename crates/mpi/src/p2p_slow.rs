@@ -378,8 +378,8 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
 /// The message of an immediate send has left; its receiver sleeps or has gone.
 #[cold]
 #[inline(never)]
-pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
-    match rouse_peer(comm, peer) {
+pub fn wake(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
+    match wake_sleeping_peer(comm, peer) {
         true => Ok(()),
         false => Err(explain_gone(comm, peer, tag, bytes)),
     }
@@ -387,9 +387,9 @@ pub fn rouse(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
 
 /// The same without its error; false where the receiver has gone.
 #[inline]
-pub fn rouse_peer(comm: usize, peer: i32) -> bool {
+pub fn wake_sleeping_peer(comm: usize, peer: i32) -> bool {
     // SAFETY: the immediate send has found the endpoint there.
-    let post = unsafe { (**hot::comm(comm).endpoints.add(peer as usize)).rouse() };
+    let post = unsafe { (**hot::comm(comm).endpoints.add(peer as usize)).wake() };
     post != Post::PeerGone
 }
 

@@ -207,15 +207,15 @@ pub fn with<R>(place: u32, short: impl FnOnce() -> R) -> R {
 }
 
 /// Lets other threads into MPI, into whichever worker, while `pause` runs. The first lock is left last and taken first.
-pub(crate) fn breathe(pause: &mut dyn FnMut()) {
-    breathe_from(FURTHER as u32, made(), thread_token(), pause);
+pub(crate) fn release_lock(pause: &mut dyn FnMut()) {
+    release_lock_from(FURTHER as u32, made(), thread_token(), pause);
 }
 
-fn breathe_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) {
+fn release_lock_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) {
     match place {
-        0 => process::lock().breathe(pause),
-        _ if made & 1 << place == 0 => breathe_from(place - 1, made, me, pause),
-        _ => lock_of(place).breathe(me, || breathe_from(place - 1, made, me, pause)),
+        0 => process::lock().release_lock(pause),
+        _ if made & 1 << place == 0 => release_lock_from(place - 1, made, me, pause),
+        _ => lock_of(place).release_lock(me, || release_lock_from(place - 1, made, me, pause)),
     }
 }
 
@@ -238,7 +238,7 @@ fn is_any_wanted() -> bool {
 /// Does `wait`, which waits for one message, inside a further worker alone; the calling thread is inside MPI.
 pub(crate) fn outside(place: u32, wait: impl FnOnce()) {
     let mut wait = Some(wait);
-    breathe(&mut || {
+    release_lock(&mut || {
         if let Some(wait) = wait.take() {
             with(place, wait);
         }

@@ -80,15 +80,15 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
     }
     let bytes = (args.count as u64).wrapping_mul(hot::datatype(args.datatype).size);
     let peer = world(&args);
-    let Immediate::Rouse(bytes) = sent else {
+    let Immediate::Wake(bytes) = sent else {
         // Nothing is left to do: the call returns when it has posted.
         trace::record_call(name, begun, Point::PostShort, peer, args.tag, bytes);
         return Some(Ok(()));
     };
     trace::enter_at(name, begun);
     trace::record(Point::PostShort, peer, args.tag, bytes);
-    trace::record(Point::Rouse, peer, 0, bytes);
-    let result = p2p_slow::rouse(args.comm, args.peer, args.tag, bytes);
+    trace::record(Point::Wake, peer, 0, bytes);
+    let result = p2p_slow::wake(args.comm, args.peer, args.tag, bytes);
     trace::leave();
     Some(result)
 }

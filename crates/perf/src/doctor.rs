@@ -4,12 +4,12 @@
 //! providers it loaded, and from where, as the process's own memory map shows.
 
 mod devices;
+mod diagnostics;
 mod library;
 mod limits;
 mod show;
 #[cfg(test)]
 mod tests;
-mod troubles;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -21,9 +21,9 @@ use serde::Serialize;
 use crate::info::transports;
 
 use devices::{Device, Undriven};
+use diagnostics::{Severity, Trouble};
 use library::Libraries;
 use limits::Limits;
-use troubles::{Severity, Trouble};
 
 /// Options of `fastpath doctor`.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ pub struct Examination {
     healthy: bool,
     #[serde(flatten)]
     facts: Facts,
-    troubles: Vec<Trouble>,
+    diagnostics: Vec<Trouble>,
 }
 
 /// What there is, before anything is said about it.
@@ -58,11 +58,11 @@ struct Facts {
 
 impl Examination {
     fn of(facts: Facts) -> Examination {
-        let troubles = troubles::diagnose(&facts);
+        let diagnostics = diagnostics::diagnose(&facts);
         Examination {
-            healthy: troubles.iter().all(|t| t.severity == Severity::Note),
+            healthy: diagnostics.iter().all(|t| t.severity == Severity::Note),
             facts,
-            troubles,
+            diagnostics,
         }
     }
 }

@@ -134,7 +134,7 @@ impl Worker {
     /// get in.
     pub fn serve_others(&mut self, wanted: fn() -> bool) -> Turn {
         self.background.turns += 1;
-        let (mut looks, mut since_ns) = (0_u32, 0);
+        let (mut polls, mut since_ns) = (0_u32, 0);
         // At its end the word says that nobody answers, for good.
         while self.background.attending == 0 && self.own_call().is_answered() {
             self.own_call().take();
@@ -144,11 +144,11 @@ impl Worker {
                 return Turn::Interrupted;
             }
             if moved {
-                (looks, since_ns) = (0, 0);
+                (polls, since_ns) = (0, 0);
                 continue;
             }
-            looks += 1;
-            if self.looks_on(looks, &mut since_ns) {
+            polls += 1;
+            if self.polls_on(polls, &mut since_ns) {
                 spin_loop();
                 continue;
             }
@@ -164,11 +164,11 @@ impl Worker {
     }
 
     /// Whether to look on after so many looks that found nothing.
-    fn looks_on(&self, looks: u32, since_ns: &mut u64) -> bool {
+    fn polls_on(&self, polls: u32, since_ns: &mut u64) -> bool {
         if self.job.header().awake.load(Ordering::Relaxed) >= self.wait.processors {
             return false;
         }
-        if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
+        if !polls.is_multiple_of(LOOKS_PER_CLOCK) {
             return true;
         }
         let now = clock::now_ns();

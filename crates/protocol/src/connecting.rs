@@ -67,7 +67,7 @@ impl Worker {
     /// Whether anything is connecting.
     #[inline]
     pub fn is_connecting(&self) -> bool {
-        self.wireup.is_active() || self.rise.is_active()
+        self.wireup.is_active() || self.upgrade.is_active()
     }
 
     /// Attaches the lanes of peers that have connected to this process.
@@ -96,7 +96,7 @@ impl Worker {
 
     pub(crate) fn progress_wireup(&mut self) -> bool {
         let now_ns = self.interfaces.now_ns();
-        let (mut actions, mut rises) = (Vec::new(), Vec::new());
+        let (mut actions, mut upgrades) = (Vec::new(), Vec::new());
         while let Some((peer, number, address)) = self.interfaces.receive_wireup() {
             match Step::from_wire(number & !RISE) {
                 Some(step) if peer < self.size() && number & RISE == 0 => {
@@ -104,26 +104,26 @@ impl Worker {
                         .receive(peer, step, address, now_ns, &mut actions);
                 }
                 Some(step) if peer < self.size() => {
-                    self.receive_rise(peer, step, address, &mut rises);
+                    self.receive_rise(peer, step, address, &mut upgrades);
                 }
                 _ => self.counters.violations += 1,
             }
         }
         let has_left = |peer: &u32| self.endpoint(*peer).lane.peer_has_left();
         let left: Vec<u32> = self.wireup.connecting().filter(has_left).collect();
-        let left_rises: Vec<u32> = self.rise.connecting().filter(has_left).collect();
+        let left_upgrades: Vec<u32> = self.upgrade.connecting().filter(has_left).collect();
         left.into_iter()
             .for_each(|peer| self.wireup.give_up(peer, &mut actions));
-        left_rises
+        left_upgrades
             .into_iter()
-            .for_each(|peer| self.rise.give_up(peer, &mut rises));
+            .for_each(|peer| self.upgrade.give_up(peer, &mut upgrades));
         // What is asked again is nothing that has happened: who waits need not look on for it. A peer that is given up
         // then is seen by whoever asks for its requests.
-        let moved = !actions.is_empty() || !rises.is_empty();
+        let moved = !actions.is_empty() || !upgrades.is_empty();
         self.wireup.tick(now_ns, &mut actions);
-        self.rise.tick(now_ns, &mut rises);
+        self.upgrade.tick(now_ns, &mut upgrades);
         self.apply_wireup(actions);
-        self.apply_rise(rises);
+        self.apply_rise(upgrades);
         moved
     }
 
@@ -156,34 +156,34 @@ impl Worker {
 impl Worker {
     #[cold]
     fn start_rise(&mut self, peer: u32) {
-        if self.rise.stage(peer).is_some() {
+        if self.upgrade.stage(peer).is_some() {
             return;
         }
         let mut actions = Vec::new();
-        match self.prepare_rise(peer) {
+        match self.prepare_upgrade(peer) {
             true => {
                 let now_ns = self.interfaces.now_ns();
-                self.rise.connect(peer, now_ns, &mut actions);
+                self.upgrade.connect(peer, now_ns, &mut actions);
             }
             // The peer learns of it when it asks.
-            false => self.rise.refuse(peer, &mut Vec::new()),
+            false => self.upgrade.refuse(peer, &mut Vec::new()),
         }
         self.apply_rise(actions);
     }
 
-    fn prepare_rise(&mut self, peer: u32) -> bool {
+    fn prepare_upgrade(&mut self, peer: u32) -> bool {
         self.prepare_lane(peer);
         let lane = &mut self.endpoint(peer).lane;
-        self.interfaces.prepare_rise(lane).is_ok()
+        self.interfaces.prepare_upgrade(lane).is_ok()
     }
 
     fn receive_rise(&mut self, peer: u32, step: Step, address: Address, out: &mut Vec<Action>) {
-        let is_new = step == Step::Request && self.rise.stage(peer).is_none();
-        if is_new && !self.prepare_rise(peer) {
-            return self.rise.refuse(peer, out);
+        let is_new = step == Step::Request && self.upgrade.stage(peer).is_none();
+        if is_new && !self.prepare_upgrade(peer) {
+            return self.upgrade.refuse(peer, out);
         }
         let now_ns = self.interfaces.now_ns();
-        self.rise.receive(peer, step, address, now_ns, out);
+        self.upgrade.receive(peer, step, address, now_ns, out);
     }
 
     fn apply_rise(&mut self, actions: Vec<Action>) {
@@ -192,31 +192,31 @@ impl Worker {
             | Action::Open(peer, _)
             | Action::Ready(peer)
             | Action::Fail(peer)) = action;
-            let failed = self.rise.stage(peer) == Some(Stage::Failed);
+            let failed = self.upgrade.stage(peer) == Some(Stage::Failed);
             match action {
                 // Its end could not be opened a moment ago.
                 Action::Send(_, step) if failed && step != Step::Refuse => {}
                 Action::Ready(_) if failed => {}
-                Action::Send(_, step) => self.send_rise(peer, step),
+                Action::Send(_, step) => self.send_upgrade(peer, step),
                 Action::Open(_, address) => {
                     let lane = &mut self.endpoint(peer).lane;
                     if !lane.open_rise(&address) {
                         lane.give_up_rise();
-                        self.rise.refuse(peer, &mut Vec::new());
-                        self.send_rise(peer, Step::Refuse);
+                        self.upgrade.refuse(peer, &mut Vec::new());
+                        self.send_upgrade(peer, Step::Refuse);
                     }
                 }
-                Action::Ready(_) => self.endpoint(peer).lane.finish_rise(),
+                Action::Ready(_) => self.endpoint(peer).lane.finish_upgrade(),
                 Action::Fail(_) => self.endpoint(peer).lane.give_up_rise(),
             }
         }
     }
 
-    fn send_rise(&mut self, peer: u32, step: Step) {
+    fn send_upgrade(&mut self, peer: u32, step: Step) {
         let address = self.endpoint(peer).lane.rise_address();
         let number = step as u8 | RISE;
         if !self.interfaces.send_wireup(peer, number, address) {
-            self.rise.postpone(peer, self.interfaces.now_ns());
+            self.upgrade.postpone(peer, self.interfaces.now_ns());
         }
     }
 }

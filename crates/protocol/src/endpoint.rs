@@ -48,7 +48,7 @@ pub struct Endpoint {
     /// How bytes get there.
     pub(crate) lane: Lane,
     /// Not 0 while something must go before the next message: immediate sends are off.
-    pub(crate) gate: u32,
+    pub(crate) blocked: u32,
     /// Whether the peer has declined to fetch a message by a single copy.
     pub(crate) declines: bool,
     /// What waits for room, in order.
@@ -73,10 +73,10 @@ pub struct Taken {
 }
 
 impl Endpoint {
-    /// Wakes the peer after [`Post::Rouse`]: `Done`, or `PeerGone`.
+    /// Wakes the peer after [`Post::Wake`]: `Done`, or `PeerGone`.
     #[cold]
-    pub fn rouse(&mut self) -> Post {
-        self.lane.rouse()
+    pub fn wake(&mut self) -> Post {
+        self.lane.wake()
     }
 
     /// Posts a message of up to one buffer and wakes the peer if it sleeps.
@@ -88,7 +88,7 @@ impl Endpoint {
         pack: impl FnOnce(*mut u8),
     ) -> Post {
         match self.lane.am_bcopy(header, len, pack) {
-            Post::Rouse => self.lane.rouse(),
+            Post::Wake => self.lane.wake(),
             post => post,
         }
     }
@@ -105,7 +105,7 @@ impl Endpoint {
     ) -> Post {
         // SAFETY: the caller's.
         match unsafe { self.lane.am_short(header, data, len) } {
-            Post::Rouse => self.lane.rouse(),
+            Post::Wake => self.lane.wake(),
             post => post,
         }
     }

@@ -160,7 +160,7 @@ impl Worker {
         self.endpoint(peer).lane.take();
         if self.wait.sleepers != 0 {
             // It may be for another thread.
-            self.wait.rouse_own(self.job);
+            self.wait.wake_own(self.job);
         }
         true
     }

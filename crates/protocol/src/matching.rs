@@ -82,7 +82,7 @@ pub struct Matcher {
     indexes: Vec<Index>,
     unused: Vec<u32>,
     /// Receives of a list that are looked at before it gets an index.
-    looks_max: u32,
+    polls_max: u32,
     /// Receives looked at by `find_posted` so far.
     #[cfg(test)]
     steps: usize,
@@ -114,7 +114,7 @@ impl Matcher {
             store: Store::default(),
             indexes: Vec::new(),
             unused: Vec::new(),
-            looks_max: LOOKS_MAX,
+            polls_max: LOOKS_MAX,
             #[cfg(test)]
             steps: 0,
         }
@@ -319,7 +319,7 @@ impl Matcher {
         let PeerLists { posted, index, .. } = self.peers[list];
         if index == 0 {
             let mut at = posted.first;
-            for _ in 0..self.looks_max {
+            for _ in 0..self.polls_max {
                 // SAFETY: what lies in the lists is valid, by the contract of `post`.
                 let Some(request) = (unsafe { at.as_ref() }) else {
                     return at;

@@ -45,7 +45,7 @@ impl Worker {
         if !self.pushing.is_empty() {
             moved |= self.push_fragments();
         }
-        if self.gated != 0 {
+        if self.blocked_peers != 0 {
             moved |= self.flush_waiting();
         }
         moved
@@ -55,7 +55,7 @@ impl Worker {
     fn flush_waiting(&mut self) -> bool {
         let mut moved = false;
         for peer in 0..self.size() {
-            if self.endpoint(peer).gate != 0 {
+            if self.endpoint(peer).blocked != 0 {
                 moved |= self.flush_pending(peer);
             }
         }
@@ -91,7 +91,7 @@ impl Worker {
             self.endpoint(peer).lane.offer_credits();
         } else if self.wait.sleepers != 0 {
             // What this thread has found may be for another one: a probed message, a long one to push.
-            self.wait.rouse_own(self.job);
+            self.wait.wake_own(self.job);
         }
         rounds != 0
     }
@@ -102,7 +102,7 @@ impl Worker {
         match header.id {
             wire::EAGER => self.handle_eager(peer, header, data, len),
             wire::EAGER_SYNC => self.handle_eager_sync(peer, header, data, len),
-            wire::RTS => self.handle_announcement(peer, header, data, len),
+            wire::RTS => self.handle_rts(peer, header, data, len),
             wire::EAGER_FIRST => self.handle_eager_first(peer, header, data, len),
             wire::FRAG => self.handle_fragment(peer, header, data, len),
             wire::RTR => self.handle_rtr(peer, header, data, len),

@@ -69,7 +69,7 @@ impl Case<'_> {
 
     /// See [`Thresholds::as_one`].
     fn as_one(&self) -> u64 {
-        self.thresholds.whole.min(self.peers.whole)
+        self.thresholds.max_single.min(self.peers.max_single)
     }
 
     /// What every record costs here.
@@ -87,7 +87,7 @@ impl Case<'_> {
     /// # Errors
     /// That is why.
     fn check_copies(&self) -> Result<(), String> {
-        if self.shared && !self.selection.wishes.direct {
+        if self.shared && !self.selection.overrides.direct {
             return Err("switched off by FASTPATH_DISABLE".to_owned());
         }
         if !self.shared {

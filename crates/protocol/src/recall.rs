@@ -64,7 +64,7 @@ impl Worker {
         let endpoint = self.endpoint(peer);
         endpoint
             .lane
-            .claim(request, endpoint.gate == 0 && self.probed == 0)
+            .claim(request, endpoint.blocked == 0 && self.probed == 0)
     }
 
     /// The earliest unexpected message that satisfies `want`, taken out of matching.

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 /// What the user has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wishes {
+pub struct Overrides {
     /// `FASTPATH_EAGER_MAX`
     pub eager_max: Option<u64>,
     /// `FASTPATH_PIPELINE_CHUNK`
@@ -39,10 +39,10 @@ pub struct Wishes {
     pub whole: bool,
 }
 
-impl Wishes {
+impl Overrides {
     /// Those of a configuration.
-    pub fn of(config: &Config) -> Wishes {
-        Wishes {
+    pub fn of(config: &Config) -> Overrides {
+        Overrides {
             eager_max: config.number(Key::EagerMax),
             chunk: config.number(Key::PipelineChunk),
             direct: !config.is_disabled("direct"),
@@ -66,7 +66,7 @@ pub enum Source {
 #[derive(Debug, Clone)]
 pub struct Selection {
     /// What the user has set.
-    pub wishes: Wishes,
+    pub overrides: Overrides,
     /// What things cost here.
     pub constants: Constants,
     /// Where that comes from.
@@ -78,10 +78,10 @@ pub struct Selection {
 }
 
 impl Default for Selection {
-    /// Without wishes.
+    /// Without overrides.
     fn default() -> Self {
         Selection {
-            wishes: Wishes::of(&Config::defaults()),
+            overrides: Overrides::of(&Config::defaults()),
             constants: Constants::default(),
             source: Source::Defaults("nothing was asked for"),
             kernel: Ok(()),
@@ -94,7 +94,7 @@ impl Selection {
     /// That of a configuration: reads the stored constants.
     pub fn of(config: &Config) -> Selection {
         let mut selection = Selection {
-            wishes: Wishes::of(config),
+            overrides: Overrides::of(config),
             kernel: single_copy::switched_off(config).map_or(Ok(()), |why| Err(why.to_owned())),
             ..Selection::default()
         };
@@ -118,7 +118,7 @@ impl Selection {
 
     /// What follows for the message path.
     pub fn thresholds(&self) -> Thresholds {
-        decide::decide(&self.constants, &self.wishes, self.kernel.is_ok())
+        decide::decide(&self.constants, &self.overrides, self.kernel.is_ok())
     }
 }
 

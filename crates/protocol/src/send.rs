@@ -67,7 +67,7 @@ impl Worker {
                     return Ok(Started::Done);
                 }
                 Post::PeerGone => return Err(Fault::PeerGone),
-                Post::InProgress | Post::NoResource | Post::Rouse => {}
+                Post::InProgress | Post::NoResource | Post::Wake => {}
             }
         }
         let Some(id) = self.requests.allocate(Kind::Send) else {
@@ -127,7 +127,7 @@ impl Worker {
         let endpoint = self.endpoint(peer);
         // SAFETY: the caller's.
         let post = unsafe {
-            if len <= self.thresholds.whole_on(&endpoint.lane) {
+            if len <= self.thresholds.max_single_on(&endpoint.lane) {
                 endpoint.send_buffered(key, tag, data, len as usize, by)
             } else {
                 let part = self.thresholds.part_on(&endpoint.lane) as usize;
@@ -143,7 +143,7 @@ impl Worker {
     /// Sends the first message of a request, or queues it behind what waits already.
     fn start_request(&mut self, id: RequestId) {
         let peer = self.requests.get(id).peer;
-        if self.endpoint(peer).gate != 0 || !self.post_first(id) {
+        if self.endpoint(peer).blocked != 0 || !self.post_first(id) {
             let (tag, bytes) = (self.requests.get(id).tag, self.requests.get(id).bytes);
             trace::record(Point::NoRoom, peer, tag, bytes);
             self.enqueue(peer, Pending::Start(id));
@@ -153,7 +153,9 @@ impl Worker {
     /// Posts the eager message or the announcement of a request; false where there is no room.
     pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        let whole = self.thresholds.whole_on(&self.endpoint(request.peer).lane);
+        let whole = self
+            .thresholds
+            .max_single_on(&self.endpoint(request.peer).lane);
         // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
         let timed = request.sent_ns != 0;
         let (peer, mut is_answered) = (request.peer, request.synchronous);
@@ -161,7 +163,7 @@ impl Worker {
             self.post_eager(id)
         } else {
             is_answered = true;
-            self.post_announcement(id)
+            self.post_rts_and_early(id)
         };
         match post {
             Post::NoResource => false,
@@ -170,7 +172,7 @@ impl Worker {
                 self.complete(id);
                 true
             }
-            Post::Done | Post::InProgress | Post::Rouse => {
+            Post::Done | Post::InProgress | Post::Wake => {
                 if is_answered {
                     self.ring(peer);
                 }
@@ -188,8 +190,8 @@ impl Worker {
                 return moved;
             };
             let Some(next) = queue.front() else {
-                endpoint.gate = 0;
-                self.gated -= 1;
+                endpoint.blocked = 0;
+                self.blocked_peers -= 1;
                 return moved;
             };
             let sent = match next {
@@ -234,9 +236,9 @@ impl Worker {
         let Some(queue) = self.endpoint(peer).pending.take() else {
             return;
         };
-        if self.endpoint(peer).gate != 0 {
-            self.endpoint(peer).gate = 0;
-            self.gated -= 1;
+        if self.endpoint(peer).blocked != 0 {
+            self.endpoint(peer).blocked = 0;
+            self.blocked_peers -= 1;
         }
         for pending in *queue {
             match pending {

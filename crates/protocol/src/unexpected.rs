@@ -175,7 +175,7 @@ pub(crate) struct Store {
     /// Bytes that lie outside of entries.
     bytes_elsewhere: u64,
     /// Entries that are looked at before there is an index.
-    pub looks_max: u32,
+    pub polls_max: u32,
     /// Entries looked at by [`Store::find`] so far.
     #[cfg(test)]
     pub steps: std::cell::Cell<usize>,
@@ -190,7 +190,7 @@ impl Default for Store {
             indexed: 0,
             count: 0,
             bytes_elsewhere: 0,
-            looks_max: LOOKS_MAX,
+            polls_max: LOOKS_MAX,
             #[cfg(test)]
             steps: std::cell::Cell::default(),
         }

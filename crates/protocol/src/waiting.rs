@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 mod asleep;
-mod crowd;
 mod notes;
-mod patience;
+mod oversubscription;
 mod polling;
+mod spin_budget;
 mod spread;
 pub use asleep::Census;
 use asleep::{lock, sleep};
-pub use crowd::Crowd;
-pub use patience::Patience;
+pub use oversubscription::Oversubscription;
+pub use spin_budget::SpinBudget;
 
 /// Looks at a directed peer up to a round over everything, that one included.
 const DIRECTED_LOOKS: u32 = 64;
@@ -74,7 +74,7 @@ pub struct Note {
 }
 
 /// Lets other threads of the process into MPI while the argument runs; of the worker at that place.
-pub type Breathe = fn(u32, &mut dyn FnMut());
+pub type ReleaseLock = fn(u32, &mut dyn FnMut());
 
 /// What a thread that waits for one worker does for the others, where there are any. It is inside none meanwhile.
 #[derive(Clone, Copy)]
@@ -98,7 +98,7 @@ pub struct WaitPolicy {
     /// Whether a receive that names its source looks at that source alone.
     pub directed: bool,
     /// Set where threads need a lock: at `MPI_THREAD_MULTIPLE`, and where there is a progress thread.
-    pub breathe: Option<Breathe>,
+    pub release_lock: Option<ReleaseLock>,
     /// Whether other threads of the program may call MPI meanwhile: at `MPI_THREAD_MULTIPLE`.
     pub multiple: bool,
     /// Whether another thread tries to get into MPI; of the worker at that place.
@@ -124,21 +124,21 @@ pub struct WaitPolicy {
     /// When to look again where the other ranks are.
     pub spread_ns: u64,
     /// How a crowded node is waited on.
-    pub crowd: Crowd,
+    pub oversubscription: Oversubscription,
     /// How long to look on where an adapter wakes.
-    pub patience: Patience,
+    pub spin_budget: SpinBudget,
 }
 
 impl WaitPolicy {
     /// What a configuration asks for, where the ranks of this node may use so many processors.
-    pub fn of(config: &Config, processors: u32, breathe: Option<Breathe>) -> Self {
+    pub fn of(config: &Config, processors: u32, release_lock: Option<ReleaseLock>) -> Self {
         WaitPolicy {
             mode: config.wait_mode(),
             processors,
             spin_ns: config.number(Key::Spin),
             directed: !config.is_disabled("directed"),
-            breathe,
-            multiple: breathe.is_some(),
+            release_lock,
+            multiple: release_lock.is_some(),
             wanted: |_| false,
             place: 0,
             others: None,
@@ -153,15 +153,15 @@ impl WaitPolicy {
             misses: 0,
             moved_ns: 0,
             spread_ns: 0,
-            crowd: Crowd::of(!config.is_disabled("crowd")),
-            patience: Patience::of(!config.is_disabled("patience")),
+            oversubscription: Oversubscription::of(!config.is_disabled("oversubscription")),
+            spin_budget: SpinBudget::of(!config.is_disabled("spin-budget")),
         }
     }
 
     /// Whether another thread tries to get into MPI.
     #[inline]
     pub fn is_wanted(&self) -> bool {
-        self.breathe.is_some() && (self.wanted)(self.place)
+        self.release_lock.is_some() && (self.wanted)(self.place)
     }
 
     /// What the state word says while nobody sleeps on it.
@@ -174,13 +174,13 @@ impl WaitPolicy {
 
     /// The way out for a moment; a copy, since other threads use the worker meanwhile.
     fn door(&self) -> Door {
-        Door(self.breathe, self.place)
+        Door(self.release_lock, self.place)
     }
 
     /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is
     /// something that they can go on with. Called under the lock, as all that follows.
     #[cold]
-    pub(crate) fn rouse_own(&self, job: &Job) {
+    pub(crate) fn wake_own(&self, job: &Job) {
         let word = job.own_page().state_of(self.place as usize);
         word.store(self.awake_state(), Ordering::Relaxed);
         wait::futex_wake(word, u32::MAX);
@@ -192,13 +192,13 @@ impl WaitPolicy {
 
 /// The way out of a worker, if threads share it, and the worker's place.
 #[derive(Clone, Copy)]
-struct Door(Option<Breathe>, u32);
+struct Door(Option<ReleaseLock>, u32);
 
 impl Door {
     /// Runs `pause` while other threads may come in.
     fn outside(self, pause: &mut dyn FnMut()) {
         match self.0 {
-            Some(breathe) => breathe(self.1, pause),
+            Some(release_lock) => release_lock(self.1, pause),
             None => pause(),
         }
     }
@@ -226,7 +226,7 @@ fn ring_bell(job: &Job) {
 /// One wait from its first look to its end.
 #[derive(Default)]
 struct Wait {
-    looks: u32,
+    polls: u32,
     /// When the time was first taken in it; 0 before that. For whoever asks how long this rank has waited.
     since_ns: u64,
     /// The same since something has last happened.
@@ -276,7 +276,7 @@ impl Wait {
     fn end_sleep(&mut self, worker: &mut Worker) {
         worker.take_back_note(self);
         let waited = clock::now_ns() - std::mem::take(&mut self.slept_ns);
-        worker.wait.patience.note_slept(waited);
+        worker.wait.spin_budget.note_slept(waited);
     }
 }
 
@@ -318,11 +318,11 @@ impl Worker {
         loop {
             // SAFETY: valid by the contract; the reference ends before other threads are let in.
             let this = unsafe { &mut *worker };
-            wait.looks += 1;
+            wait.polls += 1;
             let mut moved = match focus {
                 Some(peer)
                     if this.wait.directed
-                        && !wait.looks.is_multiple_of(wait.round())
+                        && !wait.polls.is_multiple_of(wait.round())
                         && this.is_idle() =>
                 {
                     this.progress_peer(peer)
@@ -348,7 +348,7 @@ impl Worker {
                 return;
             }
             if moved {
-                wait.looks = 0;
+                wait.polls = 0;
                 wait.started_ns = 0;
                 continue;
             }
@@ -358,7 +358,7 @@ impl Worker {
             }
             if let Some(peer) = focus {
                 let lane = &mut this.endpoint(peer).lane;
-                match wait.looks {
+                match wait.polls {
                     1 => wait.cold = lane.begin_wait(),
                     _ if wait.cold => wait.cold = lane.warm(),
                     _ => {}
@@ -380,8 +380,8 @@ unsafe fn pause(
 ) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
-    if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
-        if wait.looks > LOOKS_PER_CLOCK {
+    if !wait.polls.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
+        if wait.polls > LOOKS_PER_CLOCK {
             spin_loop();
         }
         return;
@@ -414,9 +414,9 @@ unsafe fn pause_slow(
     }
     let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);
     if waited > spin_ns && !wait.crowded {
-        this.part_from(wait.focus, now);
+        this.migrate_away(wait.focus, now);
     }
-    let breathe = this.wait.breathe;
+    let release_lock = this.wait.release_lock;
     if this.flood.held_back {
         // There is something to go on with: no sleep.
         if !this.relieve(wait.focus) {
@@ -439,23 +439,23 @@ unsafe fn pause_slow(
         WaitMode::Spin => (false, u64::MAX),
         WaitMode::Yield => (true, u64::MAX),
         WaitMode::Sleep => (false, 0),
-        WaitMode::Auto if wait.crowded => (true, this.wait.crowd.yields_for(now)),
+        WaitMode::Auto if wait.crowded => (true, this.wait.oversubscription.yields_for(now)),
         // A rank that shares its processor after all (with a rank that the kernel has put there, with a thread of
         // its own program) lets the other one run, and sleeps soon where that one does not yield in its turn.
-        WaitMode::Auto if this.wait.crowd.is_slow(now) => (waited > spin_ns, spin_ns),
-        WaitMode::Auto => (waited > spin_ns, this.looks_on_for().max(spin_ns)),
+        WaitMode::Auto if this.wait.oversubscription.is_slow(now) => (waited > spin_ns, spin_ns),
+        WaitMode::Auto => (waited > spin_ns, this.polls_on_for().max(spin_ns)),
     };
     if waited.saturating_sub(wait.given_ns) >= limit {
         // SAFETY: the caller's.
         let woken = unsafe { sleep(worker, wait, note, done) };
         // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
-        (wait.started_ns, wait.looks) = match woken {
+        (wait.started_ns, wait.polls) = match woken {
             true => (0, 0),
             false => (1, LOOKS_PER_CLOCK - 1),
         };
         return;
     }
-    match (breathe, yields) {
+    match (release_lock, yields) {
         (_, true) => {
             let (began, ended) = this.wait.door().yield_timed();
             wait.given_ns += (ended - began).saturating_sub(YIELD_SHARE_NS);
@@ -469,9 +469,9 @@ unsafe fn pause_slow(
 
 impl Worker {
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
-    fn looks_on_for(&self) -> u64 {
+    fn polls_on_for(&self) -> u64 {
         match self.interfaces.has_adapter() {
-            true => self.wait.patience.limit_ns(),
+            true => self.wait.spin_budget.limit_ns(),
             false => SPIN_NS,
         }
     }
@@ -479,7 +479,7 @@ impl Worker {
     /// Two ranks that wait for each other on one processor while they could run on two: the kernel finds out
     /// in milliseconds, this rank at once. It moves away.
     #[cold]
-    fn part_from(&mut self, focus: Option<u32>, now: u64) {
+    fn migrate_away(&mut self, focus: Option<u32>, now: u64) {
         let Some(here) = topology::current_processor() else {
             return;
         };

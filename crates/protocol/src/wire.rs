@@ -5,7 +5,7 @@
 //! | `EAGER` | tag | match key | the message |
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
-//! | `RTS` | tag | match key | [`Announcement`], then the first bytes of the message, or nothing where none come by themselves |
+//! | `RTS` | tag | match key | [`RtsHeader`], then the first bytes of the message, or nothing where none come by themselves |
 //! | `EAGER_FIRST` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
@@ -121,7 +121,7 @@ pub struct Timing {
 /// An [`Rts`] and its [`Timing`] as they travel.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Announcement {
+pub struct RtsHeader {
     total: u64,
     /// Where the message lies in the sender's memory, and the key of that (see `transport::Remote`); 0 where the offer
     /// is neither `GET` nor `COOPERATIVE`.
@@ -138,13 +138,13 @@ pub struct Announcement {
     unused: [u8; 3],
 }
 
-/// Values of `Announcement::offer`, in the order of [`Offer`].
+/// Values of `RtsHeader::offer`, in the order of [`Offer`].
 const FRAGMENTS: u8 = 0;
 const NOTHING: u8 = 1;
 const GET: u8 = 2;
 const COOPERATIVE: u8 = 3;
 
-impl Announcement {
+impl RtsHeader {
     /// What a message and its timing look like on their way.
     pub fn pack(rts: &Rts, timing: Timing) -> Self {
         let (offer, Remote { addr, rkey }, index) = match rts.offer {
@@ -153,7 +153,7 @@ impl Announcement {
             Offer::Get(from) => (GET, from, 0),
             Offer::Cooperative(from, index) => (COOPERATIVE, from, index),
         };
-        Announcement {
+        RtsHeader {
             total: rts.total,
             addr,
             rkey,
@@ -256,7 +256,7 @@ impl Rts {
 }
 
 const _: () = assert!(size_of::<Rtr>() == 32);
-const _: () = assert!(size_of::<Announcement>() == 40);
+const _: () = assert!(size_of::<RtsHeader>() == 40);
 
 /// Reads a plain structure from the start of an arrival, or `None` where it is too short.
 ///

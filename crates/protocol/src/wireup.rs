@@ -55,7 +55,7 @@ pub enum Action {
 
 /// How patient the wire-up is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Nanoseconds until a step is sent again; doubled each time up to 64 times this.
     pub timeout_ns: u64,
     /// Sends of one step before the peer is given up. Without end unless set: a peer answers only while
@@ -63,9 +63,9 @@ pub struct Patience {
     pub sends: u32,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
-        Patience {
+        RetryPolicy {
             timeout_ns: 2_000_000,
             sends: u32::MAX,
         }
@@ -94,16 +94,16 @@ struct Attempt {
 /// The connections of one worker that need a wire-up.
 #[derive(Default)]
 pub struct Wireup {
-    patience: Patience,
+    retry_policy: RetryPolicy,
     attempts: BTreeMap<u32, Attempt>,
     connecting: u32,
 }
 
 impl Wireup {
     /// Nothing is connecting.
-    pub fn new(patience: Patience) -> Self {
+    pub fn new(retry_policy: RetryPolicy) -> Self {
         Wireup {
-            patience,
+            retry_policy,
             ..Wireup::default()
         }
     }
@@ -179,13 +179,13 @@ impl Wireup {
             if attempt.due_ns > now_ns {
                 continue;
             }
-            if attempt.sends >= self.patience.sends {
+            if attempt.sends >= self.retry_policy.sends {
                 attempt.stage = Stage::Failed;
                 self.connecting -= 1;
                 out.push(Action::Fail(peer));
                 continue;
             }
-            attempt.due_ns = now_ns + (self.patience.timeout_ns << attempt.sends.min(6));
+            attempt.due_ns = now_ns + (self.retry_policy.timeout_ns << attempt.sends.min(6));
             attempt.sends = attempt.sends.saturating_add(1);
             out.push(Action::Send(peer, step));
         }
@@ -210,7 +210,7 @@ impl Wireup {
     /// What was to be sent to this peer has not even left: it is tried again soon.
     pub fn postpone(&mut self, peer: u32, now_ns: u64) {
         if let Some(attempt) = self.attempts.get_mut(&peer) {
-            attempt.due_ns = now_ns + self.patience.timeout_ns;
+            attempt.due_ns = now_ns + self.retry_policy.timeout_ns;
             attempt.sends = attempt.sends.min(1);
         }
     }
@@ -237,7 +237,7 @@ impl Wireup {
     fn begin(&mut self, peer: u32, stage: Stage, now_ns: u64) {
         let attempt = Attempt {
             stage,
-            due_ns: now_ns + self.patience.timeout_ns,
+            due_ns: now_ns + self.retry_policy.timeout_ns,
             sends: 1,
         };
         if self.attempts.insert(peer, attempt).is_none() {
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    const PATIENCE: Patience = Patience {
+    const RETRY_POLICY: RetryPolicy = RetryPolicy {
         timeout_ns: 1000,
         sends: 1000,
     };
@@ -293,7 +293,7 @@ mod tests {
     impl Pair {
         fn new(seed: u64, loss: f64) -> Self {
             Pair {
-                sides: [Wireup::new(PATIENCE), Wireup::new(PATIENCE)],
+                sides: [Wireup::new(RETRY_POLICY), Wireup::new(RETRY_POLICY)],
                 open: [false; 2],
                 ready: [false; 2],
                 wire: Vec::new(),
@@ -399,7 +399,7 @@ mod tests {
 
         #[test]
         fn receive__any_message_at_any_time_is_survived(steps in prop::collection::vec((0_u32..3, 0_u8..6, any::<bool>()), 0..60)) {
-            let mut side = Wireup::new(PATIENCE);
+            let mut side = Wireup::new(RETRY_POLICY);
             let mut out = Vec::new();
             for (now, (peer, step, connect)) in steps.into_iter().enumerate() {
                 if connect {
@@ -441,19 +441,19 @@ mod tests {
 
     #[test]
     fn postpone__asks_again_soon_however_often() {
-        let mut side = Wireup::new(PATIENCE);
+        let mut side = Wireup::new(RETRY_POLICY);
         let mut out = Vec::new();
         side.connect(1, 0, &mut out);
         for now in [0, 1000, 2000, 3000] {
             side.postpone(1, now);
-            assert_eq!(side.deadline_ns(), Some(now + PATIENCE.timeout_ns));
-            side.tick(now + PATIENCE.timeout_ns, &mut out);
+            assert_eq!(side.deadline_ns(), Some(now + RETRY_POLICY.timeout_ns));
+            side.tick(now + RETRY_POLICY.timeout_ns, &mut out);
         }
     }
 
     #[test]
     fn connect__on_a_good_wire_takes_three_messages() {
-        let mut sides = [Wireup::new(PATIENCE), Wireup::new(PATIENCE)];
+        let mut sides = [Wireup::new(RETRY_POLICY), Wireup::new(RETRY_POLICY)];
         let mut out = Vec::new();
         sides[0].connect(1, 0, &mut out);
         sides[0].connect(1, 0, &mut out);
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn tick__an_unanswered_request_is_sent_again_ever_later_and_then_given_up() {
-        let mut side = Wireup::new(Patience {
+        let mut side = Wireup::new(RetryPolicy {
             timeout_ns: 10,
             sends: 4,
         });

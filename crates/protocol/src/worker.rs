@@ -74,13 +74,13 @@ pub struct Worker {
     /// Cancelled sends whose messages their receivers may still have.
     pub(crate) recalled: Vec<Recalled>,
     /// Number of endpoints that have something pending.
-    pub(crate) gated: u32,
+    pub(crate) blocked_peers: u32,
     /// Connections that need messages before they carry data.
     pub wireup: Wireup,
     /// One-sided operations.
     pub rma: Rma,
     /// Connections that are to take the place of datagrams.
-    pub rise: Wireup,
+    pub upgrade: Wireup,
     /// Where protocols change.
     pub thresholds: Thresholds,
     /// What the thresholds were made of.
@@ -182,10 +182,10 @@ impl Worker {
             pushing: Vec::new(),
             probed: 0,
             recalled: Vec::new(),
-            gated: 0,
+            blocked_peers: 0,
             wireup: Wireup::default(),
             rma: Rma::default(),
-            rise: Wireup::default(),
+            upgrade: Wireup::default(),
             thresholds: Thresholds::default(),
             selection: Box::default(),
             counters: Counters::default(),
@@ -234,7 +234,7 @@ impl Worker {
     /// Whether nothing but the operation at hand needs progress.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.pushing.is_empty() && self.gated == 0
+        self.pushing.is_empty() && self.blocked_peers == 0
     }
 
     /// Sends a small control message now or as soon as there is room.
@@ -281,11 +281,11 @@ impl Worker {
 
     /// Queues something that found no room.
     pub(crate) fn enqueue(&mut self, peer: u32, pending: Pending) {
-        if self.endpoint(peer).gate == 0 {
-            self.gated += 1;
+        if self.endpoint(peer).blocked == 0 {
+            self.blocked_peers += 1;
         }
         let endpoint = self.endpoint(peer);
-        endpoint.gate = 1;
+        endpoint.blocked = 1;
         endpoint.pending.get_or_insert_default().push_back(pending);
         // Its progress thread makes room, and ours goes on then.
         self.ring(peer);
@@ -303,7 +303,7 @@ impl Worker {
             self.requests.free(id);
         }
         if self.wait.sleepers != 0 {
-            self.wait.rouse_own(self.job);
+            self.wait.wake_own(self.job);
         }
     }
 }

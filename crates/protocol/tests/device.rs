@@ -6,8 +6,8 @@ mod common;
 
 use common::*;
 use fastpath_protocol::Fault;
-use fastpath_transport::adapter::By;
-use fastpath_transport::rising::Rule;
+use fastpath_transport::adapter::AdapterTransport;
+use fastpath_transport::upgrade::Rule;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long; a test that does has hung.
@@ -96,12 +96,12 @@ fn late_pair__connects_by_datagrams_that_had_gone_to_rest() {
         connect_ns: 0,
         ..Rule::default()
     };
-    let mut world = World::on_adapters(&[device.as_str(); 3], By::Rising, at_once);
+    let mut world = World::on_adapters(&[device.as_str(); 3], AdapterTransport::Upgrading, at_once);
     let mut rests = 0;
-    for (late, risen) in [([0, 1], 1), ([2, 0], 2)] {
+    for (late, upgraded) in [([0, 1], 1), ([2, 0], 2)] {
         run_until(&mut world, "a connection", |world| {
             pass_between(world, late, 100, 100);
-            count(world, 0, "pairs", "risen") == risen
+            count(world, 0, "pairs", "upgraded") == upgraded
         });
         run_until(&mut world, "rest", |world| {
             count(world, 0, "pairs", "rests") > rests

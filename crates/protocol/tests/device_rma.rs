@@ -7,9 +7,9 @@ mod common;
 
 use common::*;
 use fastpath_protocol::rma::{Exposed, Moved, RemoteKey, RmaError, Way};
-use fastpath_transport::adapter::By;
-use fastpath_transport::rising::Rule;
+use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::sim::Random;
+use fastpath_transport::upgrade::Rule;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long; a test that does has hung.
@@ -20,9 +20,12 @@ fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()
 }
 
-const BOTH: [(By, Way); 2] = [(By::Rc, Way::Adapter), (By::Ud, Way::Messages)];
+const BOTH: [(AdapterTransport, Way); 2] = [
+    (AdapterTransport::Rc, Way::Adapter),
+    (AdapterTransport::Ud, Way::Messages),
+];
 
-fn world(by: By) -> World {
+fn world(by: AdapterTransport) -> World {
     let device =
         std::env::var("FASTPATH_TEST_DEVICE").expect("FASTPATH_TEST_DEVICE names an adapter");
     World::on_adapter_by(2, by, &device)
@@ -151,7 +154,7 @@ fn registrations__are_kept_and_never_of_other_memory() {
         (of("registrations_made"), of("registrations_changed"))
     };
     {
-        let mut world = world(By::Rc);
+        let mut world = world(AdapterTransport::Rc);
         world.rank(0).interfaces().keep_registrations(1 << 30);
         let mut memory = vec![0; LEN];
         let (mut key, _) = region(&mut world, &mut memory);
@@ -268,7 +271,10 @@ fn operations__in_any_order_do_what_they_do_to_an_array() {
 
 #[test]
 fn region__that_is_withdrawn_is_not_reached_any_more() {
-    for (by, error) in [(By::Rc, RmaError::PeerGone), (By::Ud, RmaError::Withdrawn)] {
+    for (by, error) in [
+        (AdapterTransport::Rc, RmaError::PeerGone),
+        (AdapterTransport::Ud, RmaError::Withdrawn),
+    ] {
         let mut world = world(by);
         let mut memory = vec![0; 64];
         let (mut key, exposed) = region(&mut world, &mut memory);
@@ -309,7 +315,7 @@ fn peer__that_leaves_without_a_word_is_an_error_and_nothing_hangs() {
 }
 
 /// A pair of ranks, on both ends of the wire if there is one, that gets a connection after so many short messages.
-fn rising_world(messages: u64) -> World {
+fn upgrade_world(messages: u64) -> World {
     let names = std::env::var("MPI_TEST_DEVICES")
         .or_else(|_| std::env::var("FASTPATH_TEST_DEVICE"))
         .expect("FASTPATH_TEST_DEVICE names an adapter");
@@ -319,7 +325,7 @@ fn rising_world(messages: u64) -> World {
         connect_ns: messages * Rule::excess_ns(8),
         ..Rule::default()
     };
-    World::on_adapters(&devices, By::Rising, rule)
+    World::on_adapters(&devices, AdapterTransport::Upgrading, rule)
 }
 
 /// Operations on one region, and what must come of them.
@@ -393,7 +399,7 @@ impl Traffic {
 #[test]
 fn rise__meanwhile_everything_is_done_once_and_flushes_are_true() {
     for flushes in [false, true] {
-        let mut world = rising_world(60);
+        let mut world = upgrade_world(60);
         let mut traffic = Traffic::new();
         let memory: *mut u8 = traffic.memory.as_mut_ptr().cast();
         // SAFETY: nobody else looks at it while operations are under way.

@@ -54,7 +54,7 @@ enum Deed {
         key: Key,
         limit: u64,
         request: u32,
-        joint: u32,
+        cooperative: u32,
     },
     Progress,
 }
@@ -97,7 +97,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         4 => (size(), early(), (0_u8..5, any::<u8>()), any::<u32>(), 0_usize..600).prop_map(
             |(total, early, (offer, index), request, len)| Deed::Announce { total, early, offer: [offer, index], request, len }
         ),
-        4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, joint)| Deed::Answer { key, limit, request, joint }),
+        4 => (key(), size(), any::<u32>(), 0_u32..2).prop_map(|(key, limit, request, cooperative)| Deed::Answer { key, limit, request, cooperative }),
         5 => Just(Deed::Progress),
     ]
 }
@@ -303,12 +303,12 @@ impl Victim {
                 key,
                 limit,
                 request,
-                joint,
+                cooperative,
             } => {
                 let mut payload = Vec::new();
                 payload.extend(limit.to_le_bytes());
                 payload.extend(request.to_le_bytes());
-                payload.extend(joint.to_le_bytes());
+                payload.extend(cooperative.to_le_bytes());
                 payload.extend([0; 16]);
                 let header = Header::new(5, 0, self.key(key));
                 self.world.network.forge(1, 0, header, &payload);

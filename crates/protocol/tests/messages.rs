@@ -14,7 +14,7 @@ fn world(ranks: u32) -> World {
     World::new(
         ranks,
         Conditions {
-            rouse: 0.2,
+            wake: 0.2,
             ..Conditions::default()
         },
     )

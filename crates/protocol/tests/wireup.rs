@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use fastpath_protocol::request::Fault;
 use fastpath_protocol::tag::ANY_TAG;
-use fastpath_protocol::wireup::{Patience, Wireup};
+use fastpath_protocol::wireup::{RetryPolicy, Wireup};
 use fastpath_transport::sim::Conditions;
 use proptest::prelude::*;
 
@@ -114,7 +114,7 @@ fn wireup__a_peer_that_never_answers_fails_what_waits_for_it() {
             ..conditions()
         },
     );
-    world.rank(0).wireup = Wireup::new(Patience {
+    world.rank(0).wireup = Wireup::new(RetryPolicy {
         timeout_ns: 1_000_000,
         sends: 20,
     });

@@ -2,9 +2,9 @@
 
 use crate::lane::Lane;
 use crate::rc::{self, RcIface};
-use crate::rising::{self, RisingIface};
 use crate::ud::{self, UdIface};
-use crate::verbs::inline::Wishes;
+use crate::upgrade::{self, UpgradeIface};
+use crate::verbs::inline::Overrides;
 use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::RankPage;
@@ -13,44 +13,44 @@ use std::time::Duration;
 
 /// The transports over adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum AdapterTransport {
     /// Reliable connections.
     Rc,
     /// Datagrams.
     Ud,
     /// Datagrams, and connections for pairs that talk much.
-    Rising,
+    Upgrading,
 }
 
-impl By {
+impl AdapterTransport {
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            By::Rc => "rc",
-            By::Ud => "ud",
-            By::Rising => "ud and rc",
+            AdapterTransport::Rc => "rc",
+            AdapterTransport::Ud => "ud",
+            AdapterTransport::Upgrading => "ud and rc",
         }
     }
 
     /// The transports, as `FASTPATH_TRANSPORTS` lists them; the one that a pair begins with first.
     pub fn names(self) -> &'static [&'static str] {
         match self {
-            By::Rc => &["rc"],
-            By::Ud => &["ud"],
-            By::Rising => &["ud", "rc"],
+            AdapterTransport::Rc => &["rc"],
+            AdapterTransport::Ud => &["ud"],
+            AdapterTransport::Upgrading => &["ud", "rc"],
         }
     }
 
-    /// What [`Lane::whole`] comes to say of a pair that talks much.
-    pub fn whole(self) -> usize {
+    /// What [`Lane::max_single`] comes to say of a pair that talks much.
+    pub fn max_single(self) -> usize {
         match self {
-            By::Rc | By::Rising => rc::WHOLE,
-            By::Ud => 0,
+            AdapterTransport::Rc | AdapterTransport::Upgrading => rc::MAX_SINGLE,
+            AdapterTransport::Ud => 0,
         }
     }
 }
 
-impl std::fmt::Display for By {
+impl std::fmt::Display for AdapterTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -63,7 +63,7 @@ pub(crate) enum Adapter {
     /// By datagrams.
     Ud(UdIface),
     /// By both.
-    Rising(Box<RisingIface>),
+    Upgrade(Box<UpgradeIface>),
 }
 
 impl Adapter {
@@ -73,36 +73,36 @@ impl Adapter {
     /// # Errors
     /// As [`RcIface::new`] and [`UdIface::new`].
     pub fn new(
-        by: By,
+        by: AdapterTransport,
         context: &Arc<DeviceContext>,
         port: Option<u8>,
-        inline: &Wishes<'_>,
+        inline: &Overrides<'_>,
         job: &'static Job,
     ) -> Result<Self, VerbsError> {
         Ok(match by {
-            By::Rc => Adapter::Rc(open_rc(context, port, inline)?),
-            By::Ud => {
+            AdapterTransport::Rc => Adapter::Rc(open_rc(context, port, inline)?),
+            AdapterTransport::Ud => {
                 let ud = open_ud(context, port, inline)?;
-                ud.tell_looks(&job.own_page().looks);
+                ud.tell_polls(&job.own_page().polls);
                 Adapter::Ud(ud)
             }
-            By::Rising => {
+            AdapterTransport::Upgrading => {
                 let (ud, rc) = (
                     open_ud(context, port, inline)?,
                     open_rc(context, port, inline)?,
                 );
-                ud.tell_looks(&job.own_page().looks);
-                Adapter::Rising(Box::new(RisingIface::new(ud, rc, job)))
+                ud.tell_polls(&job.own_page().polls);
+                Adapter::Upgrade(Box::new(UpgradeIface::new(ud, rc, job)))
             }
         })
     }
 
     /// Which transport it is.
-    pub fn by(&self) -> By {
+    pub fn by(&self) -> AdapterTransport {
         match self {
-            Adapter::Rc(_) => By::Rc,
-            Adapter::Ud(_) => By::Ud,
-            Adapter::Rising(_) => By::Rising,
+            Adapter::Rc(_) => AdapterTransport::Rc,
+            Adapter::Ud(_) => AdapterTransport::Ud,
+            Adapter::Upgrade(_) => AdapterTransport::Upgrading,
         }
     }
 
@@ -119,23 +119,23 @@ impl Adapter {
         let mut lane = match self {
             Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
             Adapter::Ud(iface) => Lane::Ud(Box::new(iface.endpoint(state)?)),
-            Adapter::Rising(iface) => Lane::Rising(Box::new(iface.endpoint(peer, state)?)),
+            Adapter::Upgrade(iface) => Lane::Upgrade(Box::new(iface.endpoint(peer, state)?)),
         };
         match (&mut lane, page) {
-            (Lane::Ud(endpoint), Some(page)) => endpoint.watch_looks(&page.looks),
-            (Lane::Rising(endpoint), Some(page)) => endpoint.datagrams().watch_looks(&page.looks),
+            (Lane::Ud(endpoint), Some(page)) => endpoint.watch_polls(&page.polls),
+            (Lane::Upgrade(endpoint), Some(page)) => endpoint.datagrams().watch_polls(&page.polls),
             _ => {}
         }
         Ok(lane)
     }
 
     /// Handles what has arrived and what is done; says whether anything was. `connecting` and `wake`: see
-    /// [`RisingIface::progress`].
+    /// [`UpgradeIface::progress`].
     pub fn progress(&mut self, connecting: bool, wake: impl Fn() + Send + 'static) -> bool {
         match self {
             Adapter::Rc(iface) => iface.progress(),
             Adapter::Ud(iface) => iface.progress(),
-            Adapter::Rising(iface) => iface.progress(connecting, wake),
+            Adapter::Upgrade(iface) => iface.progress(connecting, wake),
         }
     }
 
@@ -144,7 +144,7 @@ impl Adapter {
         match self {
             Adapter::Rc(iface) => iface.arm(wake),
             Adapter::Ud(iface) => iface.arm(wake),
-            Adapter::Rising(iface) => iface.arm(wake),
+            Adapter::Upgrade(iface) => iface.arm(wake),
         }
     }
 
@@ -153,7 +153,7 @@ impl Adapter {
         match self {
             Adapter::Rc(iface) => Some(iface),
             Adapter::Ud(_) => None,
-            Adapter::Rising(iface) => Some(iface.parts().1),
+            Adapter::Upgrade(iface) => Some(iface.parts().1),
         }
     }
 
@@ -165,7 +165,7 @@ impl Adapter {
                 (port, iface.asked_inline())
             }
             Adapter::Ud(iface) => (iface.describe(), iface.asked_inline()),
-            Adapter::Rising(iface) => {
+            Adapter::Upgrade(iface) => {
                 let (ud, _) = iface.parts();
                 (ud.describe(), ud.asked_inline())
             }
@@ -178,7 +178,7 @@ impl Adapter {
         match self {
             Adapter::Rc(iface) => vec![Counts::of_rc(iface)],
             Adapter::Ud(iface) => vec![Counts::of_ud(&iface.counters())],
-            Adapter::Rising(iface) => {
+            Adapter::Upgrade(iface) => {
                 let (ud, rc) = iface.parts();
                 let pairs = Counts::of_pairs(&iface.counters());
                 let (ud, rc) = (Counts::of_ud(&ud.counters()), Counts::of_rc(rc));
@@ -192,7 +192,7 @@ impl Adapter {
         match self {
             Adapter::Rc(iface) => iface.with_domain(|domain| domain.port_name()),
             Adapter::Ud(iface) => iface.port_name(),
-            Adapter::Rising(iface) => iface.parts().0.port_name(),
+            Adapter::Upgrade(iface) => iface.parts().0.port_name(),
         }
     }
 }
@@ -302,14 +302,14 @@ impl Counts {
         }
     }
 
-    fn of_pairs(c: &rising::Counters) -> Self {
+    fn of_pairs(c: &upgrade::Counters) -> Self {
         let text = format!(
-            "{} of {} have a connection; without one: {} for the limit, {} that failed; dropped: {} letters of strangers",
-            c.risen, c.pairs, c.limited, c.stayed, c.strangers
+            "{} of {} have a connection; without one: {} for the limit, {} that failed; dropped: {} wireup datagrams of strangers",
+            c.upgraded, c.pairs, c.limited, c.stayed, c.strangers
         );
         let numbers = vec![
             ("pairs", c.pairs),
-            ("risen", c.risen),
+            ("upgraded", c.upgraded),
             ("limited", c.limited),
             ("stayed", c.stayed),
             ("strangers", c.strangers),
@@ -339,7 +339,7 @@ impl Counts {
 fn open_rc(
     context: &Arc<DeviceContext>,
     port: Option<u8>,
-    inline: &Wishes<'_>,
+    inline: &Overrides<'_>,
 ) -> Result<RcIface, VerbsError> {
     let (inline, inline_source) = inline.settle(context);
     let settings = rc::Settings {
@@ -353,7 +353,7 @@ fn open_rc(
 fn open_ud(
     context: &Arc<DeviceContext>,
     port: Option<u8>,
-    inline: &Wishes<'_>,
+    inline: &Overrides<'_>,
 ) -> Result<UdIface, VerbsError> {
     let (inline, inline_source) = inline.settle(context);
     let settings = ud::Settings {
@@ -368,12 +368,16 @@ fn open_ud(
 ///
 /// # Errors
 /// For people: what is missing and what to do.
-pub fn probe(by: By, device: Option<&str>, inline: &Wishes<'_>) -> Result<String, String> {
+pub fn probe(
+    by: AdapterTransport,
+    device: Option<&str>,
+    inline: &Overrides<'_>,
+) -> Result<String, String> {
     let text = verbs::open_device(device, |context, port| {
         Ok(match by {
-            By::Rc => Adapter::Rc(open_rc(context, port, inline)?).describe(),
-            By::Ud => Adapter::Ud(open_ud(context, port, inline)?).describe(),
-            By::Rising => {
+            AdapterTransport::Rc => Adapter::Rc(open_rc(context, port, inline)?).describe(),
+            AdapterTransport::Ud => Adapter::Ud(open_ud(context, port, inline)?).describe(),
+            AdapterTransport::Upgrading => {
                 let ud = open_ud(context, port, inline)?;
                 // Both at once: together they need more memory than each.
                 open_rc(context, port, inline)?;

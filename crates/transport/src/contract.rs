@@ -23,9 +23,9 @@ pub enum Post {
     InProgress,
     /// No room now. Nothing has changed; try again after progress.
     NoResource,
-    /// Done, but the peer may be asleep or gone: [`Endpoint::rouse`] must be called now. A value of
+    /// Done, but the peer may be asleep or gone: [`Endpoint::wake`] must be called now. A value of
     /// its own, so that the hot path contains no call.
-    Rouse,
+    Wake,
     /// The peer has left the job: nobody will ever take this message.
     PeerGone,
 }
@@ -216,8 +216,8 @@ pub trait Endpoint {
     /// buffer. `pack` runs only if there is room, and is given a pointer to `len` writable bytes.
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post;
 
-    /// Wakes the peer after a post that returned [`Post::Rouse`]: `Done` or `PeerGone`.
-    fn rouse(&mut self) -> Post {
+    /// Wakes the peer after a post that returned [`Post::Wake`]: `Done` or `PeerGone`.
+    fn wake(&mut self) -> Post {
         Post::Done
     }
 

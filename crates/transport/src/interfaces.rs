@@ -1,17 +1,17 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
-use crate::adapter::{Adapter, By, Counts};
+use crate::adapter::{Adapter, AdapterTransport, Counts};
 use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
-use crate::mail::Mail;
 use crate::rc::RcIface;
 use crate::setup::allowed::Allowed;
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
-use crate::verbs::inline::Wishes;
+use crate::verbs::inline::Overrides;
 use crate::verbs::{PortCounter, open_device};
+use crate::wireup_mailbox::WireupMailbox;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::FURTHER;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub struct Interfaces {
     pub allowed: Allowed,
     sim: Option<SimIface>,
     /// An adapter, and how ranks that are reached by it find each other.
-    adapter: Option<(Adapter, Mail)>,
+    adapter: Option<(Adapter, WireupMailbox)>,
     /// What the kernel counts at its port.
     port_counter: Option<PortCounter>,
     /// Whether an interface other than shared memory's wants to be asked for news.
@@ -92,9 +92,9 @@ impl Interfaces {
     /// For people: what is missing and what to do.
     pub fn open_adapter(
         &mut self,
-        by: By,
+        by: AdapterTransport,
         device: Option<&str>,
-        inline: &Wishes<'_>,
+        inline: &Overrides<'_>,
     ) -> Result<(), String> {
         let job = self.domain.job;
         let opened = open_device(device, |context, port| {
@@ -108,7 +108,7 @@ impl Interfaces {
         self.allowed.adapter = Some(adapter.by());
         let (device, port) = adapter.port();
         self.port_counter = PortCounter::find(&device, port);
-        self.adapter = Some((adapter, Mail::new(self.domain.job, self.allowed)));
+        self.adapter = Some((adapter, WireupMailbox::new(self.domain.job, self.allowed)));
         self.alive = true;
     }
 
@@ -171,7 +171,7 @@ impl Interfaces {
         }
         let state = self.domain.state_word(self.domain.me);
         let (adapter, _) = self.adapter.as_mut()?;
-        Some(adapter.arm(|| crate::shm::iface::rouse(state)))
+        Some(adapter.arm(|| crate::shm::iface::wake(state)))
     }
 
     /// The time by which interfaces measure, in nanoseconds.
@@ -245,13 +245,13 @@ impl Interfaces {
     }
 
     /// Wakes `peer` if it sleeps.
-    pub fn rouse(&self, peer: u32) {
-        self.domain.rouse(peer);
+    pub fn wake(&self, peer: u32) {
+        self.domain.wake(peer);
     }
 
     /// Wakes every thread of `peer` that sleeps.
-    pub fn rouse_all(&self, peer: u32) {
-        (0..=FURTHER).for_each(|place| self.domain.page(peer).rouse(place));
+    pub fn wake_all(&self, peer: u32) {
+        (0..=FURTHER).for_each(|place| self.domain.page(peer).wake(place));
     }
 
     /// Whether `peer` has left the job; for one that has no lane yet.
@@ -301,7 +301,7 @@ impl Interfaces {
     /// As [`Interfaces::progress`]. `connecting`: messages of the wire-up are waited for.
     pub fn progress_while(&mut self, connecting: bool) -> bool {
         let state = self.domain.state_word(self.domain.me);
-        let wake = || crate::shm::iface::rouse(state);
+        let wake = || crate::shm::iface::wake(state);
         match &mut self.adapter {
             Some((adapter, _)) => adapter.progress(connecting, wake),
             None => self.sim.as_mut().is_some_and(SimIface::progress),
@@ -315,7 +315,7 @@ impl Interfaces {
             sim.send_wireup(peer, step, address);
         }
         match &mut self.adapter {
-            Some((Adapter::Rising(iface), _)) => iface.send_letter(peer, step, address),
+            Some((Adapter::Upgrade(iface), _)) => iface.send_wireup_datagram(peer, step, address),
             // Memory may be there when the wire-up asks again.
             Some((_, mail)) => mail.send(peer, step, &address).is_ok(),
             None => true,
@@ -325,7 +325,7 @@ impl Interfaces {
     /// Whether the wire-up interface signals an arrival, without asking it.
     pub fn wireup_signals(&self) -> bool {
         match &self.adapter {
-            Some((Adapter::Rising(iface), _)) => return iface.has_letters(),
+            Some((Adapter::Upgrade(iface), _)) => return iface.has_wireup_datagrams(),
             Some((_, mail)) => return mail.signals(),
             None => {}
         }
@@ -335,7 +335,7 @@ impl Interfaces {
     /// Asks the wire-up interface for a message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         match &mut self.adapter {
-            Some((Adapter::Rising(iface), _)) => return iface.take_letter(),
+            Some((Adapter::Upgrade(iface), _)) => return iface.take_wireup_datagram(),
             Some((_, mail)) => return mail.receive(),
             None => {}
         }
@@ -359,7 +359,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.wants_wireup(),
             Lane::Rc(endpoint) => endpoint.wants_wireup(),
             Lane::Ud(endpoint) => endpoint.wants_wireup(),
-            Lane::Rising(endpoint) => endpoint.wants_wireup(),
+            Lane::Upgrade(endpoint) => endpoint.wants_wireup(),
             _ => false,
         }
     }
@@ -370,7 +370,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.local_address(),
             Lane::Rc(endpoint) => endpoint.local_address(),
             Lane::Ud(endpoint) => endpoint.local_address(),
-            Lane::Rising(endpoint) => endpoint.local_address(),
+            Lane::Upgrade(endpoint) => endpoint.local_address(),
             _ => Address::default(),
         }
     }
@@ -381,7 +381,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.open(address),
             Lane::Rc(endpoint) => endpoint.open(address),
             Lane::Ud(endpoint) => endpoint.open(address),
-            Lane::Rising(endpoint) => endpoint.datagrams().open(address),
+            Lane::Upgrade(endpoint) => endpoint.datagrams().open(address),
             _ => false,
         }
     }
@@ -392,7 +392,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.set_ready(),
             Lane::Rc(endpoint) => endpoint.set_ready(),
             Lane::Ud(endpoint) => endpoint.set_ready(),
-            Lane::Rising(endpoint) => endpoint.datagrams().set_ready(),
+            Lane::Upgrade(endpoint) => endpoint.datagrams().set_ready(),
             _ => {}
         }
     }
@@ -405,9 +405,9 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.return_credits(),
             Lane::Rc(endpoint) => endpoint.return_credits(),
             Lane::Ud(endpoint) => endpoint.return_credits(),
-            Lane::Rising(endpoint) => {
+            Lane::Upgrade(endpoint) => {
                 endpoint.return_credits();
-                self.settle_rise();
+                self.settle_upgrade();
             }
             Lane::Loopback(_) | Lane::Unconnected => {}
         }
@@ -437,7 +437,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.peer_has_left(),
             Lane::Rc(endpoint) => endpoint.peer_has_left(),
             Lane::Ud(endpoint) => endpoint.peer_has_left(),
-            Lane::Rising(endpoint) => endpoint.peer_has_left(),
+            Lane::Upgrade(endpoint) => endpoint.peer_has_left(),
             Lane::Loopback(_) | Lane::Unconnected => false,
         }
     }
@@ -456,7 +456,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.is_drained(),
             Lane::Rc(endpoint) => endpoint.is_drained(),
             Lane::Ud(endpoint) => endpoint.is_drained(),
-            Lane::Rising(endpoint) => endpoint.is_drained(),
+            Lane::Upgrade(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
         }
     }
@@ -466,7 +466,7 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
             Lane::Ud(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
-            Lane::Rising(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
+            Lane::Upgrade(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
             Lane::Shm(endpoint) => {
                 endpoint.leave();
                 true
@@ -511,7 +511,7 @@ impl Lane {
     }
 }
 
-mod rising;
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests;
+mod upgrade;

@@ -4,11 +4,11 @@
 use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
 use crate::rc::RcEndpoint;
-use crate::rising::RisingEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::shm::recall::Recalls;
 use crate::sim::SimEndpoint;
 use crate::ud::UdEndpoint;
+use crate::upgrade::UpgradeEndpoint;
 use crate::verbs::Failure;
 use fastpath_base::sync::{Ordering, fence};
 
@@ -29,7 +29,7 @@ pub enum Lane {
     /// Datagrams of an RDMA adapter.
     Ud(Box<UdEndpoint>) = 5,
     /// Datagrams, until a connection takes their place.
-    Rising(Box<RisingEndpoint>) = 6,
+    Upgrade(Box<UpgradeEndpoint>) = 6,
 }
 
 impl Lane {
@@ -46,7 +46,7 @@ impl Lane {
                 ..endpoint.capabilities()
             }),
             Lane::Ud(endpoint) => Some(endpoint.capabilities()),
-            Lane::Rising(endpoint) => Some(endpoint.capabilities()),
+            Lane::Upgrade(endpoint) => Some(endpoint.capabilities()),
         }
     }
 
@@ -102,13 +102,13 @@ impl Lane {
         }
     }
 
-    /// See [`Endpoint::rouse`].
+    /// See [`Endpoint::wake`].
     #[cold]
-    pub fn rouse(&mut self) -> Post {
+    pub fn wake(&mut self) -> Post {
         match self {
-            Lane::Shm(endpoint) => endpoint.rouse(),
-            Lane::Loopback(endpoint) => endpoint.rouse(),
-            Lane::Sim(endpoint) => endpoint.rouse(),
+            Lane::Shm(endpoint) => endpoint.wake(),
+            Lane::Loopback(endpoint) => endpoint.wake(),
+            Lane::Sim(endpoint) => endpoint.wake(),
             _ => Post::Done,
         }
     }
@@ -161,7 +161,7 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.failure(),
             Lane::Ud(endpoint) => endpoint.failure(),
-            Lane::Rising(endpoint) => endpoint.failure(),
+            Lane::Upgrade(endpoint) => endpoint.failure(),
             _ => None,
         }
     }
@@ -219,7 +219,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.promise_room(messages),
             Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
             Lane::Ud(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Rising(endpoint) => endpoint.has_room(messages, bytes),
+            Lane::Upgrade(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -237,9 +237,9 @@ impl Lane {
     /// Bytes of payload up to which one message does better than several, whatever the memory of this machine costs; 0
     /// where that alone decides. What the layer above puts before the payload fits too.
     #[inline]
-    pub fn whole(&self) -> usize {
+    pub fn max_single(&self) -> usize {
         match self {
-            Lane::Rc(_) => crate::rc::WHOLE,
+            Lane::Rc(_) => crate::rc::MAX_SINGLE,
             _ => 0,
         }
     }
@@ -267,7 +267,7 @@ impl Lane {
                 Lane::Sim(endpoint) => endpoint.get(to, len, from),
                 Lane::Rc(endpoint) => endpoint.get(to, len, from),
                 Lane::Ud(endpoint) => endpoint.get(to, len, from),
-                Lane::Rising(endpoint) => endpoint.get(to, len, from),
+                Lane::Upgrade(endpoint) => endpoint.get(to, len, from),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -276,28 +276,29 @@ impl Lane {
     /// Whether the peer can fetch only what was shown to it ([`Lane::expose`]).
     #[inline]
     pub fn wants_exposure(&self) -> bool {
-        matches!(self, Lane::Rc(_) | Lane::Rising(_))
+        matches!(self, Lane::Rc(_) | Lane::Upgrade(_))
     }
 
-    /// Lets the peer fetch `len` bytes at `address` by [`Lane::get`], until [`Lane::conceal`]; `None` where it cannot.
+    /// Lets the peer fetch `len` bytes at `address` by [`Lane::get`], until [`Lane::deregister`]; `None` where it
+    /// cannot.
     ///
     /// # Safety
     /// The memory stays mapped until then.
-    pub unsafe fn expose(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self {
             // SAFETY: the caller's.
-            Lane::Rc(endpoint) => unsafe { endpoint.expose(address, len) },
+            Lane::Rc(endpoint) => unsafe { endpoint.register(address, len) },
             // SAFETY: the caller's.
-            Lane::Rising(endpoint) => unsafe { endpoint.expose(address, len) },
+            Lane::Upgrade(endpoint) => unsafe { endpoint.register(address, len) },
             _ => None,
         }
     }
 
     /// The peer needs no more what [`Lane::expose`] has shown it under this key.
-    pub fn conceal(&mut self, key: u64) {
+    pub fn deregister(&mut self, key: u64) {
         match self {
-            Lane::Rc(endpoint) => endpoint.conceal(key),
-            Lane::Rising(endpoint) => endpoint.conceal(key),
+            Lane::Rc(endpoint) => endpoint.deregister(key),
+            Lane::Upgrade(endpoint) => endpoint.deregister(key),
             _ => {}
         }
     }
@@ -314,24 +315,24 @@ impl Lane {
     }
 
     /// Opens a copy in which both sides take part (see `shm`); `None` where the lane has none.
-    pub fn open_joint(&mut self) -> Option<u32> {
+    pub fn open_cooperative(&mut self) -> Option<u32> {
         match self {
-            Lane::Shm(endpoint) => endpoint.open_joint(),
+            Lane::Shm(endpoint) => endpoint.open_cooperative(),
             _ => None,
         }
     }
 
     /// Closes a joint copy.
-    pub fn close_joint(&mut self, index: u32) {
+    pub fn close_cooperative(&mut self, index: u32) {
         if let Lane::Shm(endpoint) = self {
-            endpoint.close_joint(index);
+            endpoint.close_cooperative(index);
         }
     }
 
     /// Claims a piece of a joint copy: how many had been claimed before, by either side.
-    pub fn claim_joint(&mut self, index: u32, sender: bool) -> u32 {
+    pub fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
         match self {
-            Lane::Shm(endpoint) => endpoint.claim_joint(index, sender),
+            Lane::Shm(endpoint) => endpoint.claim_cooperative(index, sender),
             _ => u32::MAX,
         }
     }
@@ -379,7 +380,7 @@ impl Lane {
                 Lane::Sim(endpoint) => endpoint.put(from, len, to),
                 Lane::Rc(endpoint) => endpoint.put(from, len, to),
                 Lane::Ud(endpoint) => endpoint.put(from, len, to),
-                Lane::Rising(endpoint) => endpoint.put(from, len, to),
+                Lane::Upgrade(endpoint) => endpoint.put(from, len, to),
                 Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
@@ -421,7 +422,7 @@ impl Lane {
             // SAFETY: the caller's.
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: the caller's.
-            Lane::Rising(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
         }
     }
@@ -440,7 +441,7 @@ impl Lane {
     fn am_bcopy_rare(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         match self {
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
-            Lane::Rising(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Upgrade(endpoint) => endpoint.am_bcopy(header, len, pack),
             _ => Post::NoResource,
         }
     }
@@ -459,7 +460,7 @@ impl Lane {
     fn look_rare(&mut self) -> Option<Arrival<'_>> {
         match self {
             Lane::Sim(endpoint) => endpoint.look(),
-            Lane::Rising(endpoint) => endpoint.look(),
+            Lane::Upgrade(endpoint) => endpoint.look(),
             _ => None,
         }
     }
@@ -478,10 +479,10 @@ impl Lane {
     fn take_rare(&mut self) {
         match self {
             Lane::Sim(endpoint) => endpoint.take(),
-            Lane::Rising(endpoint) => {
+            Lane::Upgrade(endpoint) => {
                 endpoint.take();
                 // Whoever always finds something has no quiet moment for it.
-                self.settle_rise();
+                self.settle_upgrade();
             }
             _ => {}
         }

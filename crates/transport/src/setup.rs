@@ -4,11 +4,11 @@ pub mod allowed;
 pub mod inline;
 pub mod peers;
 
-use crate::adapter::By;
+use crate::adapter::AdapterTransport;
 use crate::interfaces::Interfaces;
 use crate::rc::registrations::Registrations;
-use crate::rising::Rule;
 use crate::shm::idle::Ahead;
+use crate::upgrade::Rule;
 use allowed::{Allowed, choose_transports};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
@@ -70,7 +70,7 @@ impl Interfaces {
     fn configure_adapter(
         &mut self,
         config: &Config,
-        by: By,
+        by: AdapterTransport,
     ) -> Result<Vec<String>, ConfigureError> {
         let stored = StoredInline::of(config);
         let opened = stored.with_wishes(config, |wishes| {
@@ -82,8 +82,8 @@ impl Interfaces {
         })?;
         let page = self.shared_domain().job.own_page();
         page.by_adapter.store(1, Ordering::Relaxed);
-        self.set_rise_rule(choose_rule(config));
-        Ok(stored.take_troubles())
+        self.set_upgrade_rule(choose_rule(config));
+        Ok(stored.take_diagnostics())
     }
 
     /// Bytes of the program's own memory that stay registered.
@@ -124,7 +124,7 @@ impl Interfaces {
 /// Such a job ends before it begins: what it says.
 pub fn try_transports(
     config: &Config,
-    find: impl FnOnce(By) -> Result<(), String>,
+    find: impl FnOnce(AdapterTransport) -> Result<(), String>,
 ) -> Result<Allowed, String> {
     let allowed = choose_transports(config, 2, false)?;
     if let Some(by) = allowed.adapter {
@@ -133,7 +133,7 @@ pub fn try_transports(
     Ok(allowed)
 }
 
-fn refuse_adapter(by: By, shm: bool, why: &str) -> String {
+fn refuse_adapter(by: AdapterTransport, shm: bool, why: &str) -> String {
     let need = match shm {
         true => format!("ranks of other hosts are reached by {by} alone"),
         false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),

@@ -75,7 +75,7 @@ pub unsafe fn send(
         match p2p::try_send::<false, OPEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
-            Immediate::Rouse(bytes) => send_rouse(comm, dest, tag, bytes),
+            Immediate::Wake(bytes) => send_wake(comm, dest, tag, bytes),
         }
     }
 }
@@ -106,8 +106,8 @@ pub(super) unsafe fn send_slow(
 /// The message has left; its receiver must be woken.
 #[cold]
 #[inline(never)]
-fn send_rouse(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
-    finish(slow::rouse(comm, dest, tag, bytes), "MPI_Send", comm)
+fn send_wake(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
+    finish(slow::wake(comm, dest, tag, bytes), "MPI_Send", comm)
 }
 
 /// # Safety
@@ -265,7 +265,7 @@ pub unsafe fn isend(
                 MPI_SUCCESS
             }
             Immediate::Declined => isend_slow(buf, count, datatype, dest, tag, comm, request),
-            Immediate::Rouse(bytes) => isend_rouse(comm, dest, tag, bytes, request),
+            Immediate::Wake(bytes) => isend_wake(comm, dest, tag, bytes, request),
         }
     }
 }
@@ -305,10 +305,10 @@ pub(super) unsafe fn isend_slow(
     unsafe { finish_request(result, "MPI_Isend", comm, request) }
 }
 
-/// As [`send_rouse`], with a request.
+/// As [`send_wake`], with a request.
 #[cold]
 #[inline(never)]
-unsafe fn isend_rouse(
+unsafe fn isend_wake(
     comm: usize,
     dest: c_int,
     tag: c_int,
@@ -318,7 +318,7 @@ unsafe fn isend_rouse(
     // SAFETY: as the caller, which has seen that `request` is not null.
     unsafe {
         *request = request::DONE_HANDLE;
-        let result = slow::rouse(comm, dest, tag, bytes);
+        let result = slow::wake(comm, dest, tag, bytes);
         finish_request(result, "MPI_Isend", comm, request)
     }
 }

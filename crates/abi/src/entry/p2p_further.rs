@@ -34,8 +34,8 @@ unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
             Immediate::Done => Sent::Done,
             Immediate::Declined if slow::try_send_unasked::<FURTHER>(args) => Sent::Done,
             Immediate::Declined => Sent::Declined,
-            Immediate::Rouse(_) if slow::rouse_peer(args.comm, args.peer) => Sent::Done,
-            Immediate::Rouse(bytes) => Sent::Gone(bytes),
+            Immediate::Wake(_) if slow::wake_sleeping_peer(args.comm, args.peer) => Sent::Done,
+            Immediate::Wake(bytes) => Sent::Gone(bytes),
         }
     })
 }

@@ -40,7 +40,7 @@ pub(super) unsafe fn send_inside(
             Immediate::Done if lock::leave() => wake(),
             Immediate::Done => MPI_SUCCESS,
             Immediate::Declined => send_locked::<true>(buf, count, datatype, dest, tag, comm),
-            Immediate::Rouse(bytes) => rouse_inside(comm, dest, tag, bytes),
+            Immediate::Wake(bytes) => wake_inside(comm, dest, tag, bytes),
         }
     }
 }
@@ -64,8 +64,8 @@ unsafe fn send_backed_out(
 /// The message has left; its receiver must be woken, and the lock left.
 #[cold]
 #[inline(never)]
-fn rouse_inside(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
-    let result = slow::rouse(comm, dest, tag, bytes);
+fn wake_inside(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
+    let result = slow::wake(comm, dest, tag, bytes);
     lock::leave_surely();
     finish(result, "MPI_Send", comm)
 }
@@ -87,8 +87,8 @@ unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
             Immediate::Done => true,
             // SAFETY: as the caller.
             Immediate::Declined => unsafe { slow::try_send_unasked::<{ hot::INSIDE }>(args) },
-            Immediate::Rouse(bytes) => {
-                result = slow::rouse(args.comm, args.peer, args.tag, bytes);
+            Immediate::Wake(bytes) => {
+                result = slow::wake(args.comm, args.peer, args.tag, bytes);
                 true
             }
         }
@@ -227,9 +227,9 @@ pub(super) unsafe fn isend_inside(
             Immediate::Declined => {
                 isend_locked::<true>(buf, count, datatype, dest, tag, comm, request)
             }
-            Immediate::Rouse(bytes) => {
+            Immediate::Wake(bytes) => {
                 *request = request::DONE_HANDLE;
-                let result = slow::rouse(comm, dest, tag, bytes);
+                let result = slow::wake(comm, dest, tag, bytes);
                 lock::leave_surely();
                 finish_request(result, "MPI_Isend", comm, request)
             }

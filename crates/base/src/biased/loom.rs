@@ -64,7 +64,7 @@ fn breath__lets_the_other_thread_in() {
         let thread = thread::spawn(move || use_often(&other, 2, 1, false));
         shared.0.acquire(1);
         shared.1.note_write();
-        shared.0.breathe(1, || ());
+        shared.0.release_lock(1, || ());
         shared.1.note_write();
         shared.0.release(1);
         thread.join().unwrap();

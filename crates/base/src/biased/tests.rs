@@ -21,7 +21,7 @@ fn use_often(shared: &Shared, me: usize, times: u32) {
         shared.0.acquire(me);
         // SAFETY: under the lock.
         unsafe { *shared.1.get() += 1 };
-        shared.0.breathe(me, || ());
+        shared.0.release_lock(me, || ());
         // SAFETY: under the lock again.
         unsafe { *shared.1.get() += 1 };
         shared.0.release(me);

@@ -75,10 +75,10 @@ pub const FEATURES: &[&str] = &[
     "resolve-once",
     "tx-gate",
     "wireup-gate",
-    "crowd",
+    "oversubscription",
     "whole",
     "repeat",
-    "patience",
+    "spin-budget",
     "registrations",
 ];
 

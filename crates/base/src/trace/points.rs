@@ -71,7 +71,7 @@ points! {
     /// A fragment was posted.
     Fragment Moment "post: fragment" PIECE;
     /// A peer that slept was woken.
-    Rouse Moment "wake peer" PIECE;
+    Wake Moment "wake peer" PIECE;
     /// A message in a slot was taken, into the buffer of a receive that was called.
     TakeShort Moment "poll: short" MESSAGE;
     /// Something arrived: `tag` is the number of its kind (protocol/src/wire.rs).

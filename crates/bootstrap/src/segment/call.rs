@@ -95,7 +95,7 @@ impl Call {
         matches!(self.0.load(Ordering::Relaxed), ATTENDED | MISSED)
     }
 
-    /// Whether the thread sleeps and no thread of the program looks: that computes.
+    /// Whether the thread sleeps and no thread of the program polls: that computes.
     pub fn finds_computing(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ASLEEP
     }

@@ -80,7 +80,7 @@ impl Wakes {
     }
 
     /// Wakes who sleeps on the state word of a worker, or on that of another one in its place.
-    pub fn rouse(&self, place: usize) {
+    pub fn wake(&self, place: usize) {
         let mut place = place;
         // From word to word, as long as a rank may have them.
         for _ in 0..=FURTHER {
@@ -143,10 +143,10 @@ pub struct RankPage {
     /// The transports that the rank was told to use, as they were written.
     pub transports: SharedText<16>,
     /// Where the rank takes datagrams, as the transport writes it.
-    pub card: Card,
+    pub iface_address: Card,
     /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read
     /// it now and then: who looks would answer.
-    pub looks: AtomicU32,
+    pub polls: AtomicU32,
     /// 1 where the rank reaches peers by an adapter: what it waits for may be on its way though all ranks sleep.
     pub by_adapter: AtomicU32,
     /// Threads of the rank that sleep without a limit, each after a look that came after its announcement on `state`
@@ -162,7 +162,7 @@ pub struct RankPage {
 /// Threads of a rank that can say at the same time what they wait for.
 pub const NOTES: usize = 4;
 
-/// Words of a card.
+/// Words of an interface address.
 const CARD_WORDS: usize = 8;
 
 /// A few bytes that their owner writes once.
@@ -397,8 +397,8 @@ impl RankPage {
             unnoted: word(),
             message: SharedText::new(),
             transports: SharedText::new(),
-            card: Card::fresh(),
-            looks: word(),
+            iface_address: Card::fresh(),
+            polls: word(),
             by_adapter: word(),
             asleep: word(),
             leaders: word(),

@@ -81,7 +81,7 @@ unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> 
         let tag = Channel::next_tag(&*comm.comm);
         match (*endpoint).send_immediate(tag::collective_key(comm.own_key), tag, out, bytes) {
             Post::Done => {}
-            Post::Rouse => _ = (*endpoint).rouse(),
+            Post::Wake => _ = (*endpoint).wake(),
             _ => return Outcome::Declined,
         }
         Channel::advance(&*comm.comm);

@@ -18,8 +18,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         if into.comm == out.comm && is_plain_recv(&into) {
             match try_send::<false, { hot::OPEN }>(out) {
                 Immediate::Done => return recv(name, into, status),
-                Immediate::Rouse(bytes) => {
-                    rouse(out.comm, out.peer, out.tag, bytes)?;
+                Immediate::Wake(bytes) => {
+                    wake(out.comm, out.peer, out.tag, bytes)?;
                     return recv(name, into, status);
                 }
                 Immediate::Declined => {}

@@ -67,11 +67,11 @@ pub unsafe fn await_of<const ENTRY: bool>(
     worker: *mut Worker,
     request: *mut usize,
     status: *mut Status,
-    looks: u32,
+    polls: u32,
 ) -> bool {
     // SAFETY: the caller's; the worker lives, and the calling thread is inside.
     unsafe {
-        for _ in 0..looks {
+        for _ in 0..polls {
             let Some(found) = (*worker).requests.find_posted_recv(*request as u64) else {
                 break;
             };

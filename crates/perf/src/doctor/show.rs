@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::Examination;
 use super::devices::{Device, Interface, Pcie, Port};
+use super::diagnostics::Severity;
 use super::library::Libraries;
 use super::limits::Limits;
-use super::troubles::Severity;
 use crate::document::Document;
 
 /// The whole examination; what is wrong stands last, where one looks.
@@ -27,7 +27,7 @@ pub(super) fn describe(examination: &Examination) -> Document {
     }
     describe_library(&facts.libraries, &mut said);
     describe_limits(&facts.limits, &mut said);
-    for trouble in &examination.troubles {
+    for trouble in &examination.diagnostics {
         let mark = match trouble.severity {
             Severity::Trouble => "TROUBLE",
             Severity::Note => "note",

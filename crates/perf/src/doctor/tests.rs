@@ -9,9 +9,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use super::diagnostics::Severity;
 use super::library::Libraries;
 use super::limits::Limits;
-use super::troubles::Severity;
 use super::*;
 
 /// A machine's files in a folder of its own, removed at the end.
@@ -118,7 +118,7 @@ impl Drop for Tree {
 fn assert_one(facts: Facts, severity: Severity, words: &[&str]) {
     let examination = Examination::of(facts);
     let said: Vec<String> = examination
-        .troubles
+        .diagnostics
         .iter()
         .map(|t| {
             format!(
@@ -128,14 +128,14 @@ fn assert_one(facts: Facts, severity: Severity, words: &[&str]) {
         })
         .collect();
     assert_eq!(said.len(), 1, "{said:#?}");
-    assert_eq!(examination.troubles[0].severity, severity, "{said:?}");
+    assert_eq!(examination.diagnostics[0].severity, severity, "{said:?}");
     for word in words {
         assert!(said[0].contains(word), "no {word:?} in {}", said[0]);
     }
     assert_eq!(examination.healthy, severity == Severity::Note);
     let text = text_of(&examination);
-    assert!(text.contains(&examination.troubles[0].what), "{text}");
-    assert!(text.contains(&examination.troubles[0].remedy), "{text}");
+    assert!(text.contains(&examination.diagnostics[0].what), "{text}");
+    assert!(text.contains(&examination.diagnostics[0].remedy), "{text}");
 }
 
 fn text_of(examination: &Examination) -> String {
@@ -146,8 +146,8 @@ fn text_of(examination: &Examination) -> String {
 fn adapter__without_trouble_is_described() {
     let tree = Tree::new("fine");
     let examination = Examination::of(tree.with_adapter().facts());
-    assert!(examination.healthy, "{:?}", examination.troubles);
-    assert_eq!(examination.troubles, []);
+    assert!(examination.healthy, "{:?}", examination.diagnostics);
+    assert_eq!(examination.diagnostics, []);
     let text = text_of(&examination);
     for words in [
         "device mlx5_0",
@@ -181,7 +181,7 @@ fn json__holds_what_the_text_says() {
     let value = serde_json::to_value(Examination::of(tree.facts())).unwrap();
     assert_eq!(value["healthy"], false);
     assert_eq!(value["devices"][0]["ports"][0]["state"], "DOWN");
-    assert_eq!(value["troubles"][0]["severity"], "trouble");
+    assert_eq!(value["diagnostics"][0]["severity"], "trouble");
     assert_eq!(value["limits"]["locked"], serde_json::Value::Null);
 }
 
@@ -215,7 +215,7 @@ fn locked_memory__that_is_short_is_trouble_unless_privileged() {
 fn this_machine__is_examined() {
     let examination = examine();
     let value = serde_json::to_value(&examination).unwrap();
-    for section in ["devices", "libraries", "limits", "troubles", "healthy"] {
+    for section in ["devices", "libraries", "limits", "diagnostics", "healthy"] {
         assert!(value.get(section).is_some(), "{section}");
     }
     // tests/setup installs the library and its providers.

@@ -7,7 +7,7 @@ use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::random_job_id;
 use fastpath_bootstrap::segment::Segment;
-use fastpath_transport::adapter::{self, By};
+use fastpath_transport::adapter::{self, AdapterTransport};
 use fastpath_transport::setup;
 use fastpath_transport::setup::allowed::{Allowed, is_listed};
 use fastpath_transport::setup::inline::StoredInline;
@@ -45,8 +45,8 @@ pub fn list(config: &Config) -> Vec<Transport> {
         ),
         ("shm", try_shared_memory()),
         ("cma", try_cma()),
-        ("rc", try_adapter(config, By::Rc)),
-        ("ud", try_adapter(config, By::Ud)),
+        ("rc", try_adapter(config, AdapterTransport::Rc)),
+        ("ud", try_adapter(config, AdapterTransport::Ud)),
     ];
     tried
         .into_iter()
@@ -65,11 +65,11 @@ pub fn list(config: &Config) -> Vec<Transport> {
         .collect()
 }
 
-fn try_adapter(config: &Config, by: By) -> Result<String, String> {
-    let (found, troubles) = find_adapter(config, by)?;
+fn try_adapter(config: &Config, by: AdapterTransport) -> Result<String, String> {
+    let (found, diagnostics) = find_adapter(config, by)?;
     let mut text =
         format!("{by} on {found}: between hosts, and within one where shm is not listed");
-    for trouble in troubles {
+    for trouble in diagnostics {
         text += &format!("; {trouble}");
     }
     Ok(text)
@@ -87,10 +87,13 @@ pub fn try_all(config: &Config) -> Result<Allowed, String> {
 ///
 /// # Errors
 /// There is none that could be used: what is wrong with it, for people.
-pub fn find_adapter(config: &Config, by: By) -> Result<(String, Vec<String>), String> {
+pub fn find_adapter(
+    config: &Config,
+    by: AdapterTransport,
+) -> Result<(String, Vec<String>), String> {
     let stored = StoredInline::of(config);
     let found = stored.with_wishes(config, |wishes| adapter::probe(by, config.device(), wishes))?;
-    Ok((found, stored.take_troubles()))
+    Ok((found, stored.take_diagnostics()))
 }
 
 /// Which variable switched it off, if one did.
@@ -214,7 +217,7 @@ mod tests {
     #[test]
     fn adapter__that_is_not_there_is_named() {
         let config = config("FASTPATH_DEVICE", "no_such_9");
-        for by in [By::Rc, By::Ud] {
+        for by in [AdapterTransport::Rc, AdapterTransport::Ud] {
             let reason = try_adapter(&config, by).unwrap_err();
             // Without any device, or without rdma-core, it says so.
             let told = reason.contains("no RDMA device") || reason.contains("libibverbs");

@@ -115,14 +115,14 @@ impl SharedBoard {
     }
 
     /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank
-    /// that has had nothing to do for long sleeps between looks: it takes no processor from those that are measured.
+    /// that has had nothing to do for long sleeps between polls: it takes no processor from those that are measured.
     pub fn take_order_meanwhile(&self, act: impl FnMut() -> bool) -> [u64; WORDS] {
         self.await_order(LOOKS[1], NAPS[1], act)
     }
 
     fn await_order(
         &self,
-        looks: u32,
+        polls: u32,
         nap: Duration,
         mut act: impl FnMut() -> bool,
     ) -> [u64; WORDS] {
@@ -132,7 +132,7 @@ impl SharedBoard {
         // ORDERING: pairs with the release store in `order`.
         while page.asked.load(Ordering::Acquire) == last {
             vain = if act() { 0 } else { vain + 1 };
-            match vain < looks {
+            match vain < polls {
                 true => std::thread::yield_now(),
                 false => _ = futex_wait(&page.asked, last, Some(nap)),
             }

@@ -124,8 +124,8 @@ impl ProtocolLink {
                 let (ptr, len) = (data.as_ptr(), data.len() as u64);
                 post = (*self.worker).send_now(self.peer, self.own_key, TAG, ptr, len);
             }
-            if post == Post::Rouse {
-                post = (*self.endpoint).rouse();
+            if post == Post::Wake {
+                post = (*self.endpoint).wake();
             }
             post
         };

@@ -51,7 +51,7 @@ pub trait RemoteLink {
     /// Lets the peer reach memory.
     fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held);
     /// The peer reaches it no more.
-    fn conceal(&mut self, held: Held);
+    fn deregister(&mut self, held: Held);
     /// Gives back memory of the library.
     fn free(&mut self, at: *mut u8);
     /// Reaches from now on what the other rank says.
@@ -129,7 +129,7 @@ impl Target {
 
     /// Gives it back; the peer reaches it no more.
     pub fn end(self, link: &mut impl RemoteLink) {
-        link.conceal(self.held);
+        link.deregister(self.held);
         if self.own.is_none() && !self.at.is_null() {
             link.free(self.at);
         }

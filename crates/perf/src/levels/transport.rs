@@ -117,27 +117,27 @@ impl TransportLink {
     /// Repeats a post until there is room.
     #[inline]
     fn post(&mut self, mut attempt: impl FnMut(&mut Lane) -> Post) {
-        let mut looks = 0u32;
+        let mut polls = 0u32;
         loop {
             match attempt(&mut self.lane) {
                 Post::Done | Post::InProgress => return,
-                Post::Rouse => {
-                    if self.lane.rouse() == Post::PeerGone {
+                Post::Wake => {
+                    if self.lane.wake() == Post::PeerGone {
                         end_without_peer();
                     }
                     return;
                 }
                 Post::PeerGone => end_without_peer(),
-                Post::NoResource => self.pause(&mut looks),
+                Post::NoResource => self.pause(&mut polls),
             }
         }
     }
 
     /// Between two tries of what needs progress.
     #[inline]
-    pub fn pause(&mut self, looks: &mut u32) {
+    pub fn pause(&mut self, polls: &mut u32) {
         self.progress();
-        self.pause_look(looks);
+        self.pause_look(polls);
     }
 
     #[inline]
@@ -150,12 +150,12 @@ impl TransportLink {
 
     /// Between two looks for a message: a look finds what has come from the peer by itself.
     #[inline]
-    fn pause_look(&mut self, looks: &mut u32) {
-        *looks = looks.wrapping_add(1);
-        if looks.is_multiple_of(LOOKS_PER_PROGRESS) {
+    fn pause_look(&mut self, polls: &mut u32) {
+        *polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(LOOKS_PER_PROGRESS) {
             self.progress();
         }
-        if looks.is_multiple_of(LOOKS) {
+        if polls.is_multiple_of(LOOKS) {
             if self.lane.peer_has_left() {
                 end_without_peer();
             }
@@ -171,7 +171,7 @@ impl TransportLink {
             self.post(|lane| unsafe { lane.am_short(header, data.as_ptr(), data.len()) });
             return;
         }
-        let whole = self.thresholds.whole_on(&self.lane) as usize;
+        let whole = self.thresholds.max_single_on(&self.lane) as usize;
         let part = if data.len() <= whole {
             data.len()
         } else {
@@ -196,7 +196,7 @@ impl TransportLink {
             unsafe { self.lane.take_short() };
             return;
         }
-        let (mut done, mut looks, mut cold) = (0, 0u32, false);
+        let (mut done, mut polls, mut cold) = (0, 0u32, false);
         loop {
             if let Some(arrival) = self.lane.look() {
                 done += copy_arrival(&arrival, &mut into[done..]);
@@ -207,15 +207,15 @@ impl TransportLink {
                     }
                     return;
                 }
-                looks = 0;
+                polls = 0;
                 continue;
             }
-            match looks {
+            match polls {
                 0 => cold = self.lane.begin_wait(),
                 _ if cold => cold = self.lane.warm(),
                 _ => {}
             }
-            self.pause_look(&mut looks);
+            self.pause_look(&mut polls);
         }
     }
 }

@@ -212,12 +212,12 @@ const LOOKS: u32 = 1 << 14;
 /// Spins until it is so.
 #[inline]
 fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let mut looks = 0;
+    let mut polls = 0;
     while !is_so() {
-        looks += 1;
-        if looks == LOOKS {
+        polls += 1;
+        if polls == LOOKS {
             thread::yield_now();
-            looks = 0;
+            polls = 0;
         }
     }
 }

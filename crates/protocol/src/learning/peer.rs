@@ -42,7 +42,7 @@ impl Worker {
             return (arm, false);
         }
         if bytes < LEARN_MIN
-            || !self.selection.wishes.adapt
+            || !self.selection.overrides.adapt
             || !self.endpoint(peer).lane.is_same_host()
         {
             return (self.first_arm(bytes), false);
@@ -62,7 +62,7 @@ impl Worker {
     fn goes_both_ways(&self, peer: u32, bytes: u64) -> bool {
         let least = self.thresholds.crowded_copy;
         bytes >= least
-            && self.selection.wishes.adapt
+            && self.selection.overrides.adapt
             && self.selection.kernel.is_ok()
             && self.matcher.awaits_long(peer, least)
             && self.endpoint(peer).lane.is_same_host()

@@ -62,10 +62,10 @@ struct Both {
 }
 
 impl Both {
-    fn new(looks_max: u32) -> Self {
+    fn new(polls_max: u32) -> Self {
         let mut matcher = Matcher::new(PEERS);
-        matcher.looks_max = looks_max;
-        matcher.store.looks_max = looks_max;
+        matcher.polls_max = polls_max;
+        matcher.store.polls_max = polls_max;
         Both {
             matcher,
             pool: RequestPool::new().expect("address space"),
@@ -189,10 +189,10 @@ proptest! {
     /// posted receives get an index after so many looks.
     #[test]
     fn matching__is_as_in_two_lists(
-        looks_max in 0_u32..4,
+        polls_max in 0_u32..4,
         steps in prop::collection::vec(step(), 0..200),
     ) {
-        let mut both = Both::new(looks_max);
+        let mut both = Both::new(polls_max);
         for step in steps {
             both.take_step(step);
             both.check();
@@ -225,7 +225,7 @@ fn steps_of_receive(both: &mut Both, want: Want) -> usize {
 }
 
 #[test]
-fn posted__of_ten_thousand_other_tags_cost_a_few_looks() {
+fn posted__of_ten_thousand_other_tags_cost_a_few_steps() {
     let mut both = Both::new(LOOKS_MAX);
     (0..MANY).for_each(|tag| both.post(want(tag)));
     // The last one first, then from the middle on, and one that is there no more.
@@ -254,7 +254,7 @@ fn posted__of_one_tag_leave_an_index_one_after_the_other() {
 }
 
 #[test]
-fn unexpected__of_ten_thousand_other_tags_cost_a_few_looks() {
+fn unexpected__of_ten_thousand_other_tags_cost_a_few_steps() {
     let mut both = Both::new(LOOKS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), tag));
     let order = (0..MANY).map(|i| (i + MANY / 2) % MANY).step_by(7);
@@ -269,7 +269,7 @@ fn unexpected__of_ten_thousand_other_tags_cost_a_few_looks() {
 
 /// Messages of another communicator, of other tags and of another source come first.
 #[test]
-fn unexpected__wildcards_cost_a_few_looks() {
+fn unexpected__wildcards_cost_a_few_steps() {
     let mut both = Both::new(LOOKS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(1, 1), tag));
     (0..MANY).for_each(|tag| both.arrive(0, key(0, 0), tag));

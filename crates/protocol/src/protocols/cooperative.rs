@@ -66,7 +66,7 @@ fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
 /// The sender.
 impl Worker {
     pub(crate) fn offer_copy(&mut self, peer: u32, from: Remote, both: bool) -> Offer {
-        let counter = both.then(|| self.endpoint(peer).lane.open_joint());
+        let counter = both.then(|| self.endpoint(peer).lane.open_cooperative());
         match counter.flatten() {
             Some(counter) => Offer::Cooperative(from, counter as u8),
             None => Offer::Get(from),
@@ -104,7 +104,7 @@ impl Worker {
         // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
         while claimed < pieces.count
             && !failed
-            && lane.claim_joint(counter as u32, sends) < pieces.count
+            && lane.claim_cooperative(counter as u32, sends) < pieces.count
         {
             let (offset, len) = pieces.from(end, claimed);
             claimed += 1;

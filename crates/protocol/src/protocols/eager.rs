@@ -62,8 +62,8 @@ pub fn eager(c: &Constants, most: u64) -> Curve {
 /// Without a request, on either side.
 impl Endpoint {
     /// Send-immediate: the message leaves now, or nothing has happened. No request, no copy besides
-    /// the one into the slot ("sendi" of the Open MPI sm latency study), and no call: `Rouse` leaves
-    /// the waking of a sleeping peer to [`Endpoint::rouse`].
+    /// the one into the slot ("sendi" of the Open MPI sm latency study), and no call: `Wake` leaves
+    /// the waking of a sleeping peer to [`Endpoint::wake`].
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
@@ -75,7 +75,7 @@ impl Endpoint {
         data: *const u8,
         len: usize,
     ) -> Post {
-        if self.gate != 0 {
+        if self.blocked != 0 {
             return Post::NoResource;
         }
         let header = Header::new(wire::EAGER, tag as u32, key);
@@ -96,7 +96,7 @@ impl Endpoint {
         len: usize,
         by: CopyLoop,
     ) -> Post {
-        if self.gate != 0 {
+        if self.blocked != 0 {
             return Post::NoResource;
         }
         let header = Header::new(wire::EAGER, tag as u32, key);

@@ -82,7 +82,7 @@ impl Endpoint {
         let first = part.min(len);
         // In a slot there is no room for the length of the whole (`Header::aux`).
         if first <= SHORT_LIMIT
-            || self.gate != 0
+            || self.blocked != 0
             || !self.lane.has_room(len.div_ceil(part) as u32, part)
         {
             return Post::NoResource;

@@ -23,7 +23,7 @@ pub(super) const RECORD: Record = Record {
             Place::Node => {
                 case.check_copies()?;
                 match case.shared {
-                    true => Ok(below(t.direct_joint.max(t.direct))),
+                    true => Ok(below(t.cooperative.max(t.direct))),
                     false => Err(format!(
                         "both sides copy: alone, the receiver does where it was seen to take less, or from {} B where \
                          ranks share processors",
@@ -89,7 +89,7 @@ impl Worker {
             return None;
         }
         // SAFETY: the buffer is there until the request completes, and `withdraw_offer` comes before that.
-        unsafe { endpoint.lane.expose(request.ptr, request.bytes as usize) }
+        unsafe { endpoint.lane.register(request.ptr, request.bytes as usize) }
     }
 }
 

@@ -110,7 +110,7 @@ impl Worker {
                     request.fault = Fault::PeerGone;
                     request.moved = request.limit;
                 }
-                Post::Done | Post::InProgress | Post::Rouse => {
+                Post::Done | Post::InProgress | Post::Wake => {
                     trace::record(Point::Fragment, request.peer, 0, len as u64);
                     request.moved += len as u64;
                 }

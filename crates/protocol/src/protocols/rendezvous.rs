@@ -14,7 +14,7 @@ use crate::recall::Matched;
 use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::tag::key_source;
 use crate::unexpected::Arrived;
-use crate::wire::{self, Announcement, Offer, RTS_HEADER, Rtr, Rts, SEND, SEND_ALWAYS, Timing};
+use crate::wire::{self, Offer, RTS_HEADER, Rtr, Rts, RtsHeader, SEND, SEND_ALWAYS, Timing};
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Capabilities, Header, Post, Remote};
@@ -26,7 +26,7 @@ const STREAM_MIN: u64 = 64 * 1024;
 impl Worker {
     /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
     /// posted when this is called again; nothing else goes to the peer in between.
-    pub(crate) fn post_announcement(&mut self, id: RequestId) -> Post {
+    pub(crate) fn post_rts_and_early(&mut self, id: RequestId) -> Post {
         if self.requests.get(id).phase == Phase::Begun {
             match self.post_rts(id) {
                 Post::Done => {}
@@ -97,18 +97,18 @@ impl Worker {
             offer,
         };
         let sent_ns = request.sent_ns;
-        let announcement = Announcement::pack(&rts, Timing { sent_ns, arm });
+        let announcement = RtsHeader::pack(&rts, Timing { sent_ns, arm });
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
         let post = match first {
             // Without any bytes of the message it fits a slot.
             // SAFETY: plain data of as many bytes.
             0 => unsafe {
                 let data = (&raw const announcement).cast();
-                endpoint.post_short(header, data, size_of::<Announcement>())
+                endpoint.post_short(header, data, size_of::<RtsHeader>())
             },
             // SAFETY: as in `post_eager`.
             _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
-                to.cast::<Announcement>().write_unaligned(announcement);
+                to.cast::<RtsHeader>().write_unaligned(announcement);
                 request.pack(0, to.add(RTS_HEADER), first as usize);
             }),
         };
@@ -144,7 +144,7 @@ impl Worker {
         let (peer, arm, bytes) = (request.peer, Arm::of(request.arm), request.bytes);
         // On a crowded node the receiver of a cooperative copy would wait for its sender's turn.
         if let Some(remote) = self.find_shared(id, peer, bytes) {
-            let both = bytes >= self.thresholds.direct_joint && !self.is_crowded();
+            let both = bytes >= self.thresholds.cooperative && !self.is_crowded();
             return Some(self.offer_copy(peer, remote, both));
         }
         let endpoint = self.endpoint(peer);
@@ -164,11 +164,13 @@ impl Worker {
     pub(crate) fn withdraw_offer(&mut self, id: RequestId) {
         let request = self.requests.get(id);
         if let Some(counter) = request.counter.take() {
-            self.endpoint(request.peer).lane.close_joint(counter as u32);
+            self.endpoint(request.peer)
+                .lane
+                .close_cooperative(counter as u32);
         }
         let key = std::mem::take(&mut request.memory.rkey);
         if key != 0 {
-            self.endpoint(request.peer).lane.conceal(key);
+            self.endpoint(request.peer).lane.deregister(key);
         }
     }
 
@@ -229,19 +231,13 @@ impl Worker {
 
 /// The receiver.
 impl Worker {
-    pub(crate) fn handle_announcement(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
-    ) {
+    pub(crate) fn handle_rts(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
-        let announcement = unsafe { wire::read::<Announcement>(data, len) };
+        let announcement = unsafe { wire::read::<RtsHeader>(data, len) };
         let Some((rts, timing)) = announcement.and_then(|a| a.unpack()) else {
             return self.violation();
         };
-        if rts.early == 0 && len == size_of::<Announcement>() {
+        if rts.early == 0 && len == size_of::<RtsHeader>() {
             // Nothing of the message itself.
             return self.announce(peer, header, rts, timing, data, 0);
         }

@@ -142,8 +142,14 @@ impl Worker {
         };
         let queued = !state.queue.is_empty() || !state.replies.is_empty();
         match (state.queued, queued) {
-            (false, true) => (self.rma.queues, self.gated) = (self.rma.queues + 1, self.gated + 1),
-            (true, false) => (self.rma.queues, self.gated) = (self.rma.queues - 1, self.gated - 1),
+            (false, true) => {
+                (self.rma.queues, self.blocked_peers) =
+                    (self.rma.queues + 1, self.blocked_peers + 1)
+            }
+            (true, false) => {
+                (self.rma.queues, self.blocked_peers) =
+                    (self.rma.queues - 1, self.blocked_peers - 1)
+            }
             _ => {}
         }
         state.queued = queued;
@@ -377,7 +383,7 @@ impl Worker {
 
 fn as_posted(post: Post, len: usize) -> Posted {
     match post {
-        Post::Done | Post::InProgress | Post::Rouse => Posted::InProgress(len),
+        Post::Done | Post::InProgress | Post::Wake => Posted::InProgress(len),
         Post::NoResource => Posted::NoResource,
         Post::PeerGone => Posted::PeerGone,
     }

@@ -1,6 +1,6 @@
-//! From costs and wishes to thresholds: pure, done once.
+//! From costs and overrides to thresholds: pure, done once.
 
-use super::Wishes;
+use super::Overrides;
 use super::constants::Constants;
 use super::envelope::{Curve, lower};
 use super::thresholds::Thresholds;
@@ -17,7 +17,7 @@ pub const PART_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
 pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
 
 /// Sizes of messages for which parts and fragments are made: the middle of what each of them serves.
-const PARTS_FOR: f64 = 16.0 * 1024.0;
+const EAGER_FIRST_FOR: f64 = 16.0 * 1024.0;
 const FRAGMENTS_FOR: f64 = 256.0 * 1024.0;
 /// Bounds of the pieces that are chosen by cost: several of them fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
@@ -55,38 +55,38 @@ pub fn round_size(size: u64) -> u64 {
         .unwrap_or(size)
 }
 
-/// The thresholds of a machine with these constants, as far as `wishes` allow. `kernel`: whether the
+/// The thresholds of a machine with these constants, as far as `overrides` allow. `kernel`: whether the
 /// kernel copies between processes, as far as is known.
-pub fn decide(c: &Constants, wishes: &Wishes, kernel: bool) -> Thresholds {
+pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds {
     let mut t = Thresholds {
-        pipelined: wishes.pipeline,
+        pipelined: overrides.pipeline,
         piece_max: JOINT_PIECE_MAX,
         ..Thresholds::default()
     };
-    (t.part, t.fragment) = choose_parts(c, wishes);
+    (t.part, t.fragment) = choose_parts(c, overrides);
     let byte_ns = c.transfer_byte_ns + c.kernel_byte_ns;
     t.piece_min = round_piece(COPY_PER_CALL * c.kernel_call_ns / byte_ns, JOINT_PIECES);
-    t.first = wishes.unasked();
-    t.whole = match wishes.whole && wishes.chunk.is_none() && wishes.pipeline {
+    t.first = overrides.unasked();
+    t.max_single = match overrides.whole && overrides.chunk.is_none() && overrides.pipeline {
         true => t.first,
         false => 0,
     };
-    t.eager = choose_eager(c, &t, wishes);
+    t.eager = choose_eager(c, &t, overrides);
     // What may go unasked does: its sender need not wait.
     let after = t.first + 1;
     const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
     let from = |shared| choose_copy(c, &t, shared, after);
     let single = if kernel { from(false) } else { NEVER };
-    let direct = if wishes.direct { from(true) } else { NEVER };
+    let direct = if overrides.direct { from(true) } else { NEVER };
     t.crowded_copy = match kernel {
         true => choose_crowded_copy(c, &t),
         false => u64::MAX,
     };
-    t.single_copy = match wishes.adapt {
+    t.single_copy = match overrides.adapt {
         true => start_octave(single.0),
         false => single.0,
     };
-    (t.direct, t.direct_joint) = direct;
+    (t.direct, t.cooperative) = direct;
     t
 }
 
@@ -99,23 +99,23 @@ fn start_octave(from: u64) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-fn choose_parts(c: &Constants, wishes: &Wishes) -> (u64, u64) {
-    if let Some(chunk) = wishes.chunk {
+fn choose_parts(c: &Constants, overrides: &Overrides) -> (u64, u64) {
+    if let Some(chunk) = overrides.chunk {
         let chunk = chunk.clamp(PART_MIN, PART_MAX);
         return (chunk, chunk);
     }
-    if !wishes.pipeline {
+    if !overrides.pipeline {
         return (PART_MAX, PART_MAX);
     }
     // A message of n bytes in parts of p takes the copy of the first part longer than its stream, and
     // each part costs a post: p * transfer + (n / p) * post is least where p^2 = n * post / transfer.
     let best = |n: f64| round_piece((n * c.post_ns / c.transfer_byte_ns).sqrt(), PIECES);
-    (best(PARTS_FOR), best(FRAGMENTS_FOR))
+    (best(EAGER_FIRST_FOR), best(FRAGMENTS_FOR))
 }
 
-fn choose_eager(c: &Constants, t: &Thresholds, wishes: &Wishes) -> u64 {
-    let most = wishes.unasked().min(WHOLE_MAX);
-    if !wishes.pipeline {
+fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
+    let most = overrides.unasked().min(WHOLE_MAX);
+    if !overrides.pipeline {
         return most;
     }
     let curves = curves(c, t, false);
@@ -170,7 +170,7 @@ fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64,
     (from, start(Protocol::Cooperative as usize).max(from))
 }
 
-impl Wishes {
+impl Overrides {
     /// Most bytes that may travel without being asked for.
     pub fn unasked(&self) -> u64 {
         let most = self.eager_max.unwrap_or(EARLY_LIMIT);

@@ -2,7 +2,7 @@
 
 use super::constants::FIELDS;
 use super::decide::{PART_MAX, PART_MIN};
-use super::{Selection, Source, Wishes};
+use super::{Overrides, Selection, Source};
 use crate::protocols::{Case, FAR, Place, RECORDS};
 use crate::rma::{Reach, Way};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
@@ -54,7 +54,7 @@ pub struct Class {
     pub adapter: Option<String>,
     /// What makes a pair change from the first transport to the second, where it does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rises: Option<String>,
+    pub upgrades: Option<String>,
 }
 
 /// One range of sizes.
@@ -170,8 +170,8 @@ impl Display for Report {
             {
                 writeln!(f, "  {operations:<20} {way:<24} {:<18} {how}", "")?;
             }
-            if let Some(rule) = &class.rises {
-                writeln!(f, "  {:<20} {rule}", "rises")?;
+            if let Some(rule) = &class.upgrades {
+                writeln!(f, "  {:<20} {rule}", "upgrades")?;
             }
             for Rejected { option, reason } in &class.rejected {
                 writeln!(f, "  {:<20} {option:<24} {reason}", "not used")?;
@@ -230,7 +230,7 @@ fn describe(case: &Case) -> Class {
         }),
         rejected: Vec::new(),
         adapter: peers.adapter.clone(),
-        rises: peers.rises.clone(),
+        upgrades: peers.upgrades.clone(),
     };
     if place == Place::Node {
         list_settings(case, &mut class.rejected);
@@ -273,9 +273,9 @@ fn list_ranges(case: &Case, class: &mut Class) {
 
 /// Optimisations that are switched off.
 fn list_settings(case: &Case, rejected: &mut Vec<Rejected>) {
-    let Wishes {
+    let Overrides {
         pipeline, adapt, ..
-    } = case.selection.wishes;
+    } = case.selection.overrides;
     for (option, is_on) in [("pipelining", pipeline), ("learning", adapt || case.shared)] {
         if !is_on {
             let reason = "switched off by FASTPATH_DISABLE".to_owned();
@@ -285,7 +285,7 @@ fn list_settings(case: &Case, rejected: &mut Vec<Rejected>) {
 }
 
 fn list_notes(selection: &Selection) -> Vec<String> {
-    let wishes = &selection.wishes;
+    let overrides = &selection.overrides;
     let (least, most) = (SHORT_LIMIT as u64, EARLY_LIMIT);
     let note = |name, wanted: Option<u64>, bounds: std::ops::RangeInclusive<u64>, what: &str| {
         let wanted = wanted.filter(|wanted| !bounds.contains(wanted))?;
@@ -299,13 +299,13 @@ fn list_notes(selection: &Selection) -> Vec<String> {
     let notes = [
         note(
             "FASTPATH_EAGER_MAX",
-            wishes.eager_max,
+            overrides.eager_max,
             least..=most,
             unasked,
         ),
         note(
             "FASTPATH_PIPELINE_CHUNK",
-            wishes.chunk,
+            overrides.chunk,
             PART_MIN..=PART_MAX,
             "a piece has",
         ),

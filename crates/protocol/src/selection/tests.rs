@@ -8,7 +8,7 @@ use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::setup::peers::foresee_outside;
 use proptest::prelude::*;
 
-const FREE: Wishes = Wishes {
+const FREE: Overrides = Overrides {
     eager_max: None,
     chunk: None,
     direct: true,
@@ -17,7 +17,7 @@ const FREE: Wishes = Wishes {
     whole: true,
 };
 
-fn wishes() -> impl Strategy<Value = Wishes> {
+fn overrides() -> impl Strategy<Value = Overrides> {
     let size = || {
         prop_oneof![
             Just(None),
@@ -26,7 +26,7 @@ fn wishes() -> impl Strategy<Value = Wishes> {
         ]
     };
     (size(), size(), any::<[bool; 4]>()).prop_map(
-        |(eager_max, chunk, [direct, pipeline, adapt, whole])| Wishes {
+        |(eager_max, chunk, [direct, pipeline, adapt, whole])| Overrides {
             eager_max,
             chunk,
             direct,
@@ -64,7 +64,7 @@ fn likely_constants() -> impl Strategy<Value = Constants> {
 /// The protocol that the thresholds choose, for private memory or such as both sides reach.
 fn chosen(t: &Thresholds, shared: bool, size: u64) -> Protocol {
     let copy = t.copy_from(shared);
-    let both = if shared { t.direct_joint } else { copy };
+    let both = if shared { t.cooperative } else { copy };
     match size {
         _ if size <= SHORT_LIMIT as u64 => Protocol::Short,
         _ if size <= t.eager => Protocol::Eager,
@@ -88,7 +88,7 @@ fn sizes(t: &Thresholds) -> Vec<u64> {
         t.first,
         t.single_copy,
         t.direct,
-        t.direct_joint,
+        t.cooperative,
     ];
     let borders = borders.into_iter().filter(|&b| b < 1 << 32);
     let mut sizes: Vec<u64> = borders
@@ -170,7 +170,7 @@ fn eager_max__is_kept_between_a_slot_and_what_may_travel_unasked() {
     let first = |most| {
         decide(
             &Constants::default(),
-            &Wishes {
+            &Overrides {
                 eager_max: Some(most),
                 ..FREE
             },
@@ -183,14 +183,14 @@ fn eager_max__is_kept_between_a_slot_and_what_may_travel_unasked() {
 
 #[test]
 fn whole__is_what_may_travel_unasked_where_nobody_wants_parts() {
-    let whole = |wishes| decide(&Constants::default(), &wishes, true).whole;
+    let whole = |overrides| decide(&Constants::default(), &overrides, true).max_single;
     let (chunk, eager_max) = (Some(1024), Some(10_000));
     assert_eq!(whole(FREE), EARLY_LIMIT);
-    assert_eq!(whole(Wishes { eager_max, ..FREE }), 10_000);
-    assert_eq!(whole(Wishes { chunk, ..FREE }), 0);
+    assert_eq!(whole(Overrides { eager_max, ..FREE }), 10_000);
+    assert_eq!(whole(Overrides { chunk, ..FREE }), 0);
     let (pipeline, off) = (false, false);
-    assert_eq!(whole(Wishes { pipeline, ..FREE }), 0);
-    assert_eq!(whole(Wishes { whole: off, ..FREE }), 0);
+    assert_eq!(whole(Overrides { pipeline, ..FREE }), 0);
+    assert_eq!(whole(Overrides { whole: off, ..FREE }), 0);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn single_copy__begins_with_the_octave_that_a_sender_is_advised_about() {
         transfer_byte_ns: 0.055,
         ..Constants::default()
     };
-    let at = |adapt| decide(&c, &Wishes { adapt, ..FREE }, true).single_copy;
+    let at = |adapt| decide(&c, &Overrides { adapt, ..FREE }, true).single_copy;
     assert_eq!([false, true].map(at), [768 * 1024, 1024 * 1024]);
 }
 
@@ -218,7 +218,7 @@ fn round_size__keeps_to_its_row_and_near() {
 
 proptest! {
     #[test]
-    fn decide__keeps_what_the_message_path_relies_on(c in any_constants(), w in wishes(), kernel: bool) {
+    fn decide__keeps_what_the_message_path_relies_on(c in any_constants(), w in overrides(), kernel: bool) {
         let t = decide(&c, &w, kernel);
         prop_assert!((PART_MIN..=PART_MAX).contains(&t.part) && (PART_MIN..=PART_MAX).contains(&t.fragment));
         prop_assert!(t.eager >= SHORT_LIMIT as u64 && t.eager <= WHOLE_MAX);
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn decide__honours_the_wishes(c in any_constants(), w in wishes(), kernel: bool) {
+    fn decide__honours_the_overrides(c in any_constants(), w in overrides(), kernel: bool) {
         let t = decide(&c, &w, kernel);
         prop_assert!(kernel || t.single_copy == u64::MAX);
         prop_assert!(w.direct || t.direct == u64::MAX);
@@ -246,7 +246,7 @@ proptest! {
     #[test]
     fn decide__costs_little_more_than_the_best(c in likely_constants(), shared: bool) {
         // One that learns begins with the octave above, and then follows what messages took.
-        let t = decide(&c, &Wishes { adapt: false, ..FREE }, true);
+        let t = decide(&c, &Overrides { adapt: false, ..FREE }, true);
         let curves = curves(&c, &t, shared);
         for size in sizes(&t) {
             let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();
@@ -274,7 +274,7 @@ fn report__of_pairs_that_may_not_connect_tells_of_datagrams_alone() {
     let (one, none) = (class("1"), class("0"));
     assert_eq!(last(&one), "rendezvous get");
     assert_eq!(last(&none), "rendezvous pipelined");
-    assert!(one.rises.is_some() && none.rises.is_none());
+    assert!(one.upgrades.is_some() && none.upgrades.is_none());
     assert!(none.rejected[0].reason.contains("FASTPATH_CONNECTIONS=0"));
 }
 

@@ -14,7 +14,7 @@ pub struct Thresholds {
     /// Messages up to this size are sent whole without asking.
     pub eager: u64,
     /// The same over a lane on which one message does better than several, as far as that one says ([`Lane::whole`]).
-    pub whole: u64,
+    pub max_single: u64,
     /// Bytes of a longer message that travel without being asked for: its announcement carries the
     /// first `part` of them, the others follow at once. At most [`EARLY_LIMIT`].
     pub first: u64,
@@ -32,7 +32,7 @@ pub struct Thresholds {
     /// Size from which a message is moved by load and store, where either side's memory is shared.
     pub direct: u64,
     /// Size from which both sides take part in moving a message by load and store.
-    pub direct_joint: u64,
+    pub cooperative: u64,
     /// Smallest piece of such a copy (below, a call of the kernel costs more than its copy).
     pub piece_min: u64,
     /// Largest one, so that neither side waits long for the other's last.
@@ -45,12 +45,12 @@ impl Thresholds {
     /// Bytes that go as one over a lane where that does better than several; 0 on other lanes.
     #[inline]
     fn as_one(&self, lane: &Lane) -> u64 {
-        self.whole.min(lane.whole() as u64)
+        self.max_single.min(lane.max_single() as u64)
     }
 
     /// Messages up to this size are sent whole over a lane, without asking.
     #[inline]
-    pub fn whole_on(&self, lane: &Lane) -> u64 {
+    pub fn max_single_on(&self, lane: &Lane) -> u64 {
         self.eager.max(self.as_one(lane))
     }
 
@@ -87,7 +87,7 @@ impl Default for Thresholds {
     fn default() -> Self {
         Thresholds {
             eager: 4 * 1024,
-            whole: EARLY_LIMIT,
+            max_single: EARLY_LIMIT,
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 16 * 1024,
@@ -95,7 +95,7 @@ impl Default for Thresholds {
             crowded_copy: 64 * 1024,
             fetch: FETCH_FROM,
             direct: 32 * 1024 + 1,
-            direct_joint: 32 * 1024 + 1,
+            cooperative: 32 * 1024 + 1,
             piece_min: 16 * 1024,
             piece_max: 256 * 1024,
             pipelined: true,

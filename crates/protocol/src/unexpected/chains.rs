@@ -130,7 +130,7 @@ impl Store {
     #[inline(never)]
     fn find_unindexed(&mut self, list: List, want: &Want) -> EntryId {
         let mut id = list.first;
-        for _ in 0..self.looks_max {
+        for _ in 0..self.polls_max {
             if id == NIL {
                 return id;
             }

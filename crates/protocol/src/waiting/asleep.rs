@@ -207,9 +207,9 @@ impl Worker {
     /// Peers learn that this rank waits for room; says whether it does. Only when the sleep has been announced: one
     /// that gives room, but not enough, would take the wish back and wake nobody.
     pub(crate) fn await_all_room(&mut self) -> bool {
-        if self.gated != 0 {
+        if self.blocked_peers != 0 {
             for peer in 0..self.size() {
-                if self.endpoint(peer).gate != 0 {
+                if self.endpoint(peer).blocked != 0 {
                     self.endpoint(peer).lane.await_room();
                 }
             }
@@ -222,6 +222,6 @@ impl Worker {
             let peer = self.requests.get(self.pushing[index]).peer;
             self.endpoint(peer).lane.await_room();
         }
-        self.gated != 0 || !waiting.is_empty() || !self.pushing.is_empty()
+        self.blocked_peers != 0 || !waiting.is_empty() || !self.pushing.is_empty()
     }
 }

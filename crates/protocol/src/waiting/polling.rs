@@ -41,7 +41,7 @@ unsafe fn yield_slow(worker: *mut Worker) {
     let keeps = match this.wait.mode {
         WaitMode::Spin => true,
         // A thread that never yields takes a whole slice each time: the kernel's own turns have to do then.
-        _ => !this.is_crowded() && this.wait.crowd.is_slow(clock::now_ns()),
+        _ => !this.is_crowded() && this.wait.oversubscription.is_slow(clock::now_ns()),
     };
     if keeps && !this.wait.is_wanted() {
         return;

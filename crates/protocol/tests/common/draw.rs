@@ -36,7 +36,7 @@ pub fn conditions() -> impl Strategy<Value = Conditions> {
         any::<[bool; 2]>(),
     )
         .prop_map(
-            |(seed, delay, jitter, refuse, rouse, loss, slots, [get, wireup])| {
+            |(seed, delay, jitter, refuse, wake, loss, slots, [get, wireup])| {
                 let (drop, double) = loss.unwrap_or((0.1, 0.1));
                 let reliable = loss.is_none();
                 let delay_ns = delay..=delay + jitter;
@@ -44,7 +44,7 @@ pub fn conditions() -> impl Strategy<Value = Conditions> {
                     seed,
                     delay_ns,
                     refuse,
-                    rouse,
+                    wake,
                     reliable,
                     drop,
                     double,

@@ -12,10 +12,10 @@ use fastpath_protocol::waiting::WaitPolicy;
 use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Interfaces;
-use fastpath_transport::adapter::By;
-use fastpath_transport::rising::Rule;
+use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::sim::{Conditions, Network};
-use fastpath_transport::verbs::inline::Wishes;
+use fastpath_transport::upgrade::Rule;
+use fastpath_transport::verbs::inline::Overrides;
 use std::cell::RefCell;
 
 pub const WORLD: Context = Context::WORLD;
@@ -99,23 +99,23 @@ impl World {
 
     /// Ranks that have nothing but reliable connections of an adapter. The network is not there for them.
     pub fn on_adapter(ranks: u32, device: &str) -> Self {
-        Self::on_adapter_by(ranks, By::Rc, device)
+        Self::on_adapter_by(ranks, AdapterTransport::Rc, device)
     }
 
     /// As [`World::on_adapter`], by connections or datagrams.
-    pub fn on_adapter_by(ranks: u32, by: By, device: &str) -> Self {
+    pub fn on_adapter_by(ranks: u32, by: AdapterTransport, device: &str) -> Self {
         Self::on_adapters(&vec![device; ranks as usize], by, Rule::default())
     }
 
     /// A rank on each of the devices. `rule`: when pairs of them leave datagrams behind.
-    pub fn on_adapters(devices: &[&str], by: By, rule: Rule) -> Self {
+    pub fn on_adapters(devices: &[&str], by: AdapterTransport, rule: Rule) -> Self {
         let jobs: &'static [Job] = Job::in_process(devices.len()).unwrap().leak();
         let worker = |(job, device): (&'static Job, &&str)| {
             let mut interfaces = Interfaces::open(job);
             interfaces.allowed.shm = false;
-            let opened = interfaces.open_adapter(by, Some(device), &Wishes::default());
+            let opened = interfaces.open_adapter(by, Some(device), &Overrides::default());
             opened.unwrap();
-            interfaces.set_rise_rule(rule);
+            interfaces.set_upgrade_rule(rule);
             Worker::with_interfaces(job, policy(), interfaces).unwrap()
         };
         World {
@@ -374,7 +374,7 @@ pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
 /// Thresholds so small that short messages take every way.
 pub const SMALL: Thresholds = Thresholds {
     eager: 100,
-    whole: 0,
+    max_single: 0,
     first: 200,
     part: 60,
     fragment: 64,
@@ -382,7 +382,7 @@ pub const SMALL: Thresholds = Thresholds {
     crowded_copy: u64::MAX,
     fetch: u64::MAX,
     direct: u64::MAX,
-    direct_joint: 0,
+    cooperative: 0,
     piece_min: 4096,
     piece_max: 4096,
     pipelined: true,

@@ -101,7 +101,7 @@ pub fn bad_network(seed: u64) -> Conditions {
         seed,
         delay_ns: 100..=20_000,
         refuse: 0.2,
-        rouse: 0.1,
+        wake: 0.1,
         reliable: false,
         drop: 0.1,
         double: 0.1,

@@ -108,7 +108,7 @@ pub(crate) fn post<R: Rig>(rig: &mut R, way: Way, sent: &Sent) -> bool {
     };
     match answer {
         Post::Done => {}
-        Post::Rouse => assert_eq!(rig.tx().rouse(), Post::Done),
+        Post::Wake => assert_eq!(rig.tx().wake(), Post::Done),
         Post::NoResource => {
             assert!(!packed, "packed, and then refused");
             return false;

@@ -5,12 +5,12 @@ use crate::loopback::LoopbackEndpoint;
 use crate::rc::testing::RcPair;
 use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
-use crate::rising::RisingEndpoint;
-use crate::rising::testing::RisingPair;
 use crate::shm::testing::ShmPair;
 use crate::sim::{Conditions, Hardware, Network, SimEndpoint, SimIface};
 use crate::ud::testing::UdPair;
 use crate::ud::{Settings as UdSettings, UdEndpoint};
+use crate::upgrade::UpgradeEndpoint;
+use crate::upgrade::testing::UpgradePair;
 use crate::verbs::fake;
 use fastpath_pcie::profile;
 
@@ -26,9 +26,9 @@ conform!(rc_narrow, RcRig<1>);
 conform!(ud, UdRig<0>);
 conform!(ud_narrow, UdRig<1>);
 conform!(ud_lossy, UdRig<2>);
-conform!(rising, RisingRig<0>);
-conform!(rising_lossy, RisingRig<1>);
-conform!(risen, RisingRig<2>);
+conform!(upgrade, UpgradeRig<0>);
+conform!(upgrade_lossy, UpgradeRig<1>);
+conform!(upgraded, UpgradeRig<2>);
 
 impl Rig for LoopbackEndpoint {
     type End = Self;
@@ -57,15 +57,15 @@ struct SimPair<const WEATHER: u32> {
     ifaces: [SimIface; 2],
 }
 
-fn conditions(weather: u32, seed: u64) -> Conditions {
+fn conditions(faults: u32, seed: u64) -> Conditions {
     let base = Conditions {
         seed,
-        rouse: 0.1,
+        wake: 0.1,
         delay_ns: 10..=900,
         slots: 64,
         ..Conditions::default()
     };
-    match weather {
+    match faults {
         0 => base,
         1 => Conditions { slots: 5, ..base },
         2 => Conditions {
@@ -276,14 +276,14 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
 
 /// Two ends of a pair that changes from datagrams to a connection after a few messages (0; over a bad wire: 1), or did
 /// so before the first (2).
-struct RisingRig<const KIND: u32> {
-    pair: RisingPair,
+struct UpgradeRig<const KIND: u32> {
+    pair: UpgradePair,
     /// How often it has settled.
     settled: u32,
 }
 
-impl<const KIND: u32> RisingRig<KIND> {
-    fn rise(&mut self) {
+impl<const KIND: u32> UpgradeRig<KIND> {
+    fn upgrade(&mut self) {
         match self.settled {
             20 => self.pair.open_connection(),
             24 => self.pair.ends[0].use_connection(),
@@ -293,11 +293,11 @@ impl<const KIND: u32> RisingRig<KIND> {
     }
 }
 
-impl<const KIND: u32> Rig for RisingRig<KIND> {
-    type End = RisingEndpoint;
+impl<const KIND: u32> Rig for UpgradeRig<KIND> {
+    type End = UpgradeEndpoint;
 
     fn new(_: Start) -> Self {
-        let mut pair = RisingPair::new(RcSettings::default(), UdSettings::default());
+        let mut pair = UpgradePair::new(RcSettings::default(), UdSettings::default());
         if KIND == 1 {
             fake::set_bad_weather();
         }
@@ -306,17 +306,17 @@ impl<const KIND: u32> Rig for RisingRig<KIND> {
             pair.ends.iter_mut().for_each(|end| end.use_connection());
         }
         let settled = if KIND == 2 { 100 } else { 0 };
-        RisingRig { pair, settled }
+        UpgradeRig { pair, settled }
     }
-    fn tx(&mut self) -> &mut RisingEndpoint {
+    fn tx(&mut self) -> &mut UpgradeEndpoint {
         &mut self.pair.ends[0]
     }
-    fn rx(&mut self) -> &mut RisingEndpoint {
+    fn rx(&mut self) -> &mut UpgradeEndpoint {
         &mut self.pair.ends[1]
     }
     fn settle(&mut self) {
         self.settled += 1;
-        self.rise();
+        self.upgrade();
         self.pair.until("the network to come to rest", |pair| {
             pair.ends[1].look().is_some() || pair.ends[0].is_drained()
         });

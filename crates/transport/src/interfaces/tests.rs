@@ -6,14 +6,14 @@ use crate::contract::{Header, Post};
 use crate::verbs::{Failure, fake, fault};
 
 /// The interfaces of ranks on these hosts, each with the fake adapter.
-fn open_by(by: By, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
+fn open_by(by: AdapterTransport, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
     fake::set_conditions(fake::Conditions::default());
     let context = fake::open();
     let jobs: &'static [Job] = Job::on_hosts(hosts).unwrap().leak();
     let open = |job| {
         let mut interfaces = Interfaces::open(job);
         interfaces.allowed.shm = shm;
-        let wishes = Wishes::default();
+        let wishes = Overrides::default();
         interfaces.use_adapter(Adapter::new(by, &context, None, &wishes, job).unwrap());
         interfaces
     };
@@ -21,7 +21,7 @@ fn open_by(by: By, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
 }
 
 fn open_on(hosts: &[u32], shm: bool) -> Vec<Interfaces> {
-    open_by(By::Rc, hosts, shm)
+    open_by(AdapterTransport::Rc, hosts, shm)
 }
 
 fn name(lane: &Lane) -> &'static str {
@@ -47,12 +47,12 @@ fn lanes__are_shared_memory_within_a_host_and_rc_between_hosts() {
     }
     let forced = open_on(&[0, 0], false);
     assert_eq!(name(&forced[0].make_lane(1)), "rc");
-    let by_datagrams = open_by(By::Ud, &[0, 0, 1], true);
+    let by_datagrams = open_by(AdapterTransport::Ud, &[0, 0, 1], true);
     let names = [1, 2].map(|to| name(&by_datagrams[0].make_lane(to)));
     assert_eq!(names, ["shm", "ud"]);
-    let by_both = open_by(By::Rising, &[0, 0, 1], true);
+    let by_both = open_by(AdapterTransport::Upgrading, &[0, 0, 1], true);
     let names = [1, 2].map(|to| name(&by_both[0].make_lane(to)));
-    assert_eq!(names, ["shm", "rising"]);
+    assert_eq!(names, ["shm", "upgrade"]);
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn accept__tells_rings_from_mail() {
     back.open_receive();
     // SAFETY: no payload.
     let post = unsafe { near.am_short(Header::new(7, 1, 2), std::ptr::null(), 0) };
-    assert!(matches!(post, Post::Done | Post::Rouse));
+    assert!(matches!(post, Post::Done | Post::Wake));
     assert_eq!(back.look().unwrap().header.id, 7);
 }
 
 /// Two ranks and the lanes between them, open both ways.
-fn connect_by(by: By) -> (Vec<Interfaces>, [Lane; 2]) {
+fn connect_by(by: AdapterTransport) -> (Vec<Interfaces>, [Lane; 2]) {
     let ranks = open_by(by, &[0, 1], true);
     let mut lanes = [ranks[0].make_lane(1), ranks[1].make_lane(0)];
     let [one, two] = lanes.each_ref().map(Lane::local_address);
@@ -109,19 +109,19 @@ fn connect_by(by: By) -> (Vec<Interfaces>, [Lane; 2]) {
 
 #[test]
 fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
-    for by in [By::Ud, By::Rising] {
+    for by in [AdapterTransport::Ud, AdapterTransport::Upgrading] {
         let (mut ranks, mut lanes) = connect_by(by);
         for rank in &ranks {
             match &rank.adapter {
                 Some((Adapter::Ud(iface), _)) => iface.use_clock(fake::now_ns),
-                Some((Adapter::Rising(iface), _)) => iface.parts().0.use_clock(fake::now_ns),
+                Some((Adapter::Upgrade(iface), _)) => iface.parts().0.use_clock(fake::now_ns),
                 _ => unreachable!("opened by datagrams"),
             }
         }
         fake::set_conditions(fake::Conditions {
-            weather: fake::Weather {
+            faults: fake::Faults {
                 drop: 1.0,
-                ..fake::Weather::default()
+                ..fake::Faults::default()
             },
             ..fake::Conditions::default()
         });
@@ -146,7 +146,7 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
 }
 
 /// In a thread of its own, since each has its own device.
-fn miss_device(by: By) {
+fn miss_device(by: AdapterTransport) {
     let (mut ranks, lanes) = connect_by(by);
     fake::remove_device();
     for (rank, lane) in ranks.iter_mut().zip(&lanes) {
@@ -155,9 +155,9 @@ fn miss_device(by: By) {
         assert!(lane.peer_has_left(), "{by}");
     }
     let said = match ranks[1].adapter.as_ref().map(|(adapter, _)| adapter) {
-        Some(Adapter::Rc(iface)) => iface.trouble(),
-        Some(Adapter::Ud(iface)) => iface.trouble(),
-        Some(Adapter::Rising(iface)) => iface.parts().0.trouble(),
+        Some(Adapter::Rc(iface)) => iface.last_error(),
+        Some(Adapter::Ud(iface)) => iface.last_error(),
+        Some(Adapter::Upgrade(iface)) => iface.parts().0.last_error(),
         None => None,
     };
     let said = said.unwrap_or_default();
@@ -166,7 +166,11 @@ fn miss_device(by: By) {
 
 #[test]
 fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
-    for by in [By::Rc, By::Ud, By::Rising] {
+    for by in [
+        AdapterTransport::Rc,
+        AdapterTransport::Ud,
+        AdapterTransport::Upgrading,
+    ] {
         std::thread::spawn(move || miss_device(by)).join().unwrap();
     }
 }
@@ -179,8 +183,8 @@ fn declared_memory__is_registered_once() {
     let (start, at) = (memory.as_ptr().addr(), memory.as_mut_ptr());
     // SAFETY: the memory outlives what is shown of it.
     let mut show = || unsafe {
-        let shown = lane.expose(at.add(100), 50_000).unwrap();
-        lane.conceal(shown.rkey);
+        let shown = lane.register(at.add(100), 50_000).unwrap();
+        lane.deregister(shown.rkey);
     };
     let count = |rank: &Interfaces| match &rank.adapter {
         Some((Adapter::Rc(iface), _)) => {

@@ -74,12 +74,12 @@ impl Endpoint for LoopbackEndpoint {
         unsafe { data.set_len(len) };
         self.queue.push_back(Message { header, data });
         match self.owner {
-            Some(state) if state.load(Ordering::Relaxed) != STATE_AWAKE => Post::Rouse,
+            Some(state) if state.load(Ordering::Relaxed) != STATE_AWAKE => Post::Wake,
             _ => Post::Done,
         }
     }
 
-    fn rouse(&mut self) -> Post {
+    fn wake(&mut self) -> Post {
         // The sleeper and this thread are of one process, and under one lock.
         let relaxed = Ordering::Relaxed;
         if let Some(state) = self.owner

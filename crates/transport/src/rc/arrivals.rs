@@ -71,7 +71,7 @@ impl Core {
                 connection.heard = Some(header);
                 (header, at.wrapping_add(HEADER), len - HEADER)
             }
-            (Kind::Again, Some(header)) if len <= PACKET => (header, at, len),
+            (Kind::HeaderElided, Some(header)) if len <= PACKET => (header, at, len),
             // SAFETY: `len` bytes have arrived in this buffer.
             _ => return unsafe { self.handle_part(index, tag, number, at, len) },
         };
@@ -122,7 +122,7 @@ impl Core {
             // SAFETY: the caller's.
             Kind::More => unsafe { self.add_to_assembly(index, at, len) },
             Kind::Credits => len == 0,
-            Kind::Whole | Kind::Again => false,
+            Kind::Whole | Kind::HeaderElided => false,
         };
         self.counters.violations += !kept as u64;
         self.idle.push(number);

@@ -89,7 +89,7 @@ pub(super) struct Connection {
     /// Memory that the peer may read, one for each message that it has been told of.
     pub exposed: Vec<Arc<MemoryRegion>>,
     /// Headers of the last message in one packet, each way: another one with the same goes without.
-    pub told: Option<Header>,
+    pub last_header: Option<Header>,
     pub heard: Option<Header>,
     /// Packets that the peer has room for.
     pub credits: u32,

@@ -102,7 +102,7 @@ impl Core {
         }
         let tag = connection.tag(Kind::Whole, 0);
         connection.credits -= 1;
-        connection.told = Some(header);
+        connection.last_header = Some(header);
         let head = encode_header(header);
         let segments = [Sge::over(head.as_ptr(), HEADER, 0), Sge::over(data, len, 0)];
         // SAFETY: inline data is copied by the call; both segments are readable.
@@ -139,10 +139,10 @@ impl Core {
             return self.send_parts(index, header, len, pack, slot);
         }
         let (at, lkey) = self.pool.locate(slot);
-        let known = self.repeats && self.connection(index).told == Some(header);
+        let known = self.repeats && self.connection(index).last_header == Some(header);
         let again = len > 0 && known;
         let (kind, from, bytes) = match again {
-            true => (Kind::Again, at.wrapping_add(HEADER), len),
+            true => (Kind::HeaderElided, at.wrapping_add(HEADER), len),
             false => (Kind::Whole, at, HEADER + len),
         };
         if !again {
@@ -151,7 +151,7 @@ impl Core {
         }
         pack(at.wrapping_add(HEADER));
         let connection = self.connection(index);
-        connection.told = Some(header);
+        connection.last_header = Some(header);
         let tag = connection.tag(kind, 0);
         self.counters.again += u64::from(again);
         match self.post_packet(index, &tag, &[Sge::over(from, bytes, lkey)], Some(slot)) {
@@ -266,7 +266,7 @@ impl Core {
             domain.buffer(bytes, access).inspect_err(|_| *refused += 1)
         });
         made.unwrap_or_else(|error| {
-            self.trouble = Some(error.to_string());
+            self.last_error = Some(error.to_string());
             false
         })
     }
@@ -537,7 +537,7 @@ impl Core {
         } else {
             text
         };
-        self.trouble = Some(detail);
+        self.last_error = Some(detail);
         self.release(index, Err(why));
     }
 

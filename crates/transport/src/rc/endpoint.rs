@@ -53,7 +53,7 @@ impl RcEndpoint {
         let port = core.domain.port.address();
         let connection = core.connection(self.index);
         let address = PairAddress {
-            number: connection.pair.number(),
+            number: connection.pair.qpn(),
             psn: connection.psn,
             window: connection.window,
             port,
@@ -66,10 +66,10 @@ impl RcEndpoint {
     pub fn open(&mut self, address: &Address) -> bool {
         let core = &mut *self.core.borrow_mut();
         let Some(peer) = PairAddress::decode(address) else {
-            core.trouble = Some("the peer's address is none".to_owned());
+            core.last_error = Some("the peer's address is none".to_owned());
             return false;
         };
-        let persistence = core.settings.persistence;
+        let retry_config = core.settings.retry_config;
         let path = core.domain.port.path_to(&peer.port);
         let connection = core.connection(self.index);
         let opened = path.and_then(|path| {
@@ -77,8 +77,12 @@ impl RcEndpoint {
                 return Err(VerbsError::call(Step::ModifyRtr, "", libc::EISCONN));
             }
             let (number, psn) = (peer.number, peer.psn);
-            let to = Peer { path, number, psn };
-            connection.pair.connect(&to, connection.psn, &persistence)
+            let to = Peer {
+                path,
+                qpn: number,
+                psn,
+            };
+            connection.pair.connect(&to, connection.psn, &retry_config)
         });
         match opened {
             Ok(()) => {
@@ -87,7 +91,7 @@ impl RcEndpoint {
                 true
             }
             Err(error) => {
-                core.trouble = Some(error.to_string());
+                core.last_error = Some(error.to_string());
                 false
             }
         }
@@ -279,7 +283,7 @@ impl RcEndpoint {
         let region = match unsafe { core.domain.registrations.register(at, len, access) } {
             Ok(region) => region,
             Err(error) => {
-                core.trouble = Some(error.to_string());
+                core.last_error = Some(error.to_string());
                 return Post::NoResource;
             }
         };
@@ -292,12 +296,13 @@ impl RcEndpoint {
         unsafe { core.post_remote(self.index, operation, &list, Some(ticket)) }
     }
 
-    /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::conceal`]; `None` where
+    /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::deregister`]; `None`
+    /// where
     /// they cannot be registered.
     ///
     /// # Safety
     /// The memory stays mapped until then.
-    pub unsafe fn expose(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         let core = &mut *self.core.borrow_mut();
         // SAFETY: the caller's; what is only read is not changed by anybody.
         match unsafe {
@@ -312,14 +317,14 @@ impl RcEndpoint {
                 Some(Remote { addr, rkey })
             }
             Err(error) => {
-                core.trouble = Some(error.to_string());
+                core.last_error = Some(error.to_string());
                 None
             }
         }
     }
 
     /// Ends what [`RcEndpoint::expose`] has begun, once.
-    pub fn conceal(&mut self, rkey: u64) {
+    pub fn deregister(&mut self, rkey: u64) {
         let core = &mut *self.core.borrow_mut();
         let exposed = &mut core.connection(self.index).exposed;
         if let Some(at) = exposed.iter().position(|r| r.rkey() == rkey as u32) {
@@ -383,7 +388,7 @@ impl RcEndpoint {
 
     /// Waits for an operation of this endpoint; others' completions stay.
     fn wait_for(&mut self, cookie: u64) -> Completion {
-        let mut looks = 0;
+        let mut polls = 0;
         loop {
             let core = &mut *self.core.borrow_mut();
             let found = core.completions.iter().position(|c| c.cookie == cookie);
@@ -391,8 +396,8 @@ impl RcEndpoint {
                 return completion;
             }
             core.progress();
-            looks += 1;
-            match looks > LOOKS {
+            polls += 1;
+            match polls > LOOKS {
                 true => fastpath_base::wait::yield_now(),
                 false => fastpath_base::sync::spin_loop(),
             }

@@ -113,7 +113,7 @@ pub(super) struct Core {
     /// Progress without completions since the send queues were last looked at for failures.
     pub quiet: u32,
     /// Why the last failed connection did.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
     pub next_cookie: u64,
     /// The time in nanoseconds; when peers are asked next whether they are there, 0 for a first time that is not
     /// set; and the device's changes that have been looked at.
@@ -166,7 +166,7 @@ impl RcIface {
             batch: [Wc::default(); POLL],
             spare: Vec::new(),
             quiet: 0,
-            trouble: None,
+            last_error: None,
             next_cookie: 1 << 63,
             clock: fastpath_base::clock::now_ns,
             next_probe_ns: 0,
@@ -227,8 +227,8 @@ impl RcIface {
     }
 
     /// Why the last connection that failed did, for people.
-    pub fn trouble(&self) -> Option<String> {
-        self.core.borrow().trouble.clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.core.borrow().last_error.clone()
     }
 
     /// Bytes of inline data that connections ask for, and who said so.
@@ -350,7 +350,7 @@ impl Core {
             Ok(buffer) => self.add_receives_in(buffer, more),
             Err(error) => {
                 self.counters.refused += 1;
-                self.trouble = Some(error.to_string());
+                self.last_error = Some(error.to_string());
                 Ok(())
             }
         }
@@ -378,7 +378,7 @@ impl Core {
         self.send_queues[queue].connections += 1;
         self.counters.connections += 1;
         self.counters.granted = pair.granted_inline().into();
-        let number = pair.number();
+        let number = pair.qpn();
         let psn =
             (fastpath_base::clock::now_ns() as u32 ^ number.wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
         let connection = Connection {
@@ -395,7 +395,7 @@ impl Core {
             slots: VecDeque::new(),
             tickets: VecDeque::new(),
             exposed: Vec::new(),
-            told: None,
+            last_header: None,
             heard: None,
             credits: 0,
             owed: 0,
@@ -424,7 +424,7 @@ impl Core {
         };
         self.send_queues[connection.queue].connections -= 1;
         self.send_queues[connection.queue].expected -= connection.expected;
-        let number = connection.pair.number();
+        let number = connection.pair.qpn();
         self.numbers.retain(|entry| entry.0 != number);
         self.last = (u32::MAX, 0);
         // First the queue pair: until it is gone, the adapter may read what was posted.

@@ -28,10 +28,10 @@ pub use endpoint::RcEndpoint;
 pub use iface::{Completion, Counters, RcIface};
 
 /// Bytes of payload up to which a message goes as one: more posts cost more than the copies of one.
-pub const WHOLE: usize = 16 * 1024;
-const _: () = assert!(WHOLE < wire::PACKET);
+pub const MAX_SINGLE: usize = 16 * 1024;
+const _: () = assert!(MAX_SINGLE < wire::PACKET);
 
-use crate::verbs::Persistence;
+use crate::verbs::RetryConfig;
 use crate::verbs::inline::{DEFAULT_INLINE, Source};
 
 /// How an interface is made.
@@ -56,7 +56,7 @@ pub struct Settings {
     /// Completions taken by one poll, 1 to 16.
     pub batch: usize,
     /// How long connections try.
-    pub persistence: Persistence,
+    pub retry_config: RetryConfig,
 }
 
 impl Default for Settings {
@@ -71,7 +71,7 @@ impl Default for Settings {
             inline: DEFAULT_INLINE,
             inline_source: Source::Default,
             batch: datapath::POLL,
-            persistence: Persistence::default(),
+            retry_config: RetryConfig::default(),
         }
     }
 }

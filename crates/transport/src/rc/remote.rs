@@ -150,7 +150,7 @@ impl RcEndpoint {
         let region = match unsafe { core.domain.registrations.register(at, len, access) } {
             Ok(region) => region,
             Err(error) => {
-                core.trouble = Some(error.to_string());
+                core.last_error = Some(error.to_string());
                 return None;
             }
         };
@@ -235,7 +235,7 @@ fn end_of_flush(core: &mut Core, index: usize) -> Post {
 #[inline]
 fn copied(post: Post, len: usize) -> Posted {
     match post {
-        Post::Done | Post::Rouse | Post::InProgress => Posted::Done(len),
+        Post::Done | Post::Wake | Post::InProgress => Posted::Done(len),
         Post::NoResource => Posted::NoResource,
         Post::PeerGone => Posted::PeerGone,
     }

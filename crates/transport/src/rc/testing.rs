@@ -62,7 +62,7 @@ impl RcPair {
             assert!(
                 start.elapsed() < WATCHDOG,
                 "{what}: {:?}",
-                self.ifaces[0].trouble()
+                self.ifaces[0].last_error()
             );
         }
     }

@@ -53,7 +53,7 @@ impl Exposed {
 
 fn quick() -> Settings {
     Settings {
-        persistence: crate::verbs::Persistence {
+        retry_config: crate::verbs::RetryConfig {
             timeout: 12,
             retries: 3,
             rnr_retries: 1,

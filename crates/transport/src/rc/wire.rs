@@ -40,7 +40,7 @@ pub(super) enum Kind {
     /// No message: buffers are given back.
     Credits = 3,
     /// A message in one packet, without its header.
-    Again = 4,
+    HeaderElided = 4,
 }
 
 /// The immediate data of a packet.
@@ -64,7 +64,7 @@ impl Tag {
             1 => Kind::First,
             2 => Kind::More,
             3 => Kind::Credits,
-            4 => Kind::Again,
+            4 => Kind::HeaderElided,
             _ => return None,
         };
         Some(Tag {
@@ -179,7 +179,7 @@ mod tests {
             Kind::First,
             Kind::More,
             Kind::Credits,
-            Kind::Again,
+            Kind::HeaderElided,
         ] {
             for credits in [0, 1, WINDOW_MOST] {
                 for total in [0, 1, LARGEST as u32, (1 << TOTAL_BITS) - 1] {

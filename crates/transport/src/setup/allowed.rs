@@ -1,7 +1,7 @@
 //! Which transports a job may use.
 
 use super::choose_ahead;
-use crate::adapter::By;
+use crate::adapter::AdapterTransport;
 use crate::shm::idle::Ahead;
 use crate::single_copy::switched_off;
 use fastpath_base::config::{Config, Key};
@@ -19,7 +19,7 @@ pub struct Allowed {
     /// Shared memory, between ranks of one host.
     pub shm: bool,
     /// An adapter, and by which transport: between hosts, and within one where there is no shared memory.
-    pub adapter: Option<By>,
+    pub adapter: Option<AdapterTransport>,
 }
 
 impl Default for Allowed {
@@ -59,9 +59,9 @@ pub fn is_listed(config: &Config, name: &str) -> bool {
 pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<Allowed, String> {
     let (loopback, shm) = (is_listed(config, "loopback"), is_listed(config, "shm"));
     let adapter = match (is_listed(config, "rc"), is_listed(config, "ud")) {
-        (true, true) => Some(By::Rising),
-        (true, false) => Some(By::Rc),
-        (false, true) => Some(By::Ud),
+        (true, true) => Some(AdapterTransport::Upgrading),
+        (true, false) => Some(AdapterTransport::Rc),
+        (false, true) => Some(AdapterTransport::Ud),
         (false, false) => None,
     };
     let listed = || config.list(Key::Transports).join(",");
@@ -116,15 +116,20 @@ mod tests {
         };
         let good = [
             ("all", 4, false, (true, None)),
-            ("all", 4, true, (true, Some(By::Rising))),
-            ("shm,rc", 4, true, (true, Some(By::Rc))),
+            ("all", 4, true, (true, Some(AdapterTransport::Upgrading))),
+            ("shm,rc", 4, true, (true, Some(AdapterTransport::Rc))),
             ("shm,cma", 4, false, (true, None)),
-            ("rc", 4, false, (false, Some(By::Rc))),
-            ("rc", 4, true, (false, Some(By::Rc))),
+            ("rc", 4, false, (false, Some(AdapterTransport::Rc))),
+            ("rc", 4, true, (false, Some(AdapterTransport::Rc))),
             ("rc", 1, false, (false, None)),
-            ("shm,ud", 4, true, (true, Some(By::Ud))),
-            ("ud", 2, false, (false, Some(By::Ud))),
-            ("rc,ud", 2, false, (false, Some(By::Rising))),
+            ("shm,ud", 4, true, (true, Some(AdapterTransport::Ud))),
+            ("ud", 2, false, (false, Some(AdapterTransport::Ud))),
+            (
+                "rc,ud",
+                2,
+                false,
+                (false, Some(AdapterTransport::Upgrading)),
+            ),
             ("loopback", 1, false, (true, None)),
         ];
         for (listed, ranks, several, expected) in good {

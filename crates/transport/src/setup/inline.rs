@@ -15,7 +15,7 @@
 //! Whatever the file holds, what comes of it is a size that can be asked for, or a reason why not.
 
 use crate::verbs::Identity;
-use crate::verbs::inline::Wishes;
+use crate::verbs::inline::Overrides;
 use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::stored::{Machine, Place, read_file, safe_name, write_file};
 use std::cell::RefCell;
@@ -132,9 +132,9 @@ impl StoredInline {
     }
 
     /// Does something with what is known of how much to ask for, this one and the user's variable.
-    pub fn with_wishes<T>(&self, config: &Config, act: impl FnOnce(&Wishes<'_>) -> T) -> T {
+    pub fn with_wishes<T>(&self, config: &Config, act: impl FnOnce(&Overrides<'_>) -> T) -> T {
         let find = |identity: &Identity| self.find(identity);
-        act(&Wishes {
+        act(&Overrides {
             request: None,
             environment: config.number(Key::MaxInline).map(|bytes| bytes as u32),
             stored: Some(&find),
@@ -162,7 +162,7 @@ impl StoredInline {
     }
 
     /// Why files were not used, a line each.
-    pub fn take_troubles(&self) -> Vec<String> {
+    pub fn take_diagnostics(&self) -> Vec<String> {
         self.troubles.take()
     }
 }
@@ -286,10 +286,10 @@ mod tests {
             ..identity()
         };
         assert_eq!(stored.find(&newer), None, "of other firmware");
-        assert_eq!(stored.take_troubles(), [""; 0]);
+        assert_eq!(stored.take_diagnostics(), [""; 0]);
         fs::write(&path, [0xff; 10]).unwrap();
         assert_eq!(stored.find(&identity()), None);
-        let troubles = stored.take_troubles();
+        let troubles = stored.take_diagnostics();
         assert_eq!(troubles.len(), 1);
         assert!(
             troubles[0].contains("is not used: it is no text"),

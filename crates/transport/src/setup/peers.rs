@@ -2,9 +2,9 @@
 
 use super::allowed::choose_transports;
 use super::choose_rule;
-use crate::adapter::By;
+use crate::adapter::AdapterTransport;
 use crate::interfaces::Interfaces;
-use crate::rising::Rule;
+use crate::upgrade::Rule;
 use fastpath_base::config::Config;
 
 /// Peers that are reached alike.
@@ -24,12 +24,12 @@ pub struct PeerClass {
     pub load_store: bool,
     /// Whether memory that is registered is reached by the adapter; why not, for people.
     pub registered: Result<(), &'static str>,
-    /// What [`crate::Lane::whole`] comes to say of a pair that talks much, in bytes.
-    pub whole: u64,
+    /// What [`crate::Lane::max_single`] comes to say of a pair that talks much, in bytes.
+    pub max_single: u64,
     /// The adapter that leads there, for people.
     pub adapter: Option<String>,
     /// What makes a pair change from the first transport to the second, where it does.
-    pub rises: Option<String>,
+    pub upgrades: Option<String>,
 }
 
 /// What every class has unless it says something else.
@@ -41,9 +41,9 @@ const PLAIN: PeerClass = PeerClass {
     single_copy: None,
     load_store: false,
     registered: Err("there is no adapter"),
-    whole: 0,
+    max_single: 0,
     adapter: None,
-    rises: None,
+    upgrades: None,
 };
 
 impl PeerClass {
@@ -80,10 +80,10 @@ impl PeerClass {
 
     /// Those that an adapter leads to. `all`: those of the node too. `rule`: when pairs get connections, where they
     /// begin without.
-    fn outside(by: By, adapter: String, all: bool, rule: Option<Rule>) -> Self {
+    fn outside(by: AdapterTransport, adapter: String, all: bool, rule: Option<Rule>) -> Self {
         // Where no pair may ever have a connection, datagrams are all that there is.
         let stays = rule.is_some_and(|rule| rule.most == 0);
-        let by = if stays { By::Ud } else { by };
+        let by = if stays { AdapterTransport::Ud } else { by };
         PeerClass {
             peer: match all {
                 true => "all others",
@@ -92,15 +92,15 @@ impl PeerClass {
             transports: by.names(),
             // Of a pair that begins with datagrams what is told is what it comes to.
             registered: match by {
-                By::Rc | By::Rising => Ok(()),
-                By::Ud if stays => Err(
+                AdapterTransport::Rc | AdapterTransport::Upgrading => Ok(()),
+                AdapterTransport::Ud if stays => Err(
                     "datagrams reach no memory, and FASTPATH_CONNECTIONS=0 allows no connection",
                 ),
-                By::Ud => Err("datagrams reach no memory; rc does"),
+                AdapterTransport::Ud => Err("datagrams reach no memory; rc does"),
             },
-            whole: by.whole() as u64,
+            max_single: by.max_single() as u64,
             adapter: Some(adapter),
-            rises: rule.filter(|_| !stays).map(|rule| rule.to_string()),
+            upgrades: rule.filter(|_| !stays).map(|rule| rule.to_string()),
             ..PLAIN
         }
     }
@@ -110,11 +110,11 @@ impl PeerClass {
 /// for people.
 pub fn foresee_outside(
     config: &Config,
-    find: impl FnOnce(By) -> Option<String>,
+    find: impl FnOnce(AdapterTransport) -> Option<String>,
 ) -> Option<PeerClass> {
     let allowed = choose_transports(config, 2, true).ok()?;
     let by = allowed.adapter?;
-    let rule = (by == By::Rising).then(|| choose_rule(config));
+    let rule = (by == AdapterTransport::Upgrading).then(|| choose_rule(config));
     Some(PeerClass::outside(by, find(by)?, !allowed.shm, rule))
 }
 
@@ -149,7 +149,7 @@ mod tests {
             let config = Config::from_pairs([pair]).unwrap();
             let outside =
                 foresee_outside(&config, |by| found.map(|name| format!("{name} by {by}")));
-            outside.map(|o| (o.adapter.unwrap(), o.peer, o.rises.is_some()))
+            outside.map(|o| (o.adapter.unwrap(), o.peer, o.upgrades.is_some()))
         };
         let on = |by: &str| format!("rxe0 by {by}");
         let found = Some("rxe0");
@@ -169,10 +169,10 @@ mod tests {
             foresee_outside(&config, |by| Some(by.to_string())).unwrap()
         };
         let (one, none) = (class("1"), class("0"));
-        assert_eq!(one.transports, By::Rising.names());
-        assert_eq!(none.transports, By::Ud.names());
-        assert!(one.rises.is_some() && none.rises.is_none());
-        assert!(one.registered.is_ok() && one.whole > none.whole);
+        assert_eq!(one.transports, AdapterTransport::Upgrading.names());
+        assert_eq!(none.transports, AdapterTransport::Ud.names());
+        assert!(one.upgrades.is_some() && none.upgrades.is_none());
+        assert!(one.registered.is_ok() && one.max_single > none.max_single);
         assert!(
             none.registered
                 .unwrap_err()

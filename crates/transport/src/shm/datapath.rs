@@ -229,7 +229,7 @@ impl Tx {
         // A plain load suffices: a peer runs an expedited membarrier between announcing its sleep
         // and its last look (see `fastpath_base::wait`).
         if unsafe { (*self.peer_state).load(Ordering::Relaxed) } != 0 {
-            return Post::Rouse;
+            return Post::Wake;
         }
         Post::Done
     }

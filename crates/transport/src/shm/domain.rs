@@ -113,8 +113,8 @@ impl Domain {
     }
 
     /// Wakes a rank if a thread of it sleeps in such a worker, or looks for it.
-    pub fn rouse(&self, rank: u32) {
-        self.page(rank).rouse(self.place as usize);
+    pub fn wake(&self, rank: u32) {
+        self.page(rank).wake(self.place as usize);
     }
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.

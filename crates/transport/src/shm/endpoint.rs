@@ -25,7 +25,7 @@ pub struct ShmEndpoint {
     /// Whether the kernel copies between this process and the peer.
     pub(super) permission: Permission,
     /// Joint copies that this side has opened, one bit each.
-    joint_open: u32,
+    cooperative_open: u32,
     /// The peer's memory as far as it was reached directly.
     windows: Option<Box<Windows>>,
 }
@@ -61,7 +61,7 @@ impl ShmEndpoint {
             },
             domain,
             permission: Permission::Unknown,
-            joint_open: 0,
+            cooperative_open: 0,
             windows: None,
         }
     }
@@ -142,36 +142,36 @@ impl ShmEndpoint {
         self.permission = Permission::Refused(0);
     }
 
-    /// Opens a joint copy of a message to the peer; `None` where too many are under way.
-    pub fn open_joint(&mut self) -> Option<u32> {
+    /// Opens a cooperative copy of a message to the peer; `None` where too many are under way.
+    pub fn open_cooperative(&mut self) -> Option<u32> {
         if self.tx.pair.is_null() {
             return None;
         }
-        let index = (!self.joint_open).trailing_zeros();
-        if index as usize >= JOINT_COPIES || !self.tx.grow_head() {
+        let index = (!self.cooperative_open).trailing_zeros();
+        if index as usize >= COOPERATIVE_COPIES || !self.tx.grow_head() {
             return None;
         }
-        self.joint_open |= 1 << index;
+        self.cooperative_open |= 1 << index;
         // SAFETY: mapped, as the ring is connected.
-        let joint = unsafe { &(*self.tx.pair).joint[index as usize] };
-        joint.claimed.store(0, Ordering::Relaxed);
+        let cooperative = unsafe { &(*self.tx.pair).cooperative[index as usize] };
+        cooperative.claimed.store(0, Ordering::Relaxed);
         Some(index)
     }
 
-    /// Closes a joint copy that [`ShmEndpoint::open_joint`] opened.
-    pub fn close_joint(&mut self, index: u32) {
-        self.joint_open &= !(1 << (index as usize % JOINT_COPIES));
+    /// Closes a cooperative copy that [`ShmEndpoint::open_cooperative`] opened.
+    pub fn close_cooperative(&mut self, index: u32) {
+        self.cooperative_open &= !(1 << (index as usize % COOPERATIVE_COPIES));
     }
 
-    /// Claims the next piece of a joint copy: how many had been claimed before, by either side.
-    pub fn claim_joint(&mut self, index: u32, sender: bool) -> u32 {
+    /// Claims the next piece of a cooperative copy: how many had been claimed before, by either side.
+    pub fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
         let pair = if sender { self.tx.pair } else { self.rx.pair };
-        let Some(index) = (index as usize).checked_rem(JOINT_COPIES) else {
+        let Some(index) = (index as usize).checked_rem(COOPERATIVE_COPIES) else {
             return u32::MAX;
         };
         // SAFETY: mapped: the announcement that names the copy came through this ring.
-        let joint = unsafe { &(*pair).joint[index] };
-        joint.claimed.fetch_add(1, Ordering::Relaxed)
+        let cooperative = unsafe { &(*pair).cooperative[index] };
+        cooperative.claimed.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What is taken back of the messages to the peer; none where nothing was sent.
@@ -248,7 +248,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     #[cold]
-    fn rouse(&mut self) -> Post {
+    fn wake(&mut self) -> Post {
         match super::iface::wake_peer(self.domain.page(self.tx.peer), self.domain.place as usize) {
             // It has left since, and took this message before.
             Post::PeerGone if self.tx.is_drained() => Post::Done,
@@ -310,7 +310,7 @@ mod tests {
     use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_FINALIZED};
 
     #[test]
-    fn rouse__a_peer_that_left_counts_as_gone_only_if_the_message_is_still_there() {
+    fn wake__a_peer_that_left_counts_as_gone_only_if_the_message_is_still_there() {
         let mut pair = ShmPair::new(Start::default());
         let state = &pair.domains[0].page(1).state;
         for (taken, answer) in [(true, Post::Done), (false, Post::PeerGone)] {
@@ -321,7 +321,7 @@ mod tests {
                 pair.return_credits();
             }
             state.store(STATE_FINALIZED, Ordering::Relaxed);
-            assert_eq!(pair.tx.rouse(), answer);
+            assert_eq!(pair.tx.wake(), answer);
             state.store(STATE_AWAKE, Ordering::Relaxed);
         }
     }

@@ -217,19 +217,19 @@ fn head__that_is_taken_back_takes_no_room_away() {
 }
 
 #[test]
-fn joint__any_number_of_a_copy_names_a_counter_of_the_region() {
+fn cooperative__any_number_of_a_copy_names_a_counter_of_the_region() {
     let mut pair = ShmPair::new(Start::default());
     for index in [0, 31, 32, 33, u16::MAX as u32, u32::MAX] {
-        pair.rx.claim_joint(index, false);
-        pair.tx.claim_joint(index, true);
-        pair.tx.close_joint(index);
+        pair.rx.claim_cooperative(index, false);
+        pair.tx.claim_cooperative(index, true);
+        pair.tx.close_cooperative(index);
     }
     // SAFETY: the region is backed.
     let region = unsafe { &*pair.region() };
     let claimed: Vec<u32> = region
-        .joint
+        .cooperative
         .iter()
-        .map(|joint| joint.claimed.load(Ordering::Relaxed))
+        .map(|cooperative| cooperative.claimed.load(Ordering::Relaxed))
         .collect();
     assert_eq!(claimed.iter().sum::<u32>(), 12);
     assert_eq!((claimed[0], claimed[1], claimed[31]), (4, 2, 6));

@@ -63,12 +63,12 @@ pub(super) fn wake_peer(peer: &Wakes, place: usize) -> Post {
     if has_left(peer.state_of(place).load(Ordering::Acquire)) {
         return Post::PeerGone;
     }
-    peer.rouse(place);
+    peer.wake(place);
     Post::Done
 }
 
 /// Wakes the owner of a state word if it sleeps.
-pub fn rouse(word: &AtomicU32) {
+pub fn wake(word: &AtomicU32) {
     // Relaxed: nothing is handed over by this word; messages and credits are published by stores of their own.
     if word.load(Ordering::Relaxed) != STATE_SLEEPING {
         return;
@@ -89,7 +89,7 @@ pub fn rouse(word: &AtomicU32) {
 #[inline(never)]
 pub(super) fn wake_producer(control: &Control, producer: &Wakes, place: usize) {
     if control.producer_waits.swap(0, Ordering::Relaxed) != 0 {
-        producer.rouse(place);
+        producer.wake(place);
         producer.call.ring();
     }
 }

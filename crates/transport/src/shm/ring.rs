@@ -3,7 +3,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use super::datapath::{DataQueue, Rx, Tx};
-use super::iface::rouse;
+use super::iface::wake;
 use super::recycle::Own;
 use super::wire::*;
 use crate::contract::{Header, Post};
@@ -115,9 +115,9 @@ pub(super) fn post(tx: &mut Tx, number: u32) -> bool {
     // SAFETY: the data has four bytes.
     match unsafe { tx.am_short(header(number), data.as_ptr(), data.len()) } {
         Post::Done => true,
-        Post::Rouse => {
+        Post::Wake => {
             // SAFETY: the word lives as long as the ring.
-            rouse(unsafe { &*tx.peer_state });
+            wake(unsafe { &*tx.peer_state });
             true
         }
         Post::NoResource => false,

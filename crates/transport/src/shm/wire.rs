@@ -3,7 +3,7 @@
 //! ```text
 //!  0        64         1216                      17600          20480 (page aligned)
 //!  +--------+----------+-------------------------+--------------+-------------------------+
-//!  | Control| recalls  | 256 slots of 64 bytes   | joint copies | data: 1 MiB             |
+//!  | Control| recalls  | 256 slots of 64 bytes   | cooperative copies | data: 1 MiB             |
 //!  +--------+----------+-------------------------+--------------+-------------------------+
 //!
 //!  slot, one cache line:
@@ -116,12 +116,12 @@ pub struct Control {
 }
 
 /// Joint copies that can be under way in one direction.
-pub const JOINT_COPIES: usize = 32;
+pub const COOPERATIVE_COPIES: usize = 32;
 
 /// How many pieces of one message the two sides have claimed: the receiver from the front, the sender
 /// from the back, until they meet.
 #[repr(C, align(64))]
-pub struct JointCopy {
+pub struct CooperativeCopy {
     /// Pieces claimed by either side.
     pub claimed: AtomicU32,
     _pad: [u8; 60],
@@ -137,8 +137,8 @@ pub struct Pair {
     /// The ring.
     pub slots: [Slot; SLOTS as usize],
     /// Messages that both sides copy at once.
-    pub joint: [JointCopy; JOINT_COPIES],
-    _pad: [u8; PAGE - 64 - JOINT_COPIES * 64 - size_of::<Recalls>()],
+    pub cooperative: [CooperativeCopy; COOPERATIVE_COPIES],
+    _pad: [u8; PAGE - 64 - COOPERATIVE_COPIES * 64 - size_of::<Recalls>()],
     /// Payloads that do not fit a slot.
     pub data: UnsafeCell<[u8; DATA_BYTES as usize]>,
 }

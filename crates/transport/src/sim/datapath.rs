@@ -136,11 +136,11 @@ impl Network {
         };
         let header = Header { aux, ..header };
         fabric.commit(from, to, Message { header, data });
-        fabric.counts.unheeded += fabric.link(from, to).must_rouse as u64;
-        let rouse = fabric.conditions.rouse;
-        let asleep = fabric.random.chance(rouse);
-        fabric.link(from, to).must_rouse = asleep;
-        if asleep { Post::Rouse } else { Post::Done }
+        fabric.counts.unheeded += fabric.link(from, to).must_wake as u64;
+        let wake = fabric.conditions.wake;
+        let asleep = fabric.random.chance(wake);
+        fabric.link(from, to).must_wake = asleep;
+        if asleep { Post::Wake } else { Post::Done }
     }
 
     /// Whether so many messages would find room now; then they will.
@@ -154,10 +154,10 @@ impl Network {
         true
     }
 
-    /// What a sender does after [`Post::Rouse`].
-    pub(super) fn rouse(&self, from: u32, to: u32) -> Post {
+    /// What a sender does after [`Post::Wake`].
+    pub(super) fn wake(&self, from: u32, to: u32) -> Post {
         let mut fabric = self.0.borrow_mut();
-        fabric.link(from, to).must_rouse = false;
+        fabric.link(from, to).must_wake = false;
         match fabric.ports[to as usize].gone {
             true => Post::PeerGone,
             false => Post::Done,

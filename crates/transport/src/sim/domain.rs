@@ -26,7 +26,7 @@ pub struct Counts {
     pub resent: u64,
     /// Messages sent to an end that was not open yet, and lost. A right wire-up never does this.
     pub astray: u64,
-    /// Posts that answered [`crate::Post::Rouse`] while the answer to the one before was not heeded.
+    /// Posts that answered [`crate::Post::Wake`] while the answer to the one before was not heeded.
     pub unheeded: u64,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Link {
     /// The peer's number, once known.
     pub peer_number: Option<u64>,
     pub send_open: bool,
-    /// The last post asked for a [`crate::contract::Endpoint::rouse`].
-    pub must_rouse: bool,
+    /// The last post asked for a [`crate::contract::Endpoint::wake`].
+    pub must_wake: bool,
     pub recv_open: bool,
     /// Posts that will not be refused, because their sender has been told that there is room.
     pub promised: u32,
@@ -163,7 +163,7 @@ impl Network {
             number: 0,
             peer_number: None,
             send_open: false,
-            must_rouse: false,
+            must_wake: false,
             promised: 0,
             recv_open: false,
             queue: VecDeque::new(),

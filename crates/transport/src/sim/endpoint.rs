@@ -129,8 +129,8 @@ impl Endpoint for SimEndpoint {
         self.network.post(self.me, self.peer, header, len, pack)
     }
 
-    fn rouse(&mut self) -> Post {
-        self.network.rouse(self.me, self.peer)
+    fn wake(&mut self) -> Post {
+        self.network.wake(self.me, self.peer)
     }
 
     fn look(&mut self) -> Option<Arrival<'_>> {

@@ -35,8 +35,8 @@ pub struct Conditions {
     pub delay_ns: RangeInclusive<u64>,
     /// How often a post is refused although there is room.
     pub refuse: f64,
-    /// How often a post answers [`crate::Post::Rouse`].
-    pub rouse: f64,
+    /// How often a post answers [`crate::Post::Wake`].
+    pub wake: f64,
     /// Whether data arrives once and in the order sent. Messages of the wire-up never do.
     pub reliable: bool,
     /// How often a packet is lost.
@@ -55,7 +55,7 @@ pub struct Conditions {
     pub wireup: bool,
     /// Adapters that carry the messages, in place of `delay_ns`; reliable networks only.
     pub hardware: Option<Hardware>,
-    /// Patience of the reliability sublayer; its window is `slots`.
+    /// SpinBudget of the reliability sublayer; its window is `slots`.
     pub patience: reliable::Settings,
     /// How long a rank may sleep at a time, of real time; `None` for no limit.
     pub nap: Option<Duration>,
@@ -67,7 +67,7 @@ impl Default for Conditions {
             seed: 1,
             delay_ns: 100..=100,
             refuse: 0.0,
-            rouse: 0.0,
+            wake: 0.0,
             reliable: true,
             drop: 0.0,
             double: 0.0,

@@ -99,7 +99,7 @@ impl Core {
         let found =
             Head::decode(datagram).filter(|(head, _)| self.is_of_peer(head, completion.src_qp));
         let Some((head, stream)) = found else {
-            self.counters.garbage += !self.keep_letter(datagram, completion.src_qp) as u64;
+            self.counters.garbage += !self.keep_wireup_datagram(datagram, completion.src_qp) as u64;
             return false;
         };
         let index = head.link as usize;

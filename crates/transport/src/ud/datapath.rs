@@ -319,7 +319,7 @@ impl Core {
             domain.buffer(bytes, access).inspect_err(|_| *refused += 1)
         });
         made.unwrap_or_else(|error| {
-            self.trouble = Some(error.to_string());
+            self.last_error = Some(error.to_string());
             false
         })
     }
@@ -364,7 +364,7 @@ impl Core {
             self.pool.release(packet.slot, self.done);
         }
         self.counters.failures += 1;
-        self.trouble = Some(text);
+        self.last_error = Some(text);
     }
 
     /// The device does not answer any more, or the queue pair has stopped. Always false.

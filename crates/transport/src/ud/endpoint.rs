@@ -48,7 +48,7 @@ impl UdEndpoint {
     pub fn local_address(&self) -> Address {
         let core = &mut *self.core.borrow_mut();
         let address = LinkAddress {
-            number: core.pair.number(),
+            number: core.pair.qpn(),
             qkey: core.qkey,
             link: self.index as u32,
             token: core.link(self.index).token,
@@ -69,15 +69,15 @@ impl UdEndpoint {
         match opened {
             Ok(()) => true,
             Err(error) => {
-                core.trouble = Some(error.to_string());
+                core.last_error = Some(error.to_string());
                 false
             }
         }
     }
 
     /// `looks` grows while the peer looks for arrivals and finds none: what it does not answer then has not reached it.
-    pub fn watch_looks(&mut self, looks: &'static AtomicU32) {
-        self.core.borrow_mut().link(self.index).looks = Some(looks);
+    pub fn watch_polls(&mut self, polls: &'static AtomicU32) {
+        self.core.borrow_mut().link(self.index).polls = Some(polls);
     }
 
     /// From now on the peer takes what is sent.

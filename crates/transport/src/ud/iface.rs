@@ -4,11 +4,11 @@
 use super::Settings;
 use super::domain::Domain;
 use super::endpoint::UdEndpoint;
-use super::letter::Letter;
 use super::link::{Body, Link, Stage};
 use super::outage::Outage;
 use super::pool::Pool;
 use super::wire::{GRH, HEAD, LARGEST, packets};
+use super::wireup_datagram::WireupDatagram;
 use crate::contract::Address;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::inline::Source;
@@ -71,8 +71,8 @@ pub struct Counters {
     pub out_of_buffer: u64,
     /// Connections that failed.
     pub failures: u64,
-    /// Letters of the wire-up that arrived.
-    pub letters: u64,
+    /// WireupDatagrams of the wire-up that arrived.
+    pub wireup_datagrams: u64,
     /// Polls of the receive queue.
     pub recv_polls: u64,
     /// Times that the queue pair had stopped, to be started anew.
@@ -148,22 +148,22 @@ pub(super) struct Core {
     /// Progress that found nothing, in a row.
     pub quiet: u32,
     /// Tells peers that this rank looks for what they send.
-    pub looks: Option<&'static AtomicU32>,
+    pub polls: Option<&'static AtomicU32>,
     /// Whether the device or the queue pair has gone.
     pub lost: bool,
     /// Datagrams of peers.
     pub heard: u64,
     pub outage: Outage,
     /// Why the last failed connection did.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
     pub counters: Counters,
     pub settings: Settings,
     pub qkey: u32,
     /// The time in nanoseconds.
     pub clock: fn() -> u64,
-    /// What letters of the wire-up carry, where they are taken, and those that have come.
+    /// What wireup datagrams of the wire-up carry, where they are taken, and those that have come.
     pub secret: Option<u64>,
-    pub letters: VecDeque<Letter>,
+    pub wireup_datagrams: VecDeque<WireupDatagram>,
     /// What wakes a sleeper.
     channel: Arc<CompletionChannel>,
     pub domain: Domain,
@@ -236,11 +236,11 @@ impl UdIface {
             urgent: Vec::new(),
             spare: Vec::new(),
             quiet: 0,
-            looks: None,
+            polls: None,
             lost: false,
             heard: 0,
             outage: Outage::default(),
-            trouble: None,
+            last_error: None,
             counters: Counters {
                 granted,
                 ..Counters::default()
@@ -249,7 +249,7 @@ impl UdIface {
             qkey,
             clock: fastpath_base::clock::now_ns,
             secret: None,
-            letters: VecDeque::new(),
+            wireup_datagrams: VecDeque::new(),
             channel,
             domain,
         };
@@ -274,8 +274,8 @@ impl UdIface {
     }
 
     /// From now on `looks` grows while this interface looks for arrivals and finds none.
-    pub fn tell_looks(&self, looks: &'static AtomicU32) {
-        self.core.borrow_mut().looks = Some(looks);
+    pub fn tell_polls(&self, polls: &'static AtomicU32) {
+        self.core.borrow_mut().polls = Some(polls);
     }
 
     /// Handles what has arrived and what is due; says whether anything had arrived.
@@ -308,33 +308,42 @@ impl UdIface {
     pub fn is_busy(&self) -> bool {
         let core = self.core.borrow();
         let waiting = core.expected > 0 || core.outage.is_on();
-        !core.busy.is_empty() || waiting || !core.letters.is_empty()
+        !core.busy.is_empty() || waiting || !core.wireup_datagrams.is_empty()
     }
 
-    /// Takes letters from now on: those that carry `secret`. Returns what peers must know to write them.
-    pub fn open_letters(&mut self, secret: u64) -> Address {
+    /// Takes wireup datagrams from now on: those that carry `secret`. Returns what peers must know to write them.
+    pub fn open_wireup_datagrams(&mut self, secret: u64) -> Address {
         let mut core = self.core.borrow_mut();
         core.secret = Some(secret);
-        super::letter::card(core.pair.number(), core.qkey, core.domain.port.address())
+        super::wireup_datagram::iface_address(
+            core.pair.qpn(),
+            core.qkey,
+            core.domain.port.address(),
+        )
     }
 
-    /// Sends a letter to the one whose card is given; false where it did not leave.
-    pub fn send_letter(&mut self, card: &Address, letter: &Letter) -> bool {
+    /// Sends a wireup datagram to the one whose card is given; false where it did not leave.
+    pub fn send_wireup_datagram(
+        &mut self,
+        iface_address: &Address,
+        wireup_datagram: &WireupDatagram,
+    ) -> bool {
         let mut core = self.core.borrow_mut();
-        core.send_letter(card, letter).unwrap_or_else(|error| {
-            core.trouble = Some(error.to_string());
-            false
-        })
+        core.send_wireup_datagram(iface_address, wireup_datagram)
+            .unwrap_or_else(|error| {
+                core.last_error = Some(error.to_string());
+                false
+            })
     }
 
-    /// A letter that has come.
-    pub fn take_letter(&mut self) -> Option<Letter> {
-        self.core.borrow_mut().letters.pop_front()
+    /// A wireup datagram that has come.
+    pub fn take_wireup_datagram(&mut self) -> Option<WireupDatagram> {
+        self.core.borrow_mut().wireup_datagrams.pop_front()
     }
 
-    /// Whether a letter has come.
-    pub fn has_letters(&self) -> bool {
-        !self.core.borrow().letters.is_empty()
+    /// Whether a wireup datagram has come.
+    pub fn has_wireup_datagrams(&self) -> bool {
+        !self.core.borrow().wireup_datagrams.is_empty()
     }
 
     /// Counters so far.
@@ -347,8 +356,8 @@ impl UdIface {
     }
 
     /// Why the last connection that failed did, for people.
-    pub fn trouble(&self) -> Option<String> {
-        self.core.borrow().trouble.clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.core.borrow().last_error.clone()
     }
 
     /// Name of the device, and number of the port.
@@ -438,7 +447,7 @@ impl Core {
                 // What finds no buffer is lost, and sent again.
                 Err(error) => {
                     self.counters.refused += 1;
-                    self.trouble = Some(error.to_string());
+                    self.last_error = Some(error.to_string());
                 }
             }
         }
@@ -462,8 +471,8 @@ impl Core {
             busy: false,
             urgent: false,
             state,
-            looks: None,
-            seen_looks: 0,
+            polls: None,
+            seen_polls: 0,
         };
         let index = self.links.iter().position(Option::is_none);
         let index = index.unwrap_or_else(|| {

@@ -96,8 +96,8 @@ pub(super) struct Link {
     pub state: Option<&'static AtomicU32>,
     /// Grows while the peer looks for arrivals and finds none, where there is such a word; and what it was when it was
     /// read.
-    pub looks: Option<&'static AtomicU32>,
-    pub seen_looks: u32,
+    pub polls: Option<&'static AtomicU32>,
+    pub seen_polls: u32,
 }
 
 impl Link {
@@ -110,8 +110,8 @@ impl Link {
     /// Whether the peer waits in the library, as far as something says so: it sleeps there, or has looked for arrivals
     /// since this was last asked. Then it answers within a second.
     pub fn is_waiting(&mut self) -> bool {
-        let looks = self.looks.map_or(0, |looks| looks.load(Ordering::Relaxed));
-        let looked = std::mem::replace(&mut self.seen_looks, looks) != looks;
+        let polls = self.polls.map_or(0, |polls| polls.load(Ordering::Relaxed));
+        let looked = std::mem::replace(&mut self.seen_polls, polls) != polls;
         let asleep = |state: &AtomicU32| state.load(Ordering::Relaxed) == STATE_SLEEPING;
         looked || self.state.is_some_and(asleep)
     }

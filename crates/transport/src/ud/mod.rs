@@ -16,7 +16,6 @@ mod datapath;
 pub mod domain;
 pub mod endpoint;
 pub mod iface;
-pub mod letter;
 mod link;
 mod outage;
 mod pool;
@@ -26,11 +25,12 @@ pub(crate) mod testing;
 mod tests;
 mod timers;
 mod wire;
+pub mod wireup_datagram;
 
 pub use domain::Domain;
 pub use endpoint::UdEndpoint;
 pub use iface::{Counters, UdIface};
-pub use letter::Letter;
+pub use wireup_datagram::WireupDatagram;
 
 use crate::reliable;
 use crate::verbs::inline::{DEFAULT_INLINE, Source};

@@ -247,11 +247,12 @@ impl Pool {
     }
 
     /// Writes what is no packet, at least a head long, where a packet would lie; returns as [`Pool::segments`].
-    pub fn write_letter(&mut self, at: &Packet, bytes: &[u8]) -> ([Sge; 2], usize) {
+    pub fn write_wireup_datagram(&mut self, at: &Packet, bytes: &[u8]) -> ([Sge; 2], usize) {
         if let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
             self.write_head(at, head);
             let to = self.stream(at.slot);
-            // SAFETY: a buffer has room for a packet, which is longer than any letter, and nobody else uses it.
+            // SAFETY: a buffer has room for a packet, which is longer than any wireup datagram, and nobody else uses
+            // it.
             unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), to, rest.len()) };
         }
         self.segments(at)

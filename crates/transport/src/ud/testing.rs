@@ -33,7 +33,7 @@ impl UdPair {
         Self::make(test_device(), settings, None)
     }
 
-    /// A pair on the fake adapter, whose clock and weather tests move.
+    /// A pair on the fake adapter, whose clock and faults tests move.
     pub fn fake(settings: Settings) -> Self {
         fake::set_conditions(fake::Conditions::default());
         Self::make((fake::open(), false), settings, None)
@@ -63,7 +63,7 @@ impl UdPair {
             }
         }
         let [one, two] = &mut pair.ends;
-        assert!(connect(one, two), "{:?}", pair.ifaces[0].trouble());
+        assert!(connect(one, two), "{:?}", pair.ifaces[0].last_error());
         pair
     }
 
@@ -112,7 +112,7 @@ impl UdPair {
     pub fn until(&mut self, what: &str, done: impl FnMut(&mut Self) -> bool) {
         run_until(self, Self::progress, Self::pass, done, |pair| {
             let [one, two] = &pair.ifaces;
-            let (trouble, sent, got) = (one.trouble(), one.counters(), two.counters());
+            let (trouble, sent, got) = (one.last_error(), one.counters(), two.counters());
             format!("{what}: {trouble:?} {sent:?} {got:?}")
         });
     }

@@ -19,7 +19,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 
 impl Link {
     /// Looks now and then whether the peer waits; how often it did so in a row, within one silence.
-    fn looks_in_vain(&mut self, now: u64) -> u32 {
+    fn polls_in_vain(&mut self, now: u64) -> u32 {
         if self.silence_ns != self.silent_since_ns {
             (self.silence_ns, self.unanswered) = (self.silent_since_ns, 0);
         }
@@ -139,7 +139,7 @@ impl Core {
         let silent = now.saturating_sub(link.silent_since_ns);
         if link.state.is_some() {
             // It lives, and may compute for hours; but while it waits in the library it answers.
-            return (link.looks_in_vain(now) >= WAITING_MOST).then(|| {
+            return (link.polls_in_vain(now) >= WAITING_MOST).then(|| {
                 let text = "the peer waits, and answers nothing: the network does not reach it";
                 (Failure::NoAnswer, text.to_owned())
             });
@@ -169,9 +169,9 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn look_for_failures(&mut self) {
-        if let Some(looks) = self.looks {
-            looks.store(
-                looks.load(Ordering::Relaxed).wrapping_add(1),
+        if let Some(polls) = self.polls {
+            polls.store(
+                polls.load(Ordering::Relaxed).wrapping_add(1),
                 Ordering::Relaxed,
             );
         }

@@ -7,9 +7,9 @@ use super::device::DeviceContext;
 use super::error::VerbsError;
 use super::inline::{InlineChoice, InlineRefused};
 use super::memory::{Access, Buffer, ProtectionDomain};
-use super::pair::{PairSettings, Peer, Persistence, QueuePair, Service};
 use super::path::{LocalPort, PortAddress};
 use super::post::{Failure, Operation, PostError, SendFlags, failure};
+use super::qp::{PairSettings, Peer, QueuePair, RetryConfig, Service};
 use super::queue::{CompletionQueue, RecvEntry};
 use std::fmt;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ impl Loop {
     }
 
     /// Two connected queue pairs that ask for `inline` bytes of inline data and carry up to `most` bytes, and wait
-    /// `patience` for an answer.
+    /// `spin-budget` for an answer.
     ///
     /// # Errors
     /// The device refuses; nothing is left behind.
@@ -159,15 +159,15 @@ impl Loop {
         for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
             let peer = Peer {
                 path,
-                number: other.pair.number(),
+                qpn: other.pair.qpn(),
                 psn: 1,
             };
             // Packets do not get lost within a device.
-            let persistence = Persistence {
+            let retry_config = RetryConfig {
                 retries: 2,
-                ..Persistence::default()
+                ..RetryConfig::default()
             };
-            end.pair.connect(&peer, 1, &persistence)?;
+            end.pair.connect(&peer, 1, &retry_config)?;
             end.post_receive()?;
         }
         Ok(Echo {

@@ -58,7 +58,7 @@ pub type Find<'a> = dyn Fn(&Identity) -> Option<u32> + 'a;
 
 /// What is known of how much to ask for before a device is chosen.
 #[derive(Clone, Copy, Default)]
-pub struct Wishes<'a> {
+pub struct Overrides<'a> {
     /// The program's request.
     pub request: Option<u32>,
     /// The user's variable.
@@ -67,7 +67,7 @@ pub struct Wishes<'a> {
     pub stored: Option<&'a Find<'a>>,
 }
 
-impl Wishes<'_> {
+impl Overrides<'_> {
     /// How much to ask this device for, and who said so.
     pub fn settle(&self, context: &DeviceContext) -> (u32, Source) {
         let decided = self.request.is_some() || self.environment.is_some();
@@ -160,7 +160,7 @@ mod tests {
             Some(96)
         };
         let of = |request, environment| {
-            let wishes = Wishes {
+            let wishes = Overrides {
                 request,
                 environment,
                 stored: Some(&find),
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(asked.borrow().len(), 0);
         assert_eq!(of(None, None), (96, Source::Tuning));
         assert_eq!(*asked.borrow(), ["fake0"]);
-        let nothing = Wishes::default().settle(&context);
+        let nothing = Overrides::default().settle(&context);
         assert_eq!(nothing, (DEFAULT_INLINE, Source::Default));
     }
 

@@ -3,8 +3,8 @@
 
 use super::abi::{SendWr, Sge};
 use super::inline::InlineRefused;
-use super::pair::QueuePair;
 use super::post::{Operation, PostError, SendFlags, build_request};
+use super::qp::QueuePair;
 use std::ptr::null_mut;
 
 /// Sends that are posted together, in order.
@@ -104,8 +104,8 @@ impl QueuePair {
 mod tests {
     use super::*;
     use crate::verbs::{
-        Access, Buffer, CompletionQueue, LocalPort, PairSettings, Peer, Persistence,
-        ProtectionDomain, RecvEntry, Service, Wc, fake,
+        Access, Buffer, CompletionQueue, LocalPort, PairSettings, Peer, ProtectionDomain,
+        RecvEntry, RetryConfig, Service, Wc, fake,
     };
     use std::sync::Arc;
 
@@ -146,9 +146,13 @@ mod tests {
         let ends = [make_end(), make_end()];
         for (own, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
             let path = own.port.path_to(&other.port.address()).unwrap();
-            let (number, psn) = (other.pair.number(), 7);
-            let peer = Peer { path, number, psn };
-            own.pair.connect(&peer, 7, &Persistence::default()).unwrap();
+            let (number, psn) = (other.pair.qpn(), 7);
+            let peer = Peer {
+                path,
+                qpn: number,
+                psn,
+            };
+            own.pair.connect(&peer, 7, &RetryConfig::default()).unwrap();
         }
         ends
     }

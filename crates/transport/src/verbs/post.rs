@@ -4,7 +4,7 @@
 use super::abi::{self, BindTo, SendWr, SendWrTo, Sge, Wc};
 use super::error::{Step, VerbsError};
 use super::inline::{InlineChoice, InlineRefused, decide};
-use super::pair::{AddressHandle, QueuePair};
+use super::qp::{AddressHandle, QueuePair};
 use super::window::Binding;
 use std::ffi::CStr;
 use std::fmt;

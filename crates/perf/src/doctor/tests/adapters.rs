@@ -56,7 +56,7 @@ fn bus__of_small_packets_and_small_reads_costs_speed() {
     let words = ["asks for 128 bytes", "MaxReadReq", "setpci -s 0000:3b:00.0"];
     assert_one(with(2, 1, 0), Severity::Note, &words);
     let examination = Examination::of(with(2, 1, 2));
-    assert_eq!(examination.troubles, []);
+    assert_eq!(examination.diagnostics, []);
     let text = text_of(&examination);
     let said = "on the bus       packets of 256 B (it could: 512 B), reads of 512 B";
     assert!(text.contains(said), "{text}");
@@ -116,7 +116,7 @@ fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
         ..tree.facts()
     };
     for right in ["mlx5_0", "mlx5_0:1"] {
-        assert_eq!(Examination::of(with(right)).troubles, []);
+        assert_eq!(Examination::of(with(right)).diagnostics, []);
     }
     for (wrong, what) in [
         ("mlx5_1", "there is no RDMA device mlx5_1"),

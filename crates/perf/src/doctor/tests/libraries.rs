@@ -105,7 +105,7 @@ fn two_copies__configured_are_trouble_before_they_are_loaded() {
     );
     let mut facts = tree.facts();
     facts.libraries.drivers = library::list_drivers(&tree.root, Some(&library));
-    assert_eq!(Examination::of(facts).troubles, []);
+    assert_eq!(Examination::of(facts).diagnostics, []);
 }
 
 #[test]

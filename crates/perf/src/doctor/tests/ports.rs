@@ -28,7 +28,7 @@ fn port__that_is_idle_beside_an_active_one_is_no_trouble() {
     let tree = Tree::new("second");
     tree.with_adapter()
         .write("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN");
-    assert_eq!(Examination::of(tree.facts()).troubles, []);
+    assert_eq!(Examination::of(tree.facts()).diagnostics, []);
 }
 
 #[test]
@@ -143,14 +143,14 @@ fn ethernet__without_flow_control_and_marks_loses_packets() {
         ),
     ] {
         let examination = Examination::of(with(name, pfc, marks));
-        assert_eq!(examination.troubles, []);
+        assert_eq!(examination.diagnostics, []);
         let text = text_of(&examination);
         assert!(text.contains(said), "{text}");
     }
     // What the driver does not show is not known, and no trouble.
     let tree = Tree::new("unknown");
     let facts = on_ethernet(&tree, "9000", &[("qos/pfc", "0,0,0,0,0,0,0,0")]).facts();
-    assert_eq!(Examination::of(facts).troubles, []);
+    assert_eq!(Examination::of(facts).diagnostics, []);
 }
 
 #[test]

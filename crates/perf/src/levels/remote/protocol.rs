@@ -35,7 +35,7 @@ impl RemoteLink for ProtocolLink {
         (words, Held::Region(exposed.id))
     }
 
-    fn conceal(&mut self, held: Held) {
+    fn deregister(&mut self, held: Held) {
         if let Held::Region(id) = held {
             self.worker().withdraw_memory(id);
         }

@@ -87,13 +87,13 @@ fn await_written<L>(
     mut serve: impl FnMut(&mut L),
     has_lost: impl Fn(&mut L) -> bool,
 ) -> bool {
-    let mut looks = 0_u32;
+    let mut polls = 0_u32;
     while !has_come() {
-        looks = looks.wrapping_add(1);
-        if looks.is_multiple_of(LOOKS) {
+        polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(LOOKS) {
             serve(link);
         }
-        if looks.is_multiple_of(LOOKS_PER_YIELD) {
+        if polls.is_multiple_of(LOOKS_PER_YIELD) {
             // What it wrote before it left is there by then.
             if has_lost(link) {
                 return has_come();

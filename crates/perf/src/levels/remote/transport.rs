@@ -80,7 +80,7 @@ impl RemoteLink for TransportLink {
         )
     }
 
-    fn conceal(&mut self, held: Held) {
+    fn deregister(&mut self, held: Held) {
         drop(held);
         self.interfaces.release_registrations();
     }
@@ -178,12 +178,12 @@ impl RemoteLink for TransportLink {
 
     #[inline]
     fn flush(&mut self) -> bool {
-        let mut looks = 0;
+        let mut polls = 0;
         loop {
             match self.lane.progress_flush() {
                 Post::Done => return true,
                 Post::PeerGone => return false,
-                _ => self.pause(&mut looks),
+                _ => self.pause(&mut polls),
             }
         }
     }

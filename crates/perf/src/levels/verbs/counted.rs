@@ -108,7 +108,7 @@ fn count_remote(board: &SharedBoard, bare: &mut Bare, bytes: u64) {
         |b| b.post_remote(false, bytes_of),
         flush,
     );
-    // The completion is there when the flush looks: the other rank has been asked something meanwhile.
+    // The completion is there when the flush polls: the other rank has been asked something meanwhile.
     let put = |b: &mut Bare| {
         b.post_remote(true, bytes_of);
         ask(board, NOTHING, 0, 0);

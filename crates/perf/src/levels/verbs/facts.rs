@@ -65,7 +65,7 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
     lines.push(format!(
         "local:  LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {rkey:#010x} VAddr {address:#018x} GID {gid}",
         wire.port.lid(),
-        wire.pair.number(),
+        wire.pair.qpn(),
         wire.psn,
     ));
     let there = &wire.there;

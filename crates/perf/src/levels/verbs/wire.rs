@@ -9,7 +9,7 @@ use fastpath_transport::verbs::inline::{Source, requested};
 use fastpath_transport::verbs::path::PORT_ADDRESS_BYTES;
 use fastpath_transport::verbs::{
     Access, AddressHandle, Buffer, CompletionQueue, DeviceContext, LocalPort, Operation,
-    PairSettings, Path, Peer, Persistence, PortAddress, ProtectionDomain, QueuePair, Service, Sge,
+    PairSettings, Path, Peer, PortAddress, ProtectionDomain, QueuePair, RetryConfig, Service, Sge,
     VerbsError, open_device,
 };
 
@@ -159,9 +159,9 @@ impl Wire {
         let pair = QueuePair::new(&domain, &settings)?;
         let room = room.max(64).next_multiple_of(4096);
         let buffer = Buffer::new(&domain, 2 * room + 4096, Access::Remote)?;
-        let psn = (clock::now_ns() as u32 ^ pair.number().wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
+        let psn = (clock::now_ns() as u32 ^ pair.qpn().wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
         let own = There {
-            number: pair.number(),
+            number: pair.qpn(),
             psn,
             rkey: buffer.region().rkey(),
             address: buffer.address().expose_provenance() as u64 + landing_of(room) as u64,
@@ -291,14 +291,14 @@ fn connect(
         Connection::Rc => {
             let peer = Peer {
                 path,
-                number: there.number,
+                qpn: there.number,
                 psn: there.psn,
             };
-            let persistence = Persistence {
+            let retry_config = RetryConfig {
                 reads: READS,
-                ..Persistence::default()
+                ..RetryConfig::default()
             };
-            pair.connect(&peer, psn, &persistence)?;
+            pair.connect(&peer, psn, &retry_config)?;
             Ok(None)
         }
         Connection::Ud => {

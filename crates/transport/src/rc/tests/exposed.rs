@@ -4,23 +4,23 @@
 use super::*;
 
 #[test]
-fn exposed_memory__is_fetched_until_it_is_concealed() {
+fn registered_memory__is_read_until_it_is_deregistered() {
     let mut pair = RcPair::new(Settings::default());
     let mut data: Vec<u8> = (0..100_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let mut got = vec![0_u8; data.len()];
     // SAFETY: the memory outlives its exposure.
-    let mut show = |pair: &mut RcPair| unsafe { pair.ends[1].expose(data.as_mut_ptr(), 100_000) };
+    let mut show = |pair: &mut RcPair| unsafe { pair.ends[1].register(data.as_mut_ptr(), 100_000) };
     let [first, second] = [show(&mut pair).unwrap(), show(&mut pair).unwrap()];
     // SAFETY: room for all of it.
     let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, first) };
     assert_eq!(fetched, Ok(()));
     assert!(got == data);
     // Two messages from one buffer: it is shown until both are done with.
-    pair.ends[1].conceal(first.rkey);
+    pair.ends[1].deregister(first.rkey);
     // SAFETY: as above.
     let fetched = unsafe { pair.ends[0].get(got.as_mut_ptr(), 100_000, second) };
     assert_eq!(fetched, Ok(()));
-    pair.ends[1].conceal(second.rkey);
+    pair.ends[1].deregister(second.rkey);
     let left = pair.ends[1].with(|connection| connection.exposed.len());
     assert_eq!(left, 0);
     // SAFETY: as above.
@@ -36,7 +36,7 @@ fn exposed_memory__is_read_alone_and_within_its_bounds() {
         let mut data = vec![1_u8; 4096];
         let mut got = [7_u8; 8];
         // SAFETY: the memory outlives its exposure.
-        let shown = unsafe { pair.ends[1].expose(data.as_mut_ptr(), 4096) }.unwrap();
+        let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), 4096) }.unwrap();
         let at = Remote {
             addr: shown.addr + offset,
             ..shown
@@ -61,14 +61,14 @@ fn memory__that_cannot_be_locked_is_not_shown_and_not_fetched_into() {
     let mut pair = RcPair::on(&context, Settings::default()).unwrap();
     let (mut data, mut got) = (vec![1_u8; 100_000], vec![0_u8; 100_000]);
     // SAFETY: the memory outlives its exposure.
-    let shown = unsafe { pair.ends[1].expose(data.as_mut_ptr(), data.len()) }.unwrap();
+    let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), data.len()) }.unwrap();
     fake::set_conditions(fake::Conditions {
         lockable: 0,
         ..fake::Conditions::default()
     });
     // SAFETY: as above; `got` has room.
     unsafe {
-        assert_eq!(pair.ends[1].expose(got.as_mut_ptr(), 100_000), None);
+        assert_eq!(pair.ends[1].register(got.as_mut_ptr(), 100_000), None);
         let refused = pair.ends[0].get(got.as_mut_ptr(), 100_000, shown);
         assert_eq!(refused, Err(RemoteError::Unsupported));
     }

@@ -48,7 +48,7 @@ fn silent_send__that_fails_is_reported() {
     assert_eq!(post, Post::Done);
     pair.until("the failure", |pair| pair.ends[0].failure().is_some());
     assert_eq!(pair.ends[0].failure(), Some(Failure::RemoteAccess));
-    let said = pair.ifaces[0].trouble().unwrap();
+    let said = pair.ifaces[0].last_error().unwrap();
     assert!(said.contains("a wrong key"), "{said}");
 }
 
@@ -117,7 +117,7 @@ fn garbage__is_counted_and_dropped() {
         (tag(Kind::More, 0), 100),
         (tag(Kind::Credits, 0), 1),
         // There has been no header that it could have again.
-        (tag(Kind::Again, 0), 40),
+        (tag(Kind::HeaderElided, 0), 40),
         (Operation::SendImmediate(7 << 21), 16),
         (Operation::Send, 50),
     ];

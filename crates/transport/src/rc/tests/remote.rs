@@ -24,7 +24,7 @@ fn post_all(pair: &mut RcPair, len: usize, mut post: impl FnMut(&mut RcEndpoint,
                 done += bytes;
             }
             Posted::NoResource => pair.progress(),
-            Posted::PeerGone => panic!("{:?}", pair.ifaces[0].trouble()),
+            Posted::PeerGone => panic!("{:?}", pair.ifaces[0].last_error()),
         }
     }
 }

@@ -367,11 +367,11 @@ fn look__finds_memory_that_another_thread_has_discarded() {
     };
     let (discarded, looked) = (AtomicU64::new(0), AtomicU64::new(0));
     let wait_for = |word: &AtomicU64, round: u64| {
-        let mut looks = 0_u32;
+        let mut polls = 0_u32;
         // ORDERING: partner: the other thread's store.
         while word.load(Ordering::Acquire) < round {
-            looks += 1;
-            match looks % 1000 {
+            polls += 1;
+            match polls % 1000 {
                 0 => fastpath_base::wait::yield_now(),
                 _ => fastpath_base::sync::spin_loop(),
             }

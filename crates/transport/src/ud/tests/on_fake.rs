@@ -158,9 +158,9 @@ fn loss__under_a_full_window_is_mended_without_waiting() {
     for number in 0..4 {
         let drop = if number == 0 { 1.0 } else { 0.0 };
         fake::set_conditions(fake::Conditions {
-            weather: fake::Weather {
+            faults: fake::Faults {
                 drop,
-                ..fake::Weather::default()
+                ..fake::Faults::default()
             },
             ..fake::Conditions::default()
         });
@@ -185,9 +185,9 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
         let (to, qkey, token, buffers) = {
             let core = pair.ifaces[1].core().borrow();
             let token = core.links[0].as_ref().unwrap().token;
-            (core.pair.number(), core.qkey, token, core.buffers)
+            (core.pair.qpn(), core.qkey, token, core.buffers)
         };
-        let from = pair.ifaces[0].core().borrow().pair.number();
+        let from = pair.ifaces[0].core().borrow().pair.qpn();
         let mut seq = token;
         for _ in 0..300 {
             let kinds = [Kind::Whole, Kind::First, Kind::More, Kind::More, Kind::Ack];
@@ -233,9 +233,9 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
 /// The wire is cut beyond both ports.
 fn lose_all() {
     fake::set_conditions(fake::Conditions {
-        weather: fake::Weather {
+        faults: fake::Faults {
             drop: 1.0,
-            ..fake::Weather::default()
+            ..fake::Faults::default()
         },
         ..fake::Conditions::default()
     });
@@ -256,7 +256,7 @@ fn peer__that_is_silent_for_too_long_is_given_up() {
     assert_eq!(send(&mut pair.ends[0], 1, 8), Post::PeerGone);
     assert!(pair.ends[0].peer_has_left());
     assert!(pair.ends[0].has_arrived(), "nothing keeps the process");
-    assert!(pair.ifaces[0].trouble().unwrap().contains("no answer"));
+    assert!(pair.ifaces[0].last_error().unwrap().contains("no answer"));
 }
 
 /// The peer waits in the library for ever, but for some time; nothing reaches it. `waits` lets it do so, or not, for a
@@ -269,7 +269,7 @@ fn give_up_one_that_waits(mut waits: impl FnMut(&'static RankPage, bool)) {
     let mut near = UdIface::new(&fake::open(), None, Settings::default()).unwrap();
     near.use_clock(fake::now_ns);
     let mut end = near.endpoint(Some(&page.state)).unwrap();
-    end.watch_looks(&page.looks);
+    end.watch_polls(&page.polls);
     let mut far = pair.ifaces[1].endpoint(None).unwrap();
     assert!(connect(&mut end, &mut far));
     assert_eq!(send(&mut end, 0, 8), Post::Done);
@@ -306,11 +306,11 @@ fn peer__that_looks_for_what_comes_and_never_answers_is_given_up() {
     give_up_one_that_waits(move |page, spins| {
         let far = far.get_or_insert_with(|| {
             let far = UdIface::new(&fake::open(), None, Settings::default()).unwrap();
-            far.tell_looks(&page.looks);
+            far.tell_polls(&page.polls);
             far
         });
-        let looks = if spins { 100 } else { 0 };
-        (0..looks).for_each(|_| _ = far.progress());
+        let polls = if spins { 100 } else { 0 };
+        (0..polls).for_each(|_| _ = far.progress());
     });
 }
 
@@ -467,7 +467,7 @@ fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
     for (iface, end) in pair.ifaces.iter_mut().zip(&mut pair.ends) {
         assert_eq!(send(end, 1, 8), Post::PeerGone);
         assert!(end.peer_has_left() && end.has_arrived());
-        let said = iface.trouble().unwrap();
+        let said = iface.last_error().unwrap();
         assert!(said.contains("fake0 port 1: is down"), "{said}");
         // What cannot be mended is not watched any more.
         assert!(iface.arm(|| ()) > Duration::from_millis(20));

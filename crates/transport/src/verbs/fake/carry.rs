@@ -409,16 +409,16 @@ impl Fabric {
 
     /// A datagram leaves: it may be lost, doubled, and overtaken by those after it.
     fn throw(&mut self, datagram: Datagram) {
-        let weather = self.conditions.weather;
+        let faults = self.conditions.faults;
         let mut copies = 1;
-        if self.random.chance(weather.drop) {
+        if self.random.chance(faults.drop) {
             copies = 0;
             self.dropped += 1;
-        } else if self.random.chance(weather.double) {
+        } else if self.random.chance(faults.double) {
             copies = 2;
         }
         for _ in 0..copies {
-            let late = self.random.chance(weather.late);
+            let late = self.random.chance(faults.late);
             let behind = if late { 1 + self.random.below(8) } else { 0 };
             self.flying.push((behind, datagram.clone()));
         }

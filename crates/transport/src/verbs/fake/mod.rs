@@ -42,12 +42,12 @@ pub(crate) struct Conditions {
     /// stops it whole.
     pub sends_stop_alone: bool,
     /// What happens to datagrams on the way.
-    pub weather: Weather,
+    pub faults: Faults,
 }
 
 /// Probabilities, for each datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Weather {
+pub(crate) struct Faults {
     /// It is lost.
     pub drop: f64,
     /// It arrives twice.
@@ -78,7 +78,7 @@ impl Default for Conditions {
             windows: true,
             lockable: usize::MAX,
             sends_stop_alone: false,
-            weather: Weather::default(),
+            faults: Faults::default(),
         }
     }
 }
@@ -194,7 +194,7 @@ pub(crate) fn lock_no_more_than(more: usize) {
 /// A tenth of all datagrams is lost, a tenth arrives twice, and a fifth late.
 pub(crate) fn set_bad_weather() {
     set_conditions(Conditions {
-        weather: Weather {
+        faults: Faults {
             drop: 0.1,
             double: 0.1,
             late: 0.2,

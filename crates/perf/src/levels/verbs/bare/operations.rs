@@ -35,20 +35,20 @@ impl Bare<'_> {
     pub fn receive(&mut self) -> u32 {
         // Before the message is there, so that it waits for nothing.
         self.refill_if_worth();
-        let looks = match self.arrived {
+        let polls = match self.arrived {
             0 => self.await_arrival(),
             _ => 0,
         };
         self.arrived -= 1;
-        looks
+        polls
     }
 
     fn await_arrival(&mut self) -> u32 {
-        let (mut looks, mut since) = (0, None);
+        let (mut polls, mut since) = (0, None);
         while !self.poll_receives() {
-            self.pause(&mut looks);
+            self.pause(&mut polls);
             let datagrams = self.wire.connection == Connection::Ud;
-            if datagrams && looks.is_multiple_of(LOOKS) {
+            if datagrams && polls.is_multiple_of(LOOKS) {
                 let since: &mut Instant = since.get_or_insert_with(Instant::now);
                 if since.elapsed() > PATIENCE {
                     end(
@@ -57,7 +57,7 @@ impl Bare<'_> {
                 }
             }
         }
-        looks
+        polls
     }
 
     /// Sends a window of messages.
@@ -96,7 +96,7 @@ impl Bare<'_> {
     pub fn exchange_window(&mut self, window: u32, bytes: usize) {
         let wire = self.wire;
         let (operation, segment) = (wire.message(), wire.outgoing_segment(bytes));
-        let (mut left, mut wanted, mut looks) = (window, window, 0);
+        let (mut left, mut wanted, mut polls) = (window, window, 0);
         while left > 0 || wanted > 0 {
             let room = self.pace.depth - self.under_way();
             let count = left.min(self.pace.list).min(room);
@@ -116,7 +116,7 @@ impl Bare<'_> {
             self.arrived -= taken;
             wanted -= taken;
             if count == 0 && taken == 0 {
-                self.pause(&mut looks);
+                self.pause(&mut polls);
             }
         }
     }
@@ -181,10 +181,10 @@ impl Bare<'_> {
         self.seen = self.seen.wrapping_add(1);
         // SAFETY: inside the landing area.
         let last = unsafe { self.wire.landing().add(bytes - 1) };
-        let mut looks = 0;
+        let mut polls = 0;
         // SAFETY: as above; the adapter writes it, so it is read anew each time.
         while unsafe { last.read_volatile() } != self.seen {
-            self.pause_after(WORD_LOOKS, &mut looks);
+            self.pause_after(WORD_LOOKS, &mut polls);
         }
     }
 

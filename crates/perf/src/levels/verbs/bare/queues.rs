@@ -23,10 +23,10 @@ impl Bare<'_> {
 
     #[inline]
     pub(super) fn await_room(&mut self) {
-        let mut looks = 0;
+        let mut polls = 0;
         while self.under_way() >= self.pace.depth {
             if !self.poll_sends() {
-                self.pause(&mut looks);
+                self.pause(&mut polls);
             }
         }
     }
@@ -132,10 +132,10 @@ impl Bare<'_> {
     /// Polls until everything posted is complete, the last of which reports its success.
     #[inline]
     pub(super) fn await_done(&mut self) {
-        let mut looks = 0;
+        let mut polls = 0;
         while !self.is_done() {
             if !self.poll_sends() {
-                self.pause(&mut looks);
+                self.pause(&mut polls);
             }
         }
     }
@@ -220,14 +220,14 @@ impl Bare<'_> {
     }
 
     #[inline]
-    pub(super) fn pause(&self, looks: &mut u32) {
-        self.pause_after(LOOKS, looks);
+    pub(super) fn pause(&self, polls: &mut u32) {
+        self.pause_after(LOOKS, polls);
     }
 
     #[inline]
-    pub(super) fn pause_after(&self, most: u32, looks: &mut u32) {
-        *looks = looks.wrapping_add(1);
-        if looks.is_multiple_of(most) {
+    pub(super) fn pause_after(&self, most: u32, polls: &mut u32) {
+        *polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(most) {
             self.pause_slow();
         }
     }

@@ -94,7 +94,7 @@ fn ride_out(trouble: Trouble) -> Outcome {
         }
     }
     let steps = fault::take_seen();
-    let said = pair.ifaces[0].trouble().unwrap_or_default();
+    let said = pair.ifaces[0].last_error().unwrap_or_default();
     assert!(!fault::disarm(), "{trouble:?} has not struck");
     let refused = fake::refuse_receive_posts(0, 0);
     assert!(

@@ -1,4 +1,4 @@
-//! Two ends in one process on the fake adapter, whose clock and weather tests move.
+//! Two ends in one process on the fake adapter, whose clock and faults tests move.
 
 use super::*;
 use crate::contract::*;
@@ -9,7 +9,7 @@ use crate::verbs::fake;
 use fastpath_bootstrap::job::Job;
 
 /// The interfaces of `ranks` ranks.
-pub(crate) fn open(ranks: usize, rc: RcSettings, ud: UdSettings) -> Vec<RisingIface> {
+pub(crate) fn open(ranks: usize, rc: RcSettings, ud: UdSettings) -> Vec<UpgradeIface> {
     fake::set_conditions(fake::Conditions::default());
     let context = fake::open();
     let jobs: &'static [Job] = Job::in_process(ranks).unwrap().leak();
@@ -17,20 +17,20 @@ pub(crate) fn open(ranks: usize, rc: RcSettings, ud: UdSettings) -> Vec<RisingIf
         let datagrams = UdIface::new(&context, None, ud).unwrap();
         datagrams.use_clock(fake::now_ns);
         let connections = RcIface::new(&context, None, rc).unwrap();
-        RisingIface::new(datagrams, connections, job)
+        UpgradeIface::new(datagrams, connections, job)
     };
     jobs.iter().map(open).collect()
 }
 
 /// Two interfaces with one pair between them, which lives on datagrams.
-pub(crate) struct RisingPair {
-    pub ends: [RisingEndpoint; 2],
-    pub ifaces: [RisingIface; 2],
+pub(crate) struct UpgradePair {
+    pub ends: [UpgradeEndpoint; 2],
+    pub ifaces: [UpgradeIface; 2],
 }
 
-impl RisingPair {
+impl UpgradePair {
     pub fn new(rc: RcSettings, ud: UdSettings) -> Self {
-        let ifaces: [RisingIface; 2] = open(2, rc, ud).try_into().ok().unwrap();
+        let ifaces: [UpgradeIface; 2] = open(2, rc, ud).try_into().ok().unwrap();
         let mut ends = [
             ifaces[0].endpoint(1, None).unwrap(),
             ifaces[1].endpoint(0, None).unwrap(),
@@ -38,7 +38,7 @@ impl RisingPair {
         let [one, two] = &mut ends;
         let connected = connect(one.datagrams(), two.datagrams());
         assert!(connected);
-        RisingPair { ends, ifaces }
+        UpgradePair { ends, ifaces }
     }
 
     /// Both ends of the connection are made and opened; what is sent still goes as datagrams.
@@ -46,7 +46,7 @@ impl RisingPair {
         for (iface, end) in self.ifaces.iter().zip(&mut self.ends) {
             iface.prepare(end).unwrap();
         }
-        let addresses = [1, 0].map(|from: usize| self.ends[from].rising_address());
+        let addresses = [1, 0].map(|from: usize| self.ends[from].upgrade_address());
         for (end, address) in self.ends.iter_mut().zip(&addresses) {
             assert!(end.open_connection(address));
         }
@@ -69,12 +69,12 @@ impl RisingPair {
 }
 
 /// Lets time pass until something is due.
-pub(crate) fn pass(ifaces: &[RisingIface]) {
-    let due = |iface: &RisingIface| iface.parts().0.next_due_ns();
+pub(crate) fn pass(ifaces: &[UpgradeIface]) {
+    let due = |iface: &UpgradeIface| iface.parts().0.next_due_ns();
     fake::advance_to(ifaces.iter().map(due).min().unwrap_or(u64::MAX));
 }
 
-impl RisingEndpoint {
+impl UpgradeEndpoint {
     /// All that the peer's sends have done here.
     pub(crate) fn fingerprint(&mut self) -> Vec<u8> {
         let mut seen = self.datagrams().fingerprint();

@@ -30,7 +30,7 @@ const SLEEPS_NS: u64 = 50_000_000;
 
 /// What waiting on a crowded node has been like.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Crowd {
+pub struct Oversubscription {
     /// Whether anything is learnt.
     learns: bool,
     /// Above 0 while it pays to keep the processor for a moment.
@@ -45,12 +45,12 @@ pub struct Crowd {
     sleeps_until_ns: u64,
 }
 
-impl Crowd {
+impl Oversubscription {
     /// Nothing is known; `learns`: whether anything ever is.
     pub fn of(learns: bool) -> Self {
-        Crowd {
+        Oversubscription {
             learns,
-            ..Crowd::default()
+            ..Oversubscription::default()
         }
     }
 
@@ -126,15 +126,15 @@ impl Worker {
         }
         if waited == 0 {
             self.note_waiting(wait);
-            if self.wait.crowd.is_due() {
+            if self.wait.oversubscription.is_due() {
                 let alone = !self.does_another_wait(wait.focus);
-                self.wait.crowd.note_company(alone);
+                self.wait.oversubscription.note_company(alone);
             }
-            wait.kept = self.wait.crowd.may_keep();
-        } else if wait.kept && policy.crowd.is_too_long(waited) {
+            wait.kept = self.wait.oversubscription.may_keep();
+        } else if wait.kept && policy.oversubscription.is_too_long(waited) {
             wait.kept = false;
-            policy.crowd.note_too_long();
-            self.part_from(wait.focus, now);
+            policy.oversubscription.note_too_long();
+            self.migrate_away(wait.focus, now);
         }
         wait.waited_ns = waited;
         wait.kept
@@ -167,7 +167,7 @@ impl Worker {
     pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
         let is_long = ended_ns - began_ns > SLOW_YIELD_NS && self.is_crowded();
         if !is_long || (0..self.size()).any(|rank| self.is_awake(rank, false)) {
-            self.wait.crowd.note_yield(began_ns, ended_ns);
+            self.wait.oversubscription.note_yield(began_ns, ended_ns);
         }
     }
 }
@@ -186,7 +186,7 @@ impl Wait {
     #[inline]
     pub(super) fn end_in_crowd(&self, worker: &mut Worker) {
         if self.kept {
-            worker.wait.crowd.note_paid(self.waited_ns);
+            worker.wait.oversubscription.note_paid(self.waited_ns);
         }
         if self.noted {
             worker.job.own_page().waits.store(0, Ordering::Relaxed);
@@ -201,69 +201,71 @@ mod tests {
 
     #[test]
     fn keeping__goes_on_while_it_pays_and_nobody_else_waits() {
-        let mut crowd = Crowd::of(true);
-        assert!(!crowd.may_keep());
-        let looks = (0..10 * u32::from(KEEP_TRIES)).filter(|_| crowd.is_due());
-        assert_eq!(looks.count(), 10);
-        crowd.note_company(true);
-        assert!(crowd.may_keep());
-        crowd.note_too_long();
+        let mut oversubscription = Oversubscription::of(true);
+        assert!(!oversubscription.may_keep());
+        let polls = (0..10 * u32::from(KEEP_TRIES)).filter(|_| oversubscription.is_due());
+        assert_eq!(polls.count(), 10);
+        oversubscription.note_company(true);
+        assert!(oversubscription.may_keep());
+        oversubscription.note_too_long();
         assert!(
-            !crowd.may_keep(),
+            !oversubscription.may_keep(),
             "one look is enough where it has not paid yet"
         );
-        crowd.note_company(true);
-        crowd.note_paid(100);
+        oversubscription.note_company(true);
+        oversubscription.note_paid(100);
         for _ in 1..KEEP_MOST {
-            crowd.note_too_long();
-            crowd.note_company(true);
-            assert!(crowd.may_keep());
+            oversubscription.note_too_long();
+            oversubscription.note_company(true);
+            assert!(oversubscription.may_keep());
         }
-        crowd.note_too_long();
-        assert!(!crowd.may_keep());
-        crowd.note_company(true);
-        crowd.note_company(false);
-        assert!(!crowd.may_keep());
+        oversubscription.note_too_long();
+        assert!(!oversubscription.may_keep());
+        oversubscription.note_company(true);
+        oversubscription.note_company(false);
+        assert!(!oversubscription.may_keep());
     }
 
     #[test]
     fn keeping__lasts_as_long_as_waits_take() {
-        let mut crowd = Crowd::of(true);
-        crowd.note_company(true);
-        assert!(!crowd.is_too_long(KEEP_LONGEST_NS));
-        (0..99).for_each(|_| crowd.note_paid(7_000));
-        assert!(!crowd.is_too_long(14_000) && crowd.is_too_long(14_001));
-        crowd.note_paid(20_000);
+        let mut oversubscription = Oversubscription::of(true);
+        oversubscription.note_company(true);
+        assert!(!oversubscription.is_too_long(KEEP_LONGEST_NS));
+        (0..99).for_each(|_| oversubscription.note_paid(7_000));
+        assert!(!oversubscription.is_too_long(14_000) && oversubscription.is_too_long(14_001));
+        oversubscription.note_paid(20_000);
         assert!(
-            !crowd.is_too_long(40_000),
+            !oversubscription.is_too_long(40_000),
             "a longer message is seen at once"
         );
-        (0..99).for_each(|_| crowd.note_paid(1));
-        assert!(!crowd.is_too_long(KEEP_NS) && crowd.is_too_long(KEEP_NS + 1));
-        crowd.note_paid(u64::MAX / 4);
-        assert!(crowd.is_too_long(KEEP_LONGEST_NS + 1));
+        (0..99).for_each(|_| oversubscription.note_paid(1));
+        assert!(
+            !oversubscription.is_too_long(KEEP_NS) && oversubscription.is_too_long(KEEP_NS + 1)
+        );
+        oversubscription.note_paid(u64::MAX / 4);
+        assert!(oversubscription.is_too_long(KEEP_LONGEST_NS + 1));
     }
 
     #[test]
     fn yield__that_cost_a_slice_is_followed_by_sleeps_for_a_while() {
-        let mut crowd = Crowd::of(true);
-        crowd.note_yield(0, SLOW_YIELD_NS);
-        assert_eq!(crowd.yields_for(SLOW_YIELD_NS), YIELD_NS);
+        let mut oversubscription = Oversubscription::of(true);
+        oversubscription.note_yield(0, SLOW_YIELD_NS);
+        assert_eq!(oversubscription.yields_for(SLOW_YIELD_NS), YIELD_NS);
         let lost = 2 * SLOW_YIELD_NS;
-        crowd.note_yield(0, lost);
-        assert_eq!(crowd.yields_for(3 * lost - 1), 0);
-        assert_eq!(crowd.yields_for(3 * lost), YIELD_NS);
+        oversubscription.note_yield(0, lost);
+        assert_eq!(oversubscription.yields_for(3 * lost - 1), 0);
+        assert_eq!(oversubscription.yields_for(3 * lost), YIELD_NS);
         // The same holds where each rank has a processor and a thread of the program takes it.
-        assert!(crowd.is_slow(3 * lost - 1) && !crowd.is_slow(3 * lost));
-        crowd.note_yield(0, lost);
-        assert_eq!(crowd.yields_for(9 * lost - 1), 0);
+        assert!(oversubscription.is_slow(3 * lost - 1) && !oversubscription.is_slow(3 * lost));
+        oversubscription.note_yield(0, lost);
+        assert_eq!(oversubscription.yields_for(9 * lost - 1), 0);
         for _ in 0..SLOW_MOST {
-            crowd.note_yield(0, 1);
+            oversubscription.note_yield(0, 1);
         }
-        crowd.note_yield(0, lost);
-        assert_eq!(crowd.yields_for(3 * lost), YIELD_NS);
-        (0..9).for_each(|_| crowd.note_yield(0, lost));
-        assert_eq!(crowd.yields_for(lost + SLEEPS_NS), YIELD_NS);
+        oversubscription.note_yield(0, lost);
+        assert_eq!(oversubscription.yields_for(3 * lost), YIELD_NS);
+        (0..9).for_each(|_| oversubscription.note_yield(0, lost));
+        assert_eq!(oversubscription.yields_for(lost + SLEEPS_NS), YIELD_NS);
     }
 
     #[test]
@@ -277,9 +279,9 @@ mod tests {
 
     #[test]
     fn nothing__is_learnt_where_that_is_switched_off() {
-        let mut crowd = Crowd::of(false);
-        crowd.note_yield(0, 2 * SLOW_YIELD_NS);
-        assert!((0..2 * u32::from(KEEP_TRIES)).all(|_| !crowd.is_due()));
-        assert_eq!(crowd.yields_for(2 * SLOW_YIELD_NS), YIELD_NS);
+        let mut oversubscription = Oversubscription::of(false);
+        oversubscription.note_yield(0, 2 * SLOW_YIELD_NS);
+        assert!((0..2 * u32::from(KEEP_TRIES)).all(|_| !oversubscription.is_due()));
+        assert_eq!(oversubscription.yields_for(2 * SLOW_YIELD_NS), YIELD_NS);
     }
 }

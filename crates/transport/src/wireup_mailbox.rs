@@ -25,7 +25,7 @@ struct Place {
 }
 
 /// One rank's mail.
-pub(crate) struct Mail {
+pub(crate) struct WireupMailbox {
     job: &'static Job,
     me: usize,
     allowed: Allowed,
@@ -36,10 +36,10 @@ pub(crate) struct Mail {
     waiting: Vec<u32>,
 }
 
-impl Mail {
+impl WireupMailbox {
     /// The mail of the job's rank with those whom an adapter connects it to.
     pub fn new(job: &'static Job, allowed: Allowed) -> Self {
-        Mail {
+        WireupMailbox {
             job,
             me: job.rank(),
             allowed,
@@ -96,7 +96,7 @@ impl Mail {
         }
         // ORDERING: partner is the acquire load in `receive`: bit and message are there.
         page.incoming_generation.fetch_add(1, Ordering::Release);
-        crate::shm::iface::rouse(&page.state);
+        crate::shm::iface::wake(&page.state);
         Ok(())
     }
 
@@ -164,16 +164,16 @@ impl Mail {
 mod tests {
     use super::*;
 
-    fn pair() -> [Mail; 2] {
+    fn pair() -> [WireupMailbox; 2] {
         let allowed = Allowed {
             shm: false,
-            adapter: Some(crate::adapter::By::Rc),
+            adapter: Some(crate::adapter::AdapterTransport::Rc),
             ..Allowed::default()
         };
         let jobs = Job::in_process(2).unwrap();
-        let mails: Vec<Mail> = jobs
+        let mails: Vec<WireupMailbox> = jobs
             .into_iter()
-            .map(|job| Mail::new(Box::leak(Box::new(job)), allowed))
+            .map(|job| WireupMailbox::new(Box::leak(Box::new(job)), allowed))
             .collect();
         mails.try_into().ok().unwrap()
     }

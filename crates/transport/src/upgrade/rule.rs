@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display};
 
-/// What making a connection takes both sides: a queue pair, four changes of its state, and three letters. Of the order
+/// What making a connection takes both sides: a queue pair, four changes of its state, and three wireup datagrams.
+/// Of the order
 /// of what adapters take; not measured on the machine at hand.
 const CONNECT_NS: u64 = 500_000;
 /// What a message costs more by datagrams: sequence number, window, acknowledgement. Not measured on the machine at

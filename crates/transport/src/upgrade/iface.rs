@@ -1,10 +1,10 @@
 //! The interface: both transports on one port, who may have a connection, and when datagrams are looked for.
 
 use super::Rule;
-use super::endpoint::RisingEndpoint;
+use super::endpoint::UpgradeEndpoint;
 use crate::contract::Address;
 use crate::rc::RcIface;
-use crate::ud::{Letter, UdEndpoint, UdIface, letter};
+use crate::ud::{UdEndpoint, UdIface, WireupDatagram, wireup_datagram};
 use crate::verbs::VerbsError;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::job::Job;
@@ -22,12 +22,12 @@ pub struct Counters {
     /// Pairs that began with datagrams.
     pub pairs: u64,
     /// Of those, pairs that have a connection in both directions.
-    pub risen: u64,
+    pub upgraded: u64,
     /// Pairs that would have got one but for the limit.
     pub limited: u64,
     /// Pairs of which no connection could be made.
     pub stayed: u64,
-    /// Letters of ranks that do not own the queue pair they came from; dropped.
+    /// WireupDatagrams of ranks that do not own the queue pair they came from; dropped.
     pub strangers: u64,
     /// Times that the datagram queue pair went to rest.
     pub rests: u64,
@@ -55,7 +55,7 @@ pub(super) struct Shared {
 }
 
 /// An adapter's port as this process uses it for datagrams and connections.
-pub struct RisingIface {
+pub struct UpgradeIface {
     ud: UdIface,
     rc: RcIface,
     job: &'static Job,
@@ -64,15 +64,15 @@ pub struct RisingIface {
     bell: Arc<AtomicU32>,
     resting: bool,
     blind: u32,
-    /// Pairs that had risen when it was last asked.
+    /// Pairs that had upgraded when it was last asked.
     told: u64,
 }
 
-impl RisingIface {
+impl UpgradeIface {
     /// Both transports of a rank, whose card is published.
     pub fn new(mut ud: UdIface, rc: RcIface, job: &'static Job) -> Self {
-        let card = ud.open_letters(job.job_id());
-        job.own_page().card.store(card.as_slice());
+        let iface_address = ud.open_wireup_datagrams(job.job_id());
+        job.own_page().iface_address.store(iface_address.as_slice());
         let shared = Shared {
             rule: Rule::default(),
             wishes: Vec::new(),
@@ -80,7 +80,7 @@ impl RisingIface {
             on_datagrams: 0,
             counters: Counters::default(),
         };
-        RisingIface {
+        UpgradeIface {
             ud,
             rc,
             job,
@@ -110,9 +110,9 @@ impl RisingIface {
         &self,
         peer: u32,
         state: Option<&'static AtomicU32>,
-    ) -> Result<RisingEndpoint, VerbsError> {
+    ) -> Result<UpgradeEndpoint, VerbsError> {
         let ud = self.ud.endpoint(state)?;
-        Ok(RisingEndpoint::new(ud, peer, state, self.shared.clone()))
+        Ok(UpgradeEndpoint::new(ud, peer, state, self.shared.clone()))
     }
 
     /// A peer that has become worth a connection; each is told of once.
@@ -122,15 +122,15 @@ impl RisingIface {
 
     /// Whether pairs have left datagrams behind since this was last asked.
     pub fn take_news(&mut self) -> bool {
-        let risen = self.shared.borrow().counters.risen;
-        std::mem::replace(&mut self.told, risen) != risen
+        let upgraded = self.shared.borrow().counters.upgraded;
+        std::mem::replace(&mut self.told, upgraded) != upgraded
     }
 
     /// Makes an end of a connection for a pair, not connected.
     ///
     /// # Errors
     /// There is to be none, or there cannot be one: the pair stays with datagrams.
-    pub fn prepare(&self, endpoint: &mut RisingEndpoint) -> Result<(), Refusal> {
+    pub fn prepare(&self, endpoint: &mut UpgradeEndpoint) -> Result<(), Refusal> {
         let limited = self.rc.connections() >= self.rule().most;
         let made = match limited {
             true => Err(Refusal::Limit),
@@ -155,7 +155,8 @@ impl RisingIface {
         Ok(())
     }
 
-    /// Handles what has arrived and what is done; says whether anything was. `connecting`: letters are waited for.
+    /// Handles what has arrived and what is done; says whether anything was. `connecting`: wireup datagrams are
+    /// waited for.
     /// `wake` is called from another thread when datagrams arrive that nobody looks for.
     pub fn progress(&mut self, connecting: bool, wake: impl Fn() + Send + 'static) -> bool {
         let moved = self.rc.connections() > 0 && self.rc.progress();
@@ -202,26 +203,30 @@ impl RisingIface {
         }
     }
 
-    /// Sends a letter to a rank; false where it did not leave, for one because the rank has not published its card.
-    pub fn send_letter(&mut self, peer: u32, step: u8, address: Address) -> bool {
-        let Some(card) = self.card(peer) else {
+    /// Sends a wireup datagram to a rank; false where it did not leave, for one because the rank has not published its iface_address.
+    pub fn send_wireup_datagram(&mut self, peer: u32, step: u8, address: Address) -> bool {
+        let Some(iface_address) = self.iface_address(peer) else {
             return false;
         };
-        let letter = Letter {
+        let wireup_datagram = WireupDatagram {
             number: 0,
             rank: self.job.rank() as u32,
             step,
             address,
         };
-        self.ud.send_letter(&card, &letter)
+        self.ud
+            .send_wireup_datagram(&iface_address, &wireup_datagram)
     }
 
-    /// A letter that has come: sender, step, address. What says it is from a rank and comes from another queue pair
+    /// A wireup datagram that has come: sender, step, address. What says it is from a rank and comes from another queue pair
     /// than that rank's is dropped.
-    pub fn take_letter(&mut self) -> Option<(u32, u8, Address)> {
+    pub fn take_wireup_datagram(&mut self) -> Option<(u32, u8, Address)> {
         loop {
-            let read = self.ud.take_letter()?;
-            let own = self.card(read.rank).as_ref().and_then(letter::number_of);
+            let read = self.ud.take_wireup_datagram()?;
+            let own = self
+                .iface_address(read.rank)
+                .as_ref()
+                .and_then(wireup_datagram::number_of);
             if own == Some(read.number) {
                 return Some((read.rank, read.step, read.address));
             }
@@ -229,18 +234,22 @@ impl RisingIface {
         }
     }
 
-    /// Whether a letter has come.
-    pub fn has_letters(&self) -> bool {
-        self.ud.has_letters()
+    /// Whether a wireup datagram has come.
+    pub fn has_wireup_datagrams(&self) -> bool {
+        self.ud.has_wireup_datagrams()
     }
 
-    pub(super) fn card(&self, rank: u32) -> Option<Address> {
-        Address::new(&self.job.rank_page(rank as usize)?.card.load()?)
+    pub(super) fn iface_address(&self, rank: u32) -> Option<Address> {
+        Address::new(&self.job.rank_page(rank as usize)?.iface_address.load()?)
     }
 
     #[cfg(test)]
-    pub(super) fn send_as(&mut self, card: &Address, letter: &Letter) -> bool {
-        self.ud.send_letter(card, letter)
+    pub(super) fn send_as(
+        &mut self,
+        iface_address: &Address,
+        wireup_datagram: &WireupDatagram,
+    ) -> bool {
+        self.ud.send_wireup_datagram(iface_address, wireup_datagram)
     }
 
     /// The two transports.

@@ -7,12 +7,12 @@ use crate::contract::*;
 use crate::lane::Lane;
 use crate::rc::Settings as RcSettings;
 use crate::ud::Settings as UdSettings;
-use crate::verbs::fake::{self, Conditions, Weather};
+use crate::verbs::fake::{self, Conditions, Faults};
 use crate::verbs::{Step, fault};
 use proptest::prelude::*;
 
-fn pair() -> RisingPair {
-    RisingPair::new(RcSettings::default(), UdSettings::default())
+fn pair() -> UpgradePair {
+    UpgradePair::new(RcSettings::default(), UdSettings::default())
 }
 
 fn send(end: &mut impl Endpoint, number: u32, len: usize) -> bool {
@@ -55,30 +55,30 @@ struct Plan {
     /// The rounds in which the connection is opened, and used by each side.
     opened: u32,
     used: [u32; 2],
-    weather: Weather,
+    faults: Faults,
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
     let len = prop_oneof![4 => 0_usize..300, 2 => 300_usize..5000, 1 => 5000_usize..=32768];
     let lens = || prop::collection::vec(len.clone(), 0..60);
-    let weather = (0.0..0.3, 0.0..0.2, 0.0..0.3).prop_map(|(drop, double, late)| Weather {
+    let faults = (0.0..0.3, 0.0..0.2, 0.0..0.3).prop_map(|(drop, double, late)| Faults {
         drop,
         double,
         late,
     });
     let rounds = (0_u32..40, 0_u32..30, 0_u32..30);
-    (lens(), lens(), rounds, weather).prop_map(|(a, b, (opened, first, second), weather)| Plan {
+    (lens(), lens(), rounds, faults).prop_map(|(a, b, (opened, first, second), faults)| Plan {
         lens: [a, b],
         opened,
         used: [opened + first, opened + second],
-        weather,
+        faults,
     })
 }
 
 fn run(plan: &Plan) {
     let mut pair = pair();
     fake::set_conditions(Conditions {
-        weather: plan.weather,
+        faults: plan.faults,
         ..Conditions::default()
     });
     let mut lanes: Option<[Lane; 2]> = None;
@@ -89,9 +89,9 @@ fn run(plan: &Plan) {
             pair.open_connection();
         }
         if round >= plan.opened && lanes.is_none() {
-            let RisingPair { ends, ifaces } = pair;
-            lanes = Some(ends.map(|end| Lane::Rising(Box::new(end))));
-            pair = RisingPair {
+            let UpgradePair { ends, ifaces } = pair;
+            lanes = Some(ends.map(|end| Lane::Upgrade(Box::new(end))));
+            pair = UpgradePair {
                 ends: spare_ends(&ifaces),
                 ifaces,
             };
@@ -132,7 +132,7 @@ fn run(plan: &Plan) {
             assert!(!there || len.is_some(), "a message that nobody sent");
             taken[side] += there as usize;
             if let (Some(lanes), true) = (&mut lanes, round == plan.used[side]) {
-                lanes[side].finish_rise();
+                lanes[side].finish_upgrade();
             }
         }
         pair.progress();
@@ -140,8 +140,12 @@ fn run(plan: &Plan) {
             pair.pass();
         }
         let all = taken == [plan.lens[1].len(), plan.lens[0].len()];
-        let risen = |lane: &Lane| matches!(lane, Lane::Rc(_));
-        if all && lanes.as_ref().is_some_and(|lanes| lanes.iter().all(risen)) {
+        let upgraded = |lane: &Lane| matches!(lane, Lane::Rc(_));
+        if all
+            && lanes
+                .as_ref()
+                .is_some_and(|lanes| lanes.iter().all(upgraded))
+        {
             break;
         }
     }
@@ -149,12 +153,12 @@ fn run(plan: &Plan) {
     // What comes after goes on by the connection alone.
     assert!(lane_send(&mut lanes[0], 7, 100));
     assert!(take(lanes[1].look(), 7, 100));
-    let counts = [0, 1].map(|side: usize| pair.ifaces[side].counters().risen);
+    let counts = [0, 1].map(|side: usize| pair.ifaces[side].counters().upgraded);
     assert_eq!(counts, [1, 1]);
 }
 
 /// Ends to fill a place with.
-fn spare_ends(ifaces: &[RisingIface; 2]) -> [RisingEndpoint; 2] {
+fn spare_ends(ifaces: &[UpgradeIface; 2]) -> [UpgradeEndpoint; 2] {
     [0, 1].map(|side: usize| ifaces[side].endpoint(1 - side as u32, None).unwrap())
 }
 
@@ -171,9 +175,9 @@ proptest! {
 fn lane__leaves_datagrams_behind_under_constant_traffic() {
     let mut pair = pair();
     pair.open_connection();
-    let RisingPair { ends, mut ifaces } = pair;
-    let mut lanes = ends.map(|end| Lane::Rising(Box::new(end)));
-    lanes.iter_mut().for_each(Lane::finish_rise);
+    let UpgradePair { ends, mut ifaces } = pair;
+    let mut lanes = ends.map(|end| Lane::Upgrade(Box::new(end)));
+    lanes.iter_mut().for_each(Lane::finish_upgrade);
     let (mut sent, mut taken) = ([0; 2], [0; 2]);
     for _ in 0..100 {
         for side in 0..2 {
@@ -194,7 +198,7 @@ fn lane__leaves_datagrams_behind_under_constant_traffic() {
     }
     assert!(lanes.iter().all(|lane| matches!(lane, Lane::Rc(_))));
     assert!(taken.iter().all(|&count| count > 50), "{taken:?}");
-    assert!(ifaces.iter_mut().all(RisingIface::take_news));
+    assert!(ifaces.iter_mut().all(UpgradeIface::take_news));
 }
 
 #[test]
@@ -212,7 +216,7 @@ fn wish__comes_once_by_traffic_or_by_a_long_message() {
     assert_eq!(pair.ifaces[0].take_wish(), None);
     let mut data = [0_u8; 64];
     // SAFETY: nothing is shown.
-    let shown = unsafe { pair.ends[1].expose(data.as_mut_ptr(), 64) };
+    let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), 64) };
     assert_eq!((shown, pair.ifaces[1].take_wish()), (None, Some(0)));
 }
 
@@ -223,10 +227,10 @@ fn get__reads_what_was_shown_after_the_change() {
     let (mut from, mut to) = (vec![5_u8; 100_000], vec![0_u8; 100_000]);
     let at = from.as_mut_ptr();
     // SAFETY: the memory outlives what is shown of it.
-    assert_eq!(unsafe { pair.ends[0].expose(at, 100_000) }, None);
+    assert_eq!(unsafe { pair.ends[0].register(at, 100_000) }, None);
     pair.ends[0].use_connection();
     // SAFETY: as above.
-    let shown = unsafe { pair.ends[0].expose(at, 100_000) }.unwrap();
+    let shown = unsafe { pair.ends[0].register(at, 100_000) }.unwrap();
     let nowhere = Remote { addr: 0, rkey: 0 };
     // SAFETY: room for nothing is asked for.
     let early = unsafe { pair.ends[1].get(to.as_mut_ptr(), 0, nowhere) };
@@ -237,7 +241,7 @@ fn get__reads_what_was_shown_after_the_change() {
     let got = unsafe { pair.ends[1].get(to.as_mut_ptr(), 100_000, shown) };
     assert_eq!(got, Ok(()));
     assert_eq!(from, to);
-    pair.ends[0].conceal(shown.rkey);
+    pair.ends[0].deregister(shown.rkey);
 }
 
 #[test]
@@ -290,18 +294,18 @@ fn limit__is_of_connections_that_are_there() {
 
 #[test]
 fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
-    let RisingPair { ends, ifaces } = {
+    let UpgradePair { ends, ifaces } = {
         let mut pair = pair();
         pair.open_connection();
         pair.ends.iter_mut().for_each(|end| end.use_connection());
         pair
     };
     let mut ifaces = ifaces;
-    let mut lanes = ends.map(|end| Lane::Rising(Box::new(end)));
-    let polls = |ifaces: &[RisingIface; 2]| {
+    let mut lanes = ends.map(|end| Lane::Upgrade(Box::new(end)));
+    let polls = |ifaces: &[UpgradeIface; 2]| {
         [0, 1].map(|side: usize| ifaces[side].parts().0.counters().recv_polls)
     };
-    let progress = |ifaces: &mut [RisingIface; 2], lanes: &mut [Lane; 2]| {
+    let progress = |ifaces: &mut [UpgradeIface; 2], lanes: &mut [Lane; 2]| {
         for (iface, lane) in ifaces.iter_mut().zip(lanes) {
             iface.progress(false, || ());
             assert!(lane.look().is_none());
@@ -319,18 +323,21 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
     }
     assert_eq!(polls(&ifaces), before);
 
-    // A new pair wants to connect: whoever rests is woken by the letter.
+    // A new pair wants to connect: whoever rests is woken by the wireup datagram.
     let address = Address::new(&[3; 20]).unwrap();
-    assert!(ifaces[0].send_letter(1, 1, address));
+    assert!(ifaces[0].send_wireup_datagram(1, 1, address));
     ifaces[0].progress(true, || ());
     let start = std::time::Instant::now();
-    while !ifaces[1].has_letters() {
+    while !ifaces[1].has_wireup_datagrams() {
         // The adapter carries out what was posted when somebody polls; the bell is another thread's.
         ifaces[0].progress(true, || ());
         ifaces[1].progress(false, || ());
-        assert!(start.elapsed().as_secs() < 20, "the letter is not seen");
+        assert!(
+            start.elapsed().as_secs() < 20,
+            "the wireup_datagram is not seen"
+        );
     }
-    assert_eq!(ifaces[1].take_letter(), Some((0, 1, address)));
+    assert_eq!(ifaces[1].take_wireup_datagram(), Some((0, 1, address)));
     // And rests again.
     for _ in 0..20 {
         ifaces[1].progress(false, || ());
@@ -343,33 +350,33 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
 }
 
 #[test]
-fn letters__of_strangers_are_dropped_and_counted() {
+fn wireup_datagrams__of_strangers_are_dropped_and_counted() {
     let mut ifaces = open(3, RcSettings::default(), UdSettings::default());
     let address = Address::default();
-    assert!(ifaces[2].send_letter(0, 1, address));
+    assert!(ifaces[2].send_wireup_datagram(0, 1, address));
     // Rank 1 writes in the name of rank 2.
-    let card = ifaces[1].card(0).unwrap();
-    let forged = crate::ud::Letter {
+    let iface_address = ifaces[1].iface_address(0).unwrap();
+    let forged = crate::ud::WireupDatagram {
         number: 0,
         rank: 2,
         step: 9,
         address,
     };
-    assert!(ifaces[1].send_as(&card, &forged));
+    assert!(ifaces[1].send_as(&iface_address, &forged));
     for iface in &mut ifaces {
         iface.progress(true, || ());
     }
     ifaces[0].progress(true, || ());
     let mut read = Vec::new();
-    while let Some(letter) = ifaces[0].take_letter() {
-        read.push(letter);
+    while let Some(wireup_datagram) = ifaces[0].take_wireup_datagram() {
+        read.push(wireup_datagram);
     }
     assert_eq!(read, [(2, 1, address)]);
     assert_eq!(ifaces[0].counters().strangers, 1);
 }
 
 #[test]
-fn send_letter__to_one_that_has_no_card_does_not_leave() {
+fn send_wireup_datagram__to_one_that_has_no_card_does_not_leave() {
     let mut ifaces = open(2, RcSettings::default(), UdSettings::default());
-    assert!(!ifaces[0].send_letter(7, 1, Address::default()));
+    assert!(!ifaces[0].send_wireup_datagram(7, 1, Address::default()));
 }

@@ -48,7 +48,7 @@ pub struct PairSettings<'a> {
 
 /// How long a reliable connection tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Persistence {
+pub struct RetryConfig {
     /// Time until a packet is sent again: 4.096 us * 2^timeout, 0 to 31; 0 waits for ever.
     pub timeout: u8,
     /// How often it is sent again before the peer counts as gone, 0 to 7; Soft-RoCE takes 7 for without end.
@@ -61,11 +61,11 @@ pub struct Persistence {
     pub reads: u8,
 }
 
-impl Default for Persistence {
+impl Default for RetryConfig {
     fn default() -> Self {
         // 0.27 s each, 7 times: long enough for a loaded network, and a dead peer is found within seconds.
         // A peer without buffers computes, perhaps for hours.
-        Persistence {
+        RetryConfig {
             timeout: 16,
             retries: 6,
             rnr_retries: 7,
@@ -81,7 +81,7 @@ pub struct Peer {
     /// The way to its port.
     pub path: Path,
     /// Its queue pair's number.
-    pub number: u32,
+    pub qpn: u32,
     /// The sequence number with which it begins, 24 bits.
     pub psn: u32,
 }
@@ -194,17 +194,17 @@ impl QueuePair {
         &self,
         peer: &Peer,
         psn: u32,
-        persistence: &Persistence,
+        retry_config: &RetryConfig,
     ) -> Result<(), VerbsError> {
         let limits = self.domain.context().attributes();
-        let within = |limit: c_int| persistence.reads.min(limit.clamp(0, 255) as u8);
+        let within = |limit: c_int| retry_config.reads.min(limit.clamp(0, 255) as u8);
         let mut attributes = QpAttr {
             qp_state: abi::QPS_RTR,
             path_mtu: peer.path.mtu_code(),
-            dest_qp_num: peer.number,
+            dest_qp_num: peer.qpn,
             rq_psn: peer.psn & 0xff_ffff,
             max_dest_rd_atomic: within(limits.max_qp_rd_atom),
-            min_rnr_timer: persistence.rnr_timer,
+            min_rnr_timer: retry_config.rnr_timer,
             ah_attr: peer.path.route,
             ..QpAttr::default()
         };
@@ -219,9 +219,9 @@ impl QueuePair {
         let mut attributes = QpAttr {
             qp_state: abi::QPS_RTS,
             sq_psn: psn & 0xff_ffff,
-            timeout: persistence.timeout,
-            retry_cnt: persistence.retries,
-            rnr_retry: persistence.rnr_retries,
+            timeout: retry_config.timeout,
+            retry_cnt: retry_config.retries,
+            rnr_retry: retry_config.rnr_retries,
             max_rd_atomic: within(limits.max_qp_init_rd_atom),
             ..QpAttr::default()
         };
@@ -297,7 +297,7 @@ impl QueuePair {
 
     /// Its number on the device, 24 bits: what peers need to know.
     #[inline]
-    pub fn number(&self) -> u32 {
+    pub fn qpn(&self) -> u32 {
         // SAFETY: alive until dropped.
         unsafe { self.raw.as_ref().qp_num }
     }

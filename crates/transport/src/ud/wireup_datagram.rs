@@ -1,4 +1,4 @@
-//! Letters: datagrams outside of any connection, by which connections are made. They may be lost, doubled and
+//! WireupDatagrams: datagrams outside of any connection, by which connections are made. They may be lost, doubled and
 //! overtaken.
 //!
 //! ```text
@@ -21,12 +21,12 @@ use crate::verbs::{Operation, PortAddress, VerbsError};
 const MARK: u8 = VERSION << 4 | 0xf;
 const BEFORE: usize = 16;
 const MOST: usize = BEFORE + ADDRESS_BYTES;
-/// Letters that wait to be read at most; those who wrote what is dropped ask again.
+/// WireupDatagrams that wait to be read at most; those who wrote what is dropped ask again.
 const KEPT: usize = 1024;
 
 /// What somebody who knows the job's secret has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Letter {
+pub struct WireupDatagram {
     /// The queue pair it came from.
     pub number: u32,
     /// The rank that its writer says it is.
@@ -37,7 +37,7 @@ pub struct Letter {
     pub address: Address,
 }
 
-impl Letter {
+impl WireupDatagram {
     /// As it travels, and how many bytes of it count; at least those of a packet's head.
     fn encode(&self, secret: u64) -> ([u8; MOST], usize) {
         let mut bytes = [0; MOST];
@@ -49,7 +49,7 @@ impl Letter {
         (bytes, (BEFORE + address.len()).max(HEAD))
     }
 
-    /// What arrived from queue pair `number`; `None` for what is no letter, or carries another secret.
+    /// What arrived from queue pair `number`; `None` for what is no wireup_datagram, or carries another secret.
     fn decode(bytes: &[u8], number: u32, secret: u64) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<BEFORE>()?;
         let [MARK, step, len, 0, r0, r1, r2, r3, proof @ ..] = *head else {
@@ -58,7 +58,7 @@ impl Letter {
         if u64::from_le_bytes(proof) != secret {
             return None;
         }
-        Some(Letter {
+        Some(WireupDatagram {
             number,
             rank: u32::from_le_bytes([r0, r1, r2, r3]),
             step,
@@ -67,8 +67,8 @@ impl Letter {
     }
 }
 
-/// What peers must know to write letters to a queue pair: no connection is named.
-pub(super) fn card(number: u32, qkey: u32, port: PortAddress) -> Address {
+/// What peers must know to write wireup datagrams to a queue pair: no connection is named.
+pub(super) fn iface_address(number: u32, qkey: u32, port: PortAddress) -> Address {
     let nobody = LinkAddress {
         number,
         qkey,
@@ -80,31 +80,35 @@ pub(super) fn card(number: u32, qkey: u32, port: PortAddress) -> Address {
     nobody.encode()
 }
 
-/// The number of the queue pair that a card names.
-pub fn number_of(card: &Address) -> Option<u32> {
-    LinkAddress::decode(card).map(|to| to.number)
+/// The number of the queue pair that an interface address names.
+pub fn number_of(iface_address: &Address) -> Option<u32> {
+    LinkAddress::decode(iface_address).map(|to| to.number)
 }
 
 impl Core {
-    /// Keeps what has arrived if it is a letter of this job; says whether it is.
+    /// Keeps what has arrived if it is a wireup datagram of this job; says whether it is.
     #[cold]
-    pub fn keep_letter(&mut self, datagram: &[u8], from: u32) -> bool {
+    pub fn keep_wireup_datagram(&mut self, datagram: &[u8], from: u32) -> bool {
         let read = self
             .secret
-            .and_then(|secret| Letter::decode(datagram, from, secret));
-        let Some(letter) = read else {
+            .and_then(|secret| WireupDatagram::decode(datagram, from, secret));
+        let Some(wireup_datagram) = read else {
             return false;
         };
-        self.counters.letters += 1;
-        if self.letters.len() < KEPT {
-            self.letters.push_back(letter);
+        self.counters.wireup_datagrams += 1;
+        if self.wireup_datagrams.len() < KEPT {
+            self.wireup_datagrams.push_back(wireup_datagram);
         }
         true
     }
 
-    /// Sends a letter to the queue pair that `card` names; false where there is no room, or no way.
-    pub fn send_letter(&mut self, card: &Address, letter: &Letter) -> Result<bool, VerbsError> {
-        let (Some(to), Some(secret)) = (LinkAddress::decode(card), self.secret) else {
+    /// Sends a wireup_datagram to the queue pair that `iface_address` names; false where there is no room, or no way.
+    pub fn send_wireup_datagram(
+        &mut self,
+        iface_address: &Address,
+        wireup_datagram: &WireupDatagram,
+    ) -> Result<bool, VerbsError> {
+        let (Some(to), Some(secret)) = (LinkAddress::decode(iface_address), self.secret) else {
             return Ok(false);
         };
         let (handle, _) = self.domain.find_way(&to.port)?;
@@ -114,14 +118,14 @@ impl Core {
         let Some(slot) = self.take_slot(false, 1) else {
             return Ok(false);
         };
-        let (bytes, len) = letter.encode(secret);
+        let (bytes, len) = wireup_datagram.encode(secret);
         let packet = Packet {
             slot,
             part: 0,
             offset: 0,
             bytes: (len - HEAD) as u32,
         };
-        let (segments, count) = self.pool.write_letter(&packet, &bytes[..len]);
+        let (segments, count) = self.pool.write_wireup_datagram(&packet, &bytes[..len]);
         self.pool.note_post(slot, self.posted);
         let operation = Operation::Datagram {
             to: &handle,
@@ -149,8 +153,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn letter(len: usize) -> Letter {
-        Letter {
+    fn wireup_datagram(len: usize) -> WireupDatagram {
+        WireupDatagram {
             number: 77,
             rank: 0x0102_0304,
             step: 2,
@@ -159,30 +163,34 @@ mod tests {
     }
 
     #[test]
-    fn letter__survives_the_wire() {
+    fn wireup_datagram__survives_the_wire() {
         for len in [0, 1, 20, ADDRESS_BYTES] {
-            let (bytes, used) = letter(len).encode(u64::MAX - 3);
+            let (bytes, used) = wireup_datagram(len).encode(u64::MAX - 3);
             assert!((HEAD..=MOST).contains(&used));
-            let read = Letter::decode(&bytes[..used], 77, u64::MAX - 3);
-            assert_eq!(read, Some(letter(len)));
+            let read = WireupDatagram::decode(&bytes[..used], 77, u64::MAX - 3);
+            assert_eq!(read, Some(wireup_datagram(len)));
         }
     }
 
     #[test]
-    fn letter__without_the_secret_is_nothing() {
-        let (bytes, used) = letter(30).encode(5);
-        assert_eq!(Letter::decode(&bytes[..used], 77, 6), None);
-        assert_eq!(Letter::decode(&bytes[..40], 77, 5), None, "cut short");
+    fn wireup_datagram__without_the_secret_is_nothing() {
+        let (bytes, used) = wireup_datagram(30).encode(5);
+        assert_eq!(WireupDatagram::decode(&bytes[..used], 77, 6), None);
+        assert_eq!(
+            WireupDatagram::decode(&bytes[..40], 77, 5),
+            None,
+            "cut short"
+        );
     }
 
     proptest! {
         #[test]
-        fn fuzz__letter_is_understood_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..120), marked: bool) {
+        fn fuzz__wireup_datagram_is_understood_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..120), marked: bool) {
             if let (Some(first), true) = (bytes.first_mut(), marked) {
                 *first = MARK;
             }
             let secret = bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
-            if let Some(read) = Letter::decode(&bytes, 1, secret) {
+            if let Some(read) = WireupDatagram::decode(&bytes, 1, secret) {
                 let (again, used) = read.encode(secret);
                 let len = (BEFORE + read.address.as_slice().len()).min(used);
                 prop_assert_eq!(&again[..len], &bytes[..len]);

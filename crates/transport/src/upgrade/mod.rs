@@ -5,7 +5,8 @@
 //! ([`crate::ud::UdEndpoint::send_last`]); what follows goes by the connection, and its receiver takes nothing from
 //! there before it has taken that word. So order is kept, and nothing waits for the change but what comes after it.
 //!
-//! Connections of both kinds are made by letters (`ud::letter`) to the datagram queue pair, whose card each rank
+//! Connections of both kinds are made by wireup datagrams (`ud::wireup_datagram`) to the datagram queue pair, whose
+//! card each rank
 //! publishes in its page of the job's memory: nothing else is exchanged there.
 //!
 //! The datagram queue pair is polled only while pairs live on it, something of it is under way, or a connection is
@@ -19,6 +20,6 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::RisingEndpoint;
-pub use iface::{Counters, Refusal, RisingIface};
+pub use endpoint::UpgradeEndpoint;
+pub use iface::{Counters, Refusal, UpgradeIface};
 pub use rule::Rule;

@@ -1,4 +1,5 @@
-//! What is wrong with what was found, and the remedy of each (`data/troubles.toml`). Pure: facts in, troubles out.
+//! What is wrong with what was found, and the remedy of each (`data/diagnostics.toml`). Pure: facts in, diagnostics
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ struct Saying {
     remedy: String,
 }
 
-table!(SAYINGS: BTreeMap<String, Saying> = "troubles.toml");
+table!(SAYINGS: BTreeMap<String, Saying> = "diagnostics.toml");
 
 /// Everything that is wrong, the worst first.
 pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {

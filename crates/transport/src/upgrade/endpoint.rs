@@ -22,7 +22,7 @@ enum Way {
 }
 
 /// A connection to one peer.
-pub struct RisingEndpoint {
+pub struct UpgradeEndpoint {
     ud: UdEndpoint,
     /// There from the moment that somebody wants it.
     rc: Option<Box<RcEndpoint>>,
@@ -59,7 +59,7 @@ impl Drop for OnDatagrams {
     }
 }
 
-impl RisingEndpoint {
+impl UpgradeEndpoint {
     pub(super) fn new(
         ud: UdEndpoint,
         peer: u32,
@@ -68,7 +68,7 @@ impl RisingEndpoint {
     ) -> Self {
         let rule = shared.borrow().rule;
         shared.borrow_mut().counters.pairs += 1;
-        RisingEndpoint {
+        UpgradeEndpoint {
             ud,
             rc: None,
             up: false,
@@ -123,12 +123,12 @@ impl RisingEndpoint {
     }
 
     /// Whether an end of a connection has been made.
-    pub fn is_rising(&self) -> bool {
+    pub fn is_upgrading(&self) -> bool {
         self.rc.is_some()
     }
 
     /// Where the peer finds this end of the connection; no address where there is none.
-    pub fn rising_address(&self) -> Address {
+    pub fn upgrade_address(&self) -> Address {
         self.rc
             .as_ref()
             .map_or_else(Address::default, |rc| rc.local_address())
@@ -191,10 +191,10 @@ impl RisingEndpoint {
         (self.sends, self.takes) == (Way::Connection, Way::Connection) && self.ud.is_drained()
     }
 
-    /// The connection alone; [`RisingEndpoint::has_risen`] has been found.
+    /// The connection alone; [`UpgradeEndpoint::has_risen`] has been found.
     pub fn into_connection(self) -> Option<Box<RcEndpoint>> {
         let mut shared = self.pair.0.borrow_mut();
-        shared.counters.risen += 1;
+        shared.counters.upgraded += 1;
         // What the peer has not heard of it sends again: somebody must answer.
         shared.parked.push(self.ud);
         drop(shared);
@@ -262,10 +262,10 @@ impl RisingEndpoint {
     ///
     /// # Safety
     /// As [`RcEndpoint::expose`].
-    pub unsafe fn expose(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self.sends {
             // SAFETY: the caller's.
-            Way::Connection => unsafe { self.rc.as_mut()?.expose(address, len) },
+            Way::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
             Way::Datagrams => {
                 self.ask_slow();
                 None
@@ -273,10 +273,10 @@ impl RisingEndpoint {
         }
     }
 
-    /// Ends what [`RisingEndpoint::expose`] has begun, once.
-    pub fn conceal(&mut self, rkey: u64) {
+    /// Ends what [`UpgradeEndpoint::expose`] has begun, once.
+    pub fn deregister(&mut self, rkey: u64) {
         if let Some(rc) = &mut self.rc {
-            rc.conceal(rkey);
+            rc.deregister(rkey);
         }
     }
 
@@ -295,13 +295,13 @@ impl RisingEndpoint {
     }
 }
 
-impl Endpoint for RisingEndpoint {
+impl Endpoint for UpgradeEndpoint {
     /// What messages can count on by either way. Memory is fetched by a connection alone.
     fn capabilities(&self) -> Capabilities {
         let by_datagrams = self.ud.capabilities();
         let will_rise = !self.stays || self.rc.is_some();
         Capabilities {
-            name: "rising",
+            name: "upgrade",
             get_zcopy: if will_rise { ZCOPY_MOST } else { 0 },
             put_zcopy: 0,
             ..by_datagrams

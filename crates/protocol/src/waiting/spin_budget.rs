@@ -10,28 +10,28 @@ const MOST_NS: u64 = 2_000_000;
 
 /// What the last sleeps were like.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct SpinBudget {
     /// Whether anything is learnt.
     learns: bool,
     /// How long to look on; 0 while nothing speaks for more than the least.
-    looks_ns: u64,
+    polls_ns: u64,
 }
 
-impl Patience {
+impl SpinBudget {
     /// Nothing is known; `learns`: whether anything ever is.
     pub fn of(learns: bool) -> Self {
-        let looks_ns = 0;
-        Patience { learns, looks_ns }
+        let polls_ns = 0;
+        SpinBudget { learns, polls_ns }
     }
 
     /// Nanoseconds to look on before a sleep.
     pub(super) fn limit_ns(&self) -> u64 {
-        self.looks_ns.max(SPIN_NS)
+        self.polls_ns.max(SPIN_NS)
     }
 
     /// A wait has ended that had come to a sleep: so long after it began, in nanoseconds.
     pub(super) fn note_slept(&mut self, waited_ns: u64) {
-        self.looks_ns = match self.learns && waited_ns <= MOST_NS / 2 {
+        self.polls_ns = match self.learns && waited_ns <= MOST_NS / 2 {
             true => 2 * waited_ns,
             false => 0,
         };
@@ -45,23 +45,23 @@ mod tests {
 
     #[test]
     fn patience__grows_with_short_sleeps_and_ends_with_a_long_one() {
-        let mut patience = Patience::of(true);
-        assert_eq!(patience.limit_ns(), SPIN_NS);
-        patience.note_slept(300_000);
-        assert_eq!(patience.limit_ns(), 600_000);
+        let mut spin_budget = SpinBudget::of(true);
+        assert_eq!(spin_budget.limit_ns(), SPIN_NS);
+        spin_budget.note_slept(300_000);
+        assert_eq!(spin_budget.limit_ns(), 600_000);
         // Such waits end before they come to a sleep now. One that is longer lasts beyond the limit.
-        patience.note_slept(1_000_000);
-        assert_eq!(patience.limit_ns(), MOST_NS);
-        patience.note_slept(MOST_NS);
-        assert_eq!(patience.limit_ns(), SPIN_NS);
+        spin_budget.note_slept(1_000_000);
+        assert_eq!(spin_budget.limit_ns(), MOST_NS);
+        spin_budget.note_slept(MOST_NS);
+        assert_eq!(spin_budget.limit_ns(), SPIN_NS);
     }
 
     #[test]
     fn patience__is_never_less_than_the_least() {
-        let mut patience = Patience::of(true);
-        patience.note_slept(1);
-        assert_eq!(patience.limit_ns(), SPIN_NS);
-        let mut fixed = Patience::of(false);
+        let mut spin_budget = SpinBudget::of(true);
+        spin_budget.note_slept(1);
+        assert_eq!(spin_budget.limit_ns(), SPIN_NS);
+        let mut fixed = SpinBudget::of(false);
         fixed.note_slept(300_000);
         assert_eq!(fixed.limit_ns(), SPIN_NS);
     }
