@@ -203,7 +203,8 @@ impl UpgradeIface {
         }
     }
 
-    /// Sends a wireup datagram to a rank; false where it did not leave, for one because the rank has not published its iface_address.
+    /// Sends a wireup datagram to a rank; false where it did not leave, for one because the rank has not published
+    /// its iface_address.
     pub fn send_wireup_datagram(&mut self, peer: u32, step: u8, address: Address) -> bool {
         let Some(iface_address) = self.iface_address(peer) else {
             return false;
@@ -218,7 +219,8 @@ impl UpgradeIface {
             .send_wireup_datagram(&iface_address, &wireup_datagram)
     }
 
-    /// A wireup datagram that has come: sender, step, address. What says it is from a rank and comes from another queue pair
+    /// A wireup datagram that has come: sender, step, address. What says it is from a rank and comes from another
+    /// queue pair
     /// than that rank's is dropped.
     pub fn take_wireup_datagram(&mut self) -> Option<(u32, u8, Address)> {
         loop {
