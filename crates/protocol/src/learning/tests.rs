@@ -56,6 +56,17 @@ fn learner__finds_the_best_of_five_within_2000_messages() {
 }
 
 #[test]
+fn learner__leaves_the_ring_only_for_a_copy_that_is_clearly_faster() {
+    for (get, from_ring) in [(8000, Arm::Vector), (7000, Arm::Get)] {
+        for (first, found) in [(Arm::Vector, from_ring), (Arm::Get, Arm::Get)] {
+            let mut world = World::new(first);
+            world.send_many(4000, &[10_000, 20_000, 20_000, get, 20_000]);
+            assert_eq!(world.learner.learnt().0, found, "{get} from {first:?}");
+        }
+    }
+}
+
+#[test]
 fn learner__tries_nothing_among_the_first_messages() {
     let mut world = World::new(Arm::Vector);
     world.send_many(80, &[4000, 40_000, 40_000, 40_000, 40_000]);

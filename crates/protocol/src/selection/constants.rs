@@ -57,7 +57,7 @@ constants! {
         "copying a byte out of, or over, another processor's cache";
     kernel_call_ns 500.0, "ns", 1.0, 1_000_000.0,
         "a call of process_vm_readv or process_vm_writev, without its bytes";
-    kernel_byte_ns 0.062, "ns/B", 0.0, 100.0,
+    kernel_byte_ns 0.045, "ns/B", 0.0, 100.0,
         "what such a call adds to the copy of a byte: pages looked up and held";
 }
 

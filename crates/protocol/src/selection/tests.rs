@@ -196,11 +196,11 @@ fn whole__is_what_may_travel_unasked_where_nobody_wants_parts() {
 #[test]
 fn single_copy__begins_with_the_octave_that_a_sender_is_advised_about() {
     let c = Constants {
-        transfer_byte_ns: 0.055,
+        kernel_byte_ns: 0.048,
         ..Constants::default()
     };
     let at = |adapt| decide(&c, &Overrides { adapt, ..FREE }, true).single_copy;
-    assert_eq!([false, true].map(at), [768 * 1024, 1024 * 1024]);
+    assert_eq!([false, true].map(at), [384 * 1024, 512 * 1024]);
 }
 
 #[test]
