@@ -248,7 +248,7 @@ impl Session {
         ];
         let clock = &mut self.report.run.clock;
         if clock.source.is_empty() {
-            *clock = levels::observe_kernel_clock();
+            *clock = startup::observe_kernel_clock();
         }
         let clock = table::describe_clock(clock);
         self.say(&clock);
@@ -377,7 +377,7 @@ impl Session {
                     bar.suspend(|| eprintln!("{text}"));
                     return;
                 }
-                Event::Missing(_) | Event::Selection(_) | Event::End(_) => return,
+                Event::Missing(_) | Event::Selection(_) | Event::End { .. } => return,
             };
             if *shows_table {
                 bar.suspend(|| lines.iter().for_each(|line| print_line(line)));

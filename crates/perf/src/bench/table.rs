@@ -240,7 +240,7 @@ mod tests {
 
     fn make_case(window: &str, median: u64) -> Case {
         let line = format!(
-            r#"{{"event":"case","test":"rate","variant":"","operation":"MPI_Isend","of":"message","unit":"ns","bytes":1000000,"ranks":2,"window":{window},"operations_per_sample":1,"warmup_operations":0,"overhead_ns":0,"checked":null,"processors":[0,1],"sum":{median},"min":{median},"max":{median},"buckets":[[{},1]],"floor":null}}"#,
+            r#"{{"event":"case","test":"rate","variant":"","operation":"MPI_Isend","of":"message","unit":"ns","bytes":1000000,"ranks":2,"window":{window},"timing":{{"operations_per_sample":1,"warmup_operations":0,"overhead_ns":0}},"checked":null,"processors":[0,1],"samples":{{"count":1,"min":{median},"mean":{median},"max":{median},"buckets":[[{},1]]}}}}"#,
             median * 1000
         );
         match parse_event(&line) {
