@@ -35,7 +35,7 @@ use crate::record::{Case, Level, Of, TOUCHED};
 pub use board::SharedBoard;
 pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS};
-pub use table::print_columns;
+pub use table::describe as describe_levels;
 
 /// Tests that exist at these levels.
 pub const TESTS: [&str; 7] = [
