@@ -1,4 +1,4 @@
-//! Notes the commit that the toolbox is built from, where there is a repository.
+//! Compiles the measurement engine, and notes the commit that the toolbox is built from, where there is a repository.
 
 use std::process::Command;
 
@@ -15,6 +15,14 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
+    let engine = ["engine.c", "clock.c", "histogram.c", "options.c", "floor.c"];
+    let engine = engine.map(|name| format!("program/{name}"));
+    println!("cargo::rerun-if-changed=program");
+    cc::Build::new()
+        .files(engine)
+        .std("gnu11")
+        .opt_level(2)
+        .compile("engine");
     let commit = ask_git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
     println!("cargo::rustc-env=BUILD_COMMIT={commit}");
 }

@@ -1,99 +1,17 @@
 /* The benchmark program: the same source for every MPI library. MPI 3.1 and C11 on Linux, nothing else.
  *
  * Rank 0 prints one JSON object a line (events.c) and decides what is done next; the ranks that take part in a case
- * obey its orders (engine.c). A sample is the mean over so many operations that reading the clock does not show. */
+ * obey its orders (cases.c). A sample is the mean over so many operations that reading the clock does not show. */
 #ifndef FASTPATH_BENCH_H
 #define FASTPATH_BENCH_H
 
-#define _GNU_SOURCE
-#include <mpi.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "engine.h"
 
-#if defined __x86_64__
-#include <x86intrin.h>
-#endif
+#include <mpi.h>
 
 enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4, TAG_RIGHT = 11, TAG_LEFT = 12 };
 
-/* ---- clock.c ---- */
-
-struct bench_clock {
-    bool uses_tsc;
-    double ns_per_tick;
-    double error_ppm;     /* of that, against CLOCK_MONOTONIC: the largest so far */
-    double resolution_ns; /* smallest step seen */
-    double read_ns;       /* one reading, median */
-};
-extern struct bench_clock bench_clock;
-
-uint64_t read_monotonic_ns(void);
-
-static inline uint64_t read_ticks(void) {
-#if defined __x86_64__
-    if (bench_clock.uses_tsc) {
-        /* Waits for what stands before it, so that a message is there when its time is taken. */
-        unsigned processor;
-        return __rdtscp(&processor);
-    }
-#endif
-    return read_monotonic_ns();
-}
-
-void start_clock(void);
-void check_clock(void); /* compares the rate with the kernel's clock again and corrects it */
-double ns_of(uint64_t ticks);
-
-/* ---- histogram.c ---- */
-
-struct histogram {
-    uint64_t *counts;
-    uint64_t count;
-    double sum, min, max;
-};
-
-void reset_histogram(struct histogram *h);
-void record_value(struct histogram *h, double value); /* in the case's unit; kept in thousandths */
-double find_quantile(const struct histogram *h, double share);
-/* Pairs of a value in a bucket, in thousandths, and a count; returns how many, and only counts them for NULL. */
-size_t pack_histogram(const struct histogram *h, uint64_t *pairs);
-void unpack_histogram(struct histogram *h, const uint64_t *pairs, size_t count, const double *sum_min_max);
-void print_histogram(const struct histogram *h); /* sum, min, max, buckets: the inside of a JSON object */
-
-/* ---- options.c ---- */
-
-enum { SIZES_MAX = 128, WINDOW_MAX = 4096, TESTS_MAX = 64 };
-
-struct options {
-    const char *tests[TESTS_MAX];
-    int test_count;
-    size_t sizes[SIZES_MAX];
-    int size_count;
-    double duration_ns;
-    long iterations; /* 0: by duration */
-    long warmup;     /* operations; below 0: found out */
-    int window;      /* 0: the test's own */
-    long batch;      /* operations of a sample; 0: found out */
-    double sample_bytes; /* a sample of several operations carries no more than this; 0: no limit */
-    int rounds;
-    long intervals; /* cases in a row at each size; 0: one; below 0: without end */
-    int runs; /* measurements of tests that have a number of their own; 0: theirs */
-    bool check, floor, list, touch;
-    bool alloc_mem;  /* buffers come from MPI_Alloc_mem, not from malloc */
-    size_t offset;   /* how far into that memory they begin */
-    bool strided;    /* messages are rows in memory (buffers.c), one vector type each */
-    const char *idle;
-};
-extern struct options options;
-
-/* Returns what is wrong, or NULL. */
-const char *parse_options(int argc, char **argv);
-const char *parse_sizes(const char *text, size_t *sizes, int *count);
-
 /* ---- tests and cases ---- */
-
-struct bench_case;
 
 enum who { PAIR, EVERYONE };
 
@@ -165,28 +83,10 @@ void print_progress(const char *test, size_t bytes, long done, long total);
 void print_missing(const char *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *describe_error(const char *function, int code);
 
-/* What a "case" event says; fields left zero are printed as null or empty. */
-struct figures {
-    const char *test, *variant, *operation, *of, *unit;
-    size_t bytes;
-    int window;
-    long operations_per_sample;
-    uint64_t warmup_operations;
-    double overhead_ns;
-    double processor_percent; /* of the leader's time; 0: not known */
-    int checked;              /* -1: not asked for */
-    int processors[2];
-    const struct histogram *samples, *floor;
-    const char *floor_of;
-    double lines[2]; /* a cache line one way, ns, before the samples and after them; 0: not measured */
-    const char *defined; /* further JSON members: figures by another tool's definition */
-};
 void print_case(const struct figures *f);
 
-/* ---- engine.c ---- */
+/* ---- cases.c ---- */
 
-void measure_overhead(void);
-double overhead_of(long operations); /* ns that timing adds to an operation at so many per sample */
 void run_test(const struct test *t);
 void step_progress(const char *test, size_t bytes);
 void expect_steps(long steps);
@@ -196,6 +96,9 @@ struct bench_case make_case(const struct test *t, MPI_Comm members, size_t bytes
 size_t list_sizes(const char *own, size_t multiple, size_t *sizes);
 /* Whether all members could get what they asked for. */
 bool agree(MPI_Comm members, bool own);
+bool open_lines(MPI_Comm members, int member); /* whether there is a page for them */
+/* Where the first and the last member are now. */
+bool runs_on_one_processor(MPI_Comm members, int processors[2]);
 
 struct pair {
     int first, second; /* ranks; the first leads */
@@ -218,15 +121,6 @@ bool rest(const char *how);        /* the others: until the pair ends it */
 void end_rest(const char *how);    /* the pair, both of them */
 bool can_rest(const char *how);
 
-/* ---- floor.c ---- */
-
-bool open_lines(MPI_Comm members, int member);
-void close_lines(void);
-void ask_lines(long trips);
-void answer_lines(long trips);
-bool runs_on_one_processor(MPI_Comm members, int processors[2]);
-double time_copy(char *to, const char *from, size_t bytes, long times);
-double time_lines(long means, long trips); /* one way, ns: the shortest mean; the other side answers (means + 1) * trips */
 
 /* ---- buffers.c ---- */
 

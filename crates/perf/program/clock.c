@@ -1,5 +1,5 @@
 /* The clock: the processor's time stamp counter where it is invariant, otherwise CLOCK_MONOTONIC. */
-#include "bench.h"
+#include "engine.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* What rank 0 prints: one JSON object a line. */
+/* What rank 0 prints: one JSON object a line. A case is written as it is stored (docs/schema/bench-1.json). */
 #include "bench.h"
 
 #include <sched.h>
@@ -112,21 +112,21 @@ void print_case(const struct figures *f) {
     printf("\"bytes\":%zu,\"ranks\":%d,", f->bytes, world_ranks);
     if (f->window > 0) printf("\"window\":%d,", f->window);
     else printf("\"window\":null,");
-    printf("\"operations_per_sample\":%ld,\"warmup_operations\":%llu,\"overhead_ns\":%.4g,", f->operations_per_sample,
-           (unsigned long long)f->warmup_operations, f->overhead_ns);
+    printf("\"timing\":{\"operations_per_sample\":%ld,\"warmup_operations\":%llu,\"overhead_ns\":%.4g},",
+           f->operations_per_sample, (unsigned long long)f->warmup_operations, f->overhead_ns);
     printf("\"checked\":%s,\"processors\":[%d,%d],", f->checked < 0 ? "null" : f->checked ? "true" : "false",
            f->processors[0], f->processors[1]);
     if (f->processor_percent > 0) printf("\"processor_percent\":%.4g,", f->processor_percent);
     if (f->lines[0] > 0) printf("\"lines\":[%.6g,%.6g],", f->lines[0], f->lines[1]);
     if (f->defined) printf("\"defined\":{%s},", f->defined);
-    print_histogram(f->samples);
     if (f->floor && f->floor->count > 0) {
-        printf(",\"floor\":{");
-        print_member("of", f->floor_of);
+        print_member("floor_of", f->floor_of);
+        printf("\"floor\":");
         print_histogram(f->floor);
-        printf("}}\n");
-    } else {
-        printf(",\"floor\":null}\n");
+        putchar(',');
     }
+    printf("\"samples\":");
+    print_histogram(f->samples);
+    printf("}\n");
     fflush(stdout);
 }

@@ -1,10 +1,12 @@
 /* The floor, measured in turn with a case: a cache line between the two ranks' processors, outside of MPI, and the
  * copy of memory. The page with the lines is shared by all ranks of one host (share.c). */
-#include "bench.h"
+#include "engine.h"
 #include "share.h"
 
 #include <sched.h>
 #include <string.h>
+
+struct share *shared;
 
 /* Both sides count round trips, so that neither has to be told where to start. */
 static uint64_t asked, answered;
@@ -15,13 +17,11 @@ static void await(_Atomic uint64_t *word, uint64_t value) {
         if (spins % (1u << 16) == 0) sched_yield();
 }
 
-bool open_lines(MPI_Comm members, int member) {
+void reset_lines(bool leads) {
     asked = answered = 0;
-    if (shared && member == 0) {
-        atomic_store(&shared->ping, 0);
-        atomic_store(&shared->pong, 0);
-    }
-    return agree(members, shared != NULL);
+    if (!shared || !leads) return;
+    atomic_store(&shared->ping, 0);
+    atomic_store(&shared->pong, 0);
 }
 
 void ask_lines(long trips) {
@@ -38,19 +38,6 @@ void answer_lines(long trips) {
         await(&shared->ping, answered);
         atomic_store_explicit(&shared->pong, answered, memory_order_release);
     }
-}
-
-/* Where the first and the last member are now. */
-bool runs_on_one_processor(MPI_Comm members, int processors[2]) {
-    int own = sched_getcpu(), member, count;
-    MPI_Comm_rank(members, &member);
-    MPI_Comm_size(members, &count);
-    int first = member == 0 ? own : 0, last = member == count - 1 ? own : 0;
-    MPI_Bcast(&first, 1, MPI_INT, 0, members);
-    MPI_Bcast(&last, 1, MPI_INT, count - 1, members);
-    processors[0] = first;
-    processors[1] = last;
-    return first == last;
 }
 
 double time_lines(long means, long trips) {

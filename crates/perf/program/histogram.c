@@ -1,5 +1,5 @@
 /* Every sample in bounded memory: buckets that keep 12 bits of a value in thousandths of the unit. */
-#include "bench.h"
+#include "engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void reset_histogram(struct histogram *h) {
     else counts = calloc(BUCKETS, sizeof *counts);
     if (!counts) {
         fprintf(stderr, "no memory for a histogram\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        abort();
     }
     *h = (struct histogram){.counts = counts};
 }
@@ -71,12 +71,13 @@ void unpack_histogram(struct histogram *h, const uint64_t *pairs, size_t count, 
 }
 
 void print_histogram(const struct histogram *h) {
-    printf("\"sum\":%.17g,\"min\":%.17g,\"max\":%.17g,\"buckets\":[", h->sum, h->min, h->max);
+    printf("{\"count\":%llu,\"min\":%.17g,\"mean\":%.17g,\"max\":%.17g,\"buckets\":[", (unsigned long long)h->count, h->min,
+           h->sum / (double)h->count, h->max);
     const char *comma = "";
     for (size_t i = 0; i < BUCKETS; i++) {
         if (!h->counts[i]) continue;
         printf("%s[%llu,%llu]", comma, (unsigned long long)bound_of(i), (unsigned long long)h->counts[i]);
         comma = ",";
     }
-    printf("]");
+    printf("]}");
 }

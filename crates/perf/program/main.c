@@ -26,6 +26,29 @@ static void list_tests(void) {
                    t->text, t->operation, t->of, t->sizes ? t->sizes : "");
 }
 
+static const char *parse_tests(char *text) {
+    for (char *name = strtok(text, ","); name; name = strtok(NULL, ",")) {
+        if (options.test_count == TESTS_MAX) return "too many tests";
+        if (!find_test(name)) return refuse_option("unknown test", name);
+        options.tests[options.test_count++] = name;
+    }
+    return NULL;
+}
+
+static const char *parse_options(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *wrong = NULL;
+        if (!strcmp(argv[i], "--check")) options.check = true;
+        else if (!strcmp(argv[i], "--touch")) options.touch = true;
+        else if (!strcmp(argv[i], "--list")) options.list = true;
+        else if (strncmp(argv[i], "--", 2)) wrong = parse_tests(argv[i]);
+        else if (i + 1 == argc) wrong = refuse_option("lacks its value", argv[i]);
+        else wrong = set_option(argv[i], argv[i + 1]), i++;
+        if (wrong) return wrong;
+    }
+    return options.list || options.test_count > 0 ? NULL : "which test? --list names them";
+}
+
 static void run_all(void) {
     start_clock();
     measure_overhead();

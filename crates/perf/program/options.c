@@ -1,16 +1,22 @@
-/* The arguments. Every rank reads them alike; rank 0 says what is wrong. */
-#include "bench.h"
+/* The options. Every rank reads them alike. */
+#include "engine.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct options options = {.duration_ns = 2e8, .warmup = -1, .rounds = 5, .floor = true, .idle = "barrier"};
+#define DEFAULTS {.duration_ns = 2e8, .warmup = -1, .rounds = 5, .floor = true, .idle = "barrier"}
+
+struct options options = DEFAULTS;
+
+void reset_options(void) { options = (struct options)DEFAULTS; }
+
+double case_duration_ns(void) { return options.duration_ns; }
 
 static char problem[256];
 
-static const char *refuse(const char *what, const char *text) {
+const char *refuse_option(const char *what, const char *text) {
     snprintf(problem, sizeof problem, "%s: %.150s", what, text);
     return problem;
 }
@@ -22,19 +28,19 @@ const char *parse_sizes(const char *text, size_t *sizes, int *count) {
         char *end;
         errno = 0;
         long long value = strtoll(at, &end, 10);
-        if (end == at || value < 0 || errno) return refuse("a size is a number with an optional K, M or G", text);
-        if (value > 1LL << 30) return refuse("the largest size is 1G", text);
+        if (end == at || value < 0 || errno) return refuse_option("a size is a number with an optional K, M or G", text);
+        if (value > 1LL << 30) return refuse_option("the largest size is 1G", text);
         if (*end == 'K') value <<= 10, end++;
         else if (*end == 'M') value <<= 20, end++;
         else if (*end == 'G') value <<= 30, end++;
-        if (value > 1LL << 30) return refuse("the largest size is 1G", text);
-        if (*count == SIZES_MAX) return refuse("too many sizes", text);
+        if (value > 1LL << 30) return refuse_option("the largest size is 1G", text);
+        if (*count == SIZES_MAX) return refuse_option("too many sizes", text);
         sizes[(*count)++] = (size_t)value;
         if (*end == ',') end++;
-        else if (*end) return refuse("sizes are separated by commas", text);
+        else if (*end) return refuse_option("sizes are separated by commas", text);
         at = end;
     }
-    return *count ? NULL : refuse("no size", text);
+    return *count ? NULL : refuse_option("no size", text);
 }
 
 static bool parse_number(const char *text, double low, double high, double *value) {
@@ -43,16 +49,7 @@ static bool parse_number(const char *text, double low, double high, double *valu
     return end != text && !*end && *value >= low && *value <= high;
 }
 
-static const char *parse_tests(char *text) {
-    for (char *name = strtok(text, ","); name; name = strtok(NULL, ",")) {
-        if (options.test_count == TESTS_MAX) return "too many tests";
-        if (!find_test(name)) return refuse("unknown test", name);
-        options.tests[options.test_count++] = name;
-    }
-    return NULL;
-}
-
-static const char *set_option(const char *name, const char *text) {
+const char *set_option(const char *name, const char *text) {
     double value = 0;
     const char *expected = NULL;
     if (!strcmp(name, "--sizes")) return parse_sizes(text, options.sizes, &options.size_count);
@@ -103,21 +100,7 @@ static const char *set_option(const char *name, const char *text) {
         if (strcmp(text, "yes") && strcmp(text, "no")) expected = "--floor: expected yes or no";
         options.floor = !strcmp(text, "yes");
     } else {
-        return refuse("unknown option", name);
+        return refuse_option("unknown option", name);
     }
-    return expected ? refuse(expected, text) : NULL;
-}
-
-const char *parse_options(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *wrong = NULL;
-        if (!strcmp(argv[i], "--check")) options.check = true;
-        else if (!strcmp(argv[i], "--touch")) options.touch = true;
-        else if (!strcmp(argv[i], "--list")) options.list = true;
-        else if (strncmp(argv[i], "--", 2)) wrong = parse_tests(argv[i]);
-        else if (i + 1 == argc) wrong = refuse("lacks its value", argv[i]);
-        else wrong = set_option(argv[i], argv[i + 1]), i++;
-        if (wrong) return wrong;
-    }
-    return options.list || options.test_count > 0 ? NULL : "which test? --list names them";
+    return expected ? refuse_option(expected, text) : NULL;
 }

@@ -7,8 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct share *shared;
-
 static struct share *map_share(int file) {
     void *at = file < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct share), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     return at == MAP_FAILED ? NULL : at;

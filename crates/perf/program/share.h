@@ -12,8 +12,6 @@ struct share {
     _Alignas(128) uint64_t mark;             /* says that it is this job's page */
 };
 
-extern struct share *shared; /* NULL where there is none */
-
 void open_share(void); /* everyone calls it */
 
 #endif

@@ -11,10 +11,10 @@ use crate::bench::{BenchError, choose_mpi, surroundings};
 use crate::catalogue::find;
 use crate::compare::interval::{self, Ratio};
 use crate::compare::run::make_bar;
+use crate::document::{Document, Table};
 use crate::html;
 use crate::instructions::{Counted, count};
 use crate::output::file::Target;
-use crate::output::print_line;
 use crate::program::{Job, Program, STALL, Settings};
 use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 
@@ -161,7 +161,7 @@ pub fn run(options: &AblationOptions) -> Result<(), BenchError> {
             instructions,
         });
     }
-    print_steps(&report.ablation, options.turns);
+    describe_steps(&report.ablation, options.turns).print();
     if let Some(file) = json {
         file.finish(&crate::output::json::format_report(&report))?;
     }
@@ -279,37 +279,36 @@ fn name_step(added: &str) -> String {
     }
 }
 
-fn print_steps(steps: &[AblationStep], turns: u32) {
+fn describe_steps(steps: &[AblationStep], turns: u32) -> Document {
+    let mut said = Document::default();
     let Some(first) = steps.iter().find(|step| !step.cases.is_empty()) else {
-        return;
+        return said;
     };
-    print_line(&format!(
+    said.text(format!(
         "median, ns: latency (half a round trip between two ranks), rate (a message of many in flight); ratio to the step before, with its 95 % interval over {turns} turns; instructions of a call with 8 B (callgrind)",
     ));
-    let mut line = format!("{:<22}", "on");
+    let mut table = Table::of("on<22");
     for case in &first.cases {
-        let name = format!("{} {} B", case.test, case.bytes);
-        line += &format!(" {name:>14} {:<20}", "ratio");
+        table.add_columns([&format!("{} {} B>14", case.test, case.bytes), "ratio<20"]);
     }
-    for b in &first.instructions {
-        line += &format!(" {:>10}", b.operation);
+    table.add_columns(
+        first
+            .instructions
+            .iter()
+            .map(|b| format!("{}>10", b.operation)),
+    );
+    for step in steps {
+        let mut cells = vec![name_step(&step.added)];
+        for case in &step.cases {
+            let change = step.find_change(case);
+            cells.push(format!("{:.1}", case.samples.quantile(0.5).unwrap_or(0.0)));
+            cells.push(change.map_or_else(String::new, |c| describe_ratio(&c.ratio)));
+        }
+        cells.extend(step.instructions.iter().map(|b| format!("{:.2}", b.total)));
+        table.row(cells);
     }
-    print_line(line.trim_end());
-    steps.iter().for_each(print_step);
-}
-
-fn print_step(step: &AblationStep) {
-    let mut line = format!("{:<22}", name_step(&step.added));
-    for case in &step.cases {
-        let median = case.samples.quantile(0.5).unwrap_or(0.0);
-        let change = step.find_change(case);
-        let change = change.map_or_else(String::new, |c| describe_ratio(&c.ratio));
-        line += &format!(" {median:>14.1} {change:<20}");
-    }
-    for b in &step.instructions {
-        line += &format!(" {:>10.2}", b.total);
-    }
-    print_line(line.trim_end());
+    said.table(table);
+    said
 }
 
 fn describe_ratio(ratio: &Ratio) -> String {

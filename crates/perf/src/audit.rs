@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::document;
 use clocks::Explanation;
 use compare::{Comparison, compare_tables};
 use lattice::{Lattice, Rounding};
@@ -435,13 +436,7 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
         };
         return Err(io::Error::other(why));
     }
-    let mut out = io::stdout().lock();
-    if options.json {
-        serde_json::to_writer(&mut out, &found)?;
-        io::Write::write_all(&mut out, b"\n")
-    } else {
-        show::write_text(&found, &mut out)
-    }
+    document::write(options.json, &found, || show::describe(&found))
 }
 
 /// All bytes; an error if there are more than `most`, since findings on a part would be taken for those on the whole.

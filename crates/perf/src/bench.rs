@@ -217,8 +217,8 @@ impl Session {
             self.pipeline.begin_run(&sizes);
             let done = self.run_levels(&together, options, ranks);
             self.pipeline.end_run(&mut self.report.cases[first..]);
-            let lines = self.pipeline.describe(&self.report.cases[first..]);
-            lines.iter().for_each(|line| self.say(line));
+            let beside = self.pipeline.describe(&self.report.cases[first..]);
+            beside.to_text().lines().for_each(|line| self.say(line));
             done?;
         }
         for test in of(Class::Alone) {
@@ -248,7 +248,7 @@ impl Session {
         ];
         let clock = &mut self.report.run.clock;
         if clock.source.is_empty() {
-            *clock = levels::observe_kernel_clock();
+            *clock = startup::observe_kernel_clock();
         }
         let clock = table::describe_clock(clock);
         self.say(&clock);
@@ -377,7 +377,7 @@ impl Session {
                     bar.suspend(|| eprintln!("{text}"));
                     return;
                 }
-                Event::Missing(_) | Event::Selection(_) | Event::End(_) => return,
+                Event::Missing(_) | Event::Selection(_) | Event::End { .. } => return,
             };
             if *shows_table {
                 bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
@@ -459,9 +459,8 @@ impl Session {
         for missing in &self.report.missing {
             print_line(&format!("\n{}", describe_absence(missing)));
         }
-        for line in levels::print_columns(&self.report) {
-            print_line(&line);
-        }
+        let levels = levels::describe_levels(&self.report).to_text();
+        levels.lines().for_each(print_line);
         if !self.report.cases.is_empty() {
             print_line(&self.printer.describe_end(&self.report));
         }

@@ -11,13 +11,14 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use clap::Args;
 use fastpath_base::config::Config;
 use serde::Serialize;
 
+use crate::document;
 use crate::info::transports;
 
 use devices::{Device, Undriven};
@@ -98,12 +99,6 @@ fn try_settings() -> Result<(), String> {
 /// The output cannot be written.
 pub fn run(options: &DoctorOptions) -> io::Result<bool> {
     let examination = examine();
-    let mut out = io::stdout().lock();
-    if options.json {
-        serde_json::to_writer_pretty(&mut out, &examination)?;
-        writeln!(out)?;
-    } else {
-        out.write_all(show::describe(&examination).to_text().as_bytes())?;
-    }
+    document::write(options.json, &examination, || show::describe(&examination))?;
     Ok(examination.healthy)
 }

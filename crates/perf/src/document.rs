@@ -4,6 +4,27 @@
 pub mod html;
 pub mod terminal;
 
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Writes what was found to the standard output: as JSON for programs, else for people.
+///
+/// # Errors
+/// It takes no more.
+pub fn write(
+    as_json: bool,
+    found: &impl Serialize,
+    describe: impl FnOnce() -> Document,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        serde_json::to_writer_pretty(&mut out, found)?;
+        return writeln!(out);
+    }
+    out.write_all(describe().to_text().as_bytes())
+}
+
 /// A part of a document.
 #[derive(Clone, Debug)]
 pub enum Block {
@@ -106,6 +127,15 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Column {
+    fn of(text: &str) -> Column {
+        let (head, width) = text.rsplit_once(['<', '>']).unwrap_or((text, ""));
+        Column {
+            head: head.into(),
+            is_text: !text[head.len()..].starts_with('>'),
+            width: width.parse().unwrap_or(0),
+        }
+    }
+
     /// A column of numbers.
     pub fn number(head: impl Into<Cell>, width: usize) -> Column {
         let head = head.into();
@@ -135,6 +165,18 @@ impl Table {
             columns,
             rows: Vec::new(),
         }
+    }
+
+    /// One without rows, its columns written in a line such as `bytes>9|variant<14`: heads, the side on which cells
+    /// stand, and the characters that they take at least.
+    pub fn of(columns: &str) -> Table {
+        Table::new(columns.split('|').map(Column::of))
+    }
+
+    /// Adds columns, written likewise.
+    pub fn add_columns(&mut self, columns: impl IntoIterator<Item = impl AsRef<str>>) {
+        let columns = columns.into_iter().map(|text| Column::of(text.as_ref()));
+        self.columns.extend(columns);
     }
 
     /// Adds a row.

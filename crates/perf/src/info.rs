@@ -20,7 +20,7 @@ pub use cma::probe_as_reader;
 use machine::Machine;
 use transports::{Facility, Transport};
 
-use crate::document::{Column, Document, Table};
+use crate::document::{self, Document, Table};
 use crate::library::{MpiLibrary, find_library};
 
 /// Everything `fastpath info` knows.
@@ -172,20 +172,14 @@ fn find_version() -> Version {
 /// # Errors
 /// The standard output is closed.
 pub fn print(info: &Info, as_json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if as_json {
-        serde_json::to_writer_pretty(&mut out, info)?;
-        return writeln!(out);
-    }
-    out.write_all(describe(info).to_text().as_bytes())
+    document::write(as_json, info, || describe(info))
 }
 
 fn describe(info: &Info) -> Document {
     let mut said = Document::default();
     describe_version(&info.version, &mut said);
     said.heading("configuration");
-    let widths = [24, 12, 12, 0];
-    let mut table = Table::new(widths.map(|width| Column::text("", width)));
+    let mut table = Table::of("<24|<12|<12|");
     for entry in &info.configuration {
         let value = match entry.value.as_str() {
             "" => "(none)".to_owned(),
@@ -224,7 +218,7 @@ fn describe(info: &Info) -> Document {
 
 /// What is there and what is not.
 fn tabulate<'a>(width: usize, rows: impl Iterator<Item = (&'a str, bool, &'a String)>) -> Table {
-    let mut table = Table::new([width, 4, 0].map(|width| Column::text("", width)));
+    let mut table = Table::of(&format!("<{width}|<4|"));
     for (name, is_there, note) in rows {
         table.row([name, if is_there { "yes" } else { "no" }, note]);
     }

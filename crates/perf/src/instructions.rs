@@ -288,7 +288,7 @@ fn write(
 ) -> Result<(), BenchError> {
     let holds = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_standard);
     if !holds(&options.json) && !holds(&options.html) {
-        table::print(report, options.functions);
+        table::describe(report, options.functions).print();
     }
     if let Some(file) = json {
         file.finish(&crate::output::json::format_report(report))?;

@@ -10,8 +10,6 @@
 mod board;
 mod counted;
 mod engine;
-mod events;
-mod pace;
 mod protocol;
 mod remote;
 mod sides;
@@ -19,8 +17,9 @@ mod table;
 mod transport;
 mod verbs;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 
 use fastpath_base::config::Config;
 use fastpath_bootstrap::Job;
@@ -32,11 +31,11 @@ use serde::{Deserialize, Serialize};
 use crate::bench::verbs::VerbsOptions;
 use crate::measure::steps_of_four;
 use crate::program::Settings;
-use crate::record::{Clock, Level, TOUCHED};
+use crate::record::{Case, Level, Of, TOUCHED};
 pub use board::SharedBoard;
 pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS};
-pub use table::print_columns;
+pub use table::describe as describe_levels;
 
 /// Tests that exist at these levels.
 pub const TESTS: [&str; 7] = [
@@ -133,7 +132,7 @@ impl Ways {
 struct LevelTest {
     name: &'static str,
     operation: &'static str,
-    of: &'static str,
+    of: Of,
     /// Operations by which the time of one run is divided, besides the window.
     divisor: f64,
     window: u32,
@@ -152,6 +151,20 @@ impl LevelTest {
     /// Whether it is of one word, or of no bytes.
     fn has_fixed_size(&self) -> bool {
         matches!(self.name, "atomics" | "flush")
+    }
+
+    /// A case of it before it is measured.
+    fn case(&self, bytes: usize, window: u32, variant: &str, way: &str) -> Case {
+        Case {
+            test: self.name.to_owned(),
+            variant: variant.to_owned(),
+            operation: self.operation.to_owned(),
+            of: self.of,
+            bytes: bytes as u64,
+            window: (window > 0).then_some(window),
+            protocol: Some(way.to_owned()),
+            ..Case::default()
+        }
     }
 
     /// The window that was asked for, or its own; 0 where it has none.
@@ -180,7 +193,7 @@ const REMOTE_WINDOW: u32 = 256;
 const LATENCY: LevelTest = LevelTest {
     name: "latency",
     operation: "send/receive",
-    of: "half-round-trip",
+    of: Of::HalfRoundTrip,
     divisor: 2.0,
     window: 0,
     sizes: SIZES,
@@ -189,7 +202,7 @@ const LATENCY: LevelTest = LevelTest {
 const RATE: LevelTest = LevelTest {
     name: "rate",
     operation: "send/receive",
-    of: "message",
+    of: Of::Message,
     divisor: 1.0,
     window: 64,
     sizes: &[8],
@@ -198,7 +211,7 @@ const RATE: LevelTest = LevelTest {
 const BANDWIDTH: LevelTest = LevelTest {
     name: "bandwidth",
     operation: "send/receive",
-    of: "message",
+    of: Of::Message,
     divisor: 1.0,
     window: 64,
     sizes: LARGE,
@@ -207,7 +220,7 @@ const BANDWIDTH: LevelTest = LevelTest {
 const PUT_WINDOWS: LevelTest = LevelTest {
     name: "put",
     operation: "put, flush after each window",
-    of: "message",
+    of: Of::Message,
     divisor: 1.0,
     window: REMOTE_WINDOW,
     sizes: SIZES,
@@ -216,7 +229,7 @@ const PUT_WINDOWS: LevelTest = LevelTest {
 const GET_WINDOWS: LevelTest = LevelTest {
     name: "get",
     operation: "get, flush after each window",
-    of: "message",
+    of: Of::Message,
     divisor: 1.0,
     window: REMOTE_WINDOW,
     sizes: SIZES,
@@ -225,7 +238,7 @@ const GET_WINDOWS: LevelTest = LevelTest {
 const FLUSH: LevelTest = LevelTest {
     name: "flush",
     operation: "flush",
-    of: "call",
+    of: Of::Call,
     divisor: 1.0,
     window: 0,
     sizes: NO_BYTES,
@@ -235,7 +248,7 @@ const FLUSH: LevelTest = LevelTest {
 const ATOMICS: LevelTest = LevelTest {
     name: "atomics",
     operation: "atomic, then flush",
-    of: "round-trip",
+    of: Of::RoundTrip,
     divisor: 1.0,
     window: 0,
     sizes: &[8],
@@ -251,18 +264,6 @@ const KNOWN: [LevelTest; 7] = [
     FLUSH,
 ];
 
-/// The kernel's clock, by which the levels below MPI and whole jobs are timed.
-pub fn observe_kernel_clock() -> Clock {
-    let seen = engine::observe_clock();
-    Clock {
-        source: "CLOCK_MONOTONIC".to_owned(),
-        frequency_hz: 1e9,
-        frequency_error_ppm: 0.0,
-        resolution_ns: seen.resolution_ns,
-        read_ns: seen.read_ns,
-    }
-}
-
 /// Runs as one rank of the job.
 ///
 /// # Errors
@@ -276,7 +277,16 @@ pub fn run_rank(plan: &str) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     job.set_phase(Phase::Initialized);
-    run_level(&plan, &board, job, Box::new(|line| events::print(&line)))
+    run_level(&plan, &board, job, Box::new(|line| print_event(&line)))
+}
+
+/// Prints a line, which whoever started the job reads.
+fn print_event(line: &str) {
+    let mut out = io::stdout().lock();
+    // Who started this job has gone: there is nobody to measure for.
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
 }
 
 /// All tests of a plan, as one of the two ranks.
@@ -286,7 +296,7 @@ fn run_level(
     job: &'static Job,
     sink: engine::Sink,
 ) -> io::Result<()> {
-    let mut rank = engine::Rank::new(plan, board, job, sink);
+    let mut rank = engine::Rank::new(plan, board, job, sink)?;
     let config = plan.config(job.rank())?;
     match plan.level {
         Level::Protocol => {
@@ -404,20 +414,14 @@ fn run_messages(
     let leads = rank.leads();
     let checked = rank.check(|| exchange_patterns(link, leads, &mut send, &mut receive));
     let touches = rank.touches();
-    let case = engine::Figures {
-        test: test.name,
-        variant: if touches { TOUCHED } else { "" },
-        operation: test.operation,
-        of: test.of,
-        bytes,
-        window,
-        divisor: test.divisor * f64::from(window.max(1)),
-        protocol: way.name,
+    let variant = if touches { TOUCHED } else { "" };
+    let case = Case {
         protocol_sizes: Some(way.sizes),
         checked,
-        line_floor: window == 0,
+        ..test.case(bytes, window, variant, way.name)
     };
-    rank.measure(&case, |operations| {
+    let divisor = test.divisor * f64::from(window.max(1));
+    let run = |operations| {
         for turn in 0..operations {
             match (window, leads) {
                 (0, _) if touches => run_touched(link, leads, turn, &mut send, &mut receive),
@@ -439,7 +443,8 @@ fn run_messages(
                 }
             }
         }
-    });
+    };
+    rank.measure(case, divisor, run, BTreeMap::new);
 }
 
 /// A round trip of messages that are made before they are sent and used after they have come.

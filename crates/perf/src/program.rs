@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::{Case, Clock, Missing};
 
-pub use event::{Event, EventError, Progress, Start, parse_event};
+pub use event::{Event, EventError, Progress, Start, VERSION as EVENTS_VERSION, parse_event};
 pub use job::RunError;
 pub use selection::{Selection, VARIABLE};
 pub use source::CompileError;
@@ -209,7 +209,7 @@ impl Outcome {
             Event::Missing(missing) if !self.missing.contains(&missing) => {
                 self.missing.push(missing);
             }
-            Event::End(clock) => {
+            Event::End { clock } => {
                 self.at = None;
                 self.clock = clock;
             }

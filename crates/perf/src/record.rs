@@ -142,11 +142,14 @@ pub enum Level {
 }
 
 /// What a time is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Of {
     /// Half of a round trip.
+    #[default]
     HalfRoundTrip,
     /// A whole round trip (reads, atomics).
     RoundTrip,
@@ -223,7 +226,7 @@ pub struct Timing {
 }
 
 /// One test at one size on one number of ranks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Case {
     /// Name of the test (`latency`, `rate`, `ring-random`, ...).

@@ -13,10 +13,10 @@ use serde_json::Value;
 
 const START: &str = r#"{"event":"start","program":1,"library":"Stand-in 1.0, of a test","ranks":2,"processors":[0,1],"host":"h","clock":{"source":"tsc","frequency_hz":2e9,"frequency_error_ppm":1,"resolution_ns":1,"read_ns":20},"overhead_ns_each":20}"#;
 
-const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"sum":600,"min":100,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]],"floor":null}"#;
+const CASE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"timing":{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4},"checked":null,"processors":[0,1],"samples":{"count":3,"min":100,"mean":200,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]]}}"#;
 
 /// A ping-pong of 64 KiB with its floor and the time of a line.
-const LARGE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":65536,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"lines":[1e-3,1e-3],"sum":600,"min":100,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]],"floor":{"of":"memory copy","sum":100,"min":100,"max":100,"buckets":[[100000,1]]}}"#;
+const LARGE: &str = r#"{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":65536,"ranks":2,"window":null,"timing":{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4},"checked":null,"processors":[0,1],"lines":[1e-3,1e-3],"samples":{"count":3,"min":100,"mean":200,"max":300,"buckets":[[100000,1],[199936,1],[299904,1]]},"floor_of":"memory copy","floor":{"count":1,"min":100,"mean":100,"max":100,"buckets":[[100000,1]]}}"#;
 
 /// A folder with an `mpicc` and an `mpiexec`, removed at the end.
 struct Mpi(PathBuf);

@@ -15,7 +15,7 @@ fn make_events(library: &str, ns: u64) -> String {
     let bound = ns * 1000;
     [
         format!(r#"{{"event":"start","program":1,"library":"{library}","ranks":2,"processors":[0,1],"host":"h","clock":{{"source":"tsc","frequency_hz":2e9,"frequency_error_ppm":1,"resolution_ns":1,"read_ns":20}},"overhead_ns_each":20}}"#),
-        format!(r#"{{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4,"checked":null,"processors":[0,1],"sum":{},"min":{ns},"max":{ns},"buckets":[[{bound},100]],"floor":null}}"#, ns * 100),
+        format!(r#"{{"event":"case","test":"latency","variant":"","operation":"MPI_Send/MPI_Recv","of":"half-round-trip","unit":"ns","bytes":8,"ranks":2,"window":null,"timing":{{"operations_per_sample":16,"warmup_operations":1000,"overhead_ns":0.4}},"checked":null,"processors":[0,1],"samples":{{"count":100,"min":{ns},"mean":{ns},"max":{ns},"buckets":[[{bound},100]]}}}}"#),
         r#"{"event":"end","clock":{"source":"tsc","frequency_hz":2e9,"frequency_error_ppm":1,"resolution_ns":1,"read_ns":20}}"#.to_owned(),
     ]
     .join("\n")

@@ -1,45 +1,43 @@
 //! The findings of an audit as text.
 
-use std::io::{self, Write};
-
 use super::lattice::Rounding;
 use super::units::{Base, UnitFinding};
 use super::{Audit, ColumnFindings, Comparison, Step, TableFindings};
+use crate::document::{Document, Table};
 
-/// Rows of which the worth is printed, at most.
+/// Rows of which the worth is shown, at most.
 const ROWS_MAX: usize = 40;
 
 /// So many columns that follow each other with the same unit, statistic and resolution take one line.
 const RUN_MIN: usize = 4;
 
-/// Writes everything that was found.
-pub fn write_text(audit: &Audit, out: &mut dyn Write) -> io::Result<()> {
+/// Everything that was found.
+pub fn describe(audit: &Audit) -> Document {
+    let mut all = Document::default();
     // What was said of a tool's table is not said again.
     let mut said: Vec<(&str, &str)> = Vec::new();
     for (index, table) in audit.tables.iter().enumerate() {
-        if index > 0 {
-            writeln!(out)?;
-        }
-        write_head(index, table, out)?;
+        all.heading(say_head(index, table));
         let like = |t: &TableFindings| t.tool == table.tool && t.columns == table.columns;
         match audit.tables[..index].iter().position(like) {
-            Some(first) => writeln!(out, "  columns    as in table {}", first + 1)?,
-            None => write_columns(&table.columns, out)?,
+            Some(first) => all.pair("columns", format!("as in table {}", first + 1)),
+            None => all.table(list_columns(&table.columns)),
         }
         let tool = table.tool.as_deref().unwrap_or("");
         let known = table.known.iter().map(|text| ("known", *text));
         for (what, text) in known.chain([("unknown", table.unknown)]) {
             if !text.is_empty() && !said.contains(&(tool, text)) {
                 said.push((tool, text));
-                writeln!(out, "  {what:<9}  {text}")?;
+                all.pair(what, text);
             }
         }
-        write_findings(table, out)?;
+        describe_findings(table, &mut all);
     }
-    write_comparisons(&audit.comparisons, out)
+    compare_tables(&audit.comparisons, &mut all);
+    all
 }
 
-fn write_head(index: usize, table: &TableFindings, out: &mut dyn Write) -> io::Result<()> {
+fn say_head(index: usize, table: &TableFindings) -> String {
     let tool = table.tool.as_deref().unwrap_or("no known tool");
     let title = match table.title.as_str() {
         "" => String::new(),
@@ -50,67 +48,61 @@ fn write_head(index: usize, table: &TableFindings, out: &mut dyn Write) -> io::R
         (from, to) if table.rows == 1 => format!("lines {from} to {to}"),
         (from, to) => format!("lines {from} to {to}, {} rows", table.rows),
     };
-    writeln!(out, "table {}: {tool}{title}; {lines}", index + 1)
+    format!("table {}: {tool}{title}; {lines}", index + 1)
 }
 
-fn write_columns(columns: &[ColumnFindings], out: &mut dyn Write) -> io::Result<()> {
+fn list_columns(columns: &[ColumnFindings]) -> Table {
+    let mut table = Table::of("column|unit|statistic|resolution");
     let unit = |c: &ColumnFindings| c.unit.clone().unwrap_or_else(|| "-".into());
-    let alike = |a: &ColumnFindings, b: &ColumnFindings| {
-        let of = |c: &ColumnFindings| (unit(c), c.statistic, c.resolution.clone());
-        of(a) == of(b)
-    };
-    let mut rows = vec![["column", "unit", "statistic", "resolution"].map(str::to_owned)];
-    for run in columns.chunk_by(alike) {
+    let of = |c: &ColumnFindings| (unit(c), c.statistic, c.resolution.clone());
+    for run in columns.chunk_by(|a, b| of(a) == of(b)) {
         let row = |name: String, c: &ColumnFindings| {
             let statistic = c.statistic.unwrap_or("-").to_owned();
-            [name, unit(c), statistic, c.resolution.clone()]
+            // Two spaces part columns of words.
+            let [name, unit, statistic] = [name, unit(c), statistic].map(|text| text + " ");
+            [name, unit, statistic, c.resolution.clone()]
         };
         match run {
             [first, .., last] if run.len() >= RUN_MIN => {
-                rows.push(row(format!("{} to {}", first.name, last.name), first));
+                table.row(row(format!("{} to {}", first.name, last.name), first));
             }
-            _ => rows.extend(run.iter().map(|c| row(c.name.clone(), c))),
+            _ => run.iter().for_each(|c| table.row(row(c.name.clone(), c))),
         }
     }
-    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
-    let (names, units, statistics) = (width(0), width(1), width(2));
-    for [name, unit, statistic, resolution] in &rows {
-        writeln!(
-            out,
-            "  {name:names$}  {unit:units$}  {statistic:statistics$}  {resolution}"
-        )?;
-    }
-    Ok(())
+    table
 }
 
-fn write_findings(table: &TableFindings, out: &mut dyn Write) -> io::Result<()> {
+fn describe_findings(table: &TableFindings, said: &mut Document) {
     if table.steps.is_empty() && table.tool.is_none() {
-        writeln!(out, "  clock      no tick found")?;
+        said.pair("clock", "no tick found");
     }
-    for line in &table.rounded {
-        writeln!(out, "  rounding   {line}")?;
-    }
-    for step in &table.steps {
-        write_step(table, step, out)?;
-    }
-    for unit in &table.units {
-        write_unit(table, unit, out)?;
-    }
-    for line in &table.statistics {
-        writeln!(out, "  statistic  {line}")?;
-    }
-    for step in &table.steps {
-        write_worth(table, step, out)?;
-    }
-    Ok(())
+    table
+        .rounded
+        .iter()
+        .for_each(|line| said.pair("rounding", line));
+    table
+        .steps
+        .iter()
+        .for_each(|step| describe_step(table, step, said));
+    table
+        .units
+        .iter()
+        .for_each(|unit| describe_unit(table, unit, said));
+    table
+        .statistics
+        .iter()
+        .for_each(|line| said.pair("statistic", line));
+    table
+        .steps
+        .iter()
+        .for_each(|step| describe_worth(table, step, said));
 }
 
-fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Result<()> {
-    let names: Vec<String> = step
+fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
+    let names = step
         .columns
         .iter()
-        .map(|&c| format!("`{}`", table.columns[c].name))
-        .collect();
+        .map(|&c| format!("`{}`", table.columns[c].name));
     let unit = if step.unit == "ns" {
         "ns"
     } else {
@@ -119,27 +111,21 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
     let (low, high) = step.between;
     // Enough digits to part the two ends.
     let digits = (2.5 - (high - low).max(1e-9).log10()).clamp(3.0, 9.0) as usize;
-    writeln!(
-        out,
-        "  clock      {} in steps of {:.digits$} {unit} (between {low:.digits$} and {high:.digits$})",
-        names.join(" and "),
-        step.step
-    )?;
+    said.pair(
+        "clock",
+        format!(
+            "{} in steps of {:.digits$} {unit} (between {low:.digits$} and {high:.digits$})",
+            names.collect::<Vec<String>>().join(" and "),
+            step.step
+        ),
+    );
     let rounding = match step.rounding {
         Rounding::Nearest => "rounded to the nearest digit",
         Rounding::Down => "cut off after the last digit",
         Rounding::Mixed => "to one in the last digit",
     };
-    let chance = if step.chance < 1e-99 {
-        1e-99
-    } else {
-        step.chance
-    };
-    writeln!(
-        out,
-        "             {} distinct values are whole multiples, {rounding}; chance of an accident: {chance:.0e}",
-        step.values
-    )?;
+    let (values, chance) = (step.values, step.chance.max(1e-99));
+    said.pair("", format!("{values} distinct values are whole multiples, {rounding}; chance of an accident: {chance:.0e}"));
     for clock in step.clocks.iter().take(2) {
         let by = match clock.operations {
             1 => "a whole step of".to_owned(),
@@ -149,22 +135,23 @@ fn write_step(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Re
         let assumed = clock
             .supposes
             .map_or(String::new(), |unit| format!(", if these are {unit}"));
-        writeln!(
-            out,
-            "             {by} {}, {:.3} ns{assumed}",
-            clock.clock, clock.clock_step_ns
-        )?;
+        said.pair(
+            "",
+            format!(
+                "{by} {}, {:.3} ns{assumed}",
+                clock.clock, clock.clock_step_ns
+            ),
+        );
     }
     if step.clocks.is_empty() {
-        writeln!(
-            out,
-            "             no known clock has this step; digits that were rounded further make one too"
-        )?;
+        said.pair(
+            "",
+            "no known clock has this step; digits that were rounded further make one too",
+        );
     }
-    Ok(())
 }
 
-fn write_unit(table: &TableFindings, unit: &UnitFinding, out: &mut dyn Write) -> io::Result<()> {
+fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document) {
     let name = |i: usize| &table.columns[i].name;
     let means = match unit.base {
         Base::Decimal => "units of 10^n bytes (MB = 10^6)",
@@ -178,54 +165,53 @@ fn write_unit(table: &TableFindings, unit: &UnitFinding, out: &mut dyn Write) ->
     };
     let (bandwidth, size, other) = (name(unit.bandwidth), name(unit.size), name(unit.other));
     let relation = if unit.by_time { "divided by" } else { "times" };
-    writeln!(out, "  unit       `{bandwidth}` is in {means}")?;
-    writeln!(
-        out,
-        "             `{size}` {relation} `{other}` gives it in all {} rows; chance of an accident: {:.0e}",
-        unit.rows, unit.chance
-    )?;
+    let (rows, chance) = (unit.rows, unit.chance);
+    said.pair("unit", format!("`{bandwidth}` is in {means}"));
+    said.pair("", format!("`{size}` {relation} `{other}` gives it in all {rows} rows; chance of an accident: {chance:.0e}"));
     let cells = &table.table.columns[unit.bandwidth].cells;
     let top = cells.iter().map(|c| c.value).fold(0.0, f64::max);
     if unit.base == Base::Mebi {
-        writeln!(
-            out,
-            "             its {top} are {:.1} of 10^6; hold it against a limit in the same unit (4000 of 10^6 are 3814.7)",
-            top * unit.base.factor()
-        )?;
+        let decimal = top * unit.base.factor();
+        said.pair("", format!("its {top} are {decimal:.1} of 10^6; hold it against a limit in the same unit (4000 of 10^6 are 3814.7)"));
     }
-    Ok(())
 }
 
-fn write_worth(table: &TableFindings, step: &Step, out: &mut dyn Write) -> io::Result<()> {
+fn describe_worth(table: &TableFindings, step: &Step, said: &mut Document) {
     let parameter = table.columns.iter().position(|c| c.parameter);
     for &index in &step.columns {
         let column = &table.table.columns[index];
         let time = column.unit().and_then(|u| Some((u.name, u.ns?)));
         let scale = time.map_or(1.0, |(_, ns)| ns);
         let unit = time.map_or(String::new(), |(name, _)| format!(" {name}"));
-        writeln!(
-            out,
-            "  worth      `{}`: printed, steps, what is known of the difference to the row above",
-            table.columns[index].name
-        )?;
+        said.pair(
+            "worth",
+            format!(
+                "`{}`: printed, steps, what is known of the difference to the row above",
+                table.columns[index].name
+            ),
+        );
+        let mut rows = Table::of("<11|>9|>12|>8|");
         let mut above: Option<u64> = None;
         for (row, cell) in column.cells.iter().enumerate().take(ROWS_MAX) {
             let Some(steps) = step.lattice.multiple(cell.scaled(scale)) else {
                 continue;
             };
             let at = parameter.and_then(|p| table.table.columns[p].cells.get(row));
-            let at = at.map_or(String::new(), |at| format!("{:>9}", at.value));
-            let said = match above {
-                None => String::new(),
-                Some(before) => {
-                    say_difference(steps as i64 - before as i64, step.step / scale, &unit)
-                }
-            };
-            writeln!(out, "             {at} {cell:>12}{unit} {steps:>8}  {said}")?;
+            let at = at.map_or(String::new(), |at| at.value.to_string());
+            let differs =
+                |before| say_difference(steps as i64 - before as i64, step.step / scale, &unit);
+            let differs = above.map_or(String::new(), |before| format!(" {}", differs(before)));
+            rows.row([
+                String::new(),
+                at,
+                format!("{cell}{unit}"),
+                steps.to_string(),
+                differs,
+            ]);
             above = Some(steps);
         }
+        said.table(rows);
     }
-    Ok(())
 }
 
 fn say_difference(steps: i64, step: f64, unit: &str) -> String {
@@ -241,23 +227,26 @@ fn say_difference(steps: i64, step: f64, unit: &str) -> String {
     }
 }
 
-fn write_comparisons(all: &[Comparison], out: &mut dyn Write) -> io::Result<()> {
-    let mut last = None;
-    for c in all {
-        if last != Some(c.tables) {
-            let (a, b) = (c.tables.0 + 1, c.tables.1 + 1);
-            writeln!(
-                out,
-                "\ntable {a} and table {b}, row by row (only if both are the same statistic of the same operation)"
-            )?;
-            last = Some(c.tables);
+fn compare_tables(all: &[Comparison], said: &mut Document) {
+    for run in all.chunk_by(|a, b| a.tables == b.tables) {
+        let (a, b) = (run[0].tables.0 + 1, run[0].tables.1 + 1);
+        said.heading(format!(
+            "table {a} and table {b}, row by row (only if both are the same statistic of the same operation)"
+        ));
+        let mut table = Table::of(">9|>10|<13|");
+        for c in run {
+            let verdict = if c.tells { "" } else { "  cannot tell" };
+            let (low, high) = c.between;
+            table.row([
+                c.at.to_string(),
+                c.values.0.to_string(),
+                format!("-> {}", c.values.1),
+                format!(
+                    "difference {:+.3}: truly between {low:+.3} and {high:+.3}{verdict}",
+                    c.difference
+                ),
+            ]);
         }
-        let verdict = if c.tells { "" } else { "  cannot tell" };
-        writeln!(
-            out,
-            "  {:>9} {:>10} -> {:<10} difference {:+.3}: truly between {:+.3} and {:+.3}{verdict}",
-            c.at, c.values.0, c.values.1, c.difference, c.between.0, c.between.1
-        )?;
+        said.table(table);
     }
-    Ok(())
 }

@@ -209,9 +209,7 @@ fn honest_numbers__have_no_tick() {
 }
 
 fn show_text(text: &str) -> String {
-    let mut out = Vec::new();
-    show::write_text(&audit(text), &mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    show::describe(&audit(text)).to_text()
 }
 
 proptest! {

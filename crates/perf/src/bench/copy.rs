@@ -12,6 +12,7 @@ use super::floor::{Form, choose_processors, choose_sizes, parse_batch, parse_sam
 use super::options::parse_bytes;
 use super::table::describe_pair;
 use super::{BenchError, make_bar};
+use crate::document::Table;
 use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
 use crate::measure::pipeline::Pipeline;
 use crate::measure::pipeline::search::{Effort, Found, compare, search};
@@ -121,7 +122,7 @@ impl Session<'_> {
                 RING >> 10,
                 PIECE >> 10
             ),
-            &head_alone(),
+            &make_alone().head(),
         ]);
         for &bytes in &sizes {
             for target in [Target::Buffer, Target::Ring] {
@@ -169,14 +170,10 @@ impl Session<'_> {
             Target::Ring => "ring",
         };
         for (which, times) in rows {
-            let cells = times.iter().zip(&best);
-            let cells = cells.map(|(time, &best)| write_alone(time, bytes, best));
-            let cells: Vec<String> = cells.collect();
-            let text = format!(
-                "{bytes:>8} {to:<6} {:<19} {}",
-                which.name(),
-                cells.join(" ")
-            );
+            let first = [bytes.to_string(), to.to_owned(), which.name().to_owned()];
+            let times_of = times.iter().zip(&best);
+            let times_of = times_of.map(|(time, &best)| write_alone(time, bytes, best));
+            let text = make_alone().format_row(first.into_iter().chain(times_of));
             let record = || {
                 let by_offsets = OFFSETS.iter().zip(times).map(|(offsets, time)| {
                     json!({
@@ -190,7 +187,7 @@ impl Session<'_> {
                     "by_offsets": by_offsets.collect::<Vec<_>>(),
                 })
             };
-            self.say(text.trim_end(), record);
+            self.say(&text, record);
         }
     }
 
@@ -206,14 +203,14 @@ impl Session<'_> {
         let plans: usize = sizes.iter().map(|&b| effort.count_plans(b)).sum();
         self.bar.reset();
         self.bar.set_length(plans as u64);
-        let [title, legend, columns] = head_pipeline(self.pair);
-        self.head(&["", &title, &legend, &columns]);
+        let ([title, legend], table) = (head_pipeline(self.pair), make_pipeline());
+        self.head(&["", &title, &legend, &table.head()]);
         for bytes in sizes {
             self.bar.set_message(format!("pipeline, {bytes} B"));
             let mut found = self.search(bytes, effort).map_err(BenchError::Floor)?;
             found.sort_by(compare);
             for (place, found) in found.iter().enumerate() {
-                self.print_pipeline(bytes, found, place == 0);
+                self.print_pipeline(bytes, found, place == 0, &table);
             }
         }
         Ok(())
@@ -224,22 +221,23 @@ impl Session<'_> {
         search(&mut pipeline, effort, &mut || self.bar.inc(1))
     }
 
-    fn print_pipeline(&self, bytes: usize, found: &Found, best: bool) {
+    fn print_pipeline(&self, bytes: usize, found: &Found, best: bool, table: &Table) {
         let (plan, time) = (found.plan, found.time);
         let (into, out) = (plan.into_ring.name(), plan.out_of_ring.name());
         let kib = |n: usize| format!("{}K", n >> 10);
         let rate = bytes as f64 / time.median;
-        let text = format!(
-            "{bytes:>8}{} {into:<19} {out:<19} {:>5} {:>5} {:>6.0} {:>5} {:>11.1} {:>11.1} {:>10.1}",
-            if best { '*' } else { ' ' },
+        let text = table.format_row([
+            format!("{bytes}{}", if best { '*' } else { ' ' }),
+            into.to_owned(),
+            out.to_owned(),
             kib(plan.chunk),
             kib(plan.ring),
-            found.line,
-            found.elsewhere,
-            time.min,
-            time.median,
-            rate
-        );
+            format!("{:.0}", found.line),
+            found.elsewhere.to_string(),
+            format!("{:.1}", time.min),
+            format!("{:.1}", time.median),
+            format!("{rate:.1}"),
+        ]);
         self.say(&text, || {
             json!({
                 "record": "copy_pipeline", "unit": "ns per half round trip", "bytes": bytes,
@@ -251,15 +249,10 @@ impl Session<'_> {
     }
 }
 
-fn head_alone() -> String {
-    let columns = OFFSETS.map(|o| format!("{:>20}", format!("{} to {}", o.from, o.to)));
-    format!(
-        "{:>8} {:<6} {:<19} {}",
-        "bytes",
-        "to",
-        "loop",
-        columns.join(" ")
-    )
+fn make_alone() -> Table {
+    let mut table = Table::of("bytes>8|to<6|loop<19");
+    table.add_columns(OFFSETS.map(|o| format!("{} to {}>20", o.from, o.to)));
+    table
 }
 
 /// Minimum, median, rate; what is best is marked.
@@ -274,27 +267,19 @@ fn write_alone(time: &Summary, bytes: usize, best: f64) -> String {
     format!("{min:>6} {median:>6} {rate:>5.1}{mark}")
 }
 
-fn head_pipeline(pair: [usize; 2]) -> [String; 3] {
+fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
     let title = format!(
         "bare pipeline between {}, ns per half round trip",
         describe_pair(pair[0] as i32, pair[1] as i32)
     );
     let legend = "line: ns of a cache line one way, measured before and after every case; other: batches with another line, which\n\
                   do not count; GB/s of the median; * the fastest median";
-    let columns = format!(
-        "{:>8}  {:<19} {:<19} {:>5} {:>5} {:>6} {:>5} {:>11} {:>11} {:>10}",
-        "bytes",
-        "into the ring",
-        "out of the ring",
-        "chunk",
-        "ring",
-        "line",
-        "other",
-        "min",
-        "median",
-        "GB/s"
-    );
-    [title, legend.to_owned(), columns]
+    [title, legend.to_owned()]
+}
+
+fn make_pipeline() -> Table {
+    const SIDES: &str = "into the ring<19|out of the ring<19|chunk>5|ring>5|line>6|other>5";
+    Table::of(&format!("bytes >9|{SIDES}|min>11|median>11|GB/s>10"))
 }
 
 #[cfg(test)]
@@ -312,7 +297,8 @@ mod tests {
 
     #[test]
     fn heads__fit_a_line_of_120() {
-        let heads = head_pipeline([0, 1]);
+        let [title, legend] = head_pipeline([0, 1]);
+        let heads = [title, legend, make_pipeline().head()];
         assert!(heads.iter().flat_map(|h| h.lines()).all(|l| l.len() <= 120));
     }
 
@@ -323,7 +309,7 @@ mod tests {
             let cells = OFFSETS.map(|_| write_alone(&TIME, 1 << 20, 0.0).len());
             let width =
                 "1048576 buffer ".len() + 1 + 19 + cells.iter().sum::<usize>() + cells.len();
-            assert_eq!(head_alone().len(), width);
+            assert_eq!(make_alone().head().len(), width);
             assert!(width <= 120 && name.len() <= 19);
         }
     }

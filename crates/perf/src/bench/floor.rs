@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::BenchError;
 use super::options::parse_bytes;
 use super::table::describe_pair;
+use crate::document::Table;
 use crate::measure::floor::{self, CopyFloor};
 use crate::measure::pipeline::search::find_best;
 use crate::measure::points::measure_points;
@@ -162,33 +163,49 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     let line = amount.take(|n| floor::measure_lines(pair, n, batch_ns));
     let line = line.map_err(BenchError::Floor)?;
     let line = summarize(&line).ok_or(BenchError::Empty)?;
-    print_floor_line(pair, &line, batch_ns, observe_clock_step_ns(), form);
+    say_line(pair, &line, batch_ns, form);
     let stream = amount.take(|n| measure_stream(pair, n, batch_ns));
     let stream = stream.map_err(BenchError::Floor)?;
     let stream = summarize(&stream).ok_or(BenchError::Empty)?;
-    print_floor_stream(&stream, form);
+    say_stream(&stream, form);
+    let table = make_table("");
+    if form == Form::Text {
+        print_line("copy of memory, one processor, ns per copy:");
+        print_line(&table.head());
+    }
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
     let amount = amount.at_most(100);
     for &bytes in &sizes {
         let taken = amount.take(|n| Ok(copier.sample(bytes, n, batch_ns)));
         let taken = taken.map_err(BenchError::Floor)?;
         let copy = summarize(&taken).ok_or(BenchError::Empty)?;
-        print_floor_copy(bytes, &copy, form);
+        say_copy(bytes, &copy, &table, form);
     }
     let large: Vec<usize> = sizes.into_iter().filter(|&b| b >= TRANSFER_MIN).collect();
-    if !large.is_empty() {
-        print_transfer_head(pair, form);
+    let table = make_table("way<60|");
+    if !large.is_empty() && form == Form::Text {
+        let [one, two] = pair;
+        print_line(&format!(
+            "carrying a message between processors {one} and {two}, ns per half round trip:"
+        ));
+        print_line(&table.head());
     }
     let pipelines = find_best(pair, &large, SEARCH_NS).map_err(BenchError::Floor)?;
     for (mut pipeline, found) in pipelines {
         let (bytes, plan) = (pipeline.bytes(), found.plan);
         let taken = amount.take(|n| Ok(pipeline.sample(plan, n, batch_ns)?.times));
         let time = taken.map(|t| summarize(&t));
-        print_transfer(bytes, &format!("bare pipeline: {plan}"), &time, form);
+        say_transfer(
+            bytes,
+            &format!("bare pipeline: {plan}"),
+            &time,
+            &table,
+            form,
+        );
         for way in TRANSFER_WAYS {
             let taken = amount.take(|n| measure_transfer(pair, way, bytes, n, batch_ns));
             let time = taken.map(|t| summarize(&t));
-            print_transfer(bytes, &way.to_string(), &time, form);
+            say_transfer(bytes, &way.to_string(), &time, &table, form);
         }
     }
     // Last: from then on this process records.
@@ -207,130 +224,114 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
         ),
         (points.in_place, &in_place),
     ] {
-        print_point(&summarize(&times).ok_or(BenchError::Empty)?, what, form);
+        say_point(&summarize(&times).ok_or(BenchError::Empty)?, what, form);
     }
     Ok(())
 }
 
-/// The cache line between two processors.
-fn print_floor_line(
-    processors: [usize; 2],
-    line: &Summary,
-    batch_ns: u64,
-    clock_step_ns: u64,
-    form: Form,
-) {
-    if form == Form::Json {
-        print_json(&json!({
-            "record": "floor_line", "unit": "ns one way", "processors": processors,
-            "time": line, "batch_ns": batch_ns, "clock_step_ns": clock_step_ns,
-        }));
-        return;
+/// One JSON object, or text for people.
+fn say(form: Form, record: &Value, text: &str) {
+    match form {
+        Form::Json => print_json(record),
+        Form::Text => text.lines().for_each(print_line),
     }
-    print_line(&format!(
-        "cache line between {}, one way, two lines in turn: min {:.1}, median {:.1}, p99 {:.1} ns",
-        describe_pair(processors[0] as i32, processors[1] as i32),
-        line.min,
-        line.median,
-        line.p99
-    ));
-    print_line(&format!(
-        "({} samples, each the mean over a batch of at least {} us; step of the clock {} ns)",
-        line.samples,
-        batch_ns as f64 / 1000.0,
-        clock_step_ns
-    ));
 }
 
-/// Lines that stream through a ring, and the head of the table of copies.
-fn print_floor_stream(stream: &Summary, form: Form) {
-    if form == Form::Json {
-        print_json(&json!({
-            "record": "floor_stream", "unit": "ns per message of one line", "time": stream,
-            "million_messages_per_s_at_median": 1e3 / stream.median,
-        }));
-        return;
-    }
-    print_line(&format!(
-        "messages of one line streaming through a ring: min {:.1}, median {:.1}, p99 {:.1} ns each; {:.1} million per second at the median",
-        stream.min,
-        stream.median,
-        stream.p99,
-        1e3 / stream.median
-    ));
-    print_line("copy of memory, one processor, ns per copy:");
-    print_line(&format!(
-        "{:>9} {:>11} {:>11} {:>11} {:>13}",
-        "bytes", "min", "median", "p99", "GB/s, median"
-    ));
+/// The cache line between two processors.
+fn say_line(processors: [usize; 2], line: &Summary, batch_ns: u64, form: Form) {
+    let clock_step_ns = observe_clock_step_ns();
+    let record = json!({
+        "record": "floor_line", "unit": "ns one way", "processors": processors,
+        "time": line, "batch_ns": batch_ns, "clock_step_ns": clock_step_ns,
+    });
+    let text = format!(
+        "cache line between {}, one way, two lines in turn: {} ns\n\
+         ({} samples, each the mean over a batch of at least {} us; step of the clock {clock_step_ns} ns)",
+        describe_pair(processors[0] as i32, processors[1] as i32),
+        say_time(line),
+        line.samples,
+        batch_ns as f64 / 1000.0,
+    );
+    say(form, &record, &text);
+}
+
+fn say_time(time: &Summary) -> String {
+    format!(
+        "min {:.1}, median {:.1}, p99 {:.1}",
+        time.min, time.median, time.p99
+    )
+}
+
+/// Lines that stream through a ring.
+fn say_stream(stream: &Summary, form: Form) {
+    let rate = 1e3 / stream.median;
+    let record = json!({
+        "record": "floor_stream", "unit": "ns per message of one line", "time": stream,
+        "million_messages_per_s_at_median": rate,
+    });
+    let text = format!(
+        "messages of one line streaming through a ring: {} ns each; {rate:.1} million per second at the median",
+        say_time(stream)
+    );
+    say(form, &record, &text);
 }
 
 /// A point of a trace.
-fn print_point(time: &Summary, what: &str, form: Form) {
-    if form == Form::Json {
-        print_json(&json!({
-            "record": "floor_point", "unit": "ns per point", "what": what, "time": time,
-        }));
-        return;
-    }
-    print_line(&format!(
-        "point of a trace (FASTPATH_TRACE), {what}: min {:.1}, median {:.1}, p99 {:.1} ns",
-        time.min, time.median, time.p99
-    ));
+fn say_point(time: &Summary, what: &str, form: Form) {
+    let record = json!({
+        "record": "floor_point", "unit": "ns per point", "what": what, "time": time,
+    });
+    let text = format!(
+        "point of a trace (FASTPATH_TRACE), {what}: {} ns",
+        say_time(time)
+    );
+    say(form, &record, &text);
+}
+
+/// Rows of a size, perhaps what is done with it, and a time.
+fn make_table(what: &str) -> Table {
+    Table::of(&format!(
+        "bytes>9|{what}min>11|median>11|p99>11|GB/s, median>13"
+    ))
+}
+
+fn list_times(bytes: usize, time: &Summary) -> [String; 4] {
+    let rate = bytes as f64 / time.median;
+    [time.min, time.median, time.p99, rate].map(|value| format!("{value:.1}"))
 }
 
 /// The copy of memory at one size.
-fn print_floor_copy(bytes: usize, copy: &Summary, form: Form) {
-    let rate = bytes as f64 / copy.median;
-    if form == Form::Json {
-        print_json(&json!({
-            "record": "floor_copy", "unit": "ns per copy", "bytes": bytes, "time": copy,
-            "GB_per_s_at_median": rate,
-        }));
-        return;
-    }
-    print_line(&format!(
-        "{:>9} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
-        bytes, copy.min, copy.median, copy.p99, rate
-    ));
-}
-
-/// Above the ways to carry large messages.
-fn print_transfer_head(processors: [usize; 2], form: Form) {
-    if form == Form::Json {
-        return;
-    }
-    print_line(&format!(
-        "carrying a message between processors {} and {}, ns per half round trip:",
-        processors[0], processors[1]
-    ));
-    print_line(&format!(
-        "{:>9} {:<60} {:>11} {:>11} {:>11} {:>13}",
-        "bytes", "way", "min", "median", "p99", "GB/s, median"
-    ));
+fn say_copy(bytes: usize, copy: &Summary, table: &Table, form: Form) {
+    let record = json!({
+        "record": "floor_copy", "unit": "ns per copy", "bytes": bytes, "time": copy,
+        "GB_per_s_at_median": bytes as f64 / copy.median,
+    });
+    let cells = [bytes.to_string()]
+        .into_iter()
+        .chain(list_times(bytes, copy));
+    say(form, &record, &table.format_row(cells));
 }
 
 /// One way to carry a message of one size, or why it is not open.
-fn print_transfer(bytes: usize, way: &str, time: &io::Result<Option<Summary>>, form: Form) {
-    if form == Form::Json {
-        print_json(&json!({
-            "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
-            "way": way, "time": time.as_ref().ok(),
-            "refused": time.as_ref().err().map(|e| e.to_string()),
-        }));
-        return;
-    }
-    print_line(&match time {
-        Ok(Some(t)) => format!(
-            "{bytes:>9} {way:<60} {:>11.1} {:>11.1} {:>11.1} {:>13.1}",
-            t.min,
-            t.median,
-            t.p99,
-            bytes as f64 / t.median
-        ),
-        Ok(None) => format!("{bytes:>9} {way:<60} no samples"),
-        Err(e) => format!("{bytes:>9} {way:<60} not open: {e}"),
+fn say_transfer(
+    bytes: usize,
+    way: &str,
+    time: &io::Result<Option<Summary>>,
+    table: &Table,
+    form: Form,
+) {
+    let record = json!({
+        "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
+        "way": way, "time": time.as_ref().ok(),
+        "refused": time.as_ref().err().map(|e| e.to_string()),
     });
+    let mut cells = vec![bytes.to_string(), way.to_owned()];
+    match time {
+        Ok(Some(time)) => cells.extend(list_times(bytes, time)),
+        Ok(None) => cells.push("no samples".to_owned()),
+        Err(e) => cells.push(format!("not open: {e}")),
+    }
+    say(form, &record, &table.format_row(cells));
 }
 
 #[cfg(test)]

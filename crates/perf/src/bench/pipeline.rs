@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use super::options::BenchOptions;
 use super::table::describe_pair;
 use crate::catalogue::Test;
+use crate::document::{Document, Table};
 use crate::measure::floor::measure_lines;
 use crate::measure::pipeline::beside::{Beside, Best, SIZES, When, is_floor_of};
-use crate::measure::pipeline::{Taken, is_same_line};
+use crate::measure::pipeline::is_same_line;
 use crate::measure::placement::allowed_processors;
 use crate::measure::statistics::summarize;
 use crate::measure::steps_of_four;
@@ -154,27 +155,25 @@ impl Pipelines {
     }
 
     /// What stands below the tables of a run: each size with its plan and what it took.
-    pub fn describe(&self, cases: &[Case]) -> Vec<String> {
-        let mut lines = Vec::new();
+    pub fn describe(&self, cases: &[Case]) -> Document {
+        let mut said = Document::default();
+        let columns = "bytes>9|variant<14|when<6|median, ns>11|line>6|GB/s>6|ratio>7";
+        let plan = " loops into and out of the ring, chunk, ring";
+        let mut table = Table::of(&format!("{columns}|{plan}"));
         for case in cases.iter().filter(|c| c.floor_line.is_some()) {
-            for beside in &self.known {
-                let of_size = |b: &&Best| b.bytes() as u64 == case.bytes;
-                let best = beside.sizes.iter().filter(of_size);
-                lines.extend(best.flat_map(|b| format_best(b, case)));
-            }
+            let best = self.known.iter().flat_map(|beside| &beside.sizes);
+            let of_size = best.filter(|b| b.bytes() as u64 == case.bytes);
+            of_size.for_each(|best| add_best(best, case, &mut table));
         }
-        if let (false, Some(pair)) = (lines.is_empty(), self.pair) {
+        if let (false, Some(pair)) = (table.rows.is_empty(), self.pair) {
             let pair = describe_pair(pair[0] as i32, pair[1] as i32);
-            let title =
-                format!("\nbare pipeline between {pair}, half a round trip, beside the run");
-            let columns = format!(
-                "{:>9} {:<14} {:<6} {:>11} {:>6} {:>6} {:>7}  loops into and out of the ring, chunk, ring",
-                "bytes", "variant", "when", "median, ns", "line", "GB/s", "ratio"
-            );
-            lines.splice(0..0, [title, columns]);
-            lines.push(LEGEND.to_owned());
+            said.heading(format!(
+                "bare pipeline between {pair}, half a round trip, beside the run"
+            ));
+            said.table(table);
+            said.text(LEGEND);
         }
-        lines
+        said
     }
 }
 
@@ -185,28 +184,27 @@ const LINE_BATCH_NS: u64 = 20_000;
 const LEGEND: &str = "line: ns of a cache line one way beside it; ratio: the median of the ping-pong to pipeline and \
                       line, where a line took as long";
 
-/// A line for each time at which it was measured beside the case.
-fn format_best(best: &Best, case: &Case) -> Vec<String> {
+/// A row for each time at which it was measured beside the case.
+fn add_best(best: &Best, case: &Case, table: &mut Table) {
     let median = case.samples.quantile(0.5);
-    let format_one = |(when, taken): &(When, Taken)| {
+    for (when, taken) in &best.taken {
         let time = summarize(&taken.times).map_or(f64::NAN, |t| t.median);
         let alike = case.line().is_some_and(|line| taken.is_at(line));
         let ratio = median.filter(|_| alike).map(|m| m / (time + taken.line()));
-        format!(
-            "{:>9} {:<14} {:<6} {time:>11.1} {:>6.0} {:>6.1} {:>7}  {}",
-            case.bytes,
-            case.variant,
+        table.row([
+            case.bytes.to_string(),
+            case.variant.clone(),
             match when {
-                When::Before => "before",
-                When::After => "after",
+                When::Before => "before".to_owned(),
+                When::After => "after".to_owned(),
             },
-            taken.line(),
-            case.bytes as f64 / time,
+            format!("{time:.1}"),
+            format!("{:.0}", taken.line()),
+            format!("{:.1}", case.bytes as f64 / time),
             ratio.map_or("-".to_owned(), |r| format!("{r:.2}")),
-            best.found.plan
-        )
-    };
-    best.taken.iter().map(format_one).collect()
+            format!(" {}", best.found.plan),
+        ]);
+    }
 }
 
 #[cfg(test)]
@@ -263,6 +261,6 @@ mod tests {
         let mut pipelines = Pipelines::default();
         pipelines.begin_run(&[]);
         pipelines.end_run(&mut []);
-        assert!(pipelines.describe(&[]).is_empty());
+        assert!(pipelines.describe(&[]).0.is_empty());
     }
 }

@@ -2,12 +2,29 @@
 
 use std::time::Instant;
 
+use fastpath_base::clock;
+
 use crate::catalogue::Test;
+use crate::measure::statistics::summarize;
+use crate::measure::{observe_clock_step_ns, time_calls};
 use crate::program::RunError;
-use crate::record::{Case, Histogram, Level, Timing};
+use crate::record::{Case, Clock, Histogram, Timing};
 
 /// Jobs that are not counted, and those that are, when no number is asked for.
 pub(crate) const JOBS: [u64; 2] = [1, 10];
+
+/// The kernel's clock, by which they are timed.
+pub(super) fn observe_kernel_clock() -> Clock {
+    let read = || time_calls(1000, || _ = std::hint::black_box(clock::now_ns()));
+    let taken: Vec<f64> = (0..15).map(|_| read()).collect();
+    Clock {
+        source: "CLOCK_MONOTONIC".to_owned(),
+        frequency_hz: 1e9,
+        frequency_error_ppm: 0.0,
+        resolution_ns: observe_clock_step_ns() as f64,
+        read_ns: summarize(&taken).map_or(0.0, |s| s.median),
+    }
+}
 
 /// Start and end of a job whose ranks call `MPI_Init` and `MPI_Finalize`; `start` runs one and says
 /// what went wrong. The first of `jobs` is how many are not counted, the second how many are.
@@ -33,31 +50,16 @@ pub(crate) fn measure(
     }
     Ok(Case {
         test: test.name.to_owned(),
-        variant: String::new(),
         operation: "MPI_Init/MPI_Finalize".to_owned(),
-        level: Level::Mpi,
         of: test.of,
         unit: "ns".to_owned(),
-        bytes: 0,
         ranks,
-        window: None,
         samples,
         timing: Timing {
             operations_per_sample: 1,
             warmup_operations: warmup,
             overhead_ns: 0.0,
         },
-        transport: None,
-        protocol: None,
-        protocol_sizes: None,
-        floor: None,
-        floor_of: None,
-        floor_line: None,
-        lines: None,
-        checked: None,
-        processors: Vec::new(),
-        processor_percent: None,
-        defined: std::collections::BTreeMap::new(),
-        counts: std::collections::BTreeMap::new(),
+        ..Case::default()
     })
 }

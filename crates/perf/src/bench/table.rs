@@ -2,6 +2,7 @@
 //! which something else is true.
 
 use crate::catalogue::find;
+use crate::document;
 use crate::measure::pipeline::is_same_line;
 use crate::program::Start;
 use crate::record::{Case, Clock, Level, Of};
@@ -14,8 +15,8 @@ pub struct Table {
     group: Option<(String, u32, Level)>,
     /// What their head says of a time.
     headed: String,
-    /// Room for their variants.
-    width: usize,
+    /// Their columns.
+    columns: document::Table,
 }
 
 /// Who is measured, by which clock.
@@ -92,19 +93,23 @@ impl Table {
     /// The lines for one more case.
     pub fn add(&mut self, case: &Case) -> Vec<String> {
         let mut lines = Vec::new();
+        let time = describe_time(case);
         let group = (case.test.clone(), case.ranks, case.level);
         if self.group.as_ref() != Some(&group) {
             self.group = Some(group);
-            self.headed = describe_time(case);
-            lines.push(String::new());
-            self.width = variant_width(&case.test).max(case.variant.len());
-            lines.extend(head(case, self.width));
+            self.headed = time.clone();
+            self.columns = make_columns(variant_width(&case.test).max(case.variant.len()));
+            lines.extend([String::new(), say_head(case), self.columns.head()]);
         }
-        let time = describe_time(case);
-        lines.push(match time == self.headed {
-            true => row(case, self.width),
-            false => format!("{}  ({time})", row(case, self.width)),
-        });
+        let mark = match case.checked {
+            Some(false) => "  WRONG CONTENTS",
+            _ => "",
+        };
+        let other = match time == self.headed {
+            true => String::new(),
+            false => format!("  ({time})"),
+        };
+        lines.push(self.columns.format_row(list_cells(case)) + mark + &other);
         for (name, value) in &case.defined {
             lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
         }
@@ -138,66 +143,48 @@ fn describe_time(case: &Case) -> String {
     format!("{window}{} of {}", case.unit, case.of.text())
 }
 
-fn head(case: &Case, width: usize) -> Vec<String> {
+/// What stands above the rows of a test.
+fn say_head(case: &Case) -> String {
     let text = find(&case.test).map_or("", |t| t.text);
     let touched = match case.is_touched() {
         true => ", each message written before it is sent and read after it has come (in the time)",
         false => "",
     };
-    let level = case.level.phrase();
-    let what = format!(
-        "{}{level}: {text}; {}; {}{touched}; {}",
+    format!(
+        "{}{}: {text}; {}; {}{touched}; {}",
         case.test,
+        case.level.phrase(),
         count_ranks(case.ranks),
         case.operation,
         describe_time(case)
-    );
-    let columns = format!(
-        "{:>9} {:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7} {:>7}",
-        "bytes",
-        "variant",
-        "min",
-        "median",
-        "mean",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "samples",
-        "each",
-        "MB/s",
-        "M/s",
-        "floor",
-        "ratio",
-        "line"
-    );
-    vec![what, columns]
+    )
 }
 
-fn row(case: &Case, width: usize) -> String {
+/// The columns, with room for variants of so many characters.
+fn make_columns(width: usize) -> document::Table {
+    const TIMES: &str = "min>9|median>9|mean>9|p90>9|p99>9|p99.9>9|max>9";
+    const OTHERS: &str = "samples>8|each>5|MB/s>9|M/s>8|floor>8|ratio>7|line>7";
+    document::Table::of(&format!("bytes>9|variant<{width}|{TIMES}|{OTHERS}"))
+}
+
+fn list_cells(case: &Case) -> Vec<String> {
+    let mut cells = vec![case.bytes.to_string(), case.variant.clone()];
     let Some(s) = case.samples.summarize() else {
-        return format!("{:>9} {:<width$} no samples", case.bytes, case.variant);
+        cells.push("no samples".to_owned());
+        return cells;
     };
     let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5));
-    let times = [s.min, s.median, s.mean, s.p90, s.p99, s.p999, s.max];
-    let times: Vec<String> = times.iter().map(|t| format!("{:>9}", digits(*t))).collect();
-    let mark = match case.checked {
-        Some(false) => "  WRONG CONTENTS",
-        _ => "",
-    };
-    format!(
-        "{:>9} {:<width$} {} {:>8} {:>5} {:>9} {:>8} {:>8} {:>7} {:>7}{mark}",
-        case.bytes,
-        case.variant,
-        times.join(" "),
-        s.count,
-        case.timing.operations_per_sample,
+    cells.extend([s.min, s.median, s.mean, s.p90, s.p99, s.p999, s.max].map(digits));
+    cells.extend([
+        s.count.to_string(),
+        case.timing.operations_per_sample.to_string(),
         optional(megabytes_per_s(case), 0),
         optional(million_messages_per_s(case), 2),
         floor.map_or_else(|| "-".to_owned(), digits),
         optional(floor.map(|f| s.median / f), 2),
-        describe_lines(case)
-    )
+        describe_lines(case),
+    ]);
+    cells
 }
 
 /// A line before and after the samples; a floor that was measured while a line took another time is marked.
@@ -240,7 +227,7 @@ mod tests {
 
     fn make_case(window: &str, median: u64) -> Case {
         let line = format!(
-            r#"{{"event":"case","test":"rate","variant":"","operation":"MPI_Isend","of":"message","unit":"ns","bytes":1000000,"ranks":2,"window":{window},"operations_per_sample":1,"warmup_operations":0,"overhead_ns":0,"checked":null,"processors":[0,1],"sum":{median},"min":{median},"max":{median},"buckets":[[{},1]],"floor":null}}"#,
+            r#"{{"event":"case","test":"rate","variant":"","operation":"MPI_Isend","of":"message","unit":"ns","bytes":1000000,"ranks":2,"window":{window},"timing":{{"operations_per_sample":1,"warmup_operations":0,"overhead_ns":0}},"checked":null,"processors":[0,1],"samples":{{"count":1,"min":{median},"mean":{median},"max":{median},"buckets":[[{},1]]}}}}"#,
             median * 1000
         );
         match parse_event(&line) {

@@ -4,7 +4,7 @@ use super::comparison::{Comparison, Row};
 use super::interval::{Ratio, Verdict};
 use super::name_directions;
 use super::stored::{Change, Changes, Rule};
-use crate::document::{Column, Table};
+use crate::document::Table;
 use crate::output::format::format_number;
 use crate::output::head;
 use crate::record::{Key, Level};
@@ -18,17 +18,10 @@ pub fn format_ratio(ratio: &Ratio) -> String {
 }
 
 /// The columns that both kinds of comparison begin with; the two values and their unit.
-fn make_columns(values: [&str; 2]) -> Vec<Column> {
-    let [one, two] = values;
-    vec![
-        Column::text("test", 30),
-        Column::number("ranks", 5),
-        Column::number("bytes", 8),
-        Column::number(one, 10),
-        Column::number(two, 10),
-        Column::text("", 2),
-        Column::text("ratio", 24),
-    ]
+fn make_table([one, two]: [&str; 2]) -> Table {
+    Table::of(&format!(
+        "test<30|ranks>5|bytes>8|{one}>10|{two}>10|<2|ratio<24"
+    ))
 }
 
 fn make_cells(name: String, key: &Key, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
@@ -73,13 +66,8 @@ message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; the
 beside each";
 
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
-    let mut table = Table::new(make_columns(["ours", "theirs"]).into_iter().chain([
-        Column::text("says", 11),
-        Column::number("floor", 9),
-        Column::number("ours", 7),
-        Column::number("theirs", 7),
-        Column::text("    line", 8),
-    ]));
+    let mut table = make_table(["ours", "theirs"]);
+    table.add_columns(["says<11", "floor>9", "ours>7", "theirs>7", "    line<8"]);
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for row in comparison.rows.iter().filter(|r| r.peer == peer) {
         add_row(row, &mut table);
@@ -153,8 +141,8 @@ pub fn format_changes(changes: &Changes, rule: Rule) -> String {
         rule.statistic.name(),
         (rule.threshold - 1.0) * 100.0
     );
-    let columns = make_columns(["before", "now"]).into_iter();
-    let mut table = Table::new(columns.chain([Column::text("says", 0)]));
+    let mut table = make_table(["before", "now"]);
+    table.add_columns(["says"]);
     changes
         .changes
         .iter()

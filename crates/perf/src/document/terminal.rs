@@ -1,6 +1,7 @@
 //! A document on a terminal or in a pipe: plain lines, columns of their own width.
 
 use super::{Block, Cell, Column, Document, Table};
+use crate::output::print_line;
 
 impl Table {
     /// Characters of each column: as many as its longest cell, and at least its width.
@@ -56,6 +57,13 @@ impl Table {
             .filter(|l| !l.is_empty())
             .map(|line| line + "\n")
             .collect()
+    }
+}
+
+impl Document {
+    /// Writes it to the standard output.
+    pub fn print(&self) {
+        self.to_text().lines().for_each(print_line);
     }
 }
 

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::{Explanation, Finding, FindingKind, Step, StepKind, Waterfall};
+use crate::document::Table;
 use crate::document::html::{page, text};
-use crate::document::{Column, Table};
 use crate::html::svg::{at, shorten, three_digits};
 
 /// Width of a drawing, and of a row: a line of text and a bar below it.
@@ -37,7 +37,7 @@ fn show(index: usize, explanation: &Explanation) -> Markup {
     let is_answer = |finding: &&Finding| finding.kind == FindingKind::Answer;
     let (answers, others): (Vec<_>, Vec<_>) = explanation.findings.iter().partition(is_answer);
     let waterfalls = explanation.waterfalls.iter().enumerate();
-    let mut inputs = Table::new(["what", "value", "from"].map(|name| Column::text(name, 0)));
+    let mut inputs = Table::of("what|value|from");
     for input in &explanation.inputs {
         inputs.row([&input.name, &input.value, &input.source]);
     }
@@ -163,10 +163,7 @@ fn draw_rows(steps: &[Step]) -> Markup {
 }
 
 fn tabulate(waterfall: &Waterfall) -> Table {
-    let numbers = ["change", waterfall.unit.as_str()].map(|name| Column::number(name, 0));
-    let words = ["how", "source"].map(|name| Column::text(name, 0));
-    let first = [Column::text("step", 0)];
-    let mut table = Table::new(first.into_iter().chain(numbers).chain(words));
+    let mut table = Table::of(&format!("step|change>|{}>|how|source", waterfall.unit));
     for step in &waterfall.steps {
         let change = match step.kind {
             StepKind::Change | StepKind::Left => format!("{:+.2}", step.change),

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::scale::{Axis, spread};
 use super::svg::{at, decimal, path, shorten, size, size_tick, time};
+use crate::document::Table;
 use crate::document::html::text;
-use crate::document::{Column, Table};
 use crate::record::{Histogram, Summary};
 
 // Narrow, so that what is written in it stays readable where a phone draws it smaller.
@@ -345,12 +345,8 @@ impl Chart {
     }
 
     fn tabulate(&self) -> Table {
-        let first = Column::number(self.across()[2], 0);
-        let names = [
-            "min", "median", "mean", "p90", "p99", "p99.9", "max", "samples",
-        ];
-        let numbers = names.map(|name| Column::number(name, 0));
-        let mut table = Table::new([first, Column::text("curve", 0)].into_iter().chain(numbers));
+        const NUMBERS: &str = "min>|median>|mean>|p90>|p99>|p99.9>|max>|samples>";
+        let mut table = Table::of(&format!("{}>|curve|{NUMBERS}", self.across()[2]));
         let points = self
             .series
             .iter()

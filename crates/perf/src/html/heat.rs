@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::svg::{at, time};
+use crate::document::Table;
 use crate::document::html::text;
-use crate::document::{Column, Table};
 use crate::record::Case;
 
 /// Cells of a map with more ranks carry no number.
@@ -164,8 +164,8 @@ impl Map {
     }
 
     fn tabulate(&self) -> Table {
-        let columns = (0..self.ranks).map(|j| Column::number(j.to_string(), 0));
-        let mut table = Table::new([Column::number("median", 0)].into_iter().chain(columns));
+        let mut table = Table::of("median>");
+        table.add_columns((0..self.ranks).map(|j| format!("{j}>")));
         for i in 0..self.ranks {
             let median = |j| self.cell(i, j).map_or("\u{2013}".to_owned(), |c| time(c.0));
             table.row(

@@ -30,13 +30,7 @@ pub fn show_singles(reports: &[Report]) -> Markup {
     let shown = |(_, c): &(&Report, &Case)| c.samples.count() > 0 && c.test != "matrix";
     let mut rows: Vec<_> = all().filter(shown).filter(|(_, c)| is_alone(c)).collect();
     rows.sort_by_key(|(_, c)| &c.test);
-    let words = ["test", "MPI", "of"].map(|name| Column::text(name, 0));
-    let numbers = ["min", "median", "mean", "p99", "max", "floor, median"];
-    let mut table = Table::new(
-        words
-            .into_iter()
-            .chain(numbers.map(|name| Column::number(name, 0))),
-    );
+    let mut table = Table::of("test|MPI|of|min>|median>|mean>|p99>|max>|floor, median>");
     rows.iter()
         .for_each(|(report, case)| add_single(report, case, &mut table));
     section("Single values", !rows.is_empty(), &|| table.to_card())
@@ -223,12 +217,10 @@ fn tabulate_totals(all: &[&Breakdown]) -> Table {
             operations.push(operation);
         }
     }
-    let columns = names.iter().map(|name| Column::number(*name, 0));
-    let mut table = Table::new(
-        [Column::text("total per call", 0)]
-            .into_iter()
-            .chain(columns),
-    );
+    let mut table = Table::of("total per call");
+    table
+        .columns
+        .extend(names.iter().map(|name| Column::number(*name, 0)));
     for (operation, bytes) in operations {
         let total = |name: &&str| {
             let is_same = |b: &&&Breakdown| {
@@ -279,8 +271,7 @@ fn show_breakdown(b: &Breakdown, most: f64) -> Markup {
 }
 
 fn tabulate_functions(b: &Breakdown) -> Table {
-    let words = ["level", "function"].map(|name| Column::text(name, 0));
-    let mut table = Table::new(words.into_iter().chain([Column::number("instructions", 0)]));
+    let mut table = Table::of("level|function|instructions>");
     for part in b.parts.iter().take(FUNCTIONS_MAX) {
         let swatch = Some(color_of(&part.level));
         let level = Cell {

@@ -1,104 +1,104 @@
-//! The counts as a table for people.
-
-use crate::levels::{RECEIVES, SENDS};
-use crate::output::print_line;
-use crate::record::{Breakdown, Report};
+//! The counts as tables for people.
 
 use super::{CALLS, SIDE_MESSAGES};
+use crate::document::{Document, Table};
+use crate::levels::{RECEIVES, SENDS};
+use crate::record::{Breakdown, Report};
 
 /// Levels from the program down.
 const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other"];
 
 /// Totals by level, then the functions of each operation, then what was not counted.
-pub fn print(report: &Report, functions: usize) {
-    print_line(&format!(
+pub fn describe(report: &Report, functions: usize) -> Document {
+    let mut said = Document::default();
+    said.text(format!(
         "instructions per call, mean of {CALLS} calls (callgrind, from the first instruction of the call to its return)"
     ));
-    print_totals(&report.breakdowns);
-    for line in compare_sides(&report.breakdowns) {
-        print_line(&line);
+    let alike = |a: &Breakdown, b: &Breakdown| (&a.mpi, a.level) == (&b.mpi, b.level);
+    for group in report.breakdowns.chunk_by(alike) {
+        said.heading(format!("{}{}", group[0].mpi, group[0].level.phrase()));
+        said.table(list_totals(group));
     }
-    for b in &report.breakdowns {
-        if functions > 0 && !b.parts.is_empty() {
-            print_functions(b, functions);
-        }
+    let sides = compare_sides(&report.breakdowns);
+    if !sides.is_empty() {
+        said.heading("both sides of a packet");
+    }
+    sides.into_iter().for_each(|line| said.text(line));
+    for b in report
+        .breakdowns
+        .iter()
+        .filter(|b| functions > 0 && !b.parts.is_empty())
+    {
+        let level = b.level.phrase();
+        said.heading(format!(
+            "{}, {} B{level}, by function:",
+            b.operation, b.bytes
+        ));
+        said.table(list_functions(b, functions));
     }
     if !report.missing.is_empty() {
-        print_line("");
+        said.heading("missing");
     }
     for missing in &report.missing {
         let (what, level) = (&missing.test, missing.level.phrase());
-        print_line(&format!("{what}{level} is missing: {}", missing.reason));
+        said.text(format!("{what}{level} is missing: {}", missing.reason));
     }
+    said
 }
 
-fn print_totals(all: &[Breakdown]) {
-    let mut group = None;
-    for b in all {
-        let parted = !b.parts.is_empty();
-        if group != Some((&b.mpi, b.level)) {
-            group = Some((&b.mpi, b.level));
-            let levels = match parted {
-                true => LEVELS.map(|l| format!(" {l:>9}")).concat(),
-                false => String::new(),
-            };
-            let who = format!("{}{}", b.mpi, b.level.phrase());
-            print_line(&format!("\n{who:<40} {:>5} {:>9}{levels}", "B", "total"));
-        }
-        let sum = |level: &str| -> f64 {
-            let of_level = b.parts.iter().filter(|p| p.level == level);
-            of_level.fold(0.0, |all, p| all + p.instructions)
+fn list_totals(group: &[Breakdown]) -> Table {
+    let levels: &[&str] = match group.iter().any(|b| !b.parts.is_empty()) {
+        true => &LEVELS,
+        false => &[],
+    };
+    let mut table = Table::of("<38|B>5|total>9");
+    table.add_columns(levels.iter().map(|level| format!("{level}>9")));
+    for b in group {
+        let sum = |level: &&str| {
+            let of_level = b.parts.iter().filter(|p| p.level == *level);
+            format!("{:.1}", of_level.map(|p| p.instructions).sum::<f64>())
         };
-        let levels = match parted {
-            true => LEVELS.map(|l| format!(" {:>9.1}", sum(l))).concat(),
-            false => String::new(),
-        };
-        print_line(&format!(
-            "{:<40} {:>5} {:>9.2}{levels}",
-            b.operation, b.bytes, b.total
-        ));
+        let first = [
+            b.operation.clone(),
+            b.bytes.to_string(),
+            format!("{:.2}", b.total),
+        ];
+        table.row(first.into_iter().chain(levels.iter().map(sum)));
     }
+    table
 }
 
 /// What a packet costs its receiver beside its sender, where both were counted.
 fn compare_sides(all: &[Breakdown]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for send in all.iter().filter(|b| b.operation == SENDS) {
+    let compare = |send: &Breakdown| {
         let of_receiver = |b: &&Breakdown| {
             b.operation == RECEIVES && (b.level, b.bytes) == (send.level, send.bytes)
         };
-        if let Some(receive) = all.iter().find(of_receiver) {
-            lines.push(format!(
-                "a packet of {} B{}: {:.1} instructions at its sender, {:.1} at its receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
-                send.bytes,
-                send.level.phrase(),
-                send.total,
-                receive.total,
-                receive.total / send.total
-            ));
-        }
-    }
-    if !lines.is_empty() {
-        lines.insert(0, String::new());
-    }
-    lines
+        let (there, here) = (all.iter().find(of_receiver)?.total, send.total);
+        Some(format!(
+            "a packet of {} B{}: {here:.1} instructions at its sender, {there:.1} at its receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
+            send.bytes,
+            send.level.phrase(),
+            there / here
+        ))
+    };
+    all.iter()
+        .filter(|b| b.operation == SENDS)
+        .filter_map(compare)
+        .collect()
 }
 
-fn print_functions(b: &Breakdown, functions: usize) {
-    print_line(&format!(
-        "\n{}, {} B{}, by function:",
-        b.operation,
-        b.bytes,
-        b.level.phrase()
-    ));
+fn list_functions(b: &Breakdown, functions: usize) -> Table {
+    let mut table = Table::of(">9|<9|");
     for part in b.parts.iter().take(functions) {
-        let (count, level, name) = (part.instructions, &part.level, &part.function);
-        print_line(&format!("  {count:>9.2}  {level:<9} {name}"));
+        let count = format!("{:.2}", part.instructions);
+        table.row([count, part.level.clone(), part.function.clone()]);
     }
     let rest: f64 = b.parts.iter().skip(functions).map(|p| p.instructions).sum();
     if rest > 0.0 {
-        print_line(&format!("  {rest:>9.2}  others"));
+        table.row([format!("{rest:.2}"), "others".to_owned()]);
     }
+    table
 }
 
 #[cfg(test)]
@@ -130,17 +130,17 @@ mod tests {
             count(RECEIVES, Level::Transport, 8, 600.0),
         ];
         let lines = compare_sides(&all);
-        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(
-            lines[1].contains("8 B at the level of the transport: 400.0"),
+            lines[0].contains("8 B at the level of the transport: 400.0"),
             "{lines:?}"
         );
         assert!(
-            lines[1].contains("600.0 at its receiver, 1.50 times"),
+            lines[0].contains("600.0 at its receiver, 1.50 times"),
             "{lines:?}"
         );
         assert!(
-            lines[2].contains("250.0 at its receiver, 0.50 times"),
+            lines[1].contains("250.0 at its receiver, 0.50 times"),
             "{lines:?}"
         );
         assert!(compare_sides(&all[..3]).is_empty());

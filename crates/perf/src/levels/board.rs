@@ -12,8 +12,6 @@ use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
 use fastpath_bootstrap::segment::open_nameless;
 
-use crate::measure::floor::Lines;
-
 const BYTES: usize = 4096;
 
 /// Looks in vain after which a rank that waits for an order sleeps between them, and how long at most: an order wakes
@@ -24,9 +22,13 @@ const NAPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(1)];
 /// Words of an order or an answer.
 pub const WORDS: usize = 4;
 
+/// As large as `struct share`, and where it may lie.
+#[repr(C, align(128))]
+struct Share([u8; 512]);
+
 #[repr(C)]
 struct Page {
-    lines: Lines,
+    share: Share,
     asked: AtomicU32,
     answered: AtomicU32,
     order: [AtomicU64; WORDS],
@@ -92,9 +94,10 @@ impl SharedBoard {
         unsafe { self.page.as_ref() }
     }
 
-    /// The lines of the floor.
-    pub fn lines(&self) -> &Lines {
-        &self.page().lines
+    /// Where the engine keeps the lines of the floor (`struct share` of the benchmark program); all zero at first.
+    pub fn lines(&self) -> *mut u8 {
+        // SAFETY: inside the mapping.
+        unsafe { &raw mut (*self.page.as_ptr()).share }.cast()
     }
 
     /// Gives an order; the one before must have been answered.

@@ -1,78 +1,110 @@
-//! How a case is measured: warm-up, operations of a sample, rounds in turn with the floor. The same
-//! rules as the benchmark program's (`program/engine.c`), with the kernel's clock.
+//! The measurement engine of the benchmark program (`program/engine.c`, compiled into this binary), run on the loops
+//! of a level: one rank leads and measures, the other does what it orders.
+//!
+//! SAFETY (`one rank a process`): the engine keeps its state in C variables. One rank of a process leads, and it alone
+//! calls what reads or writes them; the tests take turns.
+#![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_double, c_int, c_long, c_void};
+use std::io;
 
-use fastpath_base::clock;
 use fastpath_bootstrap::Job;
 
+use super::LevelPlan;
 use super::board::{SharedBoard, WORDS};
 use super::remote::RemoteLink;
-use super::{LevelPlan, events, pace};
-use crate::measure::floor::CopyFloor;
 use crate::measure::placement::current_processor;
-use crate::record::Histogram;
+use crate::program::{EVENTS_VERSION, Event, Progress, Start};
+use crate::record::{Case, Clock, Histogram, Level, Missing, Timing};
 
-const TURN: u64 = 1;
-const LINES: u64 = 2;
-const WORDS_WANTED: u64 = 3;
-const VOTE: u64 = 4;
-const END_OF_CASE: u64 = 5;
-
-const SAMPLES_PER_TURN: usize = 4096;
-const SAMPLES_MIN: u64 = 20;
-const BATCH_MAX: u64 = 1 << 20;
-
-/// What a case is, before it is measured.
-pub struct Figures<'a> {
-    /// See `record::Case`.
-    pub test: &'a str,
-    /// See there.
-    pub variant: &'a str,
-    /// See there.
-    pub operation: &'a str,
-    /// See there.
-    pub of: &'a str,
-    /// See there.
-    pub bytes: usize,
-    /// 0: not a test of windows.
-    pub window: u32,
-    /// By what the time of one run is divided.
-    pub divisor: f64,
-    /// How the bytes move.
-    pub protocol: &'a str,
-    /// See `record::Case`.
-    pub protocol_sizes: Option<(u64, Option<u64>)>,
-    /// Whether the contents were right, if that was asked for.
-    pub checked: Option<bool>,
-    /// Whether the floor is at least a cache line one way.
-    pub line_floor: bool,
+/// `struct bench_clock`.
+#[repr(C)]
+struct ClockFacts {
+    uses_tsc: bool,
+    ns_per_tick: c_double,
+    error_ppm: c_double,
+    resolution_ns: c_double,
+    read_ns: c_double,
 }
 
-/// The clock behind the times.
-#[derive(Clone, Copy, Debug)]
-pub struct ClockFacts {
-    /// Smallest step seen, in nanoseconds.
-    pub resolution_ns: f64,
-    /// One reading, in nanoseconds (median).
-    pub read_ns: f64,
+/// `struct histogram`.
+#[repr(C)]
+struct Samples {
+    counts: *mut u64,
+    count: u64,
+    sum: c_double,
+    min: c_double,
+    max: c_double,
 }
 
-/// What is known of a case's pace.
-struct Pace {
-    /// Nanoseconds of one run of the operation, windows whole.
-    run_ns: f64,
-    warmed: u64,
+/// `struct figures`.
+#[repr(C)]
+struct Figures {
+    names: [*const c_char; 5],
+    bytes: usize,
+    window: c_int,
+    interval: c_long,
+    operations_per_sample: c_long,
+    warmup_operations: u64,
+    overhead_ns: c_double,
+    processor_percent: c_double,
+    checked: c_int,
+    processors: [c_int; 2],
+    samples: *const Samples,
+    floor: *const Samples,
+    floor_of: *const c_char,
+    lines: [c_double; 2],
+    defined: *const c_char,
 }
+
+/// `struct loop`.
+#[repr(C)]
+struct Loop<C> {
+    context: *mut C,
+    run: extern "C" fn(*mut C, c_long),
+    verify: *const c_void,
+    order: extern "C" fn(*mut C, *const c_long),
+    await_order: extern "C" fn(*mut C, *mut c_long),
+    agree: extern "C" fn(*mut C, bool) -> bool,
+    find_places: extern "C" fn(*mut C, *mut c_int) -> bool,
+    show_life: *const c_void,
+    show_interval: *const c_void,
+    bytes: usize,
+    divisor: c_double,
+    sample_each: c_double,
+    batch_min: c_long,
+    leads: bool,
+    floor: bool,
+    line_floor: bool,
+    copy_min: usize,
+    send: *mut u8,
+    receive: *mut u8,
+}
+
+unsafe extern "C" {
+    static mut shared: *mut c_void;
+    static bench_clock: ClockFacts;
+    fn start_clock();
+    fn check_clock();
+    fn measure_overhead();
+    fn overhead_of(operations: c_long) -> c_double;
+    fn reset_options();
+    fn set_option(name: *const c_char, text: *const c_char) -> *const c_char;
+    fn case_duration_ns() -> c_double;
+    fn pack_histogram(histogram: *const Samples, pairs: *mut u64) -> usize;
+    fn lead_loop(what: *const c_void, duration_ns: c_double, figures: *mut Figures);
+    fn follow_loop(what: *const c_void);
+}
+
+/// Where the leader's lines go.
+pub type Sink = Box<dyn FnMut(String)>;
 
 /// One of the two ranks.
 pub struct Rank<'a> {
     plan: &'a LevelPlan,
-    board: &'a SharedBoard,
-    leads: bool,
-    clock: ClockFacts,
-    /// What measuring adds to a run timed alone, in nanoseconds.
-    overhead_ns: f64,
+    talk: Talk<'a>,
     processors: [i32; 2],
     done: u64,
     transport: &'static str,
@@ -80,34 +112,136 @@ pub struct Rank<'a> {
     sink: Sink,
 }
 
-/// Where the leader's lines go.
-pub type Sink = Box<dyn FnMut(String)>;
+/// What the two ranks say to each other.
+struct Talk<'a> {
+    board: &'a SharedBoard,
+    leads: bool,
+    /// An order that has not been answered yet.
+    open: Cell<bool>,
+}
 
-impl<'a> Rank<'a> {
-    /// The rank of this process.
-    pub fn new(plan: &'a LevelPlan, board: &'a SharedBoard, job: &Job, sink: Sink) -> Rank<'a> {
-        let clock = observe_clock();
-        Rank {
-            plan,
-            board,
-            leads: job.rank() == 0,
-            clock,
-            overhead_ns: observe_overhead(),
-            processors: [-1; 2],
-            done: 0,
-            transport: "shm",
-            adapter: Vec::new(),
-            sink,
+impl Talk<'_> {
+    /// The last order is answered.
+    fn settle(&self) {
+        match self.open.replace(false) {
+            true if self.leads => _ = self.board.await_answer(),
+            true => self.board.answer([0; WORDS]),
+            false => {}
         }
     }
 
-    fn emit(&mut self, line: serde_json::Value) {
-        (self.sink)(events::make_line(line));
+    fn exchange(&self, own: [u64; WORDS]) -> [u64; WORDS] {
+        self.settle();
+        self.board.exchange(self.leads, own)
+    }
+
+    /// Whether both agree; the one that does not lead acts until it is asked.
+    fn agree(&self, own: bool, act: impl FnMut() -> bool) -> bool {
+        self.settle();
+        if self.leads {
+            self.board.order([u64::from(own), 0, 0, 0]);
+            return self.board.await_answer()[0] == 1 && own;
+        }
+        let all = self.board.take_order_meanwhile(act)[0] == 1 && own;
+        self.board.answer([u64::from(all), 0, 0, 0]);
+        all
+    }
+}
+
+/// What the engine hands back to a loop. Its step is given a number of operations; or, where it serves, nothing while
+/// there is no order, and says whether there was something to do.
+struct Context<'a, F> {
+    talk: &'a Talk<'a>,
+    serves: bool,
+    step: F,
+}
+
+/// The functions that the engine calls.
+///
+/// SAFETY of each: the engine hands back the context of the call that it is in, which nothing else refers to meanwhile,
+/// and words as its header says.
+impl<'a, F: FnMut(Option<u64>) -> bool> Context<'a, F> {
+    extern "C" fn run(this: *mut Self, operations: c_long) {
+        // SAFETY: see above.
+        unsafe { ((*this).step)(Some(operations as u64)) };
+    }
+
+    extern "C" fn order(this: *mut Self, words: *const c_long) {
+        // SAFETY: see above; an order has three words.
+        let (talk, words) = unsafe { ((*this).talk, words.cast::<[c_long; 3]>().read()) };
+        talk.settle();
+        let [what, samples, operations] = words.map(|word| word as u64);
+        talk.board.order([what, samples, operations, 0]);
+        talk.open.set(true);
+    }
+
+    extern "C" fn await_order(this: *mut Self, words: *mut c_long) {
+        // SAFETY: see above.
+        let this = unsafe { &mut *this };
+        this.talk.settle();
+        let board = this.talk.board;
+        let [what, samples, operations, _] = match this.serves {
+            true => board.take_order_meanwhile(|| (this.step)(None)),
+            false => board.take_order(),
+        };
+        this.talk.open.set(true);
+        let order = [what, samples, operations].map(|word| word as c_long);
+        // SAFETY: see above; an order has three words.
+        unsafe { words.cast::<[c_long; 3]>().write(order) };
+    }
+
+    extern "C" fn agree(this: *mut Self, own: bool) -> bool {
+        // SAFETY: see above.
+        unsafe { (*this).talk }.agree(own, || false)
+    }
+
+    extern "C" fn find_places(this: *mut Self, processors: *mut c_int) -> bool {
+        // SAFETY: see above.
+        let talk = unsafe { (*this).talk };
+        let theirs = talk.exchange([here() as u64, 0, 0, 0])[0] as i32;
+        // SAFETY: see above; there is room for two.
+        unsafe { processors.cast::<[c_int; 2]>().write([here(), theirs]) };
+        here() == theirs
+    }
+}
+
+impl<'a> Rank<'a> {
+    /// The rank of this process.
+    ///
+    /// # Errors
+    /// The engine refuses an option.
+    pub fn new(
+        plan: &'a LevelPlan,
+        board: &'a SharedBoard,
+        job: &Job,
+        sink: Sink,
+    ) -> io::Result<Rank<'a>> {
+        let leads = job.rank() == 0;
+        if leads {
+            take_options(&plan.settings.arguments())?;
+        }
+        let (transport, adapter, open) = ("shm", Vec::new(), Cell::new(false));
+        let talk = Talk { board, leads, open };
+        Ok(Rank {
+            plan,
+            talk,
+            processors: [-1; 2],
+            done: 0,
+            transport,
+            adapter,
+            sink,
+        })
+    }
+
+    fn emit(&mut self, event: &Event) {
+        if self.talk.leads {
+            (self.sink)(serde_json::to_string(event).unwrap_or_default());
+        }
     }
 
     /// Whether this rank orders and measures.
     pub fn leads(&self) -> bool {
-        self.leads
+        self.talk.leads
     }
 
     /// The window that was asked for.
@@ -134,36 +268,58 @@ impl<'a> Rank<'a> {
     pub fn start(&mut self) {
         let [other, ..] = self.exchange([here() as u64, 0, 0, 0]);
         self.processors = [here(), other as i32];
-        if self.leads {
-            let start = events::make_start(
-                self.plan.level,
-                self.processors,
-                &self.clock,
-                self.overhead_ns,
-                &self.adapter,
-            );
-            self.emit(start);
+        // SAFETY: one rank a process; the page stays mapped while the engine runs.
+        unsafe { shared = self.talk.board.lines().cast() };
+        if !self.talk.leads {
+            return;
         }
+        // SAFETY: one rank a process.
+        let overhead_ns_each = unsafe {
+            start_clock();
+            measure_overhead();
+            overhead_of(1)
+        };
+        let layer = match self.plan.level {
+            Level::Protocol => "protocol layer",
+            Level::Verbs => "verbs, bare loops",
+            level => level.name(),
+        };
+        self.emit(&Event::Start(Start {
+            program: EVENTS_VERSION,
+            library: format!("Fastpath {}, {layer}", env!("CARGO_PKG_VERSION")),
+            ranks: 2,
+            processors: self.processors.to_vec(),
+            host: fastpath_base::topology::host_name(),
+            clock: describe_clock(),
+            overhead_ns_each,
+            adapter: self.adapter.clone(),
+        }));
     }
 
     /// Says that all is done.
     pub fn end(&mut self) {
-        if self.leads {
-            let end = events::make_end(&self.clock);
-            self.emit(end);
+        if self.talk.leads {
+            // SAFETY: one rank a process.
+            unsafe { check_clock() };
+            self.emit(&Event::End {
+                clock: describe_clock(),
+            });
         }
     }
 
     /// Says what is not measured.
     pub fn missing(&mut self, test: &str, why: &str) {
-        if self.leads {
-            self.emit(events::make_missing(self.plan.level, test, why));
-        }
+        let (test, reason, level) = (test.to_owned(), why.to_owned(), self.plan.level);
+        self.emit(&Event::Missing(Missing {
+            test,
+            level,
+            reason,
+        }));
     }
 
     /// Tells the other rank these words and learns its own. Called by both.
     pub fn exchange(&mut self, words: [u64; WORDS]) -> [u64; WORDS] {
-        self.board.exchange(self.leads, words)
+        self.talk.exchange(words)
     }
 
     /// Whether both agree. Called by both.
@@ -173,14 +329,7 @@ impl<'a> Rank<'a> {
 
     /// As [`Rank::agree`]; the one that does not lead does this until it is asked.
     pub fn agree_meanwhile(&mut self, own: bool, act: impl FnMut() -> bool) -> bool {
-        if self.leads {
-            self.board.order([VOTE, u64::from(own), 0, 0]);
-            return self.board.await_answer()[0] == 1 && own;
-        }
-        let [_, leader, ..] = self.board.take_order_meanwhile(act);
-        let all = own && leader == 1;
-        self.board.answer([u64::from(all), 0, 0, 0]);
-        all
+        self.talk.agree(own, act)
     }
 
     /// Verifies contents, if that was asked for; `exchange` says whether this side got them right.
@@ -192,353 +341,205 @@ impl<'a> Rank<'a> {
         Some(self.agree(right))
     }
 
-    /// Measures a case: `run` does so many operations, on either rank.
-    pub fn measure(&mut self, figures: &Figures, run: impl FnMut(u64)) {
-        self.measure_counting(figures, run, BTreeMap::new);
-    }
-
-    /// As [`Rank::measure`]; `counts` says afterwards what was done for each operation.
-    pub fn measure_counting(
+    /// Measures a case: `run` does so many operations, on either rank; the time of one is divided. `counts` says
+    /// afterwards what was done for each operation.
+    pub fn measure(
         &mut self,
-        figures: &Figures,
+        case: Case,
+        divisor: f64,
         mut run: impl FnMut(u64),
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
-        if self.leads {
-            let progress = events::make_progress(figures.test, figures.bytes, self.done);
-            self.emit(progress);
-            self.lead(figures, &mut run, counts);
-        } else {
-            self.follow(false, |step| {
-                step.map(&mut run);
-                false
-            });
-        }
-        self.done += 1;
+        let step = |step: Option<u64>| {
+            step.map(&mut run);
+            false
+        };
+        self.measure_steps(case, divisor, false, step, counts);
     }
 
     /// As [`Rank::measure`], of operations that the other rank may have to carry out: it does until it is asked for
     /// something else.
     pub fn measure_served<L: RemoteLink>(
         &mut self,
-        figures: &Figures,
+        case: Case,
+        divisor: f64,
         link: &mut L,
         mut run: impl FnMut(&mut L, u64),
     ) {
-        if self.leads {
-            return self.measure(figures, |operations| run(link, operations));
-        }
         let mut calls = 0;
-        self.follow(true, |step| match step {
+        let step = |step| match step {
             Some(operations) => {
                 run(link, operations);
                 true
             }
             None => link.serve_living(&mut calls),
-        });
-        self.done += 1;
-    }
-
-    /// Does what the leader orders: `step` is given a number of operations; and, where it `serves`, nothing while there
-    /// is no order, and says whether there was something to do.
-    fn follow(&mut self, serves: bool, mut step: impl FnMut(Option<u64>) -> bool) {
-        loop {
-            let order = match serves {
-                true => self.board.take_order_meanwhile(|| step(None)),
-                false => self.board.take_order(),
-            };
-            let [what, samples, operations, _] = order;
-            let mut run = |operations| step(Some(operations));
-            match what {
-                TURN => {
-                    run(operations.min(16));
-                    (0..samples).for_each(|_| _ = run(operations));
-                }
-                LINES => {
-                    self.board.answer([0; WORDS]);
-                    self.board.lines().answer();
-                    continue;
-                }
-                WORDS_WANTED => {
-                    self.board.answer([here() as u64, 0, 0, 0]);
-                    continue;
-                }
-                END_OF_CASE => return self.board.answer([0; WORDS]),
-                _ => {}
-            }
-            self.board.answer([0; WORDS]);
-        }
-    }
-
-    /// A turn of samples after some settling; returns the sum of their times.
-    fn turn(
-        &self,
-        run: &mut impl FnMut(u64),
-        operations: u64,
-        stamps: &mut [u64],
-        pace: &mut Pace,
-    ) -> f64 {
-        let samples = stamps.len() as u64 - 1;
-        self.board.order([TURN, samples, operations, 0]);
-        let settle = operations.min(16);
-        run(settle);
-        pace.warmed += settle;
-        stamps[0] = clock::now_ns();
-        for stamp in &mut stamps[1..] {
-            run(operations);
-            *stamp = clock::now_ns();
-        }
-        let elapsed = (stamps[samples as usize] - stamps[0]) as f64;
-        self.board.await_answer();
-        pace.run_ns = elapsed.max(0.1) / (samples * operations) as f64;
-        elapsed
-    }
-
-    fn duration_ns(&self) -> f64 {
-        self.plan.settings.duration_ms.unwrap_or(200.0) * 1e6
-    }
-
-    fn warm_up(&self, run: &mut impl FnMut(u64)) -> Pace {
-        let mut pace = Pace {
-            run_ns: 1.0,
-            warmed: 0,
         };
-        let wanted = self.plan.settings.warmup.unwrap_or(1000);
-        let limit = match self.plan.settings.warmup {
-            Some(_) => f64::INFINITY,
-            None => self.duration_ns() / 10.0,
-        };
-        let (mut done, mut spent, mut next) = (0, 0.0, 1);
-        while done < wanted && spent < limit {
-            let operations = next.min(wanted - done);
-            spent += self.turn(run, operations, &mut [0; 2], &mut pace);
-            done += operations;
-            next = (2 * next).min(64);
-        }
-        pace.warmed += done;
-        // The pace, from the shortest of a few.
-        let operations = ((20_000.0 / pace.run_ns) as u64).max(1);
-        let mut best = f64::INFINITY;
-        for _ in 0..3 {
-            self.turn(run, operations, &mut [0; 2], &mut pace);
-            pace.warmed += operations;
-            best = best.min(pace.run_ns);
-        }
-        pace.run_ns = best;
-        pace
+        self.measure_steps(case, divisor, true, step, BTreeMap::new);
     }
 
-    /// The smallest power of two at which reading the clock is lost in a sample.
-    fn choose_batch(&self, figures: &Figures, pace: &Pace) -> u64 {
-        let timing = self.plan.settings.timing.as_deref().unwrap_or("auto");
-        let fixed = match timing.strip_prefix("batch=") {
-            Some(number) => number.parse().ok(),
-            None => (timing == "each").then_some(1),
-        };
-        let most = (0.0001 * pace.run_ns / figures.divisor).clamp(1.0, 4.0);
-        let read_ns = pace::round_up_clock(self.clock.read_ns);
-        let step_ns = pace::round_up_clock(self.clock.resolution_ns);
-        let lost = |batch: u64| {
-            let each = read_ns / batch as f64;
-            each / figures.divisor < most
-                && each < 0.01 * pace.run_ns
-                && step_ns < 0.01 * pace.run_ns * batch as f64
-        };
-        let batch = fixed.unwrap_or_else(|| {
-            let mut batch = 1;
-            while batch < BATCH_MAX && !lost(batch) {
-                batch *= 2;
-            }
-            batch
-        });
-        // Each round has some of the operations that were asked for.
-        let iterations = self.plan.settings.iterations.filter(|_| fixed.is_none());
-        let of_round = iterations.map_or(u64::MAX, |n| n / self.rounds());
-        batch.min(of_round).max(1)
-    }
-
-    fn rounds(&self) -> u64 {
-        u64::from(self.plan.settings.rounds.unwrap_or(5)).max(1)
-    }
-
-    fn lead(
+    fn measure_steps<F: FnMut(Option<u64>) -> bool>(
         &mut self,
-        figures: &Figures,
-        run: &mut impl FnMut(u64),
+        case: Case,
+        divisor: f64,
+        serves: bool,
+        step: F,
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
-        let mut pace = self.warm_up(run);
-        let batch = self.choose_batch(figures, &pace);
-        // The kernel may have moved the two since.
-        self.board.order([WORDS_WANTED, 0, 0, 0]);
-        self.processors = [here(), self.board.await_answer()[0] as i32];
-        let mut floor = Floor::new(figures, !self.plan.settings.no_floor && self.apart());
-        let mut samples = Histogram::default();
-        for round in 0..self.rounds() {
-            if round % 2 == 0 {
-                floor.measure(self.board);
-            }
-            let divisor = batch as f64 * figures.divisor;
-            let mut record = |ns: u64| samples.record(ns as f64 / divisor);
-            self.measure_round(run, (batch, round), &mut pace, &mut record);
-            if round % 2 == 1 {
-                floor.measure(self.board);
-            }
+        let (test, bytes, done) = (case.test.clone(), case.bytes, self.done);
+        self.emit(&Event::Progress(Progress {
+            test,
+            bytes,
+            done,
+            total: done + 1,
+        }));
+        self.done += 1;
+        let floor = !self.plan.settings.no_floor;
+        let line_floor = case.test == "latency" && self.plan.level != Level::Verbs;
+        let copy_min = if line_floor { 64 } else { 4096 };
+        let room = if floor && bytes >= copy_min {
+            bytes as usize
+        } else {
+            0
+        };
+        let (mut send, mut receive) = (vec![1u8; room], vec![2u8; room]);
+        let mut context = Context {
+            talk: &self.talk,
+            serves,
+            step,
+        };
+        let what = Loop {
+            context: &raw mut context,
+            run: Context::<F>::run,
+            verify: std::ptr::null(),
+            order: Context::<F>::order,
+            await_order: Context::<F>::await_order,
+            agree: Context::<F>::agree,
+            find_places: Context::<F>::find_places,
+            show_life: std::ptr::null(),
+            show_interval: std::ptr::null(),
+            bytes: bytes as usize,
+            divisor,
+            sample_each: bytes as f64 * f64::from(case.window.unwrap_or(1)),
+            batch_min: 0,
+            leads: self.talk.leads,
+            floor,
+            line_floor,
+            copy_min: copy_min as usize,
+            send: send.as_mut_ptr(),
+            receive: receive.as_mut_ptr(),
+        };
+        let what = (&raw const what).cast();
+        if !self.talk.leads {
+            // SAFETY: context and buffers are there until it returns.
+            unsafe { follow_loop(what) };
+            return self.talk.settle();
         }
-        self.board.order([END_OF_CASE, 0, 0, 0]);
-        self.board.await_answer();
-        let case = events::make_case(&events::CaseFacts {
-            figures,
+        // SAFETY: all zero is a value of it; then as above, and one rank a process.
+        let figures = unsafe {
+            let mut figures: Figures = std::mem::zeroed();
+            lead_loop(what, case_duration_ns(), &raw mut figures);
+            figures
+        };
+        self.talk.settle();
+        let case = Case {
             level: self.plan.level,
-            operations_per_sample: batch,
-            warmup_operations: pace.warmed,
-            overhead_ns: self.overhead_ns / (batch as f64 * figures.divisor),
-            processors: self.processors,
-            samples: &samples,
-            floor: floor.result(),
-            transport: self.transport,
+            unit: "ns".to_owned(),
+            ranks: 2,
+            transport: Some(self.transport.to_owned()),
             counts: counts(),
-        });
-        self.emit(case);
+            ..figures.complete(case)
+        };
+        self.emit(&Event::Case(Box::new(case)));
     }
+}
 
-    /// Whether the two ranks were seen on different processors.
-    fn apart(&self) -> bool {
-        self.processors[0] != self.processors[1]
-    }
-
-    /// The samples of one round, of so many operations each.
-    fn measure_round(
-        &self,
-        run: &mut impl FnMut(u64),
-        (batch, round): (u64, u64),
-        pace: &mut Pace,
-        record: &mut impl FnMut(u64),
-    ) {
-        let budget = self.duration_ns() / self.rounds() as f64;
-        let iterations = self.plan.settings.iterations;
-        let wanted =
-            iterations.map(|n| pace::share_of_round(n.div_ceil(batch), round, self.rounds()));
-        let least = (SAMPLES_MIN / self.rounds()).max(1);
-        let (mut spent, mut done) = (0.0, 0);
-        loop {
-            let left = ((budget - spent) / (pace.run_ns * batch as f64)).max(0.0) as u64;
-            let samples = match wanted {
-                Some(wanted) => wanted - done.min(wanted),
-                None if done + left < least && spent < 20.0 * budget => least - done,
-                None if done == 0 => left.max(1),
-                None => left,
-            };
-            if samples == 0 {
-                return;
-            }
-            let samples = samples.min(SAMPLES_PER_TURN as u64);
-            let mut stamps = vec![0; samples as usize + 1];
-            spent += self.turn(run, batch, &mut stamps, pace);
-            stamps.windows(2).for_each(|pair| record(pair[1] - pair[0]));
-            done += samples;
+impl Figures {
+    /// The case with what was measured.
+    fn complete(&self, case: Case) -> Case {
+        // SAFETY: the engine keeps both until its next case, which this call comes before.
+        let (samples, floor) = unsafe { (read_samples(self.samples), read_samples(self.floor)) };
+        let floor = floor.filter(|floor| floor.count() > 0);
+        // SAFETY: the engine sets it to a text of its own.
+        let floor_of = unsafe { CStr::from_ptr(self.floor_of) }
+            .to_string_lossy()
+            .into_owned();
+        Case {
+            samples: samples.unwrap_or_default(),
+            timing: Timing {
+                operations_per_sample: self.operations_per_sample as u64,
+                warmup_operations: self.warmup_operations,
+                overhead_ns: self.overhead_ns,
+            },
+            floor_of: floor.is_some().then_some(floor_of),
+            floor,
+            lines: (self.lines[0] > 0.0).then_some(self.lines),
+            processors: self.processors.to_vec(),
+            processor_percent: Some(self.processor_percent),
+            ..case
         }
     }
 }
 
-/// The floor beside a case.
-struct Floor {
-    wanted: bool,
-    line: Option<Histogram>,
-    copy: Option<(CopyFloor, Histogram)>,
-    bytes: usize,
+/// # Safety
+/// A histogram of the engine.
+unsafe fn read_samples(at: *const Samples) -> Option<Histogram> {
+    // SAFETY: the caller's; without room for them, pairs are only counted.
+    unsafe {
+        let mut pairs = vec![[0u64; 2]; pack_histogram(at, std::ptr::null_mut())];
+        pack_histogram(at, pairs.as_mut_ptr().cast());
+        let pairs = pairs.into_iter().map(|[bound, count]| (bound, count));
+        Histogram::from_parts(pairs, (*at).sum, (*at).min, (*at).max)
+    }
 }
 
-impl Floor {
-    fn new(figures: &Figures, wanted: bool) -> Floor {
-        let copies = figures.bytes >= 64;
-        Floor {
-            wanted,
-            line: figures.line_floor.then(Histogram::default),
-            copy: copies.then(|| (CopyFloor::new(figures.bytes), Histogram::default())),
-            bytes: figures.bytes,
-        }
+/// Gives the engine its options, of the words that the benchmark program is started with.
+fn take_options(arguments: &[String]) -> io::Result<()> {
+    // SAFETY: one rank a process.
+    unsafe { reset_options() };
+    // The first word names the tests; a flag says what is done around a case.
+    let values = arguments
+        .iter()
+        .skip(1)
+        .filter(|word| !["--check", "--touch"].contains(&word.as_str()));
+    let words: Vec<CString> = values
+        .map(|word| CString::new(word.as_str()))
+        .collect::<Result<_, _>>()?;
+    // Cases in a row are made by the level.
+    for pair in words
+        .chunks_exact(2)
+        .filter(|pair| pair[0].as_bytes() != b"--intervals")
+    {
+        // The engine keeps some of the texts.
+        let value = Box::leak(pair[1].clone().into_boxed_c_str());
+        // SAFETY: one rank a process; both are texts, and so is what comes back if anything does.
+        let problem = unsafe {
+            let said = set_option(pair[0].as_ptr(), value.as_ptr());
+            (!said.is_null()).then(|| CStr::from_ptr(said).to_string_lossy().into_owned())
+        };
+        problem.map_or(Ok(()), |problem| Err(io::Error::other(problem)))?;
     }
+    Ok(())
+}
 
-    fn measure(&mut self, board: &SharedBoard) {
-        const SAMPLES: usize = 20;
-        const BATCH_NS: u64 = 5000;
-        if !self.wanted {
-            return;
+/// The clock that the engine reads.
+fn describe_clock() -> Clock {
+    // SAFETY: one rank a process.
+    let clock = unsafe { &*&raw const bench_clock };
+    Clock {
+        source: if clock.uses_tsc {
+            "tsc"
+        } else {
+            "CLOCK_MONOTONIC"
         }
-        if let Some(line) = &mut self.line {
-            board.order([LINES, 0, 0, 0]);
-            board.await_answer();
-            let taken = board.lines().sample_one_way(SAMPLES, BATCH_NS, 20_000_000);
-            board.lines().stop();
-            taken.into_iter().for_each(|v| line.record(v));
-        }
-        if let Some((floor, copy)) = &mut self.copy {
-            let taken = floor.sample(self.bytes, SAMPLES, BATCH_NS);
-            taken.into_iter().for_each(|v| copy.record(v));
-        }
-    }
-
-    /// The higher of the two, and what it is.
-    fn result(&self) -> Option<(&'static str, &Histogram)> {
-        let some = |h: &Histogram| h.count() > 0;
-        let line = self.line.as_ref().filter(|h| some(h));
-        let copy = self.copy.as_ref().map(|c| &c.1).filter(|h| some(h));
-        match (line, copy) {
-            (Some(l), Some(c)) if c.quantile(0.5) <= l.quantile(0.5) => {
-                Some(("cache line one way", l))
-            }
-            (_, Some(c)) => Some(("memory copy", c)),
-            (Some(l), None) => Some(("cache line one way", l)),
-            (None, None) => None,
-        }
+        .to_owned(),
+        frequency_hz: 1e9 / clock.ns_per_tick,
+        frequency_error_ppm: clock.error_ppm,
+        resolution_ns: clock.resolution_ns,
+        read_ns: clock.read_ns,
     }
 }
 
 /// The processor of this thread; -1 where the kernel does not say.
 fn here() -> i32 {
     current_processor().map_or(-1, |p| p as i32)
-}
-
-pub(super) fn observe_clock() -> ClockFacts {
-    const READS: u64 = 1000;
-    let mut costs: Vec<f64> = (0..15)
-        .map(|_| {
-            let start = clock::now_ns();
-            (0..READS).for_each(|_| {
-                std::hint::black_box(clock::now_ns());
-            });
-            (clock::now_ns() - start) as f64 / READS as f64
-        })
-        .collect();
-    costs.sort_by(f64::total_cmp);
-    ClockFacts {
-        resolution_ns: crate::measure::observe_clock_step_ns() as f64,
-        read_ns: costs[costs.len() / 2],
-    }
-}
-
-/// The loop with a clock reading for each run less the bare loop, over a run that does nothing.
-fn observe_overhead() -> f64 {
-    const RUNS: usize = 1024;
-    let mut run: Box<dyn FnMut(u64)> = Box::new(|n| {
-        std::hint::black_box(n);
-    });
-    let mut stamps = vec![0; RUNS + 1];
-    let mut taken: Vec<f64> = (0..15)
-        .map(|_| {
-            stamps[0] = clock::now_ns();
-            for stamp in &mut stamps[1..] {
-                run(1);
-                *stamp = clock::now_ns();
-            }
-            let with = stamps[RUNS] - stamps[0];
-            let start = clock::now_ns();
-            (0..RUNS).for_each(|_| run(1));
-            let bare = clock::now_ns() - start;
-            with.saturating_sub(bare) as f64 / RUNS as f64
-        })
-        .collect();
-    taken.sort_by(f64::total_cmp);
-    taken[taken.len() / 2]
 }

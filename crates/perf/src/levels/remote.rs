@@ -9,6 +9,7 @@ mod seen;
 mod transport;
 
 use super::{LevelTest, engine, fill_pattern, has_pattern};
+use crate::record::{Case, Of};
 use atomics::Atomic;
 use transport::make_slice;
 
@@ -208,20 +209,12 @@ fn measure(
     let window = test.choose_window(rank.window());
     let variant = link.variant();
     let single = format!("{variant}, each completed");
-    let windows = engine::Figures {
-        test: test.name,
-        variant,
-        operation: test.operation,
-        of: test.of,
-        bytes,
-        window,
-        divisor: f64::from(window),
-        protocol: link.way(puts, bytes),
-        protocol_sizes: None,
+    let way = link.way(puts, bytes);
+    let windows = Case {
         checked,
-        line_floor: false,
+        ..test.case(bytes, window, variant, way)
     };
-    rank.measure_served(&windows, link, |link, operations| {
+    rank.measure_served(windows, f64::from(window), link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             for _ in 0..window {
                 post(link, puts, buffer);
@@ -229,15 +222,13 @@ fn measure(
             complete(link);
         }
     });
-    let one = engine::Figures {
-        variant: &single,
-        operation: if puts { "put, then flush" } else { "get" },
-        of: "call",
-        window: 0,
-        divisor: 1.0,
-        ..windows
+    let one = Case {
+        operation: if puts { "put, then flush" } else { "get" }.to_owned(),
+        of: Of::Call,
+        checked,
+        ..test.case(bytes, 0, &single, way)
     };
-    rank.measure_served(&one, link, |link, operations| {
+    rank.measure_served(one, 1.0, link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             if puts {
                 post(link, true, buffer);
@@ -279,21 +270,9 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
         rank.missing(test.name, "this transport reaches no memory");
         return target.end(link);
     }
-    let case = engine::Figures {
-        test: test.name,
-        variant: "",
-        operation: test.operation,
-        of: test.of,
-        bytes: 0,
-        window: 0,
-        divisor: test.divisor,
-        protocol: "nothing outstanding",
-        protocol_sizes: None,
-        checked: None,
-        line_floor: false,
-    };
+    let case = test.case(0, 0, "", "nothing outstanding");
     let leads = rank.leads();
-    rank.measure_served(&case, link, |link, operations| {
+    rank.measure_served(case, test.divisor, link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             complete(link);
             // Without something between them, the compiler makes one of many.

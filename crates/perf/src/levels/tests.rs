@@ -2,6 +2,7 @@
 //! benchmark program's are.
 
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::program::{Event, parse_event};
@@ -21,6 +22,9 @@ fn run_as(level: Level, tests: &[&str], sizes: &[u64], counted: bool) -> (Vec<Ca
 }
 
 fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec<Missing>) {
+    // The engine serves one leader at a time.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let board = SharedBoard::create().unwrap();
     let settings = Settings {
         iterations: asked.iterations.or(Some(64)),
@@ -58,7 +62,7 @@ fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec
         match parse_event(&line) {
             Ok(Event::Case(case)) => cases.push(*case),
             Ok(Event::Missing(m)) => missing.push(m),
-            Ok(Event::Start(_) | Event::Progress(_) | Event::End(_)) => {}
+            Ok(Event::Start(_) | Event::Progress(_) | Event::End { .. }) => {}
             other => panic!("{line}: {other:?}"),
         }
     }

@@ -18,6 +18,7 @@ use super::{
 };
 use super::{fill_pattern, has_pattern};
 use crate::bench::verbs::{Connection, VerbsOptions};
+use crate::record::{Case, Of};
 use bare::{Bare, Pace};
 use wire::{DEPTHS, Wire};
 
@@ -27,7 +28,7 @@ pub use facts::describe_software;
 const WRITES: LevelTest = LevelTest {
     name: "put",
     operation: "RDMA write, seen in memory",
-    of: "half-round-trip",
+    of: Of::HalfRoundTrip,
     divisor: 2.0,
     window: 0,
     sizes: SIZES,
@@ -37,7 +38,7 @@ const WRITES: LevelTest = LevelTest {
 const READS: LevelTest = LevelTest {
     name: "get",
     operation: "RDMA read",
-    of: "round-trip",
+    of: Of::RoundTrip,
     divisor: 1.0,
     window: 0,
     sizes: SIZES,
@@ -182,23 +183,17 @@ impl Tests<'_> {
         // Nobody writes before both are ready.
         rank.agree(true);
         let both = self.options.bidirectional && window > 0 && !remote;
-        let case = engine::Figures {
-            test: test.name,
-            variant: name_variant(test.name, window, both),
-            operation: test.operation,
-            of: test.of,
-            bytes,
-            window,
-            divisor: test.divisor * f64::from(window.max(1)),
-            protocol: test.operation,
-            protocol_sizes: None,
+        let variant = name_variant(test.name, window, both);
+        let case = Case {
             checked,
-            line_floor: false,
+            ..test.case(bytes, window, variant, test.operation)
         };
+        let divisor = test.divisor * f64::from(window.max(1));
         let leads = rank.leads();
         let counts = || self.bare.borrow().describe_counts();
-        rank.measure_counting(
-            &case,
+        rank.measure(
+            case,
+            divisor,
             |operations| {
                 let bare = &mut *self.bare.borrow_mut();
                 match (test.name, window) {

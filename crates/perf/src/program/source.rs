@@ -18,8 +18,8 @@ macro_rules! sources {
 
 /// Name and text of each file.
 pub(super) const SOURCES: &[(&str, &str)] = sources!(
-    "bench.h" "share.h"
-    "main.c" "options.c" "events.c" "engine.c" "clock.c" "histogram.c" "buffers.c" "share.c" "floor.c" "rest.c"
+    "bench.h" "engine.h" "share.h"
+    "main.c" "options.c" "events.c" "engine.c" "cases.c" "clock.c" "histogram.c" "buffers.c" "share.c" "floor.c" "rest.c"
     "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c" "first.c"
 );
 

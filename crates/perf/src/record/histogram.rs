@@ -17,7 +17,7 @@ const SCALE: f64 = 1000.0;
 
 /// Counts by value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(try_from = "Read", into = "Stored")]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Stored"))]
 pub struct Histogram {
     /// Lower bound of each bucket, in thousandths, and how many samples fell into it.
@@ -29,7 +29,7 @@ pub struct Histogram {
 }
 
 /// The JSON form: statistics for those who read it by eye, buckets for those who compute.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Histogram"))]
 struct Stored {
     count: u64,
@@ -43,6 +43,19 @@ struct Stored {
     /// Pairs of a bucket's lower bound in thousandths of the unit and the samples in it, ascending.
     buckets: Vec<(u64, u64)>,
 }
+
+/// What is read of it: percentiles follow from the buckets.
+#[derive(Deserialize)]
+struct Read {
+    count: u64,
+    min: f64,
+    mean: f64,
+    max: f64,
+    buckets: Vec<(u64, u64)>,
+}
+
+/// A bucket is at most this share of its value wide.
+const BUCKET_WIDTH: f64 = 1.0 / 2048.0;
 
 /// The statistics that tables show.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -215,18 +228,35 @@ impl From<Histogram> for Stored {
     }
 }
 
-impl TryFrom<Stored> for Histogram {
-    type Error = String;
+impl TryFrom<Read> for Histogram {
+    type Error = &'static str;
 
-    fn try_from(stored: Stored) -> Result<Histogram, String> {
-        let sum = stored.mean * stored.count as f64;
-        let found = Histogram::from_parts(stored.buckets, sum, stored.min, stored.max);
-        let histogram = found.ok_or("a histogram whose statistics contradict its buckets")?;
-        if histogram.count != stored.count {
-            let (has, says) = (histogram.count, stored.count);
-            return Err(format!("a histogram of {has} samples that claims {says}"));
+    fn try_from(read: Read) -> Result<Histogram, &'static str> {
+        let Read {
+            count,
+            min,
+            mean,
+            max,
+            buckets,
+        } = read;
+        let is_ascending = buckets.windows(2).all(|w| w[0].0 < w[1].0);
+        // Half a thousandth is rounding.
+        let holds = |bound: u64, value: f64| {
+            let thousandths = value * SCALE;
+            thousandths + 1.0 >= bound as f64
+                && thousandths <= (bound as f64 + 1.0) * (1.0 + BUCKET_WIDTH)
+        };
+        if let (Some(&(lowest, _)), Some(&(highest, _))) = (buckets.first(), buckets.last())
+            && !(is_ascending && holds(lowest, min) && holds(highest, max))
+        {
+            return Err("a histogram out of order, or whose extremes lie in no bucket");
         }
-        Ok(histogram)
+        if count > 0 && !(min * 0.999_999 <= mean && mean <= max * 1.000_001) {
+            return Err("a histogram whose mean lies outside of its samples");
+        }
+        let found = Histogram::from_parts(buckets, mean * count as f64, min, max);
+        let whole = found.filter(|histogram| histogram.count == count);
+        whole.ok_or("a histogram whose statistics contradict its buckets")
     }
 }
 

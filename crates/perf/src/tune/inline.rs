@@ -10,7 +10,7 @@ mod queue;
 mod show;
 mod sweep;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ use serde::Serialize;
 
 use super::{TuneError, no_place};
 use crate::bench::options::parse_bytes;
+use crate::document;
 use crossover::Finding;
 use queue::Cost;
 use sweep::{Case, Plan};
@@ -128,21 +129,10 @@ pub fn run(options: &InlineOptions) -> Result<(), TuneError> {
         Ok((path, bytes)) => (report.stored_in, report.stored_bytes) = (Some(path), Some(bytes)),
         Err(why) => report.not_stored = Some(why),
     }
-    let written = print(options, &report);
+    let written = document::write(options.json, &report, || show::describe(&report));
     match written {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(TuneError::Measure),
-    }
-}
-
-fn print(options: &InlineOptions, report: &Report) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match options.json {
-        true => {
-            serde_json::to_writer_pretty(&mut out, report)?;
-            writeln!(out)
-        }
-        false => show::print(&mut out, report),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::super::{LevelTest, engine, protocol};
 use super::{Memory, RemoteLink, Target, exchange, name_memory, serve_until};
+use crate::record::Case;
 
 /// What is done to the word.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,20 +63,14 @@ fn run_memory(
     });
     for (atomic, name, operation) in ATOMICS {
         let variant = format!("{name}, {}", link.way_of_atomics());
-        let case = engine::Figures {
-            test: test.name,
-            variant: &variant,
+        let way = link.way_of_atomics();
+        let operation = operation.to_owned();
+        let case = Case {
             operation,
-            of: test.of,
-            bytes: 8,
-            window: 0,
-            divisor: test.divisor,
-            protocol: link.way_of_atomics(),
-            protocol_sizes: None,
             checked,
-            line_floor: false,
+            ..test.case(8, 0, &variant, way)
         };
-        rank.measure_served(&case, link, |link, operations| {
+        rank.measure_served(case, test.divisor, link, |link, operations| {
             let mut last = LAST;
             for _ in 0..if leads { operations } else { 0 } {
                 let Some(found) = link.change(atomic, last.wrapping_add(1), last) else {

@@ -5,6 +5,7 @@
 use super::{RemoteLink, Target, complete, engine, post, serve_until};
 use crate::levels::LevelTest;
 use crate::levels::protocol::end_without_peer;
+use crate::record::{Case, Of};
 
 /// Looks at memory between two at the transport: bytes that come as messages are written only there.
 const LOOKS: u32 = 16;
@@ -26,22 +27,15 @@ pub fn run(
     target.as_slice().fill(0);
     serve_until(link, rank, true);
     let variant = format!("{}, seen in memory", link.variant());
-    let case = engine::Figures {
-        test: test.name,
-        variant: &variant,
-        operation: "put and flush, seen in memory",
-        of: "half-round-trip",
-        bytes,
-        window: 0,
-        divisor: 2.0,
-        protocol: link.way(true, bytes),
-        protocol_sizes: None,
+    let case = Case {
+        operation: "put and flush, seen in memory".to_owned(),
+        of: Of::HalfRoundTrip,
         checked,
-        line_floor: false,
+        ..test.case(bytes, 0, &variant, link.way(true, bytes))
     };
     let (leads, at) = (rank.leads(), target.at.wrapping_add(bytes - 1));
     let mut mark = 0_u8;
-    rank.measure_served(&case, link, |link, operations| {
+    rank.measure_served(case, 2.0, link, |link, operations| {
         for _ in 0..operations {
             mark = mark.wrapping_add(1);
             if leads {

@@ -1,12 +1,12 @@
 //! The report for people.
 
-use std::io::{self, Write};
-
 use super::crossover::Finding;
 use super::{Model, Report, VerbName};
 use crate::compare::interval::{Ratio, Verdict};
+use crate::document::{Document, Table};
 
-pub(super) fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+pub(super) fn describe(report: &Report) -> Document {
+    let mut said = Document::default();
     let Report {
         device,
         port,
@@ -15,71 +15,61 @@ pub(super) fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
         driver,
         ..
     } = report;
-    writeln!(
-        out,
+    said.text(format!(
         "device {device} port {port}: part {part}, firmware {firmware}, driver {driver}"
-    )?;
+    ));
     if report.software {
-        writeln!(
-            out,
-            "a software adapter: its times are this processor's, and say nothing of an adapter on a bus"
-        )?;
+        said.text(
+            "a software adapter: its times are this processor's, and say nothing of an adapter on a bus",
+        );
     }
-    print_cases(out, report)?;
-    match &report.crossover {
-        Some(found) => writeln!(out, "\n{}", describe(found, report))?,
-        None => writeln!(out, "\nnothing to measure: no inline data is granted")?,
-    }
-    print_queues(out, report)?;
-    writeln!(out, "\nby the model, not measured:")?;
-    for model in &report.models {
-        writeln!(out, "  {}", predict(model))?;
-    }
+    list_cases(report, &mut said);
+    said.heading(match &report.crossover {
+        Some(found) => say_crossover(found, report),
+        None => "nothing to measure: no inline data is granted".to_owned(),
+    });
+    said.heading("what it costs in memory, for each connection:");
+    said.table(list_queues(report));
+    said.heading("by the model, not measured:");
+    report
+        .models
+        .iter()
+        .for_each(|model| said.text(predict(model)));
     match (&report.stored_in, &report.not_stored) {
-        (Some(path), _) => writeln!(
-            out,
-            "\nstored in {}: jobs ask {device} for {} bytes of inline data",
+        (Some(path), _) => said.heading(format!(
+            "stored in {}: jobs ask {device} for {} bytes of inline data",
             path.display(),
             report.stored_bytes.unwrap_or(0)
-        ),
-        (None, Some(why)) => writeln!(out, "\nnothing is stored: {why}"),
-        (None, None) => Ok(()),
+        )),
+        (None, Some(why)) => said.heading(format!("nothing is stored: {why}")),
+        (None, None) => {}
     }
+    said
 }
 
-fn print_cases(out: &mut impl Write, report: &Report) -> io::Result<()> {
+fn list_cases(report: &Report, said: &mut Document) {
     if report.cases.is_empty() {
-        return Ok(());
+        return;
     }
     let what = match report.verb {
         VerbName::Send => "sends",
         VerbName::Write => "writes",
     };
-    writeln!(
-        out,
+    said.heading(format!(
         "{what} between two queue pairs of the device, half a round trip: median over {} rounds of a batch's mean",
         report.rounds
-    )?;
-    writeln!(
-        out,
-        "\n{:>7} {:>12} {:>12} {:>9}  {:<16} inline is",
-        "bytes", "inline (ns)", "DMA (ns)", "ratio", "95 % interval"
-    )?;
+    ));
+    let columns = "bytes>7|inline (ns)>12|DMA (ns)>12|ratio>9|95 % interval<16|inline is";
+    let mut table = Table::of(columns);
     for case in &report.cases {
-        write!(
-            out,
-            "{:>7} {:>12.1} {:>12.1}",
-            case.bytes, case.inline_ns, case.dma_ns
-        )?;
-        match case.ratio {
-            Some(ratio) => writeln!(out, " {:>9.4}  {}", ratio.ratio, judge(&ratio))?,
-            None => writeln!(out)?,
-        }
+        let times = [case.inline_ns, case.dma_ns].map(|ns| format!("{ns:.1}"));
+        let first = [case.bytes.to_string()].into_iter().chain(times);
+        table.row(first.chain(case.ratio.iter().flat_map(judge)));
     }
-    Ok(())
+    said.table(table);
 }
 
-fn judge(ratio: &Ratio) -> String {
+fn judge(ratio: &Ratio) -> [String; 3] {
     let interval = match ratio.interval {
         Some([low, high]) => format!("{low:.4} to {high:.4}"),
         None => "none".to_owned(),
@@ -89,11 +79,11 @@ fn judge(ratio: &Ratio) -> String {
         Verdict::Above => "slower",
         Verdict::CannotTell => "cannot tell",
     };
-    format!("{interval:<16} {verdict}")
+    [format!("{:.4}", ratio.ratio), interval, verdict.to_owned()]
 }
 
 /// The crossover in a sentence.
-pub(super) fn describe(found: &Finding, report: &Report) -> String {
+pub(super) fn say_crossover(found: &Finding, report: &Report) -> String {
     if !found.known {
         return format!(
             "crossover: cannot tell: by these {} rounds no limit is better than sending nothing inline or everything",
@@ -120,29 +110,22 @@ fn say_limit(limit: Option<u32>) -> String {
     }
 }
 
-fn print_queues(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    writeln!(
-        out,
-        "\nwhat it costs in memory, for each connection:\n{:>7} {:>9} {:>7} {:>15} {:>12}  known by",
-        "asked", "granted", "sends", "B for each send", "queue (B)"
-    )?;
+fn list_queues(report: &Report) -> Table {
+    let columns = "asked>7|granted>9|sends>7|B for each send>15|queue (B)>12| known by";
+    let mut table = Table::of(columns);
     for cost in &report.queues {
-        write!(
-            out,
-            "{:>7} {:>9} {:>7}",
-            cost.asked, cost.granted, cost.depth
-        )?;
-        match (cost.queue, cost.descriptor()) {
-            (Some(queue), Some(descriptor)) => writeln!(
-                out,
-                " {descriptor:>15} {:>12}  {}",
-                queue.bytes,
-                queue.known_by.name()
-            )?,
-            _ => writeln!(out, " {:>15} {:>12}  not known", "-", "-")?,
-        }
+        let known = cost.queue.zip(cost.descriptor()).map(|(queue, each)| {
+            [
+                each.to_string(),
+                queue.bytes.to_string(),
+                format!(" {}", queue.known_by.name()),
+            ]
+        });
+        let known = known.unwrap_or_else(|| ["-", "-", " not known"].map(str::to_owned));
+        let first = [cost.asked, cost.granted, cost.depth].map(|n| n.to_string());
+        table.row(first.into_iter().chain(known));
     }
-    Ok(())
+    table
 }
 
 fn predict(model: &Model) -> String {

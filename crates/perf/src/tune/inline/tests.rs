@@ -166,12 +166,10 @@ fn report(found: Finding) -> Report {
 
 #[test]
 fn report__says_crossover_confidence_memory_and_place() {
-    let mut text = Vec::new();
-    show::print(&mut text, &report(finding(Some(64), true))).unwrap();
-    let text = String::from_utf8(text).unwrap();
+    let text = show::describe(&report(finding(Some(64), true))).to_text();
     for part in [
         "a software adapter",
-        "0.9000  0.8800 to 0.9200 faster",
+        "0.9000 0.8800 to 0.9200 faster",
         "inline pays up to 64 bytes; 95 % interval 64 bytes to 256 bytes; 88 %",
         "256        32768  mapping",
         "ConnectX-4 to ConnectX-6 in a server of 2016",
@@ -183,7 +181,7 @@ fn report__says_crossover_confidence_memory_and_place() {
     assert_eq!(json["crossover"]["limit"], serde_json::Value::Null);
     assert_eq!(json["queues"][0]["queue"]["known_by"], "mapping");
     let unsure = report(finding(Some(64), false));
-    let said = show::describe(unsure.crossover.as_ref().unwrap(), &unsure);
+    let said = show::say_crossover(unsure.crossover.as_ref().unwrap(), &unsure);
     assert!(said.contains("cannot tell"), "{said}");
 }
 
