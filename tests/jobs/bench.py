@@ -211,7 +211,7 @@ def case_sample_carries_no_more_bytes_than_asked(session):
     words = ["rate", "--sizes", "8,1K", "--timing", "batch=16", "--sample-bytes", "1100", "--iterations", "40", "--floor", "no"]
     outcome = session.mpirun(2, [binary, *words]).finish()
     events = [json.loads(line) for line in outcome.out.splitlines() if line.startswith('{"event":"case"')]
-    operations = [event["operations_per_sample"] for event in events]
+    operations = [event["timing"]["operations_per_sample"] for event in events]
     return outcome.problem() or (None if operations == [2, 1] else f"operations are {operations}")
 
 
