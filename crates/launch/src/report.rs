@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Between two looks at the ranks: several ticks of the kernel's accounts, so that a thread that runs has used some.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const BETWEEN_POLLS: Duration = Duration::from_millis(50);
 /// Ranks that a verdict names.
 const NAMED_MOST: usize = 8;
 
@@ -85,7 +85,7 @@ pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
     let mut text = list_ranks(ranks, &before, now_ns);
     // The second look takes time, which most jobs can be spared.
     if judge(&before, &before, now_ns).is_some() {
-        std::thread::park_timeout(BETWEEN_LOOKS);
+        std::thread::park_timeout(BETWEEN_POLLS);
         let after = look_at_ranks(ranks, segment);
         if let Some(verdict) = judge(&before, &after, now_ns) {
             let verdict = describe_verdict(&verdict, ranks, &before, now_ns);

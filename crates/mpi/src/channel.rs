@@ -18,7 +18,7 @@ use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
+use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Fault, SendArgs, Started, State};
 use fastpath_transport::Post;
@@ -328,7 +328,7 @@ impl<'a> Channel<'a> {
             if !(*worker).may_watch(peer) || !(*worker).wait.directed {
                 return None;
             }
-            for look in 1..SPIN_LOOKS {
+            for look in 1..SPIN_POLLS {
                 if (*endpoint).has_arrival() {
                     return (*endpoint).recv_immediate(
                         key,
@@ -337,7 +337,7 @@ impl<'a> Channel<'a> {
                         data.bytes as usize,
                     );
                 }
-                if look % LOOKS_PER_CHECK == 0
+                if look % POLLS_PER_CHECK == 0
                     && (self.process.lock.is_wanted() || (*worker).wants_attention(peer))
                 {
                     return None;

@@ -24,7 +24,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// How long a report waits for another rank to start, so that a copy from its memory can be tried.
-const REPORT_PATIENCE_NS: u64 = 1_000_000_000;
+const REPORT_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// The job and the worker of a process between `MPI_Init` and `MPI_Finalize`.
 pub struct Engine {
@@ -232,7 +232,7 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     if !json && !config.flag(Key::Report) {
         return;
     }
-    let report = worker.report(REPORT_PATIENCE_NS);
+    let report = worker.report(REPORT_TIMEOUT_NS);
     match json {
         true => eprintln!("{}", report.to_json()),
         false => {
@@ -243,7 +243,7 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     }
 }
 
-/// Says, once in a process, that so many messages have come unasked that their senders wait from now on.
+/// Says, once in a process, that so many messages have come eagerly that their senders wait from now on.
 #[cold]
 fn tell_flood(worker: &Worker, reached: &Reached) {
     let (rank, host) = (worker.rank, topology::host_name());

@@ -1,20 +1,20 @@
 //! Point-to-point communication in full: every check, every mode, every kind of buffer.
 #![allow(unsafe_code)]
 
+mod eager;
 mod exchange;
 mod fault;
 mod nonblocking;
 mod senders;
-mod unasked;
 mod watched;
 
+pub use eager::try_send_eager;
 pub(crate) use exchange::refuse_alias;
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
 pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub use nonblocking::{irecv, isend};
 pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};
 pub(crate) use senders::Senders;
-pub use unasked::try_send_unasked;
 pub(crate) use watched::{keep, settle, watch};
 use watched::{record_bytes, start_watched_recv, start_watched_send};
 
@@ -35,14 +35,14 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::tag::ANY_TAG;
-use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS};
+use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
 
 /// Looks of a receive for a short message after which a long one may come, of which the progress thread is not told:
 /// beyond what a ping-pong takes.
-const ATTEND_LOOKS: u32 = 128;
+const ATTEND_POLLS: u32 = 128;
 
 /// A checked send or receive.
 pub(crate) struct Checked {
@@ -467,13 +467,13 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
     unsafe {
         let endpoint = *comm.endpoints.add(args.peer as usize);
         if !(*worker).wait.directed
-            || !(*worker).may_watch_unasked(peer)
+            || !(*worker).may_watch_ring(peer)
             || (*worker).matcher.find_unexpected(&want).is_some()
         {
             return Spun::Nothing;
         }
         let (mut cold, mut attends, mut spun) = (false, false, Spun::Nothing);
-        for look in 1..SPIN_LOOKS {
+        for look in 1..SPIN_POLLS {
             if (*endpoint).has_arrival() {
                 spun = recv_arrival::<WAY>(args, endpoint, want, room, status);
                 break;
@@ -483,12 +483,12 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
             } else if cold {
                 cold = (*endpoint).warm();
             }
-            if WAY == hot::INSIDE && look == ATTEND_LOOKS && (*worker).background.runs {
+            if WAY == hot::INSIDE && look == ATTEND_POLLS && (*worker).background.runs {
                 attends = true;
                 (*worker).attend();
             }
             // The peer's next arrival may be the message: the next look finds it.
-            if look % LOOKS_PER_CHECK == 0
+            if look % POLLS_PER_CHECK == 0
                 && ((WAY != hot::OPEN && places::is_wanted(comm.place))
                     || (*worker).wants_attention(peer))
                 && !(*endpoint).has_arrival()

@@ -3,9 +3,9 @@
 //! A prediction from profiles ([`choose`]) and a measurement ([`Choice::of_samples`]) answer with the same
 //! type, so that selection and tuning can take either.
 
-use crate::closed::latency::Path;
-use crate::closed::message::Message;
 use crate::descriptor::{self, Way};
+use crate::formulas::latency::Path;
+use crate::formulas::message::Message;
 use crate::link::LinkError;
 use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Time};

@@ -3,9 +3,9 @@
 //! The model only calculates: it reads no device, no clock and no file. Quantities have types of
 //! their own ([`units`]), so that a figure in MB/s cannot be taken for one in MiB/s.
 
-pub mod closed;
 pub mod crossover;
 pub mod descriptor;
+pub mod formulas;
 pub mod link;
 pub mod profile;
 pub mod simulator;

@@ -1,6 +1,6 @@
 //! Buses and adapters simulated packet by packet, with a clock of their own.
 //!
-//! Nothing here uses the formulas of [`crate::closed`]: packets are cut one by one, a direction is a
+//! Nothing here uses the formulas of [`crate::formulas`]: packets are cut one by one, a direction is a
 //! line on which one packet follows another, answers are sent when they fall due. That both agree where they
 //! must is a test. What is simulated: both directions of each bus; doorbells and BlueFlame; reads of
 //! descriptors and payload, with a limit on how many are under way; packets on the network, with

@@ -1,7 +1,7 @@
 //! Published figures that the model must meet to 0.1 %: RAMCloud's measurement of 2018, step by step.
 #![allow(non_snake_case)]
 
-use fastpath_pcie::closed::{DataLink, SKIP_SHARE, write_rate};
+use fastpath_pcie::formulas::{DataLink, SKIP_SHARE, write_rate};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, MibPerS, Rate, RateUnit};

@@ -106,8 +106,8 @@ struct Ways(Vec<Way>);
 impl Ways {
     /// What the library selects here, measured as a job with `FASTPATH_REPORT` measures it at its start.
     fn of(worker: &mut Worker) -> Ways {
-        const PATIENCE_NS: u64 = 1_000_000_000;
-        let report = worker.report(PATIENCE_NS);
+        const TIMEOUT_NS: u64 = 1_000_000_000;
+        let report = worker.report(TIMEOUT_NS);
         // An adapter leads to any memory; the ranks of a host tell theirs apart.
         let private = |c: &Class| c.peer.starts_with("ranks") && c.memory.starts_with("private");
         let serves = |c: &Class| c.adapter.is_some() || private(c);

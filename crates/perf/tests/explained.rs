@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as ProcessCommand, Stdio};
 
 use clap::Parser;
-use fastpath_pcie::closed::{DataLink, read_rate, write_rate};
+use fastpath_pcie::formulas::{DataLink, read_rate, write_rate};
 use fastpath_pcie::wire::{Transport, Verb};
 use fastpath_pcie::{Bytes, Link, MibPerS, Rate, RateUnit, descriptor, profile};
 use fastpath_perf::cli::{Cli, Command};

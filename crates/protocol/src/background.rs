@@ -16,11 +16,11 @@ use fastpath_bootstrap::segment::Call;
 use std::time::Duration;
 
 /// Nanoseconds without an arrival for which the thread looks on where a processor is spare: a fragment or two.
-const LOOKS_ON_NS: u64 = 20_000;
+const POLLS_ON_NS: u64 = 20_000;
 /// Rounds of progress that a thread of the program makes, at most, before it goes on.
 const ROUNDS: u32 = 4;
 /// Looks between two readings of the clock.
-const LOOKS_PER_CLOCK: u32 = 64;
+const POLLS_PER_CLOCK: u32 = 64;
 /// How long the thread sleeps at a time while it waits for room, where the kernel has no expedited membarrier.
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
 
@@ -168,14 +168,14 @@ impl Worker {
         if self.job.header().awake.load(Ordering::Relaxed) >= self.wait.processors {
             return false;
         }
-        if !polls.is_multiple_of(LOOKS_PER_CLOCK) {
+        if !polls.is_multiple_of(POLLS_PER_CLOCK) {
             return true;
         }
         let now = clock::now_ns();
         if *since_ns == 0 {
             *since_ns = now;
         }
-        now - *since_ns < LOOKS_ON_NS
+        now - *since_ns < POLLS_ON_NS
     }
 
     /// Has peers call when they give room that is waited for. `Some` where one more look is due after that; in it how

@@ -14,7 +14,7 @@ pub(crate) enum Pending {
     Control(Header, [u8; wire::CONTROL_MAX], u8),
 }
 
-/// Where the unasked bytes of the message that a peer announced last belong.
+/// Where the eager bytes of the message that a peer announced last belong.
 #[derive(Clone, Copy)]
 pub(crate) struct Early {
     /// Bytes still to come; 0 where there is no such message.

@@ -23,7 +23,7 @@ use std::ptr;
 /// Source of a receive that takes a message of any.
 pub const ANY_PEER: u32 = u32::MAX;
 /// Receives of a list that are looked at one after the other before it gets an index.
-const LOOKS_MAX: u32 = 8;
+const POLLS_MAX: u32 = 8;
 
 /// What a receive asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Matcher {
             store: Store::default(),
             indexes: Vec::new(),
             unused: Vec::new(),
-            polls_max: LOOKS_MAX,
+            polls_max: POLLS_MAX,
             #[cfg(test)]
             steps: 0,
         }
@@ -130,7 +130,7 @@ impl Matcher {
     /// Whether no receive waits that `peer`'s next message could match: a receive that no message in the unexpected
     /// queue satisfies may look at the next arrival.
     #[inline]
-    pub fn is_unasked(&self, peer: u32) -> bool {
+    pub fn has_no_receive(&self, peer: u32) -> bool {
         self.lists(peer).posted.first.is_null() && self.any_source_count == 0
     }
 

@@ -18,7 +18,9 @@ impl Worker {
         match unsafe { self.matcher.take_short(&want, to, room) } {
             Some(taken) => taken.ok(),
             // SAFETY: the caller's. Nothing stands before the next arrival.
-            None if self.matcher.is_unasked(want.peer) => unsafe { self.recv_next(want, to, room) },
+            None if self.matcher.has_no_receive(want.peer) => unsafe {
+                self.recv_next(want, to, room)
+            },
             None => None,
         }
     }

@@ -53,13 +53,13 @@ pub enum Phase {
     Begun,
     /// Receives: it waits in the matcher.
     Posted,
-    /// Sends: the receiver knows of it and has not answered; what goes unasked may still have to leave.
+    /// Sends: the receiver knows of it and has not answered; what goes eagerly may still have to leave.
     Announced,
     /// Both sides copy.
     Cooperating,
     /// Sends: the receiver has asked for fragments.
     Pushing,
-    /// Sends: the receiver needs no more, but what goes unasked must still leave, since it counts on that.
+    /// Sends: the receiver needs no more, but what goes eagerly must still leave, since it counts on that.
     Ending,
     /// Receives: the copy by both sides was given up. Fragments come instead.
     FellBack,

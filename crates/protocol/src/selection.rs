@@ -178,12 +178,12 @@ impl Worker {
         &self.selection.warnings
     }
 
-    /// What was selected and why. Tries a copy from a peer's memory; waits for that peer to start for `patience_ns`
+    /// What was selected and why. Tries a copy from a peer's memory; waits for that peer to start for `timeout_ns`
     /// nanoseconds at most.
-    pub fn report(&mut self, patience_ns: u64) -> Report {
+    pub fn report(&mut self, timeout_ns: u64) -> Report {
         let mut told = (*self.selection).clone();
         if told.kernel.is_ok() {
-            told.kernel = self.interfaces.probe_single_copy(patience_ns);
+            told.kernel = self.interfaces.probe_single_copy(timeout_ns);
         }
         Report::of(&told, self.interfaces.peer_classes())
     }

@@ -161,7 +161,7 @@ impl List {
 }
 
 /// Entries that are looked at one after the other before there is an index.
-const LOOKS_MAX: u32 = 8;
+const POLLS_MAX: u32 = 8;
 
 /// All stored messages. The list of each peer lies with its caller.
 pub(crate) struct Store {
@@ -190,7 +190,7 @@ impl Default for Store {
             indexed: 0,
             count: 0,
             bytes_elsewhere: 0,
-            polls_max: LOOKS_MAX,
+            polls_max: POLLS_MAX,
             #[cfg(test)]
             steps: std::cell::Cell::default(),
         }

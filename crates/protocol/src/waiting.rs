@@ -24,15 +24,15 @@ pub use oversubscription::Oversubscription;
 pub use spin_budget::SpinBudget;
 
 /// Looks at a directed peer up to a round over everything, that one included.
-const DIRECTED_LOOKS: u32 = 64;
+const DIRECTED_POLLS: u32 = 64;
 /// The same where a yield, which takes longer than such a round, lies between two looks.
-const YIELDED_LOOKS: u32 = 2;
+const YIELDED_POLLS: u32 = 2;
 /// Looks at a named peer's ring before a receive becomes a request.
-pub const SPIN_LOOKS: u32 = 4096;
+pub const SPIN_POLLS: u32 = 4096;
 /// Looks of those between two checks whether something else needs this process.
-pub const LOOKS_PER_CHECK: u32 = 64;
+pub const POLLS_PER_CHECK: u32 = 64;
 /// Looks between two readings of the clock.
-const LOOKS_PER_CLOCK: u32 = 256;
+const POLLS_PER_CLOCK: u32 = 256;
 /// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
 /// about what a wake-up costs.
 const SPIN_NS: u64 = 50_000;
@@ -380,8 +380,8 @@ unsafe fn pause(
 ) {
     // SAFETY: the caller's.
     let this = unsafe { &mut *worker };
-    if !wait.polls.is_multiple_of(LOOKS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
-        if wait.polls > LOOKS_PER_CLOCK {
+    if !wait.polls.is_multiple_of(POLLS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
+        if wait.polls > POLLS_PER_CLOCK {
             spin_loop();
         }
         return;
@@ -451,7 +451,7 @@ unsafe fn pause_slow(
         // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
         (wait.started_ns, wait.polls) = match woken {
             true => (0, 0),
-            false => (1, LOOKS_PER_CLOCK - 1),
+            false => (1, POLLS_PER_CLOCK - 1),
         };
         return;
     }

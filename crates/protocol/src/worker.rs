@@ -317,7 +317,7 @@ impl Worker {
             || self.interfaces.has_signal()
             // An adapter has to be asked.
             || (self.interfaces.has_news() && self.progress_interfaces())
-            || !self.matcher.is_unasked(peer)
+            || !self.matcher.has_no_receive(peer)
             || self.endpoint(peer).lane.look().is_some()
             || self.is_crowded()
     }
@@ -326,13 +326,13 @@ impl Worker {
     /// before it, and nobody else needs the processor. An arrival that is there is no reason against it.
     #[inline]
     pub fn may_watch(&mut self, peer: u32) -> bool {
-        !self.matcher.has_unexpected(peer) && self.may_watch_unasked(peer)
+        !self.matcher.has_unexpected(peer) && self.may_watch_ring(peer)
     }
 
     /// As [`Worker::may_watch`], for a receive that no message in the unexpected queue satisfies.
     #[inline]
-    pub fn may_watch_unasked(&mut self, peer: u32) -> bool {
-        self.is_idle() && self.matcher.is_unasked(peer) && !self.is_crowded()
+    pub fn may_watch_ring(&mut self, peer: u32) -> bool {
+        self.is_idle() && self.matcher.has_no_receive(peer) && !self.is_crowded()
     }
 
     /// What the process still owes its peers before it leaves the job: all that it has sent is where they find it.

@@ -128,12 +128,12 @@ fn cancel__completes_once_what_goes_by_itself_has_left() {
     while world.network.advance_to_next() || world.rank(1).progress() {}
     world.rank(0).cancel_send(id);
     while world.network.advance_to_next() || world.rank(1).progress() {}
-    world.network.set_weather(1.0, 0.0, 0.0);
+    world.network.set_faults(1.0, 0.0, 0.0);
     world.rank(0).progress();
     assert!(world.rank(0).requests.get(id).cancelled, "it was answered");
     // The queue names the request: as that of another message, it would be sent twice.
     assert!(!world.is_sent(&sending), "it has not left");
-    world.network.set_weather(0.0, 0.0, 0.0);
+    world.network.set_faults(0.0, 0.0, 0.0);
     let outcome = world.finish_send(sending).unwrap();
     assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
     let after: Vec<_> = (4..7)

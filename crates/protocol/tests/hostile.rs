@@ -368,7 +368,7 @@ fn cancelled__receive_has_got_nothing_of_the_one_before() {
 }
 
 /// One that has posted a receive of 1000 bytes and has the announcement of as many, with the first 60 of 200 that are
-/// to come unasked.
+/// to come eagerly.
 fn victim_of_an_announcement() -> Victim {
     let mut victim = Victim::new();
     victim.act(Deed::Recv {

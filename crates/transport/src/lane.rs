@@ -322,14 +322,14 @@ impl Lane {
         }
     }
 
-    /// Closes a joint copy.
+    /// Closes a cooperative copy.
     pub fn close_cooperative(&mut self, index: u32) {
         if let Lane::Shm(endpoint) = self {
             endpoint.close_cooperative(index);
         }
     }
 
-    /// Claims a piece of a joint copy: how many had been claimed before, by either side.
+    /// Claims a piece of a cooperative copy: how many had been claimed before, by either side.
     pub fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
         match self {
             Lane::Shm(endpoint) => endpoint.claim_cooperative(index, sender),

@@ -57,14 +57,14 @@ impl Interfaces {
         let allowed = choose_transports(config, job.size() as u32, several)?;
         self.agree_on_transports(config, allowed)?;
         self.allowed = allowed;
-        let troubles = match allowed.adapter {
+        let diagnostics = match allowed.adapter {
             Some(by) => self.configure_adapter(config, by)?,
             None => Vec::new(),
         };
         self.set_tx_gate(!config.is_disabled("tx-gate"));
         self.set_repeats(!config.is_disabled("repeat"));
         self.keep_registrations(self.registrations_most(config));
-        Ok(troubles)
+        Ok(diagnostics)
     }
 
     fn configure_adapter(

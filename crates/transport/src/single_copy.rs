@@ -22,11 +22,11 @@ pub fn switched_off(config: &Config) -> Option<&'static str> {
 
 impl Interfaces {
     /// Tries whether the kernel copies from the memory of another rank of this host, with the first of them; waits for
-    /// it to start for `patience_ns` nanoseconds at most. Nothing speaks against it where there is none.
+    /// it to start for `timeout_ns` nanoseconds at most. Nothing speaks against it where there is none.
     ///
     /// # Errors
     /// Why it does not, for people.
-    pub fn probe_single_copy(&self, patience_ns: u64) -> Result<(), String> {
+    pub fn probe_single_copy(&self, timeout_ns: u64) -> Result<(), String> {
         let Some(peer) = self.neighbour() else {
             return Ok(());
         };
@@ -35,7 +35,7 @@ impl Interfaces {
             if let Some(tried) = cma::probe_peer(self.shared_domain(), peer) {
                 return tried;
             }
-            if clock::now_ns() - start > patience_ns {
+            if clock::now_ns() - start > timeout_ns {
                 return Err(format!("not known yet: rank {peer} has not started"));
             }
             wait::yield_now();

@@ -94,7 +94,7 @@ pub(super) unsafe fn send_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        if slow::try_send_unasked::<OPEN>(args) {
+        if slow::try_send_eager::<OPEN>(args) {
             return MPI_SUCCESS;
         }
         traced::send("MPI_Send", args)
@@ -285,7 +285,7 @@ pub(super) unsafe fn isend_slow(
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: as the caller.
     let result = unsafe {
-        if !request.is_null() && slow::try_send_unasked::<OPEN>(args) {
+        if !request.is_null() && slow::try_send_eager::<OPEN>(args) {
             *request = request::DONE_HANDLE;
             return MPI_SUCCESS;
         }

@@ -32,7 +32,7 @@ unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
     places::with(place, || unsafe {
         match p2p::try_send::<MORE, FURTHER>(args) {
             Immediate::Done => Sent::Done,
-            Immediate::Declined if slow::try_send_unasked::<FURTHER>(args) => Sent::Done,
+            Immediate::Declined if slow::try_send_eager::<FURTHER>(args) => Sent::Done,
             Immediate::Declined => Sent::Declined,
             Immediate::Wake(_) if slow::wake_sleeping_peer(args.comm, args.peer) => Sent::Done,
             Immediate::Wake(bytes) => Sent::Gone(bytes),

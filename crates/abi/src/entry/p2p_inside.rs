@@ -86,7 +86,7 @@ unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
         match unsafe { p2p::try_send::<MORE, { hot::INSIDE }>(args) } {
             Immediate::Done => true,
             // SAFETY: as the caller.
-            Immediate::Declined => unsafe { slow::try_send_unasked::<{ hot::INSIDE }>(args) },
+            Immediate::Declined => unsafe { slow::try_send_eager::<{ hot::INSIDE }>(args) },
             Immediate::Wake(bytes) => {
                 result = slow::wake(args.comm, args.peer, args.tag, bytes);
                 true

@@ -11,7 +11,7 @@ use fastpath_mpi::status::Status;
 use fastpath_mpi::{Error, Process, Result, lock, places, process};
 
 /// Looks for a message, at most, before a wait for a request of a further worker goes the long way: a few microseconds.
-const LOOKS: u32 = 512;
+const POLLS: u32 = 512;
 
 fn checked(count: c_int) -> Result<usize> {
     usize::try_from(count)
@@ -74,7 +74,7 @@ unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
             }),
             place => places::with(place, || {
                 let worker = places::further_worker(place);
-                request::await_of::<false>(worker, request, status, LOOKS)
+                request::await_of::<false>(worker, request, status, POLLS)
             }),
         }
     }
@@ -204,7 +204,7 @@ unsafe fn collect_further(
                 // A send that was done at once has the handle of one of the first worker.
                 let is_its_own = places::of_request(*request) == place;
                 let collected = match is_its_own {
-                    true => request::await_of::<true>(worker, request, status, LOOKS),
+                    true => request::await_of::<true>(worker, request, status, POLLS),
                     false => request::collect_done::<true>(request, status),
                 };
                 if !collected {

@@ -28,7 +28,7 @@ pub struct JobHeader {
     /// 1 when each rank is bound to processors of its own.
     pub bound: AtomicU32,
     /// KiB that each rank may have backed before it asks the system what memory is left.
-    pub unasked_kib: AtomicU32,
+    pub budget_kib: AtomicU32,
     _reserved: [AtomicU32; 4],
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.

@@ -25,7 +25,7 @@ const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZ
 const STEP_BYTES: u64 = 64 << 20;
 
 /// Memory handed out without asking the system again what is left.
-const UNASKED_BYTES: u64 = 16 << 20;
+const BUDGET_BYTES: u64 = 16 << 20;
 
 /// What is left alone of the memory that is available: the ranks themselves grow too.
 fn margin(available: u64) -> u64 {
@@ -116,7 +116,7 @@ pub struct Segment {
     layout: Layout,
     front: Mapping,
     /// Bytes that may be backed before the system is asked again what is left.
-    unasked: AtomicU64,
+    budget: AtomicU64,
 }
 
 impl Segment {
@@ -143,10 +143,10 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
-        let unasked = segment.unasked.load(Ordering::Relaxed);
+        let budget = segment.budget.load(Ordering::Relaxed);
         header
-            .unasked_kib
-            .store((unasked >> 10) as u32, Ordering::Relaxed);
+            .budget_kib
+            .store((budget >> 10) as u32, Ordering::Relaxed);
         // ORDERING: none needed with other processes, they start later; the magic comes last
         // so that a half-made header is never taken for a whole one.
         header.magic.store(MAGIC, Ordering::Release);
@@ -205,11 +205,11 @@ impl Segment {
         if header.job_id.load(Ordering::Relaxed) != job_id {
             return Err(foreign("it belongs to another job".into()));
         }
-        let unasked = (header.unasked_kib.load(Ordering::Relaxed) as u64) << 10;
+        let budget = (header.budget_kib.load(Ordering::Relaxed) as u64) << 10;
         let segment = Segment::map(file, layout)?;
         segment
-            .unasked
-            .store(unasked.min(UNASKED_BYTES), Ordering::Relaxed);
+            .budget
+            .store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
         Ok(segment)
     }
 
@@ -224,7 +224,7 @@ impl Segment {
             file,
             layout,
             front,
-            unasked: AtomicU64::new(0),
+            budget: AtomicU64::new(0),
         })
     }
 
@@ -347,7 +347,7 @@ impl Segment {
         if bytes == 0 {
             return Ok(());
         }
-        if self.spend_unasked(bytes) {
+        if self.spend_budget(bytes) {
             return self.allocate(offset, bytes);
         }
         // A control group at its limit answers with a kill, not with an error: ask first.
@@ -358,8 +358,8 @@ impl Segment {
         let available = available_memory().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
             let share = left / (8 * self.layout.ranks() as u64);
-            self.unasked
-                .store(share.min(UNASKED_BYTES), Ordering::Relaxed);
+            self.budget
+                .store(share.min(BUDGET_BYTES), Ordering::Relaxed);
             self.allocate(offset, bytes)
         });
         backing.fetch_sub(bytes, Ordering::Relaxed);
@@ -489,9 +489,9 @@ impl Segment {
             })
     }
 
-    fn spend_unasked(&self, bytes: u64) -> bool {
+    fn spend_budget(&self, bytes: u64) -> bool {
         let take = |left: u64| left.checked_sub(bytes);
-        self.unasked
+        self.budget
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
             .is_ok()
     }
@@ -590,12 +590,12 @@ mod tests {
     }
 
     #[test]
-    fn unasked__is_what_the_launcher_found_and_at_most_a_share() {
-        for (kib, kept) in [(0, 0), (1024, 1 << 20), (u32::MAX, UNASKED_BYTES)] {
+    fn budget__is_what_the_launcher_found_and_at_most_a_share() {
+        for (kib, kept) in [(0, 0), (1024, 1 << 20), (u32::MAX, BUDGET_BYTES)] {
             let a = Segment::create(1, 1).unwrap();
-            a.header().unasked_kib.store(kib, Ordering::Relaxed);
+            a.header().budget_kib.store(kib, Ordering::Relaxed);
             let b = Segment::attach(again(&a), 1).unwrap();
-            assert_eq!(b.unasked.load(Ordering::Relaxed), kept);
+            assert_eq!(b.budget.load(Ordering::Relaxed), kept);
         }
     }
 

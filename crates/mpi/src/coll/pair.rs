@@ -11,7 +11,7 @@ use crate::op::{Kernel, cache};
 use crate::process;
 use fastpath_base::copy::copy_small;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::waiting::{LOOKS_PER_CHECK, SPIN_LOOKS};
+use fastpath_protocol::waiting::{POLLS_PER_CHECK, SPIN_POLLS};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, tag};
 use fastpath_transport::Post;
@@ -139,14 +139,14 @@ impl Missing {
             if !(*worker).wait.directed || !(*worker).may_watch(peer) {
                 return false;
             }
-            for look in 1..SPIN_LOOKS {
+            for look in 1..SPIN_POLLS {
                 if (*endpoint)
                     .recv_short_whole(key, self.tag, into, bytes)
                     .is_some()
                 {
                     return true;
                 }
-                if look % LOOKS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
+                if look % POLLS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
                     return false;
                 }
             }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How long a rank waits for the launcher to end it. The launcher needs a second for ranks that do not
 /// follow its first signal.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the news of a death may take to the launcher.
 const NEWS: Duration = Duration::from_millis(250);
 
@@ -39,7 +39,7 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
             wait_until(NEWS, || job.has_failed());
         }
         if job.has_failed() {
-            wait_until(PATIENCE, || false);
+            wait_until(TIMEOUT, || false);
         }
     }
     let is_first = job.is_none_or(|job| job.record_abort(code, ""));

@@ -25,7 +25,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                 Immediate::Declined => {}
             }
             // An adapter may bring the other message while this one is sent, before it is asked for.
-            if is_near(&out) && try_send_unasked::<{ hot::OPEN }>(out) {
+            if is_near(&out) && try_send_eager::<{ hot::OPEN }>(out) {
                 return recv(name, into, status);
             }
         }

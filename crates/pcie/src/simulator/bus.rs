@@ -147,7 +147,7 @@ impl Simulator {
     pub(super) fn read_memory(&mut self, node: u32, bytes: u64, kind: JobKind) {
         let job = Job {
             kind,
-            unasked: bytes,
+            unrequested: bytes,
             missing: bytes,
         };
         let id = match self.free_jobs.pop() {
@@ -176,10 +176,10 @@ impl Simulator {
             }
             let packets = state.packets;
             let work = &mut self.jobs[job as usize];
-            let Some((bytes, last)) = packets.requests(work.unasked).next() else {
+            let Some((bytes, last)) = packets.requests(work.unrequested).next() else {
                 return;
             };
-            work.unasked -= bytes;
+            work.unrequested -= bytes;
             state.reads_free -= 1;
             if last {
                 state.reads.pop_front();

@@ -16,7 +16,7 @@ pub(super) struct Line {
     skip: u64,
     next_skip: u64,
     /// Time in which at most one acknowledgement and one update is sent on this line.
-    patience: u64,
+    timeout: u64,
     answered: [u64; 2],
     due: [bool; 2],
     pub tally: Tally,
@@ -31,7 +31,7 @@ impl Line {
             skip_every: 0,
             skip: 0,
             next_skip: u64::MAX,
-            patience: 0,
+            timeout: 0,
             answered: [0; 2],
             due: [false; 2],
             tally: Tally::default(),
@@ -52,7 +52,7 @@ impl Line {
                 // 6 of the 242 bytes that a flit has for packets and their answers.
                 line.per_byte *= 242.0 / 236.0;
             } else {
-                line.patience = (symbol * f64::from(link.answer_limit())).round() as u64;
+                line.timeout = (symbol * f64::from(link.answer_limit())).round() as u64;
             }
         }
         line
@@ -86,11 +86,11 @@ impl Line {
     /// planned already.
     pub fn owe(&mut self, now: u64, update: bool) -> Option<u64> {
         let which = usize::from(update);
-        if self.patience == 0 || self.due[which] {
+        if self.timeout == 0 || self.due[which] {
             return None;
         }
         self.due[which] = true;
-        Some(now.max(self.answered[which] + self.patience))
+        Some(now.max(self.answered[which] + self.timeout))
     }
 
     /// Sends the answer.

@@ -197,7 +197,7 @@ pub(super) enum JobKind {
 pub(super) struct Job {
     pub kind: JobKind,
     /// Not asked for yet, and not yet there.
-    pub unasked: u64,
+    pub unrequested: u64,
     pub missing: u64,
 }
 

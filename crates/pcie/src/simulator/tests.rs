@@ -1,9 +1,9 @@
 //! The simulator held against the closed form, and against what must hold of itself.
 
 use super::*;
-use crate::closed::latency::Path;
-use crate::closed::message::{self, Message};
-use crate::closed::{DataLink, both_rate, read_rate, throughput, write_rate};
+use crate::formulas::latency::Path;
+use crate::formulas::message::{self, Message};
+use crate::formulas::{DataLink, both_rate, read_rate, throughput, write_rate};
 use crate::link::{AddressWidth, Generation, Lanes};
 use crate::profile::{ADAPTERS, Adapter, HOSTS, adapter, host};
 use proptest::prelude::*;
@@ -229,7 +229,7 @@ proptest! {
         simulator.run();
         let (up, down) = simulator.tallies(0);
         prop_assert_eq!((up.data, down.data), (write * count, read * count));
-        let traffic = (crate::closed::Traffic::write(&link, Bytes(write)) + crate::closed::Traffic::read(&link, Bytes(read))) * count as f64;
+        let traffic = (crate::formulas::Traffic::write(&link, Bytes(write)) + crate::formulas::Traffic::read(&link, Bytes(read))) * count as f64;
         prop_assert_eq!((up.bytes as f64, down.bytes as f64), (traffic.up.bytes(), traffic.down.bytes()));
         prop_assert_eq!((up.packets as f64, down.packets as f64), (traffic.up.packets, traffic.down.packets));
     }

@@ -6,7 +6,7 @@ mod causes;
 mod fields;
 pub(crate) mod links;
 
-use fastpath_pcie::closed::DataLink;
+use fastpath_pcie::formulas::DataLink;
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 

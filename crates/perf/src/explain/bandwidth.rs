@@ -9,8 +9,8 @@ mod tests;
 mod units;
 
 use clap::{Args, ValueEnum};
-use fastpath_pcie::closed::DataLink;
-use fastpath_pcie::closed::message::{self, Message, Part};
+use fastpath_pcie::formulas::DataLink;
+use fastpath_pcie::formulas::message::{self, Message, Part};
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::profile::{self, Adapter};
 use fastpath_pcie::wire::{Transport, Verb, Wire};

@@ -1,7 +1,7 @@
 //! The waterfall of a bus: from what its lanes signal to what is left for data, step by step.
 
-use fastpath_pcie::closed::message::Part;
-use fastpath_pcie::closed::{DataLink, Direction, Flow, Traffic, throughput};
+use fastpath_pcie::formulas::message::Part;
+use fastpath_pcie::formulas::{DataLink, Direction, Flow, Traffic, throughput};
 use fastpath_pcie::{Bytes, Link, Rate, RateUnit};
 
 use super::moves::Moves;
@@ -45,7 +45,7 @@ impl Load {
 
     /// Data a second.
     pub fn rate(&self, data_link: DataLink) -> Rate {
-        let all = fastpath_pcie::closed::message::sum(&self.parts);
+        let all = fastpath_pcie::formulas::message::sum(&self.parts);
         self.rate_of(&all, data_link)
     }
 
@@ -54,7 +54,7 @@ impl Load {
     pub fn wear_down(&self, mut steps: WaterfallBuilder, unit: RateUnit) -> WaterfallBuilder {
         let figure = |traffic: &Traffic, data_link| self.rate_of(traffic, data_link).in_unit(unit);
         let (data, others) = self.parts.split_at(self.of_data.min(self.parts.len()));
-        let mut sum = fastpath_pcie::closed::message::sum(data);
+        let mut sum = fastpath_pcie::formulas::message::sum(data);
         let bound = throughput(&self.link, &sum, DataLink::Ignored).bound;
         steps = steps.to(
             "packet headers",

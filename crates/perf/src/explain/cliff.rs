@@ -2,9 +2,9 @@
 //! candidates apart.
 
 use clap::Args;
-use fastpath_pcie::closed::message::DATAGRAM_PREFIX;
-use fastpath_pcie::closed::traffic::count_blocks;
 use fastpath_pcie::descriptor::{self, Way};
+use fastpath_pcie::formulas::message::DATAGRAM_PREFIX;
+use fastpath_pcie::formulas::traffic::count_blocks;
 use fastpath_pcie::profile;
 use fastpath_pcie::wire::{Transport, Verb};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};

@@ -7,10 +7,10 @@ mod tests;
 mod ticks;
 
 use clap::Args;
-use fastpath_pcie::closed::latency::Path;
-use fastpath_pcie::closed::message::Message;
 use fastpath_pcie::crossover::{self, Choice, Crossover, Prediction};
 use fastpath_pcie::descriptor::Way;
+use fastpath_pcie::formulas::latency::Path;
+use fastpath_pcie::formulas::message::Message;
 use fastpath_pcie::profile;
 use fastpath_pcie::wire::{Transport, Verb, Wire};
 use fastpath_pcie::{Bytes, Link, LinkError, Time};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fastpath_pcie::closed::Traffic;
-use fastpath_pcie::closed::message::Part;
+use fastpath_pcie::formulas::Traffic;
+use fastpath_pcie::formulas::message::Part;
 use fastpath_pcie::{Bytes, Link, LinkError};
 
 /// Names of [`Moves`].

@@ -16,7 +16,7 @@ const BYTES: usize = 4096;
 
 /// Looks in vain after which a rank that waits for an order sleeps between them, and how long at most: an order wakes
 /// it, but nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
-const LOOKS: [u32; 2] = [64, 8192];
+const POLLS: [u32; 2] = [64, 8192];
 const NAPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(1)];
 
 /// Words of an order or an answer.
@@ -114,13 +114,13 @@ impl SharedBoard {
 
     /// Waits for the next order.
     pub fn take_order(&self) -> [u64; WORDS] {
-        self.await_order(LOOKS[0], NAPS[0], || false)
+        self.await_order(POLLS[0], NAPS[0], || false)
     }
 
     /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank
     /// that has had nothing to do for long sleeps between polls: it takes no processor from those that are measured.
     pub fn take_order_meanwhile(&self, act: impl FnMut() -> bool) -> [u64; WORDS] {
-        self.await_order(LOOKS[1], NAPS[1], act)
+        self.await_order(POLLS[1], NAPS[1], act)
     }
 
     fn await_order(

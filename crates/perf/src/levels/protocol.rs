@@ -13,7 +13,7 @@ use fastpath_protocol::matching::Want;
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::rma::RemoteKey;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{LOOKS_PER_CHECK, Note, SPIN_LOOKS, WaitPolicy};
+use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS, WaitPolicy};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
@@ -184,7 +184,7 @@ impl ProtocolLink {
                 return false;
             }
             let mut cold = false;
-            for look in 1..SPIN_LOOKS {
+            for look in 1..SPIN_POLLS {
                 if (*self.endpoint).has_arrival() {
                     return self.recv_arrival(ptr, room);
                 }
@@ -193,7 +193,7 @@ impl ProtocolLink {
                 } else if cold {
                     cold = (*self.endpoint).warm();
                 }
-                if look % LOOKS_PER_CHECK == 0
+                if look % POLLS_PER_CHECK == 0
                     && (*self.worker).wants_attention(self.peer)
                     && !(*self.endpoint).has_arrival()
                 {

@@ -19,9 +19,9 @@ use super::{Link, Way, Ways};
 const ID: u8 = 1;
 
 /// Looks in vain, after which the processor is offered to others: the two ranks may share one.
-const LOOKS: u32 = 4096;
+const POLLS: u32 = 4096;
 /// Looks for a message between two rounds of progress.
-const LOOKS_PER_PROGRESS: u32 = 64;
+const POLLS_PER_PROGRESS: u32 = 64;
 
 /// Messages of a window of which each side's cost is counted: as many as the adapters' transports take before they give
 /// back what they owe, and no more than they have under way.
@@ -152,10 +152,10 @@ impl TransportLink {
     #[inline]
     fn pause_look(&mut self, polls: &mut u32) {
         *polls = polls.wrapping_add(1);
-        if polls.is_multiple_of(LOOKS_PER_PROGRESS) {
+        if polls.is_multiple_of(POLLS_PER_PROGRESS) {
             self.progress();
         }
-        if polls.is_multiple_of(LOOKS) {
+        if polls.is_multiple_of(POLLS) {
             if self.lane.peer_has_left() {
                 end_without_peer();
             }

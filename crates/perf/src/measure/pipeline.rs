@@ -207,7 +207,7 @@ impl Direction {
 
 /// Looks before a side that waits lets others have the processor: far more than a chunk takes,
 /// unless the other side is not running.
-const LOOKS: u32 = 1 << 14;
+const POLLS: u32 = 1 << 14;
 
 /// Spins until it is so.
 #[inline]
@@ -215,7 +215,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     let mut polls = 0;
     while !is_so() {
         polls += 1;
-        if polls == LOOKS {
+        if polls == POLLS {
             thread::yield_now();
             polls = 0;
         }

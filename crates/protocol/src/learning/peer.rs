@@ -47,11 +47,11 @@ impl Worker {
         {
             return (self.first_arm(bytes), false);
         }
-        let unasked = bytes <= self.thresholds.first;
+        let eager = bytes <= self.thresholds.first;
         let entry = &self.learnt(peer).entries[octave(bytes)];
         match entry.arm() {
-            // What may leave unasked does: its sender need not wait.
-            arm if unasked && !arm.is_ring() => (Arm::Vector, false),
+            // What may leave eagerly does: its sender need not wait.
+            arm if eager && !arm.is_ring() => (Arm::Vector, false),
             arm => (arm, entry.is_due()),
         }
     }

@@ -166,7 +166,7 @@ impl Both {
             let any = self.receives.iter().any(asks(ANY_PEER));
             let asked = any || self.receives.iter().any(asks(peer));
             let waits = self.messages.iter().any(|message| message.1 == peer);
-            assert_eq!(self.matcher.is_unasked(peer), !asked);
+            assert_eq!(self.matcher.has_no_receive(peer), !asked);
             assert_eq!(self.matcher.has_unexpected(peer), waits);
             assert_eq!(self.matcher.is_quiet(peer), !asked && !waits);
         }
@@ -226,7 +226,7 @@ fn steps_of_receive(both: &mut Both, want: Want) -> usize {
 
 #[test]
 fn posted__of_ten_thousand_other_tags_cost_a_few_steps() {
-    let mut both = Both::new(LOOKS_MAX);
+    let mut both = Both::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.post(want(tag)));
     // The last one first, then from the middle on, and one that is there no more.
     let mut worst = steps_of_arrival(&mut both, MANY - 1);
@@ -237,7 +237,7 @@ fn posted__of_ten_thousand_other_tags_cost_a_few_steps() {
         worst = worst.max(steps_of_arrival(&mut both, tag));
     }
     worst = worst.max(steps_of_arrival(&mut both, MANY - 1));
-    assert!(worst <= LOOKS_MAX as usize + 4, "{worst}");
+    assert!(worst <= POLLS_MAX as usize + 4, "{worst}");
 }
 
 #[test]
@@ -255,13 +255,13 @@ fn posted__of_one_tag_leave_an_index_one_after_the_other() {
 
 #[test]
 fn unexpected__of_ten_thousand_other_tags_cost_a_few_steps() {
-    let mut both = Both::new(LOOKS_MAX);
+    let mut both = Both::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), tag));
     let order = (0..MANY).map(|i| (i + MANY / 2) % MANY).step_by(7);
     let worst = order
         .map(|tag| steps_of_receive(&mut both, want(tag)))
         .max();
-    assert!(worst <= Some(LOOKS_MAX as usize + 4), "{worst:?}");
+    assert!(worst <= Some(POLLS_MAX as usize + 4), "{worst:?}");
     let (messages, bytes) = both.matcher.store.usage();
     assert_eq!(messages, both.messages.len() as u64);
     assert!(bytes <= messages * (crate::unexpected::ENTRY_BYTES + 1));
@@ -270,7 +270,7 @@ fn unexpected__of_ten_thousand_other_tags_cost_a_few_steps() {
 /// Messages of another communicator, of other tags and of another source come first.
 #[test]
 fn unexpected__wildcards_cost_a_few_steps() {
-    let mut both = Both::new(LOOKS_MAX);
+    let mut both = Both::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(1, 1), tag));
     (0..MANY).for_each(|tag| both.arrive(0, key(0, 0), tag));
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), MANY + tag));
@@ -291,7 +291,7 @@ fn unexpected__wildcards_cost_a_few_steps() {
             worst = worst.max(steps_of_receive(&mut both, asked));
         }
     }
-    assert!(worst <= LOOKS_MAX as usize + 4, "{worst}");
+    assert!(worst <= POLLS_MAX as usize + 4, "{worst}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
 use fastpath_transport::{Header, Lane, Post};
 
-/// What goes unasked, but not as one.
+/// What goes eagerly, but not as one.
 pub(super) const RECORD: Record = Record {
     name: "eager multi-fragment",
     steps: "EAGER_FIRST, EAGER_MIDDLE",
@@ -47,7 +47,7 @@ pub fn parts(c: &Constants, t: &Thresholds) -> Curve {
 }
 
 /// Looks for the next part of a message before a request takes over.
-const PART_LOOKS: u32 = 10_000;
+const PART_POLLS: u32 = 10_000;
 
 /// What became of a message that comes in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Endpoint {
 /// Looks for the next part of a message, of up to `left` bytes, for a while.
 #[inline]
 fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize)> {
-    for _ in 0..PART_LOOKS {
+    for _ in 0..PART_POLLS {
         if let Some(part) = lane.look() {
             let fits = (1..=left).contains(&(part.len() as u64));
             return (part.header.id == wire::EAGER_MIDDLE && fits)
@@ -129,7 +129,7 @@ impl Worker {
     /// happened. A sender that stops in the middle leaves the rest to a request.
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::is_unasked`, and that no unexpected
+    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::has_no_receive`, and that no unexpected
     /// message is the wanted one.
     pub unsafe fn recv_parts(
         &mut self,

@@ -1,6 +1,6 @@
 //! Rendezvous: a long message is announced, and its receiver says how the rest comes.
 //!
-//! `RTS` announces it, with the bytes that go unasked and what else is offered ([`Offer`]). The receiver copies it by
+//! `RTS` announces it, with the bytes that go eagerly and what else is offered ([`Offer`]). The receiver copies it by
 //! itself (`get`), asks for a copy by both sides (`cooperative`), names memory to be written (`put`) or asks for
 //! fragments (`pipelined`) by `RTR`. Either side may decline what the other offers, and a way that stops working in the
 //! middle of a message ends in the same place: the receiver asks for fragments. `ATS` ends a send of which no more is

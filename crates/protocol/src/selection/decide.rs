@@ -24,9 +24,9 @@ const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
 /// The copy of the smallest piece of a cooperative copy takes so many times as long as the call that does it.
 const COPY_PER_CALL: f64 = 3.0;
 /// Bounds of that piece.
-const JOINT_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
+const COOPERATIVE_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 /// Largest piece of a cooperative copy: neither side waits long for the other's last one.
-const JOINT_PIECE_MAX: u64 = 256 * 1024;
+const COOPERATIVE_PIECE_MAX: u64 = 256 * 1024;
 
 /// Where two ranks share a processor: nanoseconds until the other one has it, and bytes that fit the ring meanwhile.
 const TURN_NS: f64 = 2000.0;
@@ -60,19 +60,22 @@ pub fn round_size(size: u64) -> u64 {
 pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds {
     let mut t = Thresholds {
         pipelined: overrides.pipeline,
-        piece_max: JOINT_PIECE_MAX,
+        piece_max: COOPERATIVE_PIECE_MAX,
         ..Thresholds::default()
     };
     (t.part, t.fragment) = choose_parts(c, overrides);
     let byte_ns = c.transfer_byte_ns + c.kernel_byte_ns;
-    t.piece_min = round_piece(COPY_PER_CALL * c.kernel_call_ns / byte_ns, JOINT_PIECES);
-    t.first = overrides.unasked();
+    t.piece_min = round_piece(
+        COPY_PER_CALL * c.kernel_call_ns / byte_ns,
+        COOPERATIVE_PIECES,
+    );
+    t.first = overrides.eager_limit();
     t.max_single = match overrides.whole && overrides.chunk.is_none() && overrides.pipeline {
         true => t.first,
         false => 0,
     };
     t.eager = choose_eager(c, &t, overrides);
-    // What may go unasked does: its sender need not wait.
+    // What may go eagerly does: its sender need not wait.
     let after = t.first + 1;
     const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
     let from = |shared| choose_copy(c, &t, shared, after);
@@ -114,7 +117,7 @@ fn choose_parts(c: &Constants, overrides: &Overrides) -> (u64, u64) {
 }
 
 fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
-    let most = overrides.unasked().min(WHOLE_MAX);
+    let most = overrides.eager_limit().min(WHOLE_MAX);
     if !overrides.pipeline {
         return most;
     }
@@ -172,7 +175,7 @@ fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64,
 
 impl Overrides {
     /// Most bytes that may travel without being asked for.
-    pub fn unasked(&self) -> u64 {
+    pub fn eager_limit(&self) -> u64 {
         let most = self.eager_max.unwrap_or(EARLY_LIMIT);
         most.clamp(SHORT_LIMIT as u64, EARLY_LIMIT)
     }

@@ -295,13 +295,13 @@ fn list_notes(selection: &Selection) -> Vec<String> {
             "{name} is {wanted} B: {what} {least} to {most} B, so it counts as {taken} B"
         ))
     };
-    let unasked = "what goes unasked has";
+    let eager = "what goes eagerly has";
     let notes = [
         note(
             "FASTPATH_EAGER_MAX",
             overrides.eager_max,
             least..=most,
-            unasked,
+            eager,
         ),
         note(
             "FASTPATH_PIPELINE_CHUNK",

@@ -166,7 +166,7 @@ fn kernel__that_is_fast_is_asked_earlier() {
 }
 
 #[test]
-fn eager_max__is_kept_between_a_slot_and_what_may_travel_unasked() {
+fn eager_max__is_kept_between_a_slot_and_what_may_travel_eagerly() {
     let first = |most| {
         decide(
             &Constants::default(),
@@ -182,7 +182,7 @@ fn eager_max__is_kept_between_a_slot_and_what_may_travel_unasked() {
 }
 
 #[test]
-fn whole__is_what_may_travel_unasked_where_nobody_wants_parts() {
+fn whole__is_what_may_travel_eagerly_where_nobody_wants_parts() {
     let whole = |overrides| decide(&Constants::default(), &overrides, true).max_single;
     let (chunk, eager_max) = (Some(1024), Some(10_000));
     assert_eq!(whole(FREE), EARLY_LIMIT);
@@ -250,7 +250,7 @@ proptest! {
         let curves = curves(&c, &t, shared);
         for size in sizes(&t) {
             let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();
-            // What may go unasked goes at once, whatever a copy would cost: its sender need not wait.
+            // What may go eagerly goes at once, whatever a copy would cost: its sender need not wait.
             let open = if size <= t.first { &curves[..4] } else { &curves[..Protocol::Put as usize] };
             let best = open.iter().filter_map(|curve| curve.at(size)).min_by(f64::total_cmp).unwrap();
             // A copy that wins in a middle range alone is not taken, as a threshold has no upper end.

@@ -4,7 +4,7 @@
 //! answers within a microsecond, the yield costs a round through all ranks here; where somebody computes, it costs a
 //! time slice.
 
-use super::{DIRECTED_LOOKS, Wait, YIELD_NS, YIELDED_LOOKS};
+use super::{DIRECTED_POLLS, Wait, YIELD_NS, YIELDED_POLLS};
 use crate::worker::Worker;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::Ordering;
@@ -177,8 +177,8 @@ impl Wait {
     #[inline]
     pub(super) fn round(&self) -> u32 {
         match self.crowded && !self.kept {
-            true => YIELDED_LOOKS,
-            false => DIRECTED_LOOKS,
+            true => YIELDED_POLLS,
+            false => DIRECTED_POLLS,
         }
     }
 
@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn round__comes_soon_where_a_yield_lies_between_two_looks() {
         let mut wait = Wait::begin(true, None);
-        assert_eq!(wait.round(), YIELDED_LOOKS);
+        assert_eq!(wait.round(), YIELDED_POLLS);
         wait.kept = true;
-        assert_eq!(wait.round(), DIRECTED_LOOKS);
-        assert_eq!(Wait::begin(false, None).round(), DIRECTED_LOOKS);
+        assert_eq!(wait.round(), DIRECTED_POLLS);
+        assert_eq!(Wait::begin(false, None).round(), DIRECTED_POLLS);
     }
 
     #[test]

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience__grows_with_short_sleeps_and_ends_with_a_long_one() {
+    fn budget__grows_with_short_sleeps_and_ends_with_a_long_one() {
         let mut spin_budget = SpinBudget::of(true);
         assert_eq!(spin_budget.limit_ns(), SPIN_NS);
         spin_budget.note_slept(300_000);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn patience__is_never_less_than_the_least() {
+    fn budget__is_never_less_than_the_least() {
         let mut spin_budget = SpinBudget::of(true);
         spin_budget.note_slept(1);
         assert_eq!(spin_budget.limit_ns(), SPIN_NS);

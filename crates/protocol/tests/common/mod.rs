@@ -21,7 +21,7 @@ use std::cell::RefCell;
 pub const WORLD: Context = Context::WORLD;
 
 /// Virtual nanoseconds after which a program that has not ended never will.
-const PATIENCE_NS: u64 = 60_000_000_000;
+const TIMEOUT_NS: u64 = 60_000_000_000;
 
 thread_local! {
     /// Jobs live as long as the process: each thread makes those it needs once.
@@ -155,7 +155,7 @@ impl World {
                 // Nothing is under way in the network; timers of the workers may be.
                 self.network.advance(1_000_000);
             }
-            if self.network.now_ns() - start > PATIENCE_NS {
+            if self.network.now_ns() - start > TIMEOUT_NS {
                 return false;
             }
         }
@@ -163,7 +163,7 @@ impl World {
 
     /// Progress and time until nothing moves any more. Nothing is refused or lost meanwhile.
     pub fn settle(&mut self) {
-        self.network.set_weather(0.0, 0.0, 0.0);
+        self.network.set_faults(0.0, 0.0, 0.0);
         let mut idle = 0;
         for _ in 0..1_000_000 {
             if self.progress() || self.network.advance_to_next() {

@@ -51,7 +51,7 @@ impl Rig for LoopbackEndpoint {
 }
 
 /// Two ends over a simulated network; the number chooses its conditions.
-struct SimPair<const WEATHER: u32> {
+struct SimPair<const FAULTS: u32> {
     network: Network,
     ends: [SimEndpoint; 2],
     ifaces: [SimIface; 2],
@@ -73,7 +73,7 @@ fn conditions(faults: u32, seed: u64) -> Conditions {
             drop: 0.2,
             double: 0.2,
             slots: 32,
-            patience: Settings {
+            retry: Settings {
                 min_timeout_ns: 2000,
                 ..Settings::default()
             },
@@ -94,7 +94,7 @@ fn conditions(faults: u32, seed: u64) -> Conditions {
     }
 }
 
-impl<const WEATHER: u32> SimPair<WEATHER> {
+impl<const FAULTS: u32> SimPair<FAULTS> {
     fn progress(&mut self) {
         for iface in &mut self.ifaces {
             iface.progress();
@@ -102,11 +102,11 @@ impl<const WEATHER: u32> SimPair<WEATHER> {
     }
 }
 
-impl<const WEATHER: u32> Rig for SimPair<WEATHER> {
+impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
     type End = SimEndpoint;
 
     fn new(start: Start) -> Self {
-        let network = Network::new(2, conditions(WEATHER, start.messages as u64));
+        let network = Network::new(2, conditions(FAULTS, start.messages as u64));
         let ifaces = [network.iface(0), network.iface(1)];
         let mut ends = [ifaces[0].endpoint(1), ifaces[1].endpoint(0)];
         if ends[0].wants_wireup() {
@@ -191,7 +191,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
             pair.ends[1].look().is_some() || pair.ends[0].is_drained()
         });
         // What has reached the peer's memory is announced there soon after.
-        for _ in 0..self.0.patience {
+        for _ in 0..self.0.attempts {
             if self.0.ends[1].look().is_some() || self.0.has_all_arrived() {
                 return;
             }
@@ -202,7 +202,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
         self.0.until("the credits to arrive", |pair| {
             pair.ends[0].is_drained() && pair.ends[1].is_drained()
         });
-        for _ in 0..self.0.patience {
+        for _ in 0..self.0.attempts {
             if self.0.has_all_arrived() {
                 return;
             }
@@ -211,7 +211,7 @@ impl<const ROOM: u32> Rig for RcRig<ROOM> {
     }
     fn observe(&mut self) -> Vec<u8> {
         // Nothing that would make room for the sender happens here.
-        for _ in 0..self.0.patience {
+        for _ in 0..self.0.attempts {
             if self.0.has_all_arrived() {
                 break;
             }
@@ -243,7 +243,7 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
         };
         let rig = UdRig(UdPair::starting_at(settings, start.messages));
         if KIND == 2 {
-            fake::set_bad_weather();
+            fake::set_bad_network();
         }
         rig
     }
@@ -299,7 +299,7 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
     fn new(_: Start) -> Self {
         let mut pair = UpgradePair::new(RcSettings::default(), UdSettings::default());
         if KIND == 1 {
-            fake::set_bad_weather();
+            fake::set_bad_network();
         }
         if KIND == 2 {
             pair.open_connection();

@@ -63,7 +63,7 @@ fn ways<R: Rig>(rig: &mut R) -> [(Way, usize); 2] {
     ]
 }
 
-/// Posts with patience: room must come back once everything has been taken.
+/// Posts with retries: room must come back once everything has been taken.
 fn post_surely<R: Rig>(rig: &mut R, way: Way, sent: &Sent) {
     for _ in 0..1000 {
         if post(rig, way, sent) {

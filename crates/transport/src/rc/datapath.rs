@@ -16,7 +16,7 @@ pub(super) const POLL: usize = 16;
 /// Polls that find nothing between two looks for failures of silent sends.
 const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 /// Time between two questions whether a peer is still there, while this process waits.
 const PROBE_NS: u64 = 10_000_000_000;
 /// Payload that may be put together on the stack to go inline.
@@ -383,7 +383,7 @@ impl Core {
             }
         }
         self.domain.registrations.release_unused();
-        if self.quiet >= QUIET * LOOKS {
+        if self.quiet >= QUIET * POLLS {
             self.quiet = 0;
             self.look_for_events();
         }

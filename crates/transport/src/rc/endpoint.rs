@@ -16,7 +16,7 @@ const SHORT_LEAST: usize = 48;
 /// Marks the key of exposed memory, so that none is 0.
 const EXPOSED: u64 = 1 << 32;
 /// Looks for a completion before the processor is given to others.
-const LOOKS: u32 = 256;
+const POLLS: u32 = 256;
 /// Bytes of one read or write at most; the verbs interface has 2^31.
 pub(super) const ZCOPY_MOST: usize = 1 << 30;
 
@@ -397,7 +397,7 @@ impl RcEndpoint {
             }
             core.progress();
             polls += 1;
-            match polls > LOOKS {
+            match polls > POLLS {
                 true => fastpath_base::wait::yield_now(),
                 false => fastpath_base::sync::spin_loop(),
             }

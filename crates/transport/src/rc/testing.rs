@@ -14,7 +14,7 @@ pub(crate) struct RcPair {
     pub ends: [RcEndpoint; 2],
     pub ifaces: [RcIface; 2],
     /// Polls after which what has reached the peer's memory has been announced there.
-    pub patience: u32,
+    pub attempts: u32,
 }
 
 impl RcPair {
@@ -44,7 +44,7 @@ impl RcPair {
         Ok(RcPair {
             ends,
             ifaces,
-            patience: 100,
+            attempts: 100,
         })
     }
 

@@ -313,7 +313,7 @@ fn flush__completes_after_all_that_was_posted() {
                 other => panic!("{other:?}"),
             }
         }
-        flush_with_patience(&mut pair);
+        flush_with_timeout(&mut pair);
         assert_eq!(
             far.read((posted as usize - 1) * 8, 8),
             (posted - 1).to_ne_bytes()
@@ -322,7 +322,7 @@ fn flush__completes_after_all_that_was_posted() {
     assert!(posted > 1000, "{posted}");
 }
 
-fn flush_with_patience(pair: &mut RcPair) {
+fn flush_with_timeout(pair: &mut RcPair) {
     pair.until("room for a flush", |pair| match pair.ends[0].flush(1) {
         Post::NoResource => false,
         Post::Done => true,

@@ -119,7 +119,7 @@ pub fn store(path: &Path, bytes: u32, identity: &Identity, processor: &str) -> i
 /// Finds the sizes that are stored, and remembers what is wrong with those that cannot be used.
 pub struct StoredInline {
     place: Place,
-    troubles: RefCell<Vec<String>>,
+    diagnostics: RefCell<Vec<String>>,
 }
 
 impl StoredInline {
@@ -127,7 +127,7 @@ impl StoredInline {
     pub fn of(config: &Config) -> Self {
         StoredInline {
             place: Place::of(config),
-            troubles: RefCell::default(),
+            diagnostics: RefCell::default(),
         }
     }
 
@@ -155,15 +155,15 @@ impl StoredInline {
                 .and_then(|text| parse(&text, identity, &processor)),
         };
         let keep = |why| {
-            let trouble = format!("{} is not used: {why}", shorten(&path.to_string_lossy()));
-            self.troubles.borrow_mut().push(trouble);
+            let diagnostic = format!("{} is not used: {why}", shorten(&path.to_string_lossy()));
+            self.diagnostics.borrow_mut().push(diagnostic);
         };
         found.map_err(keep).ok()
     }
 
     /// Why files were not used, a line each.
     pub fn take_diagnostics(&self) -> Vec<String> {
-        self.troubles.take()
+        self.diagnostics.take()
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("fastpath-inline-{}", std::process::id()));
         let stored = StoredInline {
             place: Place::Cache(folder.clone()),
-            troubles: RefCell::default(),
+            diagnostics: RefCell::default(),
         };
         assert_eq!(stored.find(&identity()), None, "no folder");
         let processor = Machine::current().processor;
@@ -289,13 +289,13 @@ mod tests {
         assert_eq!(stored.take_diagnostics(), [""; 0]);
         fs::write(&path, [0xff; 10]).unwrap();
         assert_eq!(stored.find(&identity()), None);
-        let troubles = stored.take_diagnostics();
-        assert_eq!(troubles.len(), 1);
+        let diagnostics = stored.take_diagnostics();
+        assert_eq!(diagnostics.len(), 1);
         assert!(
-            troubles[0].contains("is not used: it is no text"),
-            "{troubles:?}"
+            diagnostics[0].contains("is not used: it is no text"),
+            "{diagnostics:?}"
         );
-        assert!(!troubles[0].contains('\n'));
+        assert!(!diagnostics[0].contains('\n'));
         assert!(store(&path, MOST + 1, &identity(), &processor).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -24,7 +24,7 @@ pub struct ShmEndpoint {
     pub(super) domain: &'static Domain,
     /// Whether the kernel copies between this process and the peer.
     pub(super) permission: Permission,
-    /// Joint copies that this side has opened, one bit each.
+    /// Cooperative copies that this side has opened, one bit each.
     cooperative_open: u32,
     /// The peer's memory as far as it was reached directly.
     windows: Option<Box<Windows>>,

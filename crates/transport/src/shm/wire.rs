@@ -115,7 +115,7 @@ pub struct Control {
     _pad: [u8; 48],
 }
 
-/// Joint copies that can be under way in one direction.
+/// Cooperative copies that can be under way in one direction.
 pub const COOPERATIVE_COPIES: usize = 32;
 
 /// How many pieces of one message the two sides have claimed: the receiver from the front, the sender

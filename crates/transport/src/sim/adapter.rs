@@ -4,8 +4,8 @@
 //! `fastpath_pcie`'s simulator, and time on the network is theirs. A message goes inline where it fits what
 //! the queue pair was granted, as verbs transports do; contention is on the bus and on the wire.
 
-use fastpath_pcie::closed::latency::Path;
 use fastpath_pcie::descriptor::grant;
+use fastpath_pcie::formulas::latency::Path;
 use fastpath_pcie::profile::{Adapter, Host};
 use fastpath_pcie::simulator::{FlowSpec, NodeSpec, Simulator};
 use fastpath_pcie::wire::{Transport, Wire};

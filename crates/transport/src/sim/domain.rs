@@ -154,9 +154,9 @@ impl Network {
     /// A network at time 0.
     pub fn new(ranks: u32, conditions: Conditions) -> Self {
         let mut random = Random::new(conditions.seed);
-        let patience = Settings {
+        let retry = Settings {
             window: conditions.slots as u32,
-            ..conditions.patience
+            ..conditions.retry
         };
         // Sequence numbers start close before their wrap-around now and then.
         let link = |first: u32| Link {
@@ -169,8 +169,8 @@ impl Network {
             queue: VecDeque::new(),
             in_use: 0,
             owed: 0,
-            sender: Sender::new(patience, first),
-            receiver: Receiver::new(patience.window, first),
+            sender: Sender::new(retry, first),
+            receiver: Receiver::new(retry.window, first),
         };
         let first = if random.chance(0.5) {
             u32::MAX - 100
@@ -236,7 +236,7 @@ impl Network {
     }
 
     /// Changes how often posts are refused and packets lost, from now on.
-    pub fn set_weather(&self, refuse: f64, drop: f64, double: f64) {
+    pub fn set_faults(&self, refuse: f64, drop: f64, double: f64) {
         let conditions = &mut self.0.borrow_mut().conditions;
         (conditions.refuse, conditions.drop, conditions.double) = (refuse, drop, double);
     }

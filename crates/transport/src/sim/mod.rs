@@ -56,7 +56,7 @@ pub struct Conditions {
     /// Adapters that carry the messages, in place of `delay_ns`; reliable networks only.
     pub hardware: Option<Hardware>,
     /// SpinBudget of the reliability sublayer; its window is `slots`.
-    pub patience: reliable::Settings,
+    pub retry: reliable::Settings,
     /// How long a rank may sleep at a time, of real time; `None` for no limit.
     pub nap: Option<Duration>,
 }
@@ -77,7 +77,7 @@ impl Default for Conditions {
             get: false,
             wireup: false,
             hardware: None,
-            patience: reliable::Settings::default(),
+            retry: reliable::Settings::default(),
             nap: None,
         }
     }

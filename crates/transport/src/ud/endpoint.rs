@@ -162,7 +162,7 @@ impl Core {
     fn open_link(&mut self, index: usize, peer: &LinkAddress) -> Result<(), VerbsError> {
         let (handle, chunk) = self.domain.find_way(&peer.port)?;
         let own = self.settings.window;
-        let patience = self.settings.patience;
+        let retry = self.settings.retry;
         let link = self.link(index);
         if link.stage != Stage::Made {
             return Err(VerbsError::Value("opened a second time".to_owned()));
@@ -171,7 +171,7 @@ impl Core {
         let window = own.min(peer.window).max(packets(LARGEST, chunk));
         link.chunk = chunk;
         link.window = window;
-        link.sender = Sender::new(crate::reliable::Settings { window, ..patience }, peer.token);
+        link.sender = Sender::new(crate::reliable::Settings { window, ..retry }, peer.token);
         link.receiver = Receiver::new(window, link.token);
         link.far = Some(Far {
             number: peer.number,

@@ -459,7 +459,7 @@ impl Core {
             far: None,
             chunk: 0,
             window: 0,
-            sender: Sender::new(self.settings.patience, 0),
+            sender: Sender::new(self.settings.retry, 0),
             receiver: Receiver::new(0, token),
             assembly: None,
             owed: 0,

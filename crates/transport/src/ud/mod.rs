@@ -57,7 +57,7 @@ pub struct Settings {
     /// Nanoseconds until an acknowledgement goes by itself.
     pub ack_delay_ns: u64,
     /// When packets are sent again. The window is the one above.
-    pub patience: reliable::Settings,
+    pub retry: reliable::Settings,
     /// Nanoseconds without an answer after which a peer counts as gone, where nothing else says whether it lives: a
     /// peer answers only while it is in the library.
     pub give_up_ns: u64,
@@ -75,7 +75,7 @@ impl Default for Settings {
             inline: DEFAULT_INLINE,
             inline_source: Source::Default,
             ack_delay_ns: 50_000,
-            patience: reliable::Settings {
+            retry: reliable::Settings {
                 window: 64,
                 first_timeout_ns: 10_000_000,
                 min_timeout_ns: 4_000_000,

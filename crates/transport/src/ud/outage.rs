@@ -9,7 +9,7 @@ use crate::verbs::VerbsError;
 use std::time::Duration;
 
 /// An outage of this length is for good: a link that negotiates anew takes seconds.
-pub(super) const PATIENCE_NS: u64 = 10_000_000_000;
+pub(super) const TIMEOUT_NS: u64 = 10_000_000_000;
 /// Time between two attempts to end one.
 const PAUSE_NS: u64 = 20_000_000;
 /// One that begins so soon after another is the same, unless a peer has been heard meanwhile.
@@ -128,7 +128,7 @@ impl Core {
         if active && !self.outage.stopped {
             return self.outage.end(now, self.heard);
         }
-        if now.saturating_sub(self.outage.since_ns) > PATIENCE_NS {
+        if now.saturating_sub(self.outage.since_ns) > TIMEOUT_NS {
             let (name, port) = self.domain.port_name();
             let state = if active { "" } else { "is down, " };
             let why = &self.outage.why;

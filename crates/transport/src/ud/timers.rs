@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Progress that finds nothing between two looks for failures of silent sends.
 const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
-const LOOKS: u32 = 64;
+const POLLS: u32 = 64;
 
 /// Looks at a peer that waits and does not answer, each after what it owes was sent again, until it is given up. Time
 /// alone will not do: this process may have been stopped, or somebody debugs the other.
@@ -181,7 +181,7 @@ impl Core {
         if self.outage.is_on() {
             self.mend();
         }
-        if self.quiet >= QUIET * LOOKS {
+        if self.quiet >= QUIET * POLLS {
             self.quiet = 0;
             self.look_for_events();
         }

@@ -26,16 +26,16 @@ pub fn open_device<T>(
         });
         return make(&opened?, port);
     }
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     for name in list_devices(library)? {
         match DeviceContext::open(library, &name).and_then(|context| make(&context, None)) {
             Ok(made) => return Ok(made),
-            Err(error) => troubles.push(error),
+            Err(error) => errors.push(error),
         }
     }
     match explain_none(Path::new(SYSFS)) {
-        Some(why) if troubles.is_empty() => Err(why),
-        _ => Err(VerbsError::of_each(troubles)),
+        Some(why) if errors.is_empty() => Err(why),
+        _ => Err(VerbsError::of_each(errors)),
     }
 }
 

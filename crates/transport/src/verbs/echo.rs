@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const DEPTH: u32 = 64;
 const REPORTED: u32 = 16;
 /// Looks between two at the clock.
-const LOOKS: u32 = 256;
+const POLLS: u32 = 256;
 
 /// How the bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +57,10 @@ impl fmt::Display for EchoError {
                 "the device does not answer itself: its port carries no packets back to it",
             ),
             EchoError::Failed(why) => write!(f, "a send to the device itself failed: {why:?}"),
-            EchoError::NoAnswer(patience) => write!(
+            EchoError::NoAnswer(timeout) => write!(
                 f,
                 "nothing came back within {} s: the device does not carry packets to itself",
-                patience.as_secs_f64()
+                timeout.as_secs_f64()
             ),
             EchoError::Garbled => {
                 f.write_str("what came back from the device is not what was sent to it")
@@ -142,8 +142,8 @@ impl Loop {
     ///
     /// # Errors
     /// The device refuses; nothing is left behind.
-    pub fn connect(&self, inline: u32, most: u32, patience: Duration) -> Result<Echo, VerbsError> {
-        self.connect_by(&self.port.address(), inline, most, patience)
+    pub fn connect(&self, inline: u32, most: u32, timeout: Duration) -> Result<Echo, VerbsError> {
+        self.connect_by(&self.port.address(), inline, most, timeout)
     }
 
     /// The same by an address of the port that may not be right.
@@ -152,7 +152,7 @@ impl Loop {
         address: &PortAddress,
         inline: u32,
         most: u32,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Echo, VerbsError> {
         let ends = [self.end(inline, most)?, self.end(inline, most)?];
         let path = self.port.path_to(address)?;
@@ -173,7 +173,7 @@ impl Loop {
         Ok(Echo {
             ends,
             stamp: 0,
-            patience,
+            timeout,
         })
     }
 
@@ -316,7 +316,7 @@ fn take(queue: &CompletionQueue) -> Result<Option<Wc>, EchoError> {
 pub struct Echo {
     pub(super) ends: [End; 2],
     stamp: u8,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Echo {
@@ -363,7 +363,7 @@ impl Echo {
         self.ends[from].post(verb, bytes, self.stamp, inline, to)?;
         let mut began = None;
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS {
                 if self.ends[1 - from].has_arrived(verb, bytes, self.stamp)? {
                     return Ok(());
                 }
@@ -371,8 +371,8 @@ impl Echo {
                 self.ends[from].reap()?;
             }
             let began = *began.get_or_insert_with(Instant::now);
-            if began.elapsed() > self.patience {
-                return Err(EchoError::NoAnswer(self.patience));
+            if began.elapsed() > self.timeout {
+                return Err(EchoError::NoAnswer(self.timeout));
             }
         }
     }
@@ -385,13 +385,13 @@ mod tests {
     use super::*;
     use crate::verbs::abi::{SEND_INLINE, SEND_SIGNALED, WR_RDMA_WRITE, WR_SEND};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
     fn exchange__carries_every_size_both_ways_and_as_wished() {
         let (context, _) = test_device();
         let port = Loop::new(&context, None).unwrap();
-        let mut echo = port.connect(200, 4096, PATIENCE).unwrap();
+        let mut echo = port.connect(200, 4096, TIMEOUT).unwrap();
         let granted = echo.granted_inline();
         assert!(granted >= 200, "{granted}");
         for verb in [Verb::Send, Verb::Write] {
@@ -417,7 +417,7 @@ mod tests {
         let context = fake::open();
         fake::set_conditions(fake::Conditions::default());
         let port = Loop::new(&context, None).unwrap();
-        let mut echo = port.connect(64, 64, PATIENCE).unwrap();
+        let mut echo = port.connect(64, 64, TIMEOUT).unwrap();
         for (verb, opcode) in [(Verb::Send, WR_SEND), (Verb::Write, WR_RDMA_WRITE)] {
             for (choice, flag) in [
                 (InlineChoice::Force, SEND_INLINE),
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn silence__is_an_error_after_the_patience() {
+    fn silence__is_an_error_after_the_timeout() {
         let context = fake::open();
         fake::set_conditions(fake::Conditions::default());
         let port = Loop::new(&context, None).unwrap();
@@ -458,7 +458,7 @@ mod tests {
         let context = fake::open();
         fake::set_conditions(fake::Conditions::default());
         let port = Loop::new(&context, None).unwrap();
-        let mut echo = port.connect(64, 64, PATIENCE).unwrap();
+        let mut echo = port.connect(64, 64, TIMEOUT).unwrap();
         fake::remove_device();
         let gone = echo.exchange(Verb::Send, 8, InlineChoice::Auto, 1);
         assert!(matches!(gone, Err(EchoError::Verbs(_))), "{gone:?}");
@@ -483,7 +483,7 @@ mod tests {
         );
         with(0, 512);
         assert_eq!(granted(100), 0);
-        let mut echo = port.connect(100, 64, PATIENCE).unwrap();
+        let mut echo = port.connect(100, 64, TIMEOUT).unwrap();
         let forced = echo.exchange(Verb::Send, 8, InlineChoice::Force, 1);
         assert!(matches!(forced, Err(EchoError::Inline(_))), "{forced:?}");
         with(64, 512);
@@ -500,7 +500,7 @@ mod tests {
         ];
         let make = || {
             Loop::new(&context, None)?
-                .connect(64, 64, PATIENCE)
+                .connect(64, 64, TIMEOUT)
                 .map(|_| ())
         };
         fault::fail_each_step(&wanted, make, |_, _| {});

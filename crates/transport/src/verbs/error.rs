@@ -114,11 +114,11 @@ pub enum VerbsError {
 
 impl VerbsError {
     /// That no device could be used, from what was wrong with each that there is.
-    pub fn of_each(mut troubles: Vec<VerbsError>) -> Self {
-        match troubles.len() {
+    pub fn of_each(mut errors: Vec<VerbsError>) -> Self {
+        match errors.len() {
             0 => VerbsError::NoDevice,
-            1 => troubles.remove(0),
-            _ => VerbsError::Each(troubles),
+            1 => errors.remove(0),
+            _ => VerbsError::Each(errors),
         }
     }
 
@@ -171,9 +171,9 @@ impl fmt::Display for VerbsError {
                 "{device} port {port}: its GID table is empty: give the network interface an address"
             ),
             VerbsError::Value(why) => f.write_str(why),
-            VerbsError::Each(troubles) => {
-                let troubles: Vec<String> = troubles.iter().map(VerbsError::to_string).collect();
-                f.write_str(&troubles.join("; "))
+            VerbsError::Each(errors) => {
+                let errors: Vec<String> = errors.iter().map(VerbsError::to_string).collect();
+                f.write_str(&errors.join("; "))
             }
             VerbsError::Call { step, device, errno } => {
                 let cause = std::io::Error::from_raw_os_error(*errno);

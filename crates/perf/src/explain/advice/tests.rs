@@ -166,7 +166,7 @@ fn both__directions_are_held_against_their_sum() {
     let made = explain(&subject(CONNECTX), &both("6630MiB/s")).unwrap();
     assert_eq!(made.waterfalls.len(), 1);
     let link: Link = "2.0x8".parse().unwrap();
-    let sum = fastpath_pcie::closed::both_rate(&link, TRANSFER, DataLink::Directional) * 2.0;
+    let sum = fastpath_pcie::formulas::both_rate(&link, TRANSFER, DataLink::Directional) * 2.0;
     let found = predicted(&made.waterfalls[0]) / sum.mib_per_s().0;
     assert!((found - 1.0).abs() < 1e-9, "{found}");
     find(&made, "agrees");

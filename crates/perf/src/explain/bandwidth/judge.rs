@@ -1,6 +1,6 @@
 //! What follows from prediction and measurement.
 
-use fastpath_pcie::closed::DataLink;
+use fastpath_pcie::formulas::DataLink;
 use fastpath_pcie::link::AddressWidth;
 use fastpath_pcie::{Link, Rate, RateUnit};
 

@@ -202,7 +202,7 @@ fn both__is_the_sum_of_the_model() {
         2.0 * 3814.7 * 65536.0 / up,
     );
     let link: Link = "2.0x8".parse().unwrap();
-    let rate = fastpath_pcie::closed::both_rate(&link, Bytes(1 << 16), DataLink::Directional);
+    let rate = fastpath_pcie::formulas::both_rate(&link, Bytes(1 << 16), DataLink::Directional);
     let small = step(&made, 0, "predicted").level / (2.0 * rate.mib_per_s().0);
     assert!((0.997..1.0).contains(&small), "{small}");
     assert!(

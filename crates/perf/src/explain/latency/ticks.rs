@@ -150,14 +150,14 @@ fn judge_pairs(
     tick: Time,
     findings: &mut Vec<Finding>,
 ) {
-    let mut joint = Interval(0.0, f64::INFINITY);
+    let mut both = Interval(0.0, f64::INFINITY);
     for pair in &options.pairs {
         let gain = gain_of(pair, tick);
         let reads = saved(pair.size);
         let mut each = String::new();
         if reads > 0 {
             let of_read = Interval(gain.0 / f64::from(reads), gain.1 / f64::from(reads));
-            joint = joint.intersect(of_read);
+            both = both.intersect(of_read);
             let what = if reads == 1 { "read" } else { "reads" };
             each = format!(" {reads} serial {what} fewer: {} each.", of_read.say());
         }
@@ -179,9 +179,9 @@ fn judge_pairs(
             each
         ));
     }
-    if joint.1.is_finite() {
-        findings.push(match joint.0 <= joint.1 {
-            true => said!(latency "read-time", joint = joint.say()),
+    if both.1.is_finite() {
+        findings.push(match both.0 <= both.1 {
+            true => said!(latency "read-time", both = both.say()),
             false => said!(latency "no-read-time"),
         });
     }

@@ -8,9 +8,9 @@ use crate::levels::protocol::end_without_peer;
 use crate::record::{Case, Of};
 
 /// Looks at memory between two at the transport: bytes that come as messages are written only there.
-const LOOKS: u32 = 16;
+const POLLS: u32 = 16;
 /// Looks between two at whether the peer is there, after each of which others may have the processor.
-const LOOKS_PER_YIELD: u32 = 1024;
+const POLLS_PER_YIELD: u32 = 1024;
 
 /// Measures one size; both ranks reach each other's memory, and each has written none of the other's since they agreed.
 pub fn run(
@@ -84,10 +84,10 @@ fn await_written<L>(
     let mut polls = 0_u32;
     while !has_come() {
         polls = polls.wrapping_add(1);
-        if polls.is_multiple_of(LOOKS) {
+        if polls.is_multiple_of(POLLS) {
             serve(link);
         }
-        if polls.is_multiple_of(LOOKS_PER_YIELD) {
+        if polls.is_multiple_of(POLLS_PER_YIELD) {
             // What it wrote before it left is there by then.
             if has_lost(link) {
                 return has_come();
@@ -115,7 +115,7 @@ mod tests {
             (come, served.get())
         };
         let never = u32::MAX;
-        let until_yield = LOOKS_PER_YIELD / LOOKS;
+        let until_yield = POLLS_PER_YIELD / POLLS;
         assert_eq!(wait(0, 0), (true, 0), "it is there");
         assert_eq!(wait(5000, never), (true, 5000));
         assert_eq!(wait(never, 0), (false, until_yield));

@@ -17,7 +17,7 @@ const BATCH_NS: u64 = 1_000_000;
 /// Exchanges of a batch at least.
 const LEAST: u64 = 4;
 /// Without an answer for so long the device does not carry packets to itself.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is measured.
 pub(super) struct Plan {
@@ -74,7 +74,7 @@ pub(super) fn find_largest(port: &Loop, most: u32) -> Result<u32, VerbsError> {
 /// The device refuses, or does not answer itself.
 pub(super) fn run(port: &Loop, inline: u32, plan: &Plan) -> Result<Vec<Times>, EchoError> {
     let most = plan.sizes.last().copied().unwrap_or(0);
-    let mut echo = port.connect(inline, most, PATIENCE)?;
+    let mut echo = port.connect(inline, most, TIMEOUT)?;
     let counts = plan
         .sizes
         .iter()

@@ -74,7 +74,7 @@ fn wrong_key__fails_the_operation_and_the_connection() {
 }
 
 #[test]
-fn peer_without_buffers__is_an_error_if_the_patience_ends() {
+fn peer_without_buffers__is_an_error_if_the_timeout_ends() {
     let settings = Settings {
         window: 64,
         receives: 8,

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[test]
 fn bad_wire__all_arrives_once_and_in_order() {
     let mut pair = UdPair::fake(Settings::default());
-    fake::set_bad_weather();
+    fake::set_bad_network();
     exchange(&mut pair, 300);
     for iface in &pair.ifaces {
         let counters = iface.counters();
@@ -24,7 +24,7 @@ fn bad_wire__all_arrives_once_and_in_order() {
 #[test]
 fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
     let mut pair = UdPair::fake(Settings::default());
-    fake::set_bad_weather();
+    fake::set_bad_network();
     exchange(&mut pair, 20);
     fake::set_conditions(fake::Conditions::default());
     pair.until("the last news", |pair| {

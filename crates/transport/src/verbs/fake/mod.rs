@@ -192,7 +192,7 @@ pub(crate) fn lock_no_more_than(more: usize) {
 }
 
 /// A tenth of all datagrams is lost, a tenth arrives twice, and a fifth late.
-pub(crate) fn set_bad_weather() {
+pub(crate) fn set_bad_network() {
     set_conditions(Conditions {
         faults: Faults {
             drop: 0.1,

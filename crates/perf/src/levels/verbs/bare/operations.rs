@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use fastpath_transport::verbs::{Operation, Sge};
 
 use super::Bare;
-use super::queues::{LOOKS, WORD_LOOKS, end};
+use super::queues::{POLLS, WORD_POLLS, end};
 use crate::bench::verbs::Connection;
 
 /// After so long without an arrival a datagram counts as lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Bare<'_> {
     /// Posts a message.
@@ -48,9 +48,9 @@ impl Bare<'_> {
         while !self.poll_receives() {
             self.pause(&mut polls);
             let datagrams = self.wire.connection == Connection::Ud;
-            if datagrams && polls.is_multiple_of(LOOKS) {
+            if datagrams && polls.is_multiple_of(POLLS) {
                 let since: &mut Instant = since.get_or_insert_with(Instant::now);
-                if since.elapsed() > PATIENCE {
+                if since.elapsed() > TIMEOUT {
                     end(
                         "a datagram was lost: nothing has come for 10 s; give it a smaller --window or a larger --rx-depth",
                     );
@@ -184,7 +184,7 @@ impl Bare<'_> {
         let mut polls = 0;
         // SAFETY: as above; the adapter writes it, so it is read anew each time.
         while unsafe { last.read_volatile() } != self.seen {
-            self.pause_after(WORD_LOOKS, &mut polls);
+            self.pause_after(WORD_POLLS, &mut polls);
         }
     }
 

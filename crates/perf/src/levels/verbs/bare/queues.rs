@@ -8,10 +8,10 @@ use super::Bare;
 use crate::bench::verbs::Connection;
 
 /// Looks in vain, after which the processor is offered to others: the two ranks may share one.
-pub(super) const LOOKS: u32 = 512;
+pub(super) const POLLS: u32 = 512;
 /// The same of looks at a word of memory, which take a few instructions where a poll takes a hundred: a yield is a
 /// system call, and a write that comes meanwhile is seen after it.
-pub(super) const WORD_LOOKS: u32 = 1 << 15;
+pub(super) const WORD_POLLS: u32 = 1 << 15;
 /// Receive buffers that are posted together.
 const REFILL: u32 = 16;
 
@@ -221,7 +221,7 @@ impl Bare<'_> {
 
     #[inline]
     pub(super) fn pause(&self, polls: &mut u32) {
-        self.pause_after(LOOKS, polls);
+        self.pause_after(POLLS, polls);
     }
 
     #[inline]

@@ -281,10 +281,10 @@ mod tests {
         let at = |size| path.one_way(&write(&path, size, false)).ns();
         let per_byte = (at(2 << 20) - at(1 << 20)) / f64::from(1 << 20);
         let bus = 1e9
-            / crate::closed::write_rate(
+            / crate::formulas::write_rate(
                 &path.link,
                 Bytes(1 << 20),
-                crate::closed::DataLink::Ignored,
+                crate::formulas::DataLink::Ignored,
             )
             .bytes_per_s();
         assert!((per_byte / bus - 1.0).abs() < 1e-3, "{per_byte} {bus}");

@@ -12,7 +12,7 @@ use fastpath_transport::Post;
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline]
-pub unsafe fn try_send_unasked<const WAY: u8>(args: Args) -> bool {
+pub unsafe fn try_send_eager<const WAY: u8>(args: Args) -> bool {
     let comm = hot::comm(args.comm);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);

@@ -127,7 +127,7 @@ pub fn sum(parts: &[Part]) -> Traffic {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::closed::{DataLink, throughput};
+    use crate::formulas::{DataLink, throughput};
     use crate::profile;
 
     fn bytes(parts: &[Part], name: &str) -> (f64, f64) {
