@@ -9,7 +9,8 @@ const HEAD: &str = r#"#include <mpi.h>
 #include <stdio.h>
 
 #define IS(expression, text) _Static_assert(expression, text)
-#define IS_OF_TYPE(name, type) IS(_Generic((name), type: 1, default: 0), #name " is of another type")
+#define IS_OF_TYPE(name, type) \
+    IS(_Generic((name), type: 1, default: 0), #name " is of another type")
 
 IS(sizeof(MPI_Status) == 32, "size of MPI_Status");
 IS(_Alignof(MPI_Status) == 4, "alignment of MPI_Status");

@@ -125,7 +125,8 @@ fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body,
         .collect();
     _ = writeln!(
         out,
-        "    if unsafe {{ entry::{}::{body_name}_quick({}) }} {{ return 0; }}\n    return unsafe {{ slow({}) }};",
+        "    if unsafe {{ entry::{}::{body_name}_quick({}) }} {{ return 0; }}\n    return unsafe \
+         {{ slow({}) }};",
         quick.module,
         widened.join(", "),
         names.join(", ")
@@ -230,7 +231,8 @@ fn emit_jump(table: &Table, function: &Function, out: &mut String) {
         .collect();
     _ = writeln!(
         out,
-        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> {} {{\n    unsafe {{ P{name}({}) }}\n}}",
+        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> {} {{\n    unsafe {{ \
+         P{name}({}) }}\n}}",
         rust_params(table, function, true),
         rust_return(table, &function.ret),
         args.join(", ")

@@ -13,7 +13,7 @@ const HEAD: &str = r#"/* mpi.h: the C interface of the MPI 5.0 standard ABI.
  * Define before this header is included:
  *
  *   MPI_NO_DEPRECATION_WARNINGS   deprecated functions give no warning
- *   MPI_NO_F2C                    no MPI_Fint, MPI_Comm_f2c and relatives, which are inline functions
+ *   MPI_NO_F2C                    no MPI_Fint, MPI_Comm_f2c and relatives (inline functions)
  *                                 here and no part of the ABI: a program may define its own
  *   MPI_NO_REMOVED_NAMES          no errors for names that MPI-3.0 removed (MPI_Address, MPI_UB):
  *                                 a program may define its own */

@@ -11,7 +11,7 @@ usage: fastpath-abigen header            the C header
        fastpath-abigen asserts           a C program that holds the header against the table
        fastpath-abigen symbols           all exported names
        fastpath-abigen missing [FOLDER]  functions without a body in FOLDER (crates/abi/src/entry)
-       fastpath-abigen coverage FILE     brings the table of implemented functions in FILE up to date
+       fastpath-abigen coverage FILE     updates the table of implemented functions in FILE
        fastpath-abigen version";
 
 fn main() -> ExitCode {

@@ -66,7 +66,8 @@ const FUNCTIONS: [(&str, &str, &str); 10] = [
     ),
     (
         "MPI_Type_hvector",
-        "int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype,\n     MPI_Datatype *newtype",
+        "int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype,\n     \
+         MPI_Datatype *newtype",
         "MPI_Type_create_hvector",
     ),
     (

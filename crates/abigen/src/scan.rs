@@ -96,7 +96,8 @@ impl Bodies {
             let place = format!("{path}:{}", function.sig.ident.span().start().line);
             if !table.functions.iter().any(|f| f.body_name() == name) {
                 return Err(ScanError(format!(
-                    "{place}: there is no MPI function for `pub fn {name}`; what is not a body is pub(crate)"
+                    "{place}: there is no MPI function for `pub fn {name}`; what is not a body is \
+                     pub(crate)"
                 )));
             }
             let body = describe(function, module, place);

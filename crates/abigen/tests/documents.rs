@@ -50,7 +50,8 @@ fn coverage__says_what_is_implemented() {
         coverage::replace_coverage(&page, &coverage::emit_coverage(&table, &bodies)).unwrap();
     assert!(
         page == right,
-        "docs/coverage.md is out of date: run `cargo run -p fastpath-abigen coverage docs/coverage.md`"
+        "docs/coverage.md is out of date: run `cargo run -p fastpath-abigen coverage \
+         docs/coverage.md`"
     );
     let (_, total) = right.rsplit_once("| **together** | | **").unwrap();
     let total = total.split("**").next().unwrap();

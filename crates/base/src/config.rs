@@ -147,7 +147,8 @@ impl Config {
                         let taken = bytes.clamp(least, most);
                         let shown = shorten(&text);
                         config.warnings.push(format!(
-                            "{name}={shown}: {least} to {most} bytes are possible, so it counts as {taken}"
+                            "{name}={shown}: {least} to {most} bytes are possible, so it counts \
+                             as {taken}"
                         ));
                     }
                     config.settings[index] = Setting {
@@ -288,7 +289,8 @@ fn unknown_warning(name: &str) -> String {
             format!("{shown} is not a variable of this library; the nearest is {near} (ignored)")
         }
         None => format!(
-            "{shown} is not a variable of this library; `fastpath info` lists those that are (ignored)"
+            "{shown} is not a variable of this library; `fastpath info` lists those that are \
+             (ignored)"
         ),
     }
 }

@@ -17,7 +17,8 @@ pub fn prefetch_for_write(at: *const u8) {
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: a hint, which never faults.
     unsafe {
-        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags,
+            readonly));
     }
     let _ = at;
 }
@@ -31,7 +32,8 @@ pub fn demote(at: *const u8, len: usize) {
     for offset in (0..len).step_by(LINE) {
         // SAFETY: a hint, which never faults; the address is in RDI.
         unsafe {
-            std::arch::asm!(".byte 0x0f, 0x1c, 0x07", in("rdi") at.wrapping_add(offset), options(nostack, preserves_flags));
+            std::arch::asm!(".byte 0x0f, 0x1c, 0x07", in("rdi") at.wrapping_add(offset),
+                options(nostack, preserves_flags));
         }
     }
     let _ = (at, len);
@@ -43,7 +45,8 @@ pub fn hide(mut value: i32) -> i32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: no instruction.
     unsafe {
-        std::arch::asm!("/* {0:e} */", inout(reg) value, options(nostack, nomem, preserves_flags, pure));
+        std::arch::asm!("/* {0:e} */", inout(reg) value, options(nostack, nomem, preserves_flags,
+            pure));
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {

@@ -8,7 +8,8 @@ use std::io;
 pub fn describe_call(call: &str, cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EPERM | libc::ENOSYS) => format!(
-            "{call}: {cause}; if a container or sandbox (seccomp) refuses this system call, allow it there \
+            "{call}: {cause}; if a container or sandbox (seccomp) refuses this system call, allow \
+             it there \
              (docker, podman: --security-opt seccomp=unconfined)"
         ),
         _ => format!("{call}: {cause}"),

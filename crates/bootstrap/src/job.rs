@@ -78,7 +78,8 @@ impl fmt::Display for BootstrapError {
             ),
             BootstrapError::Launched(claim) => write!(
                 f,
-                "{}={} says that {} has started {}, and Fastpath cannot take part in its jobs yet: each process would \
+                "{}={} says that {} has started {}, and Fastpath cannot take part in its jobs \
+                 yet: each process would \
                  be rank 0 of 1",
                 claim.variable,
                 claim.value,

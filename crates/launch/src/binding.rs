@@ -67,9 +67,9 @@ pub fn plan_binding(
             Bind::Cpus(_) => "--bind-to user".to_owned(),
             _ => "--map-by".to_owned(),
         };
-        let is_wish = placement.if_supported || placement.bind == Bind::Auto && asked.is_none();
+        let is_optional = placement.if_supported || placement.bind == Bind::Auto && asked.is_none();
         Plan {
-            warning: (!is_wish).then(|| format!("{option}: not possible, ranks float: {why}")),
+            warning: (!is_optional).then(|| format!("{option}: not possible, ranks float: {why}")),
             ..float(&why)
         }
     })

@@ -118,7 +118,8 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         .collect::<Result<Vec<_>, _>>();
     let apps = apps.map_err(|e: ProgramError| (e.code, e.text))?;
     if !apps.windows(2).all(|two| two[0].checks == two[1].checks) {
-        let text = "FASTPATH_CHECK differs among the programs: set it for all of them, with -x or before mpiexec";
+        let text = "FASTPATH_CHECK differs among the programs: set it for all of them, with -x or \
+            before mpiexec";
         return Err((2, text.to_string()));
     }
     let app_of: Vec<usize> = spec

@@ -102,7 +102,8 @@ pub fn describe_clone(cause: &io::Error) -> String {
             let limit = read_limit(libc::RLIMIT_NPROC);
             let limit = limit.map_or(String::new(), |n| format!(" to {n} for this user"));
             format!(
-                "{cause}; the number of processes is limited{limit} (`ulimit -u`, or the control group's pids.max)"
+                "{cause}; the number of processes is limited{limit} (`ulimit -u`, or the control \
+                 group's pids.max)"
             )
         }
         _ => describe_call("clone", cause),

@@ -502,7 +502,8 @@ mod tests {
         assert_eq!(
             say(&Verdict::Knot(vec![0, 1]), &[any.clone(), waiting(&[0])]),
             format!(
-                "deadlock of 2 ranks, none of which can go on before another: rank 0 waits for any of ranks 1, 2 \
+                "deadlock of 2 ranks, none of which can go on before another: rank 0 waits for \
+                 any of ranks 1, 2 \
                  (MPI_Probe, tag 7, 12.0 s); rank 1 waits for rank 0 {hop}"
             )
         );

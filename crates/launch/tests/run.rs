@@ -67,7 +67,8 @@ fn attach__by_a_program_that_a_rank_starts_is_a_job_of_one() {
 /// What Hydra sets for rank 0 of 2; the descriptor is closed, as where a program on the way closes what it inherits.
 const HYDRA: &str = "PMI_FD=9 PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0";
 /// What `srun` sets for task 0 of 2.
-const SRUN: &str = "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID=0 \
+const SRUN: &str = "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 \
+    SLURM_PROCID=0 \
     SLURM_TASK_PID=1";
 
 fn with_variables(job: common::Job, text: &str) -> common::Job {

@@ -92,7 +92,9 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         return Err(Error::new(
             MPI_ERR_BUFFER,
             format!(
-                "buffered send of {bytes} bytes needs {need} bytes of attached buffer (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with MPI_Buffer_attach"
+                "buffered send of {bytes} bytes needs {need} bytes of attached buffer \
+                 (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with \
+                 MPI_Buffer_attach"
             ),
         ));
     }

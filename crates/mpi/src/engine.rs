@@ -254,8 +254,10 @@ fn tell_flood(worker: &Worker, reached: &Reached) {
         bound,
     } = reached;
     eprintln!(
-        "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take {bytes} bytes, which \
-         is all that FASTPATH_UNEXPECTED_MAX={bound} allows: rank {peer} and others wait with theirs until some are \
+        "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take \
+         {bytes} bytes, which \
+         is all that FASTPATH_UNEXPECTED_MAX={bound} allows: rank {peer} and others wait with \
+         theirs until some are \
          received. Nothing is lost; receive earlier, or raise the bound"
     );
 }

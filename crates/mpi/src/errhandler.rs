@@ -185,7 +185,8 @@ pub fn detach(p: &Process, handle: usize) {
 pub fn set_errhandler(p: &Process, kind: Kind, place: &Cell<usize>, handle: usize) -> Result {
     let handler = find_errhandler(p, handle)?;
     if matches!(handler.action, Action::Call(other, _) if other != kind) {
-        let message = "the error handler was made for objects of another kind: communicator, window, file or session";
+        let message = "the error handler was made for objects of another kind: communicator, \
+            window, file or session";
         return Err(Error::new(MPI_ERR_ERRHANDLER, message));
     }
     attach(p, handle);

@@ -188,7 +188,8 @@ fn report_progress(worker: &Worker, json: bool) -> Option<String> {
             r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_polls":{useful}}}}}"#
         ),
         false => format!(
-            "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread went inside {turns} times, {useful} of its looks found something"
+            "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread went inside {turns} \
+             times, {useful} of its looks found something"
         ),
     })
 }
@@ -209,10 +210,13 @@ impl Process {
         };
         Some(match json {
             true => format!(
-                r#"{{"rank":{rank},"threads":{{"level":"MPI_THREAD_MULTIPLE","biased":{biased},"revocations":{revocations},"contended":{contended},"workers":{further}}}}}"#
+                "{{\"rank\":{rank},\"threads\":{{\"level\":\"MPI_THREAD_MULTIPLE\",\
+                 \"biased\":{biased},\"revocations\":{revocations},\"contended\":{contended},\
+                 \"workers\":{further}}}}}"
             ),
             false => format!(
-                "rank {rank}: MPI_THREAD_MULTIPLE: {lock}, a thread found it taken {contended} times{further}"
+                "rank {rank}: MPI_THREAD_MULTIPLE: {lock}, a thread found it taken {contended} \
+                 times{further}"
             ),
         })
     }
@@ -226,10 +230,12 @@ impl Process {
             let connections = unsafe { (*worker).counters.connections };
             match json {
                 true => format!(
-                    r#"{{"place":{place},"peers":{connections},"revocations":{revocations},"contended":{contended}}}"#
+                    "{{\"place\":{place},\"peers\":{connections},\
+                     \"revocations\":{revocations},\"contended\":{contended}}}"
                 ),
                 false => format!(
-                    "; worker {place}, for communicators: {connections} peers, {revocations} revocations, taken {contended} times"
+                    "; worker {place}, for communicators: {connections} peers, {revocations} \
+                     revocations, taken {contended} times"
                 ),
             }
         });

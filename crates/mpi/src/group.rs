@@ -180,7 +180,8 @@ impl Group {
                 return Err(Error::new(
                     MPI_ERR_ARG,
                     format!(
-                        "the range ({first}, {last}, 0) has a stride of 0: give a stride that is not 0"
+                        "the range ({first}, {last}, 0) has a stride of 0: give a stride that is \
+                         not 0"
                     ),
                 ));
             }

@@ -41,7 +41,8 @@ pub fn thread_token() -> usize {
         // SAFETY: the thread control block begins with its own address (System V ABI, ELF handling for thread-local
         // storage), in whatever library this is.
         unsafe {
-            core::arch::asm!("mov {}, fs:0", out(reg) token, options(nostack, preserves_flags, pure, readonly));
+            core::arch::asm!("mov {}, fs:0", out(reg) token, options(nostack, preserves_flags,
+                pure, readonly));
         }
         token
     }

@@ -25,7 +25,8 @@ fn main() -> Result<(), LinkError> {
         }
         let (took, packets) = (start.elapsed().as_secs_f64(), simulator.packets());
         println!(
-            "{size} B: {packets} packets in {took:.3} s, {:.2} million a second; {} messages at {:.1}",
+            "{size} B: {packets} packets in {took:.3} s, {:.2} million a second; {} messages at \
+             {:.1}",
             packets as f64 / took / 1e6,
             simulator.counts(flow).delivered,
             simulator.rate(flow).mib_per_s(),

@@ -165,7 +165,8 @@ pub static HOSTS: [Host; 3] = [
         read: ns(490.0),
         write: ns(300.0),
         poll: ns(80.0),
-        source: "a read of 0.42 to 0.56 us from inline data's gain in 2009; the rest assumed to sum up to 1.12 us",
+        source: "a read of 0.42 to 0.56 us from inline data's gain in 2009; the rest assumed to \
+            sum up to 1.12 us",
     },
     Host {
         name: "2016",

@@ -93,7 +93,8 @@ impl FromStr for Bytes {
             "G" | "GiB" => 1024.0 * 1024.0 * 1024.0,
             "GB" => 1e9,
             _ => {
-                let expected = "a size is a number of bytes, or one with K, M, G (powers of 1024), kB, MB or GB (powers of 1000)";
+                let expected = "a size is a number of bytes, or one with K, M, G (powers of \
+                    1024), kB, MB or GB (powers of 1000)";
                 return Err(refuse(text, expected));
             }
         };

@@ -76,7 +76,8 @@ const ROCE_V1_FRAME: u32 = 8 + 14 + 40 + 12 + 4 + 4 + 12;
 /// Preamble, Ethernet header, IPv4, UDP, base transport header, both checksums, gap.
 const ROCE_V2_FRAME: u32 = 8 + 14 + 20 + 8 + 12 + 4 + 4 + 12;
 
-const EXPECTED: &str = "an InfiniBand link such as QDR, FDRx4, EDR4x, or RoCE with its rate, such as roce100 or rocev1-40";
+const EXPECTED: &str = "an InfiniBand link such as QDR, FDRx4, EDR4x, or RoCE with its rate, such \
+    as roce100 or rocev1-40";
 
 impl Wire {
     /// An InfiniBand link of a speed (`QDR`) and 1, 2, 4, 8 or 12 lanes, packets of 4096 bytes.

@@ -22,7 +22,8 @@ use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AblationOptions {
     /// The order in which the optimisations are switched on [default: as `fastpath info` lists them]
-    #[arg(long, value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(FEATURES))]
+    #[arg(long, value_delimiter = ',', value_parser =
+        clap::builder::PossibleValuesParser::new(FEATURES))]
     pub order: Vec<String>,
     /// How often all steps are timed, in turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -285,7 +286,9 @@ fn describe_steps(steps: &[AblationStep], turns: u32) -> Document {
         return said;
     };
     said.text(format!(
-        "median, ns: latency (half a round trip between two ranks), rate (a message of many in flight); ratio to the step before, with its 95 % interval over {turns} turns; instructions of a call with 8 B (callgrind)",
+        "median, ns: latency (half a round trip between two ranks), rate (a message of many in \
+         flight); ratio to the step before, with its 95 % interval over {turns} turns; \
+         instructions of a call with 8 B (callgrind)",
     ));
     let mut table = Table::of("on<22");
     for case in &first.cases {

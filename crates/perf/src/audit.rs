@@ -243,7 +243,8 @@ fn describe_rounding((index, column): (usize, &Column)) -> Option<String> {
         .unit()
         .map_or(String::new(), |u| format!(" {}", u.name));
     Some(format!(
-        "`{}`: all values are multiples of {coarse}{unit}: rounded, or converted from a coarser unit",
+        "`{}`: all values are multiples of {coarse}{unit}: rounded, or converted from a coarser \
+         unit",
         column.label(index)
     ))
 }
@@ -371,14 +372,16 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
         for &column in &step.columns {
             let what = match finding.columns[column].statistic {
                 Some(s) if s.contains(MEAN) => {
-                    "is called a mean, and a mean of many samples does not fall on whole steps: it was divided in whole \
+                    "is called a mean, and a mean of many samples does not fall on whole steps: \
+                     it was divided in whole \
                      steps, and if that rounds down the truth is up to one step more"
                 }
                 Some(s) => {
                     &format!("is called a {s}, and falls on whole steps as single samples do")
                 }
                 None => {
-                    "falls on whole steps: it is a single sample (minimum, median, maximum), or a mean that was divided in \
+                    "falls on whole steps: it is a single sample (minimum, median, maximum), or a \
+                     mean that was divided in \
                      whole steps, so that the truth is up to one step more"
                 }
             };
@@ -430,7 +433,8 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
     if found.tables.is_empty() {
         let why = match text.trim_start().starts_with(['{', '[']) {
             true => {
-                "this is JSON, whose fields say what they are: paste the table that the tool prints as text"
+                "this is JSON, whose fields say what they are: paste the table that the tool \
+                 prints as text"
             }
             false => "no table found: rows of numbers are needed, as a tool prints them",
         };

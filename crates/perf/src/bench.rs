@@ -511,7 +511,9 @@ fn print_list() {
         }
     }
     print_line(
-        "hardware:\n  floor                  the cache line between two processors, the copy of memory, ways to carry many bytes\n  copy                   loops that copy, alone and as a pipeline between two processors: the floor of large messages",
+        "hardware:\n  floor                  the cache line between two processors, the copy of \
+         memory, ways to carry many bytes\n  copy                   loops that copy, alone and as \
+         a pipeline between two processors: the floor of large messages",
     );
     print_line("A group's name runs all of it, `all` everything but the hardware.");
 }

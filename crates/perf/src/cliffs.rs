@@ -252,7 +252,8 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
     for (key, cliff) in find_in_cases(cases, boundaries) {
         if text.is_empty() {
             text = format!(
-                "\nsteps of more than {STEP_MAX} between neighbours, beyond what the sizes around them lead to expect (medians):\n"
+                "\nsteps of more than {STEP_MAX} between neighbours, beyond what the sizes around \
+                 them lead to expect (medians):\n"
             );
         }
         let variant = match key.variant.as_str() {

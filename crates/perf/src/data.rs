@@ -10,14 +10,16 @@ macro_rules! table {
     ($(#[$note:meta])* $seen:vis $name:ident: $type:ty = $file:literal) => {
         $(#[$note])*
         $seen static $name: std::sync::LazyLock<$type> = std::sync::LazyLock::new(|| {
-            $crate::data::read($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/", $file)))
+            $crate::data::read($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/",
+                $file)))
         });
     };
 }
 /// Values of a text by their names: expressions, or the variables of these names.
 macro_rules! values {
     ($($key:ident $(= $value:expr)?),* $(,)?) => {
-        &[$((stringify!($key), &$crate::data::value!($key $(= $value)?) as &dyn std::fmt::Display)),*]
+        &[$((stringify!($key), &$crate::data::value!($key $(= $value)?) as &dyn
+            std::fmt::Display)),*]
     };
 }
 macro_rules! value {

@@ -43,7 +43,8 @@ fn fuzz__lines_of_programs_are_read_or_refused() {
 fn fuzz__pasted_tables_are_audited() {
     let corpus: &[&[u8]] = &[
         b"# OSU MPI Latency Test\n# Size Latency (us)\n0 0.25\n1 0.26\n2 0.26\n",
-        b"#bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n65536 257237 3216.14 3217.8 0.051458\n",
+        b"#bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n65536 257237 \
+            3216.14 3217.8 0.051458\n",
         b"np min avg max\n2 2.688 2.719 2.750\n40 4.062 6.753 10.187\n",
     ];
     crate::mutate::run(corpus, |input| {
@@ -96,9 +97,12 @@ fn fuzz__configuration_space_is_read() {
 #[test]
 fn fuzz__command_lines_of_explain_are_answered_or_refused() {
     let corpus: &[&[u8]] = &[
-        b"bandwidth --pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s",
-        b"bandwidth --pcie 5.0x16 --transport ud --size 2K --wire roce100 --mtu 2048 --measured 20Gb/s --message-rate 1.2 --ecrc",
-        b"latency --adapter connectx --host 2009 --size 32 --inline 400 --tick acpi --pair 32:2.234us:1.117us --measured 1us --against 2us",
+        b"bandwidth --pcie 2.0x8 --mps 256 --measured 3552MB/s --tool perftest --clients 3 \
+            --single 3218MB/s --expected 4194MB/s",
+        b"bandwidth --pcie 5.0x16 --transport ud --size 2K --wire roce100 --mtu 2048 --measured \
+            20Gb/s --message-rate 1.2 --ecrc",
+        b"latency --adapter connectx --host 2009 --size 32 --inline 400 --tick acpi --pair \
+            32:2.234us:1.117us --measured 1us --against 2us",
         b"latency --size 1M --read 1us --hops 0ns --wire EDRx1 --pcie 3.0x16 --verb send",
         b"cliff --at 1728 --transport ud --rate 3020MiB/s --offset 64 --slot-align 64",
         b"cliff --at 208 --verb write --inline 448 --mps 4096 --mtu 256",

@@ -137,7 +137,8 @@ fn show_summary(reports: &[Report]) -> Markup {
         p { (text(&facts.join(" \u{b7} "))) }
         div class="tiles" {
             (show_tile(of_test("latency").min_by_key(small), "latency", time))
-            (show_tile(of_test("rate").min_by_key(small), "message rate", |ns| decimal(1e9 / ns, "/s")))
+            (show_tile(of_test("rate").min_by_key(small), "message rate", |ns| decimal(1e9 / ns,
+                "/s")))
             (show_tile(best, "bandwidth", |ns| decimal(bytes / ns * 1e9, "B/s")))
             (show_tile(of_test("barrier").min_by_key(|c| c.ranks), "barrier", time))
         }
@@ -169,7 +170,8 @@ fn show_tile(case: Option<&Case>, what: &str, show: impl Fn(f64) -> String) -> M
             span class="what" { (what) }
             b { (text(&show(s.median))) }
             span {
-                "median of " (s.count) " samples, " (size) (case.of.text()) ", " (case.ranks) " ranks" (level) (floor)
+                "median of " (s.count) " samples, " (size) (case.of.text()) ", " (case.ranks)
+                    " ranks" (level) (floor)
             }
         }
     } }

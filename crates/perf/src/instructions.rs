@@ -306,8 +306,10 @@ mod tests {
 
     #[test]
     fn count__is_what_is_executed_outside_of_the_program() {
-        let text = "desc: Trigger: Client Request: MPI_Send 8\nob=(1) /t/program\nfn=(1) make_call\n0x10 1 18000\n\
-            ob=(2) /t/libmpi.so\nfn=(2) PMPI_Send\n0x20 1 40000\nob=(3) /t/libc.so\nfn=(3) memcpy\n0x30 1 4000\ntotals: 62000\n";
+        let text = "desc: Trigger: Client Request: MPI_Send 8\nob=(1) /t/program\nfn=(1) \
+            make_call\n0x10 1 18000\n\
+            ob=(2) /t/libmpi.so\nfn=(2) PMPI_Send\n0x20 1 40000\nob=(3) /t/libc.so\nfn=(3) \
+            memcpy\n0x30 1 4000\ntotals: 62000\n";
         let dumps = [callgrind::parse_dump(text).unwrap()];
         let mpi = Counted {
             name: "a peer",

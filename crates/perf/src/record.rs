@@ -206,7 +206,8 @@ impl Of {
             Of::Memory => "memory",
             Of::Instructions => "instructions of one call",
             Of::Overlap => {
-                "share of the transfer free to compute; what noise moved outside of 0 to 100 % counts as those"
+                "share of the transfer free to compute; what noise moved outside of 0 to 100 % \
+                 counts as those"
             }
         }
     }

@@ -116,7 +116,8 @@ fn no_place(place: &Place) -> TuneError {
     let why = match place {
         Place::Off => "FASTPATH_TUNING is none: name a file, or auto",
         _ => {
-            "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in FASTPATH_TUNING"
+            "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in \
+             FASTPATH_TUNING"
         }
     };
     TuneError::Store(why.to_owned())

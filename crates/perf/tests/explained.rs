@@ -204,7 +204,8 @@ fn prose__has_the_figures_of_the_model() {
     let gigabytes = bus.raw().in_unit(RateUnit::GbytePerS);
     let expected = gigabytes * 1024.0 * 1024.0 / 1000.0;
     let unit = (expected - mib(bus.raw())) / (expected - 3552.0) * 100.0;
-    let ramcloud = "fastpath explain bandwidth --pcie 2.0x8 --mps 256 --adapter connectx --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s";
+    let ramcloud = "fastpath explain bandwidth --pcie 2.0x8 --mps 256 --adapter connectx \
+        --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s";
     let made = run(ramcloud).expect("an answer");
     let predicted = |made: &Explanation| {
         let step = made.waterfalls[0]

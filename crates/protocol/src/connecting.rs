@@ -49,7 +49,7 @@ impl Worker {
     pub(crate) fn progress_interfaces(&mut self) -> bool {
         let accepted = self.accept_peers();
         let moved = self.interfaces.progress_while(self.is_connecting());
-        while let Some(peer) = self.interfaces.take_wish() {
+        while let Some(peer) = self.interfaces.take_upgrade_request() {
             self.start_rise(peer);
         }
         if self.interfaces.take_risen() {

@@ -256,7 +256,7 @@ struct Wait {
 enum Place {
     /// Nowhere yet.
     #[default]
-    Unasked,
+    Unset,
     At(usize),
     /// Others have all of them.
     None,
@@ -409,7 +409,7 @@ unsafe fn pause_slow(
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
-    if waited >= NOTED_NS && wait.place == Place::Unasked {
+    if waited >= NOTED_NS && wait.place == Place::Unset {
         this.write_note(wait, note);
     }
     let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);

@@ -382,7 +382,8 @@ impl Run {
                     let ok = message.receive.is_some_and(|other| other < index);
                     assert!(
                         ok,
-                        "receive {index} got message {number} before message {earlier}, got by {:?}",
+                        "receive {index} got message {number} before message {earlier}, got by \
+                         {:?}",
                         message.receive
                     );
                 }

@@ -215,7 +215,8 @@ pub(crate) fn describe_refused(times: u64) -> String {
         1 => "; memory for more buffers was refused once: it went on with fewer (`ulimit -l`)"
             .to_owned(),
         _ => format!(
-            "; memory for more buffers was refused {times} times: it went on with fewer (`ulimit -l`)"
+            "; memory for more buffers was refused {times} times: it went on with fewer (`ulimit \
+             -l`)"
         ),
     }
 }
@@ -234,7 +235,8 @@ impl Counts {
             Some(why) => format!("none of the program's own memory is kept ({why})"),
         };
         let text = format!(
-            "{} {}, {} bytes of inline data granted; {} sends inline, {} from buffers; dropped: {} violations; {} connections failed; registrations: {} made, \
+            "{} {}, {} bytes of inline data granted; {} sends inline, {} from buffers; dropped: \
+             {} violations; {} connections failed; registrations: {} made, \
              {} reused, {} dropped as their memory changed, {} for others, {kept}{}",
             c.connections,
             if c.connections == 1 {
@@ -304,7 +306,8 @@ impl Counts {
 
     fn of_pairs(c: &upgrade::Counters) -> Self {
         let text = format!(
-            "{} of {} have a connection; without one: {} for the limit, {} that failed; dropped: {} wireup datagrams of strangers",
+            "{} of {} have a connection; without one: {} for the limit, {} that failed; dropped: \
+             {} wireup datagrams of strangers",
             c.upgraded, c.pairs, c.limited, c.stayed, c.strangers
         );
         let numbers = vec![

@@ -16,7 +16,8 @@ use inline::StoredInline;
 use std::fmt::{self, Display};
 
 /// What to do where an adapter cannot be used.
-const EXAMINE: &str = "run `fastpath doctor` on this host: it examines adapters, libraries and limits, and names the remedies";
+const EXAMINE: &str = "run `fastpath doctor` on this host: it examines adapters, libraries and \
+    limits, and names the remedies";
 
 /// Why a process cannot do what the user has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +74,8 @@ impl Interfaces {
         by: AdapterTransport,
     ) -> Result<Vec<String>, ConfigureError> {
         let stored = StoredInline::of(config);
-        let opened = stored.with_wishes(config, |wishes| {
-            self.open_adapter(by, config.device(), wishes)
+        let opened = stored.with_overrides(config, |overrides| {
+            self.open_adapter(by, config.device(), overrides)
         });
         opened.map_err(|why| ConfigureError {
             why: refuse_adapter(by, self.allowed.shm, &why),
@@ -110,7 +111,8 @@ impl Interfaces {
         let agreed = job.agree_on_transports(allowed.code(), &own);
         agreed.map_err(|(other, theirs)| {
             format!(
-                "rank {} has FASTPATH_TRANSPORTS={own} and rank {other} FASTPATH_TRANSPORTS={theirs}: messages between \
+                "rank {} has FASTPATH_TRANSPORTS={own} and rank {other} \
+                 FASTPATH_TRANSPORTS={theirs}: messages between \
                  them would never arrive; give all ranks of a job the same",
                 job.rank()
             )

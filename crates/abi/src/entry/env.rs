@@ -30,7 +30,8 @@ pub unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result
 /// a variable.
 pub unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -> Result<()> {
     let text = format!(
-        "Fastpath {}, MPI {MPI_VERSION}.{MPI_SUBVERSION}, ABI {MPI_ABI_VERSION}.{MPI_ABI_SUBVERSION}",
+        "Fastpath {}, MPI {MPI_VERSION}.{MPI_SUBVERSION}, ABI \
+         {MPI_ABI_VERSION}.{MPI_ABI_SUBVERSION}",
         env!("CARGO_PKG_VERSION")
     );
     // SAFETY: by the contract of this function.

@@ -90,7 +90,8 @@ pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc", "ud"];
 
 /// Defines the keys and the table together, so that they cannot fall out of step.
 macro_rules! variables {
-    ($($key:ident $name:literal $kind:expr, $default:literal, $internal:literal, $meaning:literal;)*) => {
+    ($($key:ident $name:literal $kind:expr, $default:literal, $internal:literal,
+        $meaning:literal;)*) => {
         /// One key for each variable.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
@@ -112,35 +113,47 @@ variables! {
     Wait "FASTPATH_WAIT" Kind::Choice(WAIT_MODES), "auto", false,
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
     Progress "FASTPATH_PROGRESS" Kind::Choice(PROGRESS), "none", false,
-        "thread: a thread of the library goes on with messages between the ranks of a host while the program computes; none: only MPI calls do";
+        "thread: a thread of the library goes on with messages between the ranks of a host while \
+         the program computes; none: only MPI calls do";
     Workers "FASTPATH_WORKERS" Kind::Choice(WORKERS), "one", false,
-        "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings of their own (several) or share them (one); auto: several where there are two processors for each rank";
+        "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings \
+         of their own (several) or share them (one); auto: several where there are two processors \
+         for each rank";
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Check "FASTPATH_CHECK" Kind::Flag, "0", false,
-        "1: look for mistakes of the program, at the cost of speed: datatypes that do not match, collective calls that differ, requests and messages left at MPI_Finalize";
+        "1: look for mistakes of the program, at the cost of speed: datatypes that do not match, \
+         collective calls that differ, requests and messages left at MPI_Finalize";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
-        "transports that may be used: shm between ranks of one host; ud, and rc for pairs that talk much, between hosts, and within one where shm is not listed";
+        "transports that may be used: shm between ranks of one host; ud, and rc for pairs that \
+         talk much, between hosts, and within one where shm is not listed";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 32 << 10), "auto", false,
         "largest message sent without asking the receiver first, 48 to 32K; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeWithin(256, 32704), "auto", false,
-        "piece in which a large message is copied through shared memory, 256 to 32704; auto: by measured cost";
+        "piece in which a large message is copied through shared memory, 256 to 32704; auto: by \
+         measured cost";
     Tuning "FASTPATH_TUNING" Kind::Text, "auto", false,
         "file of measured constants; auto: in the cache directory, if it is there; none: defaults";
     Device "FASTPATH_DEVICE" Kind::Text, "auto", false,
-        "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an active port";
+        "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an \
+         active port";
     MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
-        "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: as `fastpath tune inline` has stored, else 220";
+        "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: as \
+         `fastpath tune inline` has stored, else 220";
     ConnectCost "FASTPATH_CONNECT_COST" Kind::DurationOrAuto, "auto", false,
-        "what a connection (queue pair) is taken to cost: a pair changes from ud to rc once datagrams have cost so much more; auto: 500us";
+        "what a connection (queue pair) is taken to cost: a pair changes from ud to rc once \
+         datagrams have cost so much more; auto: 500us";
     Connections "FASTPATH_CONNECTIONS" Kind::Count, "1024", false,
         "connections of a rank at most where rc and ud are listed; further pairs stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" Kind::SizeOrAuto, "auto", false,
-        "bytes of the program's own memory that stay registered with an adapter between messages, at most; auto: half of what a process may lock, or, where nothing limits that, its share of an eighth of the memory";
+        "bytes of the program's own memory that stay registered with an adapter between messages, \
+         at most; auto: half of what a process may lock, or, where nothing limits that, its share \
+         of an eighth of the memory";
     UnexpectedMax "FASTPATH_UNEXPECTED_MAX" Kind::Size, "64M", false,
-        "bytes that messages may take in a rank that nobody there has asked for yet; beyond that their senders wait, as far as the program goes on all the same";
+        "bytes that messages may take in a rank that nobody there has asked for yet; beyond that \
+         their senders wait, as far as the program goes on all the same";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,
@@ -148,7 +161,8 @@ variables! {
     TraceEvents "FASTPATH_TRACE_EVENTS" Kind::CountWithin(1, MAX_EVENTS as u64), "16384", false,
         "points that are kept of each thread, the last ones; 1 to 1048576";
     Singleton "FASTPATH_SINGLETON" Kind::Flag, "0", false,
-        "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher say";
+        "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
+         say";
     CompilerC "FASTPATH_CC" Kind::Text, "cc", false,
         "the compiler that mpicc calls";
     CompilerCpp "FASTPATH_CXX" Kind::Text, "c++", false,

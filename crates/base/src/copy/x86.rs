@@ -138,7 +138,8 @@ unsafe fn copy_string(to: *mut u8, from: *const u8, len: usize) -> usize {
 /// vectors at a time: `$each` says where four begin. `$after` ends the use of wide registers,
 /// which slows down narrow instructions otherwise.
 macro_rules! vector_loop {
-    ($name:ident, $load:literal, $store:literal, $reg:literal, $part:literal, $each:literal, $after:literal) => {
+    ($name:ident, $load:literal, $store:literal, $reg:literal, $part:literal, $each:literal,
+        $after:literal) => {
         /// # Safety
         /// As [`run_main`]; `len` is a multiple of [`STEP`].
         #[inline]

@@ -83,7 +83,8 @@ pub fn describe_copies() -> Option<String> {
     }
     let switch = VARIABLES[Key::Singleton as usize].name;
     Some(format!(
-        "this mpiexec is {claim} ({}={}), and each of them starts a job of its own; for a single job: {}{} (or set \
+        "this mpiexec is {claim} ({}={}), and each of them starts a job of its own; for a single \
+         job: {}{} (or set \
          {switch}=1 if several are meant)",
         claim.variable,
         claim.value,

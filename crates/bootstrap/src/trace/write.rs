@@ -14,13 +14,15 @@ pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summ
     for rank in ranks {
         write!(
             out,
-            "{between}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0} (process {1})\"}}}}",
+            "{between}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\
+             \"args\":{{\"name\":\"rank {0} (process {1})\"}}}}",
             rank.rank, rank.pid
         )?;
         between = ",\n";
         write!(
             out,
-            "{between}{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
+            "{between}{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\
+             \"args\":{{\"sort_index\":{0}}}}}",
             rank.rank
         )?;
         for thread in &rank.threads {

@@ -76,7 +76,8 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<(usize, Host)>, UsageErro
                 _ if word.contains('=') => continue,
                 _ => {
                     return wrong(format!(
-                        "{place}: {word:?} is not understood; a line is NAME [slots=N] [max_slots=N] \
+                        "{place}: {word:?} is not understood; a line is NAME [slots=N] \
+                         [max_slots=N] \
                          or NAME:N"
                     ));
                 }
@@ -124,7 +125,8 @@ fn check_host(host: &Host, place: &str, here: &dyn Surroundings) -> Result<(), U
         return Ok(());
     }
     wrong(format!(
-        "{place}: {:?} is not this node ({}), and this version runs a job on one node: name localhost \
+        "{place}: {:?} is not this node ({}), and this version runs a job on one node: name \
+         localhost \
          alone, or start mpiexec there",
         host.name,
         here.name()
@@ -263,7 +265,8 @@ mod tests {
     #[test]
     fn hostfile__of_each_dialect() {
         let text = "# a comment\n\na slots=4 max_slots=8\nb:3 # cores\nc\n  d  slots = 2\n\
-                    e max-slots=5\nme@f:2 binding=user:0,1 ifname=eth0\n[::1]:6\n::1\ng:4:mlx5_0\nh cpu=2\n";
+                    e max-slots=5\nme@f:2 binding=user:0,1 \
+                    ifname=eth0\n[::1]:6\n::1\ng:4:mlx5_0\nh cpu=2\n";
         let hosts = read_hostfile(text, "f").unwrap();
         let hosts: Vec<Host> = hosts.into_iter().map(|(_, h)| h).collect();
         assert_eq!(

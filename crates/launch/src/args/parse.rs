@@ -276,7 +276,8 @@ impl<'a> Parser<'a> {
             (0, None) => slots.max(1),
             (n, Some(p)) if n > p.ranks && p.strict => {
                 return wrong(format!(
-                    "{n} ranks, but {} allows {} on a node, and this version runs one node: leave it \
+                    "{n} ranks, but {} allows {} on a node, and this version runs one node: leave \
+                     it \
                      out, or ask for fewer ranks",
                     p.typed, p.ranks
                 ));

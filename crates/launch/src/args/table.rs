@@ -93,18 +93,21 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         title: "What they get",
-        note: "FASTPATH_RANK and FASTPATH_SIZE tell scripts which rank they are. Variables whose names \
+        note: "FASTPATH_RANK and FASTPATH_SIZE tell scripts which rank they are. Variables whose \
+            names \
                begin with FASTPATH_ are always passed on.",
         options: RECEIVED,
     },
     Section {
         title: "Output",
-        note: "PATTERN: %r is the rank, %h the node, %t the time in seconds, %g and %p are 0, %% is a %.",
+        note: "PATTERN: %r is the rank, %h the node, %t the time in seconds, %g and %p are 0, %% \
+            is a %.",
         options: OUTPUT,
     },
     Section {
         title: "Processors",
-        note: "PLACE: hwthread, core, l1cache, l2cache, l3cache, numa, socket (or package), node (or \
+        note: "PLACE: hwthread, core, l1cache, l2cache, l3cache, numa, socket (or package), node \
+            (or \
                machine, board).",
         options: PROCESSORS,
     },
@@ -173,7 +176,8 @@ const RANKS: &[Opt] = &[
         "-soft",
         One("LIST"),
         |p, g| read_triplets(g).map(|t| p.count.soft = Some(t)),
-        "numbers of ranks that are possible, as 2:8:2 (from, to, step) or 1,4; the largest up to -n is taken",
+        "numbers of ranks that are possible, as 2:8:2 (from, to, step) or 1,4; the largest up to \
+         -n is taken",
     ),
     opt(
         "--host -H -hosts -hostlist -machines -machinelist",
@@ -296,7 +300,8 @@ const RECEIVED: &[Opt] = &[
         "--stdin -s",
         One("WHO"),
         |p, g| read_stdin(g).map(|who| p.spec.stdin = who),
-        "who reads standard input: all, none, or ranks such as 1,4-6 (0); the others read /dev/null",
+        "who reads standard input: all, none, or ranks such as 1,4-6 (0); the others read \
+         /dev/null",
     ),
     opt(
         "--virtual-host",
@@ -308,8 +313,10 @@ const RECEIVED: &[Opt] = &[
             p.app.virtual_host = Some(g.value().to_owned());
             Ok(())
         },
-        "the ranks of the program that follows count as being on a host of this name: they share memory with \
-         ranks of the same name only, and reach others by an adapter. They start here; a program that enters \
+        "the ranks of the program that follows count as being on a host of this name: they share \
+         memory with \
+         ranks of the same name only, and reach others by an adapter. They start here; a program \
+         that enters \
          a namespace may stand before theirs",
     ),
 ];
@@ -355,13 +362,15 @@ const OUTPUT: &[Opt] = &[
         "--output-filename --output-directory",
         One("DIR[:nocopy,nojobid]"),
         |p, g| take_directory(p, &g.text()),
-        "output goes to DIR/1/rank.R/stdout and stderr as well; nocopy: there alone; nojobid: without /1",
+        "output goes to DIR/1/rank.R/stdout and stderr as well; nocopy: there alone; nojobid: \
+         without /1",
     ),
     opt(
         "--output",
         One("LIST"),
         take_list,
-        "any of tag, timestamp, merge, dir=DIR, file=NAME (NAME.R.out and NAME.R.err), with :nocopy",
+        "any of tag, timestamp, merge, dir=DIR, file=NAME (NAME.R.out and NAME.R.err), with \
+         :nocopy",
     ),
 ];
 
@@ -370,23 +379,29 @@ const PROCESSORS: &[Opt] = &[
         "--bind-to -binding",
         One("PLACE[:N]"),
         place::take_bind,
-        "bind each rank to a place, or to N of them; none: to nothing; user:0+2,1,4-7: to these processors in \
-         turn. Without it each rank is bound to a core of its own when there are several ranks and enough \
-         cores that no other job has bound to, and floats otherwise; OMP_NUM_THREADS cores a rank, if set. \
+        "bind each rank to a place, or to N of them; none: to nothing; user:0+2,1,4-7: to these \
+         processors in \
+         turn. Without it each rank is bound to a core of its own when there are several ranks \
+         and enough \
+         cores that no other job has bound to, and floats otherwise; OMP_NUM_THREADS cores a \
+         rank, if set. \
          :overload-allowed lets ranks share cores",
     ),
     opt(
         "--map-by",
         One("PLACE"),
         place::take_map,
-        "deal the ranks round these places; slot, core, hwthread and node leave them in order. ppr:N:PLACE: N \
-         ranks for each place. Then :pe=N (N cores for each rank), :oversubscribe, :nooversubscribe, :hwtcpus",
+        "deal the ranks round these places; slot, core, hwthread and node leave them in order. \
+         ppr:N:PLACE: N \
+         ranks for each place. Then :pe=N (N cores for each rank), :oversubscribe, \
+         :nooversubscribe, :hwtcpus",
     ),
     opt(
         "--rank-by",
         One("ORDER"),
         place::take_rank,
-        "how the mapped processes are numbered: fill, slot or core place by place, span or PLACE round the places",
+        "how the mapped processes are numbered: fill, slot or core place by place, span or PLACE \
+         round the places",
     ),
     opt(
         "--cpus-per-proc --cpus-per-rank",
@@ -452,7 +467,8 @@ const PROCESSORS: &[Opt] = &[
 
 const SAID: &[Opt] = &[
     set(
-        "-v --verbose --display-map -print-rank-map --display-allocation --display-devel-map --display-topo",
+        "-v --verbose --display-map -print-rank-map --display-allocation --display-devel-map \
+         --display-topo",
         Nothing,
         |p, _| show_map(p),
         "say which ranks run what, where, and how they are bound",
@@ -491,7 +507,8 @@ const SAID: &[Opt] = &[
         "--timeout",
         One("SECONDS"),
         |p, g| read_timeout(g).map(|t| p.spec.timeout = Some(t)),
-        "end the job after this time, say what each rank was doing, exit 124; a job that SIGTERM ends says it \
+        "end the job after this time, say what each rank was doing, exit 124; a job that SIGTERM \
+         ends says it \
          too",
     ),
     set(

@@ -92,9 +92,13 @@ impl Checks {
             Fault::None if !is_whole => {
                 request.fault = Fault::Protocol;
                 let (source, tag) = (request.source, request.received_tag);
-                self.tell(p, &format!(
-                    "the message from rank {source} with tag {tag} comes without a record: FASTPATH_CHECK must be 1 on all ranks"
-                ));
+                self.tell(
+                    p,
+                    &format!(
+                        "the message from rank {source} with tag {tag} comes without a record: \
+                     FASTPATH_CHECK must be 1 on all ranks"
+                    ),
+                );
             }
             Fault::None => {
                 let (source, tag) = (request.source, request.received_tag);
@@ -120,7 +124,8 @@ impl Checks {
         };
         let call = name_call(own.call, &own.place);
         self.tell(p, &format!(
-            "{call} receives {received}, but the message from rank {source} with tag {tag} holds {}, sent by {}",
+            "{call} receives {received}, but the message from rank {source} with tag {tag} holds \
+             {}, sent by {}",
             sent.describe_data(),
             sent.title()
         ));

@@ -95,8 +95,10 @@ fn describe(
             None => "thread \"main\" is outside of MPI meanwhile".to_owned(),
         };
         return Some(format!(
-            "{name} calls {call}{place}, but at {level} only the thread that has initialised MPI may make calls; {main}. \
-             Ask MPI_Init_thread for MPI_THREAD_SERIALIZED where threads take turns, else for MPI_THREAD_MULTIPLE"
+            "{name} calls {call}{place}, but at {level} only the thread that has initialised MPI \
+             may make calls; {main}. \
+             Ask MPI_Init_thread for MPI_THREAD_SERIALIZED where threads take turns, else for \
+             MPI_THREAD_MULTIPLE"
         ));
     }
     let (other, inside) = other?;
@@ -105,7 +107,8 @@ fn describe(
         _ => "MPI_THREAD_FUNNELED",
     };
     Some(format!(
-        "{name} calls {call}{place} while {other} is in {inside}, but at {level} one thread at a time may be inside MPI. \
+        "{name} calls {call}{place} while {other} is in {inside}, but at {level} one thread at a \
+         time may be inside MPI. \
          Ask MPI_Init_thread for MPI_THREAD_MULTIPLE, or let the threads take turns"
     ))
 }

@@ -41,7 +41,8 @@ fn check_overlap(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
     }
     f.take_back();
     let text = format!(
-        "the send buffer ({} bytes at {from:p}) and the receive buffer ({} bytes at {to:p}) overlap",
+        "the send buffer ({} bytes at {from:p}) and the receive buffer ({} bytes at {to:p}) \
+         overlap",
         out.bytes(),
         into.bytes()
     );

@@ -103,7 +103,8 @@ fn take_context(block: &mut Block) -> Result<Context> {
     block.take().ok_or_else(|| {
         Error::new(
             MPI_ERR_OTHER,
-            "the leader of the new communicator, its rank 0, leads as many communicators as it can: free some",
+            "the leader of the new communicator, its rank 0, leads as many communicators as it \
+             can: free some",
         )
     })
 }
@@ -173,7 +174,8 @@ fn ranks_in(group: &Group, parent: &Comm) -> Result<Vec<u32>> {
         None => Ok(ranks.into_iter().map(|rank| rank as u32).collect()),
         Some(stranger) => {
             let message = format!(
-                "rank {stranger} of the group is not in the communicator: pass a subgroup of its group"
+                "rank {stranger} of the group is not in the communicator: pass a subgroup of its \
+                 group"
             );
             Err(Error::new(MPI_ERR_GROUP, message))
         }

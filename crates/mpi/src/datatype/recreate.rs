@@ -241,7 +241,8 @@ fn element_sizes(datatype: &Rc<Datatype>) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None,
+        ..Default::default() })]
 
     #[test]
     fn contents__make_the_same_type_again(datatype in any_type()) {

@@ -32,37 +32,48 @@ macro_rules! classes {
 classes! {
     MPI_SUCCESS, "no error", "";
     MPI_ERR_BUFFER, "invalid buffer pointer",
-        "pass memory that is large enough for the count and the datatype, and not null unless the count is 0";
+        "pass memory that is large enough for the count and the datatype, and not null unless the \
+         count is 0";
     MPI_ERR_COUNT, "invalid count argument", "pass a count that is 0 or more";
     MPI_ERR_TYPE, "invalid datatype argument",
         "use a predefined datatype, or one that MPI_Type_commit has seen and MPI_Type_free has not";
     MPI_ERR_TAG, "invalid tag argument",
-        "pass a tag from 0 to the attribute MPI_TAG_UB; MPI_ANY_TAG only where a message is received";
+        "pass a tag from 0 to the attribute MPI_TAG_UB; MPI_ANY_TAG only where a message is \
+         received";
     MPI_ERR_COMM, "invalid communicator",
         "pass MPI_COMM_WORLD, MPI_COMM_SELF or a communicator that was created and not yet freed";
     MPI_ERR_RANK, "invalid rank",
         "pass a rank from 0 to the size of the communicator less 1, or MPI_PROC_NULL";
-    MPI_ERR_REQUEST, "invalid request", "pass a request that was started and has not been completed or freed";
-    MPI_ERR_ROOT, "invalid root", "pass the same root on all ranks, from 0 to the size of the communicator less 1";
+    MPI_ERR_REQUEST, "invalid request", "pass a request that was started and has not been \
+        completed or freed";
+    MPI_ERR_ROOT, "invalid root", "pass the same root on all ranks, from 0 to the size of the \
+        communicator less 1";
     MPI_ERR_GROUP, "invalid group", "pass a group that was created and not yet freed";
     MPI_ERR_OP, "invalid reduction operation",
-        "use an operation that is defined for the datatype, or one made by MPI_Op_create and not yet freed";
-    MPI_ERR_TOPOLOGY, "invalid topology", "call it on a communicator that has the topology it asks about";
-    MPI_ERR_DIMS, "invalid dimension argument", "pass dimensions whose product fits the number of processes";
+        "use an operation that is defined for the datatype, or one made by MPI_Op_create and not \
+         yet freed";
+    MPI_ERR_TOPOLOGY, "invalid topology", "call it on a communicator that has the topology it \
+        asks about";
+    MPI_ERR_DIMS, "invalid dimension argument", "pass dimensions whose product fits the number of \
+        processes";
     MPI_ERR_ARG, "invalid argument of some other kind", "";
     MPI_ERR_UNKNOWN, "unknown error", "";
     MPI_ERR_TRUNCATE, "message longer than the receive buffer",
-        "receive with a count that is at least as large as the sender's; MPI_Probe tells the size in advance";
+        "receive with a count that is at least as large as the sender's; MPI_Probe tells the size \
+         in advance";
     MPI_ERR_OTHER, "other error", "";
-    MPI_ERR_INTERN, "internal error of the MPI library", "this is a defect of Fastpath: please report it with this message";
+    MPI_ERR_INTERN, "internal error of the MPI library", "this is a defect of Fastpath: please \
+        report it with this message";
     MPI_ERR_PENDING, "pending request", "";
     MPI_ERR_IN_STATUS, "the error codes are in the statuses", "look at MPI_ERROR of each status";
     MPI_ERR_ACCESS, "permission denied", "look at owner and mode of the file and of its folder";
     MPI_ERR_AMODE, "invalid access mode of a file",
-        "pass exactly one of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR, the same on all ranks";
+        "pass exactly one of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR, the same on all \
+         ranks";
     MPI_ERR_ASSERT, "invalid assertion argument", "";
     MPI_ERR_BAD_FILE, "invalid file name", "";
-    MPI_ERR_BASE, "invalid base address", "pass memory that MPI_Alloc_mem gave and MPI_Free_mem has not taken back";
+    MPI_ERR_BASE, "invalid base address", "pass memory that MPI_Alloc_mem gave and MPI_Free_mem \
+        has not taken back";
     MPI_ERR_CONVERSION, "error in a user's conversion function of data", "";
     MPI_ERR_DISP, "invalid displacement", "";
     MPI_ERR_DUP_DATAREP, "a data representation of that name is registered already", "";
@@ -75,7 +86,8 @@ classes! {
     MPI_ERR_INFO, "invalid info object", "pass an info object that was created and not yet freed";
     MPI_ERR_IO, "input or output failed", "";
     MPI_ERR_KEYVAL, "invalid attribute key",
-        "pass a key made by the matching create function (communicator, datatype or window) and not yet freed";
+        "pass a key made by the matching create function (communicator, datatype or window) and \
+         not yet freed";
     MPI_ERR_LOCKTYPE, "invalid lock type", "pass MPI_LOCK_SHARED or MPI_LOCK_EXCLUSIVE";
     MPI_ERR_NAME, "no service of that name is published", "";
     MPI_ERR_NO_MEM, "out of memory", "";
@@ -86,10 +98,12 @@ classes! {
     MPI_ERR_QUOTA, "quota exceeded", "";
     MPI_ERR_READ_ONLY, "the file or file system is read-only", "";
     MPI_ERR_RMA_ATTACH, "memory cannot be attached to the window", "";
-    MPI_ERR_RMA_CONFLICT, "conflicting accesses to a window", "separate them by a synchronisation of the window";
+    MPI_ERR_RMA_CONFLICT, "conflicting accesses to a window", "separate them by a synchronisation \
+        of the window";
     MPI_ERR_RMA_RANGE, "access beyond the memory of the window", "";
     MPI_ERR_RMA_SHARED, "memory cannot be shared", "";
-    MPI_ERR_RMA_SYNC, "wrong synchronisation of a window", "open an epoch before the access and close it once";
+    MPI_ERR_RMA_SYNC, "wrong synchronisation of a window", "open an epoch before the access and \
+        close it once";
     MPI_ERR_SERVICE, "the service name cannot be unpublished", "";
     MPI_ERR_SIZE, "invalid size argument", "";
     MPI_ERR_SPAWN, "processes cannot be started", "";
@@ -98,13 +112,16 @@ classes! {
     MPI_ERR_WIN, "invalid window", "pass a window that was created and not yet freed";
     MPI_ERR_RMA_FLAVOR, "the window is of the wrong flavor", "";
     MPI_ERR_PROC_ABORTED, "a peer process has ended", "look at the first failure of the job";
-    MPI_ERR_VALUE_TOO_LARGE, "the value is too large for its type", "use the large-count form of the call, whose name ends in _c";
+    MPI_ERR_VALUE_TOO_LARGE, "the value is too large for its type", "use the large-count form of \
+        the call, whose name ends in _c";
     MPI_ERR_SESSION, "invalid session", "pass a session that was initialised and not yet finalised";
-    MPI_ERR_ERRHANDLER, "invalid error handler", "pass an error handler that was made for this kind of object and not yet freed";
+    MPI_ERR_ERRHANDLER, "invalid error handler", "pass an error handler that was made for this \
+        kind of object and not yet freed";
     MPI_ERR_ABI, "invalid use of the ABI functions", "";
     MPI_T_ERR_CANNOT_INIT, "the tool interface cannot be initialised", "";
     MPI_T_ERR_NOT_ACCESSIBLE, "the tool interface is not accessible", "";
-    MPI_T_ERR_NOT_INITIALIZED, "the tool interface is not initialised", "call MPI_T_init_thread first";
+    MPI_T_ERR_NOT_INITIALIZED, "the tool interface is not initialised", "call MPI_T_init_thread \
+        first";
     MPI_T_ERR_NOT_SUPPORTED, "the tool interface does not support this", "";
     MPI_T_ERR_MEMORY, "out of memory", "";
     MPI_T_ERR_INVALID, "invalid use of the tool interface", "";

@@ -148,7 +148,8 @@ fn refuse_type(builtin: Builtin, datatype: &Datatype) -> Error {
     let name = builtin.name();
     let text = match datatype.basic() {
         None => format!(
-            "{name} is not defined for derived datatypes: reduce elements of a predefined datatype, or make an \
+            "{name} is not defined for derived datatypes: reduce elements of a predefined \
+             datatype, or make an \
              operation with MPI_Op_create"
         ),
         Some(basic) if lookup::is_defined(builtin, basic) => {

@@ -42,13 +42,16 @@ macro_rules! operations {
 
 operations! {
     /// Sum.
-    Sum, SIZE, ["fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "faddp st(1), st", "fstp tbyte ptr [{b}]"];
+    Sum, SIZE, ["fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "faddp st(1), st", "fstp tbyte ptr \
+        [{b}]"];
     /// Product.
-    Prod, SIZE, ["fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "fmulp st(1), st", "fstp tbyte ptr [{b}]"];
+    Prod, SIZE, ["fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "fmulp st(1), st", "fstp tbyte ptr \
+        [{b}]"];
     /// Sum of complex numbers.
     ComplexSum, 2 * SIZE, [
         "fld tbyte ptr [{a}]", "fld tbyte ptr [{b}]", "faddp st(1), st", "fstp tbyte ptr [{b}]",
-        "fld tbyte ptr [{a} + 16]", "fld tbyte ptr [{b} + 16]", "faddp st(1), st", "fstp tbyte ptr [{b} + 16]"
+        "fld tbyte ptr [{a} + 16]", "fld tbyte ptr [{b} + 16]", "faddp st(1), st",
+            "fstp tbyte ptr [{b} + 16]"
     ];
     // Both parts are computed before either is stored: ar*br and ai*bi, then ar*bi and ai*br.
     /// Product of complex numbers.

@@ -21,20 +21,23 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::PeerGone | Fault::SourceGone if collective => Error::new(
             MPI_ERR_OTHER,
             format!(
-                "rank {peer} has left the job (finalized or dead) without taking part: all ranks make the same collective calls, in the same order and with the same root{}",
+                "rank {peer} has left the job (finalized or dead) without taking part: all ranks \
+                 make the same collective calls, in the same order and with the same root{}",
                 explain_loss()
             ),
         ),
         Fault::Truncated => Error::new(
             MPI_ERR_TRUNCATE,
             format!(
-                "the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer {bytes}: make it larger"
+                "the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer \
+                 {bytes}: make it larger"
             ),
         ),
         Fault::PeerGone => Error::new(
             MPI_ERR_OTHER,
             format!(
-                "rank {peer} has left the job (finalized or dead): nobody takes the message with tag {tag} of {bytes} bytes{}",
+                "rank {peer} has left the job (finalized or dead): nobody takes the message with \
+                 tag {tag} of {bytes} bytes{}",
                 explain_loss()
             ),
         ),
@@ -55,7 +58,9 @@ pub(crate) fn explain_disagreement(class: i32, args: &Args, expected: u64, sent:
     Error::new(
         class,
         format!(
-            "rank {peer} passes {sent} bytes to this collective call, this rank expects {expected}: the ranks differ in count, datatype or root, or in the order of their collective calls"
+            "rank {peer} passes {sent} bytes to this collective call, this rank expects \
+             {expected}: the ranks differ in count, datatype or root, or in the order of their \
+             collective calls"
         ),
     )
     .about_message(peer, tag, expected)
@@ -69,10 +74,12 @@ fn explain_silence(peer: i32, tag: i32) -> String {
     let lost = explain_loss();
     match peer {
         MPI_ANY_SOURCE => format!(
-            "every other rank of the communicator has left the job (finalized or dead): no message{tag} can come any more{lost}"
+            "every other rank of the communicator has left the job (finalized or dead): no \
+             message{tag} can come any more{lost}"
         ),
         _ => format!(
-            "rank {peer} has left the job (finalized or dead): no message{tag} can come from it any more{lost}"
+            "rank {peer} has left the job (finalized or dead): no message{tag} can come from it \
+             any more{lost}"
         ),
     }
 }

@@ -85,7 +85,8 @@ impl Cart {
             };
             if !(0..dim).contains(&inside) {
                 let message = format!(
-                    "coordinate {coord} is not on the grid: the dimension has 0 to {} and is not periodic",
+                    "coordinate {coord} is not on the grid: the dimension has 0 to {} and is not \
+                     periodic",
                     dim - 1
                 );
                 return Err(Error::new(MPI_ERR_ARG, message));

@@ -321,10 +321,12 @@ mod tests {
 
     #[test]
     fn banner__is_no_heading_and_no_row() {
-        let text = "# Size          Latency (us)\n# Datatype: MPI_CHAR.\n1                       0.12\n2                       0.13\n";
+        let text = "# Size          Latency (us)\n# Datatype: MPI_CHAR.\n1                       \
+            0.12\n2                       0.13\n";
         let tables = find_tables(text, &[]);
         assert_eq!(tables[0].columns[1].name, "Latency (us)");
-        let text = " TX depth        : 1\n Mtu             : 4096[B]\n Number of qps   : 1\t\tTransport type : IB
+        let text = " TX depth        : 1\n Mtu             : 4096[B]\n Number of qps   : \
+            1\t\tTransport type : IB
  GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:02\nCurrent time (1795438424) is Mon Nov 23 12:53:44 2026\n";
         assert!(
             find_tables(text, &[]).is_empty(),
@@ -341,7 +343,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text__makes_tables_of_equal_columns(text in "(\\PC|\n|\t| |[0-9./,eE+-]{1,12}){0,200}") {
+        fn any_text__makes_tables_of_equal_columns(text in "(\\PC|\n|\t| \
+            |[0-9./,eE+-]{1,12}){0,200}") {
             for table in find_tables(&text, &[]) {
                 prop_assert!(table.rows() > 0);
                 for column in &table.columns {

@@ -125,7 +125,13 @@ fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
         Rounding::Mixed => "to one in the last digit",
     };
     let (values, chance) = (step.values, step.chance.max(1e-99));
-    said.pair("", format!("{values} distinct values are whole multiples, {rounding}; chance of an accident: {chance:.0e}"));
+    said.pair(
+        "",
+        format!(
+            "{values} distinct values are whole multiples, {rounding}; chance of an \
+        accident: {chance:.0e}"
+        ),
+    );
     for clock in step.clocks.iter().take(2) {
         let by = match clock.operations {
             1 => "a whole step of".to_owned(),
@@ -167,12 +173,24 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     let relation = if unit.by_time { "divided by" } else { "times" };
     let (rows, chance) = (unit.rows, unit.chance);
     said.pair("unit", format!("`{bandwidth}` is in {means}"));
-    said.pair("", format!("`{size}` {relation} `{other}` gives it in all {rows} rows; chance of an accident: {chance:.0e}"));
+    said.pair(
+        "",
+        format!(
+            "`{size}` {relation} `{other}` gives it in all {rows} rows; chance of \
+        an accident: {chance:.0e}"
+        ),
+    );
     let cells = &table.table.columns[unit.bandwidth].cells;
     let top = cells.iter().map(|c| c.value).fold(0.0, f64::max);
     if unit.base == Base::Mebi {
         let decimal = top * unit.base.factor();
-        said.pair("", format!("its {top} are {decimal:.1} of 10^6; hold it against a limit in the same unit (4000 of 10^6 are 3814.7)"));
+        said.pair(
+            "",
+            format!(
+                "its {top} are {decimal:.1} of 10^6; hold it against a limit in the \
+            same unit (4000 of 10^6 are 3814.7)"
+            ),
+        );
     }
 }
 
@@ -231,7 +249,8 @@ fn compare_tables(all: &[Comparison], said: &mut Document) {
     for run in all.chunk_by(|a, b| a.tables == b.tables) {
         let (a, b) = (run[0].tables.0 + 1, run[0].tables.1 + 1);
         said.heading(format!(
-            "table {a} and table {b}, row by row (only if both are the same statistic of the same operation)"
+            "table {a} and table {b}, row by row (only if both are the same statistic of the same \
+             operation)"
         ));
         let mut table = Table::of(">9|>10|<13|");
         for c in run {

@@ -142,7 +142,8 @@ fn hpcc__betrays_a_sixteenth_of_a_microsecond() {
 #[test]
 fn hpcc_means__do_not_hide_the_step_of_minimum_and_maximum() {
     // Ranks, minimum, average, maximum.
-    let text = "ranks min avg max\n2 500 507 562\n4 562 631 687\n8 812 849 937\n16 1187 1233 1312\n32 1375 1540 1687\n40 1500 1742 1812\n";
+    let text = "ranks min avg max\n2 500 507 562\n4 562 631 687\n8 812 849 937\n16 1187 1233 \
+        1312\n32 1375 1540 1687\n40 1500 1742 1812\n";
     let found = audit(text);
     let step = only_step(&found, 0);
     assert!(holds(step, 62.5) && step.columns == [1, 3], "{step:?}");
@@ -202,7 +203,8 @@ fn decimal_bandwidth__is_not_called_mib() {
 
 #[test]
 fn honest_numbers__have_no_tick() {
-    let text = "0 110.4\n8 109.2\n64 118.7\n256 124.9\n1024 251.3\n4096 2851.8\n16384 3689.1\n65536 7025.6\n262144 21616.2\n";
+    let text = "0 110.4\n8 109.2\n64 118.7\n256 124.9\n1024 251.3\n4096 2851.8\n16384 \
+        3689.1\n65536 7025.6\n262144 21616.2\n";
     let found = audit(text);
     assert!(found.tables[0].steps.is_empty() && found.tables[0].units.is_empty());
     assert!(show_text(text).contains("no tick found"));
@@ -216,7 +218,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_text__is_audited_without_a_panic(text in "([0-9]{1,9}(\\.[0-9]{1,4})?[ /,|\t]{1,3}|\n|us|#|[KM]|-|e9|\\PC){0,120}") {
+    fn any_text__is_audited_without_a_panic(text in "([0-9]{1,9}(\\.[0-9]{1,4})?[ \
+        /,|\t]{1,3}|\n|us|#|[KM]|-|e9|\\PC){0,120}") {
         let found = audit(&text);
         let json = serde_json::to_string(&found).unwrap();
         prop_assert!(!json.contains("null"), "{}", json);
@@ -287,7 +290,8 @@ fn imb_megabytes__follow_the_version() {
 
 #[test]
 fn colours__are_no_part_of_a_number() {
-    let line = "  1:       1  B        20 times --> \u{1b}[1;35m 24.177 Mbps\u{1b}[0m  in \u{1b}[1;34m330.889 nsecs\u{1b}[0m";
+    let line = "  1:       1  B        20 times --> \u{1b}[1;35m 24.177 Mbps\u{1b}[0m  in \
+        \u{1b}[1;34m330.889 nsecs\u{1b}[0m";
     let found = audit(&remove_colours(line));
     assert_eq!(found.tables[0].tool.as_deref(), Some("NetPIPE 5"));
 }

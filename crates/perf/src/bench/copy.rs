@@ -116,9 +116,11 @@ impl Session<'_> {
         self.bar
             .set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
         self.head(&[
-            "copies on one processor, ns per copy (min, median) and GB/s at the median, by where source and target begin",
+            "copies on one processor, ns per copy (min, median) and GB/s at the median, by where \
+             source and target begin",
             &format!(
-                "in their pages; to a buffer, or to a ring of {} KiB by pieces of {} KiB; * the fastest median",
+                "in their pages; to a buffer, or to a ring of {} KiB by pieces of {} KiB; * the \
+                 fastest median",
                 RING >> 10,
                 PIECE >> 10
             ),
@@ -272,7 +274,8 @@ fn head_pipeline(pair: [usize; 2]) -> [String; 2] {
         "bare pipeline between {}, ns per half round trip",
         describe_pair(pair[0] as i32, pair[1] as i32)
     );
-    let legend = "line: ns of a cache line one way, measured before and after every case; other: batches with another line, which\n\
+    let legend = "line: ns of a cache line one way, measured before and after every case; other: \
+        batches with another line, which\n\
                   do not count; GB/s of the median; * the fastest median";
     [title, legend.to_owned()]
 }

@@ -246,7 +246,8 @@ fn say_line(processors: [usize; 2], line: &Summary, batch_ns: u64, form: Form) {
     });
     let text = format!(
         "cache line between {}, one way, two lines in turn: {} ns\n\
-         ({} samples, each the mean over a batch of at least {} us; step of the clock {clock_step_ns} ns)",
+         ({} samples, each the mean over a batch of at least {} us; step of the clock \
+         {clock_step_ns} ns)",
         describe_pair(processors[0] as i32, processors[1] as i32),
         say_time(line),
         line.samples,
@@ -270,7 +271,8 @@ fn say_stream(stream: &Summary, form: Form) {
         "million_messages_per_s_at_median": rate,
     });
     let text = format!(
-        "messages of one line streaming through a ring: {} ns each; {rate:.1} million per second at the median",
+        "messages of one line streaming through a ring: {} ns each; {rate:.1} million per second \
+         at the median",
         say_time(stream)
     );
     say(form, &record, &text);

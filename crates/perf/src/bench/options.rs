@@ -22,7 +22,8 @@ pub struct BenchOptions {
     #[arg(long)]
     pub list: bool,
     /// Number of ranks; several, separated by commas, are a job each
-    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
+        value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
     /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks);
     /// all: mpi, protocol, transport
@@ -133,7 +134,8 @@ impl PathOptions {
         }
         let set = std::env::var_os("FASTPATH_TRANSPORTS").is_some();
         if levels.iter().any(|&l| l != LevelName::Verbs) && self.transport.is_none() && !set {
-            let why = "--level verbs beside others compares like with like only where all go the same way: add --transport rc or ud";
+            let why = "--level verbs beside others compares like with like only where all go the \
+                same way: add --transport rc or ud";
             return Err(why.to_owned());
         }
         Ok(())
@@ -370,7 +372,8 @@ impl BenchOptions {
             let one_way = |test: &&Test| !["rate", "bandwidth"].contains(&test.name);
             if let Some(test) = self.choose_tests()?.into_iter().find(one_way) {
                 return Err(format!(
-                    "--bidirectional is of messages in windows (rate, bandwidth): {} goes one way at a time",
+                    "--bidirectional is of messages in windows (rate, bandwidth): {} goes one way \
+                     at a time",
                     test.name
                 ));
             }

@@ -181,7 +181,8 @@ impl Pipelines {
 const LINES: usize = 5;
 const LINE_BATCH_NS: u64 = 20_000;
 
-const LEGEND: &str = "line: ns of a cache line one way beside it; ratio: the median of the ping-pong to pipeline and \
+const LEGEND: &str = "line: ns of a cache line one way beside it; ratio: the median of the \
+    ping-pong to pipeline and \
                       line, where a line took as long";
 
 /// A row for each time at which it was measured beside the case.

@@ -207,17 +207,21 @@ pub fn describe_overhead(cases: &[Case]) -> String {
         .map(|c| c.timing.overhead_ns)
         .fold(0.0, f64::max);
     format!(
-        "Timing added at most {most:.2} ns to an operation (median; the loop with its clock readings less the bare loop)."
+        "Timing added at most {most:.2} ns to an operation (median; the loop with its clock \
+         readings less the bare loop)."
     )
 }
 
 /// What the columns mean, once, below the tables.
-pub const LEGEND: &str = "each: operations of one sample, which is their mean; warm-up is not counted, every other sample is.
-MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians; the floor is the median of
-a cache line one way or of one copy of the message, the larger, measured in turn by the same ranks; of a ping-pong from 4 KiB
-it is the bare pipeline (fastpath bench copy) and a line, in its row as measured before the run, in what is stored before and
-after it. line: ns of a cache line one way before/after the samples; ! where it was another beside the bare pipeline, so that
-floor and ratio mean little until it was measured again after the run. p99 etc.: nearest rank.";
+pub const LEGEND: &str = "\
+each: operations of one sample, which is their mean; warm-up is not counted, every other sample is.
+MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians.
+floor: the median of a cache line one way or of one copy of the message, the larger, measured in
+turn by the same ranks; of a ping-pong from 4 KiB on the bare pipeline (fastpath bench copy) and a
+line, in its row as measured before the run, in what is stored before and after it.
+line: ns of a cache line one way before/after the samples; ! where it was another beside the bare
+pipeline: floor and ratio mean little until it was measured again after the run.
+p99 etc.: nearest rank.";
 
 #[cfg(test)]
 #[allow(non_snake_case)]

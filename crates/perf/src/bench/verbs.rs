@@ -102,7 +102,8 @@ impl VerbsOptions {
         ] {
             if let Some(value) = value.filter(|&value| value > depth) {
                 return Err(format!(
-                    "{name} {value} is more than the send queue holds (--tx-depth {depth}): its room would never come back"
+                    "{name} {value} is more than the send queue holds (--tx-depth {depth}): its \
+                     room would never come back"
                 ));
             }
         }
@@ -137,7 +138,8 @@ mod tests {
     #[test]
     fn options__are_told_apart_from_defaults() {
         assert!(parse(&[]).unwrap().list_given().is_empty());
-        let words = "--tx-depth 8 --rx-depth 9 --post-list 2 --cq-moderation 4 --poll-batch 3 --inline 1K --mtu 2K \
+        let words = "--tx-depth 8 --rx-depth 9 --post-list 2 --cq-moderation 4 --poll-batch 3 \
+            --inline 1K --mtu 2K \
             --connection UD --bidirectional --poll lazy";
         let options = parse(
             &words

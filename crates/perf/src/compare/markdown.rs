@@ -18,15 +18,22 @@ const END: &str = "<!-- end of comparison -->";
 /// The test whose table a file shows.
 const README_TEST: &str = "latency";
 
-const SOURCE: &str = "Made by `make results`, which anyone can repeat; not written by hand. How to read it, and what is \
+const SOURCE: &str = "Made by `make results`, which anyone can repeat; not written by hand. How \
+    to read it, and what is \
 measured how: `measuring.md`.";
 
-const READING: &str = "in which this MPI and the other ran one after the other and took turns in beginning. Behind it \
-stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % interval: **bold** where the \
-other is ahead, `~` where nobody can tell (the interval holds 1), plain where this MPI is ahead. `hardware` is what the \
-machine needs for the same (a cache line one way between the two processors, or one copy of the message, the larger, \
-measured in turn with this MPI; of a ping-pong from 4 KiB the bare pipeline between them and a line, measured before and \
-after each run). A virtual machine shared with others is noisy: the ratios mean something, the times little.";
+const READING: &str = "in which this MPI and the other ran one after the other and took turns in \
+    beginning. Behind it \
+stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % \
+interval: **bold** where the \
+other is ahead, `~` where nobody can tell (the interval holds 1), plain where this MPI is ahead. \
+`hardware` is what the \
+machine needs for the same (a cache line one way between the two processors, or one copy of the \
+message, the larger, \
+measured in turn with this MPI; of a ping-pong from 4 KiB the bare pipeline between them and a \
+line, measured before and \
+after each run). A virtual machine shared with others is noisy: the ratios mean something, the \
+times little.";
 
 /// The page. `levels` is a section of its own behind the tables.
 pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
@@ -274,7 +281,9 @@ pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String, Stri
     let mut head = String::new();
     if let Some(ours) = comparison.reports.first() {
         head = format!(
-            "Ping-pong, half a round trip in ns, the {} of a run and of that the median over {} rounds in turn; the ratio with its 95 % interval, **bold** where another is ahead, `~` where nobody can tell ({}, {}, {}, {} processors{}).\n\n",
+            "Ping-pong, half a round trip in ns, the {} of a run and of that the median over {} \
+             rounds in turn; the ratio with its 95 % interval, **bold** where another is ahead, \
+             `~` where nobody can tell ({}, {}, {}, {} processors{}).\n\n",
             comparison.statistic.name(),
             comparison.rounds,
             ours.run.tool,
@@ -343,7 +352,8 @@ mod tests {
 
     #[test]
     fn table_of_a_file__is_renewed_between_its_marks() {
-        let file = "before\n<!-- comparison: make results -->\nearlier\n<!-- end of comparison -->\nafter\n";
+        let file = "before\n<!-- comparison: make results -->\nearlier\n<!-- end of comparison \
+            -->\nafter\n";
         let new = replace_table(file, &make_comparison()).unwrap();
         assert!(new.starts_with("before\n<!-- comparison: make results -->\nPing-pong"));
         assert!(

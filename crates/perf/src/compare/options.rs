@@ -76,12 +76,14 @@ pub struct MeasureOptions {
     #[arg(
         long,
         conflicts_with_all = [
-            "tests", "ranks", "sizes", "window", "touch", "buffer", "offset", "layout", "crowded_sizes", "crowded_batch"
+            "tests", "ranks", "sizes", "window", "touch", "buffer", "offset", "layout",
+                "crowded_sizes", "crowded_batch"
         ]
     )]
     pub loads: bool,
     /// Numbers of ranks for tests of all ranks; those of a pair run on their own number
-    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2", value_parser = parse_ranks)]
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
+        value_parser = parse_ranks)]
     pub ranks: Vec<u32>,
     /// How often each pair of runs is made
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]

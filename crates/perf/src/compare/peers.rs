@@ -186,7 +186,8 @@ impl Words {
 pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
     if error.contains("as root") {
         return Some(format!(
-            "its launcher refuses to run as root; add --peer-arg {peer}:--allow-run-as-root, or be another user"
+            "its launcher refuses to run as root; add --peer-arg {peer}:--allow-run-as-root, or \
+             be another user"
         ));
     }
     let path = error
@@ -195,8 +196,10 @@ pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
         .0;
     path.ends_with("cc").then(|| {
         format!(
-            "there is no compiler wrapper {path}; for a peer with the standard ABI (MPICH 5, Intel MPI) name \
-             Fastpath's: --peer {peer}=FASTPATH_MPICC,ITS_MPIEXEC --peer-env {peer}:LD_LIBRARY_PATH=ITS_LIB"
+            "there is no compiler wrapper {path}; for a peer with the standard ABI (MPICH 5, \
+             Intel MPI) name \
+             Fastpath's: --peer {peer}=FASTPATH_MPICC,ITS_MPIEXEC --peer-env \
+             {peer}:LD_LIBRARY_PATH=ITS_LIB"
         )
     })
 }
@@ -238,7 +241,8 @@ mod tests {
 
     #[test]
     fn remedy__is_one_line_and_only_where_it_is_known() {
-        let root = "the job failed: exit code 1\n  prterun has detected an attempt to run as root.\n  more";
+        let root = "the job failed: exit code 1\n  prterun has detected an attempt to run as \
+            root.\n  more";
         let remedy = find_remedy("ompi", root).unwrap();
         assert!(remedy.contains("--peer-arg ompi:--allow-run-as-root") && !remedy.contains('\n'));
         let none = "cannot run /opt/intel/bin/mpicc: No such file or directory (os error 2)";
@@ -263,8 +267,10 @@ mod tests {
     #[test]
     fn file__is_read_like_the_command_line() {
         let mut words = Words::default();
-        let text = "# installed by hand\n\n--peer=x=/opt/x/mpicc\n--peer-env=x:LD_LIBRARY_PATH=/a:/b\n\
-                    --peer-arg-fit=x:--bind-to,core\n--peer-arg-crowded x:--map-by,:OVERSUBSCRIBE\n--peer-arg=x:-q\n";
+        let text = "# installed by \
+            hand\n\n--peer=x=/opt/x/mpicc\n--peer-env=x:LD_LIBRARY_PATH=/a:/b\n\
+                    --peer-arg-fit=x:--bind-to,core\n--peer-arg-crowded \
+                    x:--map-by,:OVERSUBSCRIBE\n--peer-arg=x:-q\n";
         words.add_file(text).unwrap();
         let peers = words.parse().unwrap();
         let peer = &peers[0];

@@ -194,7 +194,8 @@ impl Rounds {
         let name = self.names[peer].clone();
         if self.statistic != Statistic::Mean && batches[0] != batches[1] {
             let reason = format!(
-                "different statistic: the {} over means of {} operations against that over means of {}",
+                "different statistic: the {} over means of {} operations against that over means \
+                 of {}",
                 self.statistic.name(),
                 batches[0],
                 batches[1]

@@ -38,14 +38,17 @@ pub fn run(options: &CompareOptions) -> Result<u8, String> {
     let peers = options.peers.list()?;
     match options.results.as_slice() {
         [] if peers.is_empty() => Err(
-            "compare what? two stored results, or this MPI with others by --peer NAME=MPICC or --peers FILE"
+            "compare what? two stored results, or this MPI with others by --peer NAME=MPICC or \
+             --peers FILE"
                 .to_owned(),
         ),
         [] => run_peers(options, peers),
         _ if !peers.is_empty() => Err("either stored results or peers".to_owned()),
         [one] => show_stored(options, one),
         [before, now] => compare_stored(options, before, now),
-        _ => Err("two results are compared; several runs of a side are separated by commas".to_owned()),
+        _ => Err(
+            "two results are compared; several runs of a side are separated by commas".to_owned(),
+        ),
     }
 }
 
@@ -180,7 +183,8 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
             Stop::Kept(why) => Err(why),
             Stop::Time { done, total } => {
                 eprintln!(
-                    "fastpath: the time is up with {done} of {total} turns; the same command goes on"
+                    "fastpath: the time is up with {done} of {total} turns; the same command goes \
+                     on"
                 );
                 Ok(UNFINISHED)
             }

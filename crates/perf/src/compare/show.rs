@@ -60,9 +60,12 @@ pub fn format_comparison(comparison: &Comparison) -> String {
     text
 }
 
-const READING: &str = "ratio ours/theirs: geometric mean over the rounds and its 95 % interval; line: ns of a cache line \
-one way beside ours/theirs, and in how\nmany rounds the two differed by more than half; floor: a line, or one copy of the \
-message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; then ours and theirs as multiples of that \
+const READING: &str = "ratio ours/theirs: geometric mean over the rounds and its 95 % interval; \
+    line: ns of a cache line \
+one way beside ours/theirs, and in how\nmany rounds the two differed by more than half; floor: a \
+line, or one copy of the \
+message, the larger; of a ping-pong from 4 KiB the bare pipeline and a line; then ours and theirs \
+as multiples of that \
 beside each";
 
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
@@ -81,7 +84,8 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
         .map(|(says, n)| format!("{n} {says}"))
         .collect();
     format!(
-        "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the rounds;\n{READING}\n{}{}\n",
+        "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the \
+         rounds;\n{READING}\n{}{}\n",
         comparison.find_version(peer),
         comparison.rounds,
         comparison.statistic.name(),
@@ -137,7 +141,8 @@ pub fn format_changes(changes: &Changes, rule: Rule) -> String {
         .map(|note| format!("note: {note}\n"))
         .collect();
     text += &format!(
-        "{} of each case; ratio now/before with its 95 % interval; a change counts beyond {:.1} %\n",
+        "{} of each case; ratio now/before with its 95 % interval; a change counts beyond {:.1} \
+         %\n",
         rule.statistic.name(),
         (rule.threshold - 1.0) * 100.0
     );
@@ -152,7 +157,8 @@ pub fn format_changes(changes: &Changes, rule: Rule) -> String {
         text += &format!("{}: not compared: {}\n", refused.what, refused.reason);
     }
     if changes.changes.iter().any(|c| c.runs == [1, 1]) {
-        text += "one run a side: the interval holds the noise within a run, not that between runs; several files a side, \
+        text += "one run a side: the interval holds the noise within a run, not that between \
+            runs; several files a side, \
                 separated by commas, hold both\n";
     }
     let worse = changes.changes.iter().filter(|c| c.is_worse()).count();

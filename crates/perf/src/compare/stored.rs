@@ -191,7 +191,8 @@ fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(
     match other {
         None => Ok(()),
         Some(other) => Err(format!(
-            "different statistic: the {} over means of {first} operations against that over means of {other}; \
+            "different statistic: the {} over means of {first} operations against that over means \
+             of {other}; \
              --timing batch=N makes them alike, --statistic mean does not depend on it",
             statistic.name(),
         )),

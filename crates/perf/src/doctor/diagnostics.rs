@@ -280,10 +280,12 @@ impl Found {
         let remedy = match &pcie.slot {
             Some(slot) if slot.rate <= now => "another slot: this one can do no more",
             Some(_) => {
-                "the slot could do more: seat the card anew, look at riser and contacts, and at the BIOS's speed of that slot"
+                "the slot could do more: seat the card anew, look at riser and contacts, and at \
+                 the BIOS's speed of that slot"
             }
             None => {
-                "another slot, or seat it anew; the BIOS's speed of that slot; in a virtual machine, look on its host"
+                "another slot, or seat it anew; the BIOS's speed of that slot; in a virtual \
+                 machine, look on its host"
             }
         };
         let [now, most, ports] = [now, most, ports].map(|rate| format!("{rate:.1}"));
@@ -324,7 +326,8 @@ impl Found {
         };
         let remedy = match limits.locked_most {
             Some(most) if most < ENOUGH_LOCKED => {
-                "`* - memlock unlimited` in /etc/security/limits.d, LimitMEMLOCK=infinity for a service, --ulimit memlock=-1 for a container"
+                "`* - memlock unlimited` in /etc/security/limits.d, LimitMEMLOCK=infinity for a \
+                 service, --ulimit memlock=-1 for a container"
             }
             _ => "`ulimit -l unlimited` before the job starts (the hard limit allows it)",
         };

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn limits__are_read_with_the_capability_that_lifts_them() {
-        let text = "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536    unlimited    bytes\n";
+        let text = "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536    \
+            unlimited    bytes\n";
         let found = parse(text, "Name:\tx\nCapEff:\t0000000000004000\n");
         assert_eq!(
             found,

@@ -70,7 +70,8 @@ impl Table {
         html! {
             table {
                 thead { tr {
-                    @for column in &self.columns { th scope="col" class=[class(column)] { (cell(&column.head)) } }
+                    @for column in &self.columns { th scope="col" class=[class(column)] {
+                        (cell(&column.head)) } }
                 } }
                 tbody { @for row in &self.rows { tr {
                     @for (i, (column, value)) in self.columns.iter().zip(row).enumerate() {

@@ -250,10 +250,15 @@ fn judge_crossover(
         Crossover::Never => said!(latency "crossover-never", why),
         Crossover::Until(size) => {
             let mut beyond = found.ranges.iter().filter(|r| r.from > size);
-            let again = beyond.find(|r| r.gain > Time::ZERO).map_or_else(String::new, |r| {
-                let from = r.from;
-                format!(" From {from} B on, where the adapter reads the descriptor, it is faster again.")
-            });
+            let again = beyond
+                .find(|r| r.gain > Time::ZERO)
+                .map_or_else(String::new, |r| {
+                    let from = r.from;
+                    format!(
+                        " From {from} B on, where the adapter reads the descriptor, it is faster \
+                    again."
+                    )
+                });
             said!(latency "crossover-until", size, again, why)
         }
         Crossover::Always(size) => said!(latency "crossover-always", size, why),

@@ -48,7 +48,8 @@ impl fmt::Display for NotListing {
         };
         write!(
             f,
-            "{what}; expected is what `lspci -vv` prints, as root: a line with the address, as `41:00.0 InfiniBand: ...`, \
+            "{what}; expected is what `lspci -vv` prints, as root: a line with the address, as \
+             `41:00.0 InfiniBand: ...`, \
              and below it `LnkCap:`, `LnkSta:` and others"
         )
     }

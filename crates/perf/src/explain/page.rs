@@ -27,7 +27,8 @@ pub fn write_page(explanations: &[Explanation]) -> String {
         (show(index, explanation))
     } };
     let footer = html! {
-        "MB is 10" sup { "6" } " bytes, MiB is 2" sup { "20" } ". Calculated, except what is called measured."
+        "MB is 10" sup { "6" } " bytes, MiB is 2" sup { "20" } ". Calculated, except what is \
+         called measured."
     };
     page(&title, html! {}, main, footer)
 }
@@ -43,7 +44,8 @@ fn show(index: usize, explanation: &Explanation) -> Markup {
     }
     html! {
         (show_findings(&answers))
-        div class="charts" { @for (i, w) in waterfalls { (show_figure(w, &format!("w{index}-{i}"))) } }
+        div class="charts" { @for (i, w) in waterfalls { (show_figure(w,
+            &format!("w{index}-{i}"))) } }
         (show_findings(&others))
         @if !explanation.experiments.is_empty() { h2 { "What to measure next" } }
         @for experiment in &explanation.experiments { div class="card" {
@@ -70,7 +72,8 @@ fn show_findings(findings: &[&Finding]) -> Markup {
     };
     html! { @if !findings.is_empty() { ul class="findings" { @for finding in findings {
         @let (class, word) = name(finding.kind);
-        li class=(class) { span class="word" { (word) } (text(&finding.text)) p { (text(&finding.why)) } }
+        li class=(class) { span class="word" { (word) } (text(&finding.text)) p {
+            (text(&finding.why)) } }
     } } } }
 }
 
@@ -154,9 +157,11 @@ fn draw_rows(steps: &[Step]) -> Markup {
             path class="lead" d=(format!("M{x} {}V{}", at(top - ROW + BAR), at(top))) {}
         }
         text x="0" y=(at(line)) font-size=(TEXT) { (text(&shorten(&step.name, NAME_MAX))) }
-        text x=(WIDE) y=(at(line)) font-size=(TEXT) text-anchor="end" { (shorten(&figure_text(step), FIGURE_MAX)) }
+        text x=(WIDE) y=(at(line)) font-size=(TEXT) text-anchor="end" {
+            (shorten(&figure_text(step), FIGURE_MAX)) }
         @let wide = (bar.to - bar.from).abs().max(1.5);
-        rect class=(bar.class) x=(at(bar.from.min(bar.to))) y=(at(top)) width=(at(wide)) height=(BAR) rx="2" {
+        rect class=(bar.class) x=(at(bar.from.min(bar.to))) y=(at(top)) width=(at(wide))
+            height=(BAR) rx="2" {
             title { (text(&step.how)) }
         }
     } }

@@ -22,12 +22,14 @@ const ABOVE_MAX: usize = 32;
 pub enum DeviceError {
     /// The name cannot be one.
     #[error(
-        "`{0}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as 0000:41:00.0"
+        "`{0}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as \
+         0000:41:00.0"
     )]
     Name(String),
     /// Nothing is called so; what there is.
     #[error(
-        "no device `{0}`: expected is an address as 0000:41:00.0, or one of the names there are ({known})",
+        "no device `{0}`: expected is an address as 0000:41:00.0, or one of the names there are \
+         ({known})",
         known = if .1.is_empty() { "none".to_owned() } else { .1.join(", ") }
     )]
     Unknown(String, Vec<String>),
@@ -177,7 +179,8 @@ fn read_function(folder: &Path) -> Function {
     if function.shown == Shown::Denied && is != LinkShape::default() {
         function.shown = Shown::Registers;
         function.unread.push(
-            "without privileges the kernel shows width and speed of the link alone: payload, read requests, power saving and \
+            "without privileges the kernel shows width and speed of the link alone: payload, read \
+             requests, power saving and \
              checksums are not known (run as root)"
                 .to_owned(),
         );

@@ -171,7 +171,8 @@ impl Chart {
             (self.draw(id))
             (self.tabulate().to_fold("Numbers"))
             @if is_formed {
-                p class="note" { "The numbers are times of one message, from which the curve is formed." }
+                p class="note" { "The numbers are times of one message, from which the curve is \
+                    formed." }
             }
         } }
     }
@@ -224,7 +225,8 @@ impl Chart {
         );
         let mut labels = Vec::new();
         html! {
-            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-labelledby=(format!("t{id} d{id}")) {
+            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img"
+                aria-labelledby=(format!("t{id} d{id}")) {
                 title id=(format!("t{id}")) { (text(&self.title)) }
                 desc id=(format!("d{id}")) { (text(&about)) }
                 (self.draw_grid(&x, &y))
@@ -266,8 +268,10 @@ impl Chart {
                 text class="tick" x=(place) y=(bottom + 16.0) text-anchor="middle" { (name(mark)) }
             }
             path class="axis" d=(format!("M{LEFT} {TOP}V{bottom}H{right}")) {}
-            text class="name" x=((LEFT + right) / 2.0) y=(HEIGHT - 8.0) text-anchor="middle" { (self.across()[0]) }
-            text class="name" x="13" y=(middle) text-anchor="middle" transform=(format!("rotate(-90 13 {middle})")) {
+            text class="name" x=((LEFT + right) / 2.0) y=(HEIGHT - 8.0) text-anchor="middle" {
+                (self.across()[0]) }
+            text class="name" x="13" y=(middle) text-anchor="middle"
+                transform=(format!("rotate(-90 13 {middle})")) {
                 (self.statistic())
             }
         }
@@ -318,10 +322,12 @@ impl Chart {
             .collect();
         let line: Vec<_> = points.iter().map(|(s, _)| place(s, s.median)).collect();
         html! { g class={ "c" (color) } {
-            @if self.has_bands() && points.len() > 1 { path class="band" d={ (path(&band)) "Z" } {} }
+            @if self.has_bands() && points.len() > 1 { path class="band" d={
+                (path(&band)) "Z" } {} }
             path class={ "line k" (series.dash % 4) } d=(path(&line)) {}
             @for ((_, point), (px, py)) in points.iter().zip(&line) {
-                circle cx=(at(*px)) cy=(at(*py)) r="2.6" { title { (text(&self.describe(series, point))) } }
+                circle cx=(at(*px)) cy=(at(*py)) r="2.6" { title { (text(&self.describe(series,
+                    point))) } }
             }
         } }
     }
@@ -340,7 +346,8 @@ impl Chart {
             .map(|v| self.quantity.show(value(v), &self.unit));
         let (name, count) = (&series.name, s.count);
         format!(
-            "{name}, {at}: minimum {min}, median {median}, mean {mean}, p99 {p99}, maximum {max} of {count} samples"
+            "{name}, {at}: minimum {min}, median {median}, mean {mean}, p99 {p99}, maximum {max} \
+             of {count} samples"
         )
     }
 
@@ -398,7 +405,8 @@ fn draw_labels(labels: &[Label]) -> Markup {
     };
     html! { @for (label, y) in labels.iter().zip(places) {
         path class="lead" d=(lead(label.from, y)) {}
-        text class=(label.class) x=(at(x)) y=(at(y)) { (text(&short(label))) title { (text(&label.text)) } }
+        text class=(label.class) x=(at(x)) y=(at(y)) { (text(&short(label))) title {
+            (text(&label.text)) } }
     } }
 }
 

@@ -143,9 +143,11 @@ impl Map {
         let size = (side / 3.2).clamp(8.5, 16.0);
         let (middle, base) = (at(x + side / 2.0), at(y + side / 2.0 + size * 0.35));
         html! {
-            rect x=(at(x)) y=(at(y)) width=(wide) height=(wide) fill=(color_of(shade)) { title { (text(said)) } }
+            rect x=(at(x)) y=(at(y)) width=(wide) height=(wide) fill=(color_of(shade)) { title {
+                (text(said)) } }
             @if self.ranks <= NUMBERED_MAX {
-                text x=(middle) y=(base) class=(ink) text-anchor="middle" font-size=(at(size)) { (text(&number)) }
+                text x=(middle) y=(base) class=(ink) text-anchor="middle" font-size=(at(size)) {
+                    (text(&number)) }
             }
         }
     }
@@ -156,10 +158,12 @@ impl Map {
         html! {
             @for rank in (0..self.ranks).step_by(every) {
                 text class="tick" x="40" y=(at(14.0 + middle(rank))) text-anchor="end" { (rank) }
-                text class="tick" x=(at(46.0 + middle(rank))) y="424" text-anchor="middle" { (rank) }
+                text class="tick" x=(at(46.0 + middle(rank))) y="424" text-anchor="middle" {
+                    (rank) }
             }
             text class="name" x="246" y="440" text-anchor="middle" { "rank" }
-            text class="name" x="13" y="210" text-anchor="middle" transform="rotate(-90 13 210)" { "rank" }
+            text class="name" x="13" y="210" text-anchor="middle" transform="rotate(-90 13 210)" {
+                "rank" }
         }
     }
 
@@ -192,7 +196,8 @@ fn draw_legend(low: f64, high: f64) -> Markup {
     html! {
         @for step in 0..40 {
             @let color = color_of(f64::from(step) / 39.0);
-            rect x=(at(146.0 + 5.0 * f64::from(step))) y="452" width="5.2" height="8" fill=(color) {}
+            rect x=(at(146.0 + 5.0 * f64::from(step))) y="452" width="5.2" height="8" fill=(color)
+                {}
         }
         text class="tick" x="140" y="461" text-anchor="end" { (time(low)) }
         text class="tick" x="353" y="461" { (time(high)) ", median" }

@@ -69,8 +69,10 @@ fn show_value(value: f64, unit: &str) -> String {
     }
 }
 
-const ABLATION: &str = "Everything off that can be switched off, then one optimisation after the other on. \
-Times are medians; the bar is the share of the first row. Below a time stands its ratio to the row above with the 95 % interval, \
+const ABLATION: &str = "Everything off that can be switched off, then one optimisation after the \
+    other on. \
+Times are medians; the bar is the share of the first row. Below a time stands its ratio to the \
+row above with the 95 % interval, \
 of runs in the same turn: bold where the interval does not hold 1.";
 
 /// What each optimisation gives.
@@ -183,7 +185,8 @@ fn color_of(level: &str) -> usize {
 /// Functions of a call that are shown by name.
 const FUNCTIONS_MAX: usize = 14;
 
-const INSTRUCTIONS: &str = "Instructions per call, counted by callgrind: exact, and the same on every run of one build. \
+const INSTRUCTIONS: &str = "Instructions per call, counted by callgrind: exact, and the same on \
+    every run of one build. \
 An inlined function counts where its source stands.";
 
 /// Instructions of calls, by layer and function.
@@ -258,12 +261,14 @@ fn show_breakdown(b: &Breakdown, most: f64) -> Markup {
         }
         div class="row" {
             @for (level, color, sum) in sums.iter().filter(|(_, _, sum)| *sum > 0.0) {
-                span class={ "c" (color) } style=(format!("width:{:.2}%", share(*sum))) title=(format!("{level}: {sum:.1}")) {
+                span class={ "c" (color) } style=(format!("width:{:.2}%",
+                    share(*sum))) title=(format!("{level}: {sum:.1}")) {
                     i { @if share(*sum) > 5.0 { (format!("{sum:.0}")) } }
                 }
             }
             @if rest > 0.05 {
-                span class="c7" style=(format!("width:{:.2}%", share(rest))) title="not broken down" {}
+                span class="c7" style=(format!("width:{:.2}%",
+                    share(rest))) title="not broken down" {}
             }
         }
         @if !b.parts.is_empty() { (tabulate_functions(b).to_fold("By function")) }
@@ -303,7 +308,8 @@ pub fn show_missing(reports: &[Report]) -> Markup {
     };
     section("Not measured", missing().next().is_some(), &|| {
         html! { ul class="card" { @for (mpi, m) in missing() {
-            li { b { (text(&m.test)) } " (" (text(mpi)) ", " (m.level.name()) "): " (text(&m.reason)) }
+            li { b { (text(&m.test)) } " (" (text(mpi)) ", " (m.level.name()) "): "
+                (text(&m.reason)) }
         } } }
     })
 }

@@ -12,18 +12,21 @@ pub fn list_threads() -> Vec<Facility> {
 fn describe(fences: bool) -> Vec<Facility> {
     let lock = match fences {
         true => {
-            "the thread that makes the calls pays plain instructions; another one that comes takes the lock from it by a \
+            "the thread that makes the calls pays plain instructions; another one that comes \
+             takes the lock from it by a \
              membarrier"
         }
         false => {
-            "the kernel or a sandbox refuses membarrier: an ordinary lock, an atomic operation for each call"
+            "the kernel or a sandbox refuses membarrier: an ordinary lock, an atomic operation \
+             for each call"
         }
     };
     vec![
         Facility {
             name: "MPI_THREAD_MULTIPLE",
             available: true,
-            note: "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 tells of calls that it \
+            note: "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 \
+                tells of calls that it \
                    forbids"
                 .to_owned(),
         },
@@ -36,8 +39,10 @@ fn describe(fences: bool) -> Vec<Facility> {
             name: "workers",
             available: true,
             note: format!(
-                "up to {} in a rank, for messages of threads on different communicators; by itself where there are two \
-                 processors for each rank (FASTPATH_WORKERS; FASTPATH_REPORT=1 says how many were made)",
+                "up to {} in a rank, for messages of threads on different communicators; by \
+                 itself where there are two \
+                 processors for each rank (FASTPATH_WORKERS; FASTPATH_REPORT=1 says how many were \
+                 made)",
                 FURTHER + 1
             ),
         },

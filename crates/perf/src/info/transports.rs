@@ -92,7 +92,9 @@ pub fn find_adapter(
     by: AdapterTransport,
 ) -> Result<(String, Vec<String>), String> {
     let stored = StoredInline::of(config);
-    let found = stored.with_wishes(config, |wishes| adapter::probe(by, config.device(), wishes))?;
+    let found = stored.with_overrides(config, |overrides| {
+        adapter::probe(by, config.device(), overrides)
+    })?;
     Ok((found, stored.take_diagnostics()))
 }
 
@@ -121,7 +123,8 @@ fn try_cma() -> Result<String, String> {
     match (trial.refused, trial.read_4k_min_ns) {
         (Some(why), _) => Err(why),
         (None, Some(ns)) => Ok(format!(
-            "single copy by the kernel is permitted; process_vm_readv of 4 KiB takes {ns} ns (minimum of 20)"
+            "single copy by the kernel is permitted; process_vm_readv of 4 KiB takes {ns} ns \
+             (minimum of 20)"
         )),
         (None, None) => Err("not tried".to_owned()),
     }

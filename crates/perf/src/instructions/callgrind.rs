@@ -113,9 +113,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TEXT: &str = "# callgrind format\nversion: 1\ndesc: Trigger: Client Request: MPI_Send\n\npositions: instr line\nevents: Ir\n\
-        summary: 1010\n\nob=(8) /tmp/ins\nfl=(161) /a.c\nfn=(24) make_call\n0x18b0 93 10\n+12 * 20\ncob=(7) /lib.so\ncfn=(9) send\n\
-        calls=10 0x62620 2111 \n* * 900\n+4 +1 30\n\nob=(7)\nfn=(9)\n0x62620 5 40\nfi=(2) /b.rs\n+3 -2 50\ntotals: 1010\n";
+    const TEXT: &str = "# callgrind format\nversion: 1\ndesc: Trigger: Client Request: \
+        MPI_Send\n\npositions: instr line\nevents: Ir\n\
+        summary: 1010\n\nob=(8) /tmp/ins\nfl=(161) /a.c\nfn=(24) make_call\n0x18b0 93 10\n+12 * \
+        20\ncob=(7) /lib.so\ncfn=(9) send\n\
+        calls=10 0x62620 2111 \n* * 900\n+4 +1 30\n\nob=(7)\nfn=(9)\n0x62620 5 40\nfi=(2) \
+        /b.rs\n+3 -2 50\ntotals: 1010\n";
 
     #[test]
     fn dump__counts_each_instruction_once_where_it_is() {

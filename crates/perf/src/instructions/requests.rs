@@ -10,7 +10,8 @@ const TOGGLE_COLLECT: u64 = TOOL + 2;
 const DUMP_STATS_AT: u64 = TOOL + 3;
 
 /// Makes a request; 0 where nobody hears it.
-#[inline(always)] // `fastpath bench instructions`: what is counted stands between two, and a call would be counted with it
+// `fastpath bench instructions` counts what stands between two; a call would be counted with it.
+#[inline(always)]
 fn request(code: u64, argument: u64) -> u64 {
     let words = [code, argument, 0, 0, 0, 0];
     #[allow(unused_mut)]

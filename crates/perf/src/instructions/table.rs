@@ -12,7 +12,8 @@ const LEVELS: [&str; 6] = ["abi", "mpi", "protocol", "transport", "base", "other
 pub fn describe(report: &Report, functions: usize) -> Document {
     let mut said = Document::default();
     said.text(format!(
-        "instructions per call, mean of {CALLS} calls (callgrind, from the first instruction of the call to its return)"
+        "instructions per call, mean of {CALLS} calls (callgrind, from the first instruction of \
+         the call to its return)"
     ));
     let alike = |a: &Breakdown, b: &Breakdown| (&a.mpi, a.level) == (&b.mpi, b.level);
     for group in report.breakdowns.chunk_by(alike) {
@@ -76,7 +77,8 @@ fn compare_sides(all: &[Breakdown]) -> Vec<String> {
         };
         let (there, here) = (all.iter().find(of_receiver)?.total, send.total);
         Some(format!(
-            "a packet of {} B{}: {here:.1} instructions at its sender, {there:.1} at its receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
+            "a packet of {} B{}: {here:.1} instructions at its sender, {there:.1} at its \
+             receiver, {:.2} times as many (mean of {SIDE_MESSAGES} packets)",
             send.bytes,
             send.level.phrase(),
             there / here

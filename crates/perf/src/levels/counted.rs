@@ -124,7 +124,8 @@ pub(super) fn count<L>(
 }
 
 /// Makes the operation once and collects over it.
-#[inline(always)] // `fastpath bench instructions`: a call between the requests would be counted with it
+// `fastpath bench instructions`: a call between the requests would be counted with it.
+#[inline(always)]
 pub(super) fn collect<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
     requests::toggle_collect();
     make(operation, link);

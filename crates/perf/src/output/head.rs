@@ -13,7 +13,8 @@ pub fn describe_run(run: &Run) -> String {
     text += &format!("machine: {}\n", describe_machine(machine));
     if !clock.source.is_empty() {
         text += &format!(
-            "clock:   {}, {:.3} MHz (off by {:.1} ppm against the kernel's), steps of {} ns, one reading {} ns\n",
+            "clock:   {}, {:.3} MHz (off by {:.1} ppm against the kernel's), steps of {} ns, one \
+             reading {} ns\n",
             clock.source,
             clock.frequency_hz / 1e6,
             clock.frequency_error_ppm,

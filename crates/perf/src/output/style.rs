@@ -48,14 +48,18 @@ impl Styled {
             (Style::Perftest, Kind::Bandwidth | Kind::Rate) => (
                 "perftest",
                 perftest_name(case),
-                " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]",
-                "peak from the smallest sample, average and rate from the mean of all; MiB is 2^20 bytes (perftest writes MB for it)",
+                " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   \
+                 MsgRate[Mpps]",
+                "peak from the smallest sample, average and rate from the mean of all; MiB is \
+                 2^20 bytes (perftest writes MB for it)",
             ),
             (Style::Perftest, _) => (
                 "perftest",
                 perftest_name(case),
-                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
-                "t_typical is the median; t_max is the largest of all samples (perftest prints the second largest)",
+                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    \
+                 t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
+                "t_typical is the median; t_max is the largest of all samples (perftest prints \
+                 the second largest)",
             ),
             (_, Kind::Bandwidth) => (
                 "OSU",
@@ -73,12 +77,14 @@ impl Styled {
                 "OSU",
                 osu_name(case),
                 "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
-                "mean, smallest and largest of the samples of the leading rank (OSU's are over the means of the ranks)",
+                "mean, smallest and largest of the samples of the leading rank (OSU's are over \
+                 the means of the ranks)",
             ),
             (_, Kind::Latency) => (
                 "OSU",
                 osu_name(case),
-                "# Size       Avg Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)",
+                "# Size       Avg Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail \
+                 Lat(us)",
                 "mean over all samples; percentiles by nearest rank",
             ),
         };
@@ -87,7 +93,8 @@ impl Styled {
             variant => format!(", {variant}"),
         };
         format!(
-            "\n# {}{variant}: {}, {}, {} ranks; {}\n# {tool} columns: {meaning}; a sample is the mean over {} operations\n{columns}\n",
+            "\n# {}{variant}: {}, {}, {} ranks; {}\n# {tool} columns: {meaning}; a sample is the \
+             mean over {} operations\n{columns}\n",
             case.test,
             case.operation,
             case.of.text(),

@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn job__that_falls_silent_has_the_last_word() {
         // As our launcher does: it says what each rank was doing when it is told to end.
-        let script = "trap 'echo rank 0 waits in MPI_Recv >&2; kill $!; exit 143' TERM; sleep 1000 & echo ready; wait";
+        let script = "trap 'echo rank 0 waits in MPI_Recv >&2; kill $!; exit 143' TERM; sleep \
+            1000 & echo ready; wait";
         let (result, _) = run_script(script, Duration::from_millis(300));
         let text = result.unwrap_err().to_string();
         assert!(text.contains("printed nothing for"), "{text}");

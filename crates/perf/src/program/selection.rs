@@ -35,8 +35,8 @@ struct Range {
 impl Selection {
     /// The selection that a line on the standard error holds, if it holds one.
     pub fn parse(line: &str) -> Option<Selection> {
-        let looks_like = line.starts_with("{\"source\":") && line.contains("\"classes\":");
-        looks_like.then(|| serde_json::from_str(line).ok())?
+        let is_report = line.starts_with("{\"source\":") && line.contains("\"classes\":");
+        is_report.then(|| serde_json::from_str(line).ok())?
     }
 
     /// Fills in transport and protocol of a case whose messages have the case's size; what lies

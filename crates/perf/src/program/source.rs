@@ -19,7 +19,8 @@ macro_rules! sources {
 /// Name and text of each file.
 pub(super) const SOURCES: &[(&str, &str)] = sources!(
     "bench.h" "engine.h" "share.h"
-    "main.c" "options.c" "events.c" "engine.c" "cases.c" "clock.c" "histogram.c" "buffers.c" "share.c" "floor.c" "rest.c"
+    "main.c" "options.c" "events.c" "engine.c" "cases.c" "clock.c" "histogram.c" "buffers.c"
+        "share.c" "floor.c" "rest.c"
     "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c" "first.c"
 );
 
@@ -35,7 +36,8 @@ pub enum CompileError {
     #[error("{path} cannot compile the benchmark program:\n{1}", path = .0.display())]
     Failed(PathBuf, String),
     /// It did not come to an end in this time.
-    #[error("{path} did not come to an end in {s} s and was ended", path = .0.display(), s = .1.as_secs_f64())]
+    #[error("{path} did not come to an end in {s} s and was ended", path = .0.display(),
+        s = .1.as_secs_f64())]
     Hangs(PathBuf, Duration),
     /// No folder for the program.
     #[error("no place for the benchmark program in {path}: {1}", path = .0.display())]

@@ -208,7 +208,8 @@ fn choose_sizes(
 ) -> Result<Vec<u32>, TuneError> {
     if options.rounds < 5 {
         return Err(TuneError::Usage(format!(
-            "--rounds {} is too few to tell anything: give 5 or more, from which an interval follows",
+            "--rounds {} is too few to tell anything: give 5 or more, from which an interval \
+             follows",
             options.rounds
         )));
     }

@@ -174,7 +174,8 @@ impl Worker {
                     })
                     .to_string(),
                     false => format!(
-                        "rank {rank}: messages of rank {peer} from {from} B: {} ({:.1} GB/s; {messages} timed)",
+                        "rank {rank}: messages of rank {peer} from {from} B: {} ({:.1} GB/s; \
+                         {messages} timed)",
                         arm.name(),
                         1000.0 / rate.max(1) as f64
                     ),

@@ -27,7 +27,8 @@ pub(super) const RECORD: Record = Record {
         let t = case.thresholds;
         let (who, least, most) = (case.copier(), t.piece_min, t.piece_max);
         format!(
-            "announced; {who} from buffer to buffer, pieces of {least} to {most} B taken from both ends"
+            "announced; {who} from buffer to buffer, pieces of {least} to {most} B taken from \
+             both ends"
         )
     },
     cost: |c, t, shared| cooperative_copy(c, Copying::of(c, shared), t),

@@ -25,7 +25,8 @@ pub(super) const RECORD: Record = Record {
                 match case.shared {
                     true => Ok(below(t.cooperative.max(t.direct))),
                     false => Err(format!(
-                        "both sides copy: alone, the receiver does where it was seen to take less, or from {} B where \
+                        "both sides copy: alone, the receiver does where it was seen to take \
+                         less, or from {} B where \
                          ranks share processors",
                         t.crowded_copy
                     )),

@@ -21,7 +21,8 @@ pub struct Field {
 
 /// Defines structure, defaults and table together, so that they cannot fall out of step.
 macro_rules! constants {
-    ($($name:ident $default:literal, $unit:literal, $least:literal, $most:literal, $meaning:literal;)*) => {
+    ($($name:ident $default:literal, $unit:literal, $least:literal, $most:literal,
+        $meaning:literal;)*) => {
         /// Costs of one machine, in nanoseconds or nanoseconds per byte.
         #[derive(Debug, Clone, Copy, PartialEq)]
         pub struct Constants { $(#[doc = $meaning] pub $name: f64,)* }

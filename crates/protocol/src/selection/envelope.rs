@@ -157,7 +157,8 @@ mod tests {
                 match (least, span) {
                     (Some(least), Some(span)) => {
                         let chosen = curves[span.best].at(size).unwrap();
-                        prop_assert!(chosen <= least * (1.0 + 1e-9) + 1e-6, "{size}: {chosen} and {least}");
+                        prop_assert!(chosen <= least * (1.0 + 1e-9) + 1e-6, "{size}: {chosen} and \
+                            {least}");
                     }
                     (None, None) => {}
                     other => prop_assert!(false, "{size}: {other:?}"),

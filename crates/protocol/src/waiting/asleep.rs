@@ -87,7 +87,7 @@ pub(super) unsafe fn sleep(
     this.return_all_credits();
     let job = this.job;
     let page = job.own_page();
-    if wait.place == Place::Unasked {
+    if wait.place == Place::Unset {
         this.write_note(wait, note);
     }
     this.wait.sleepers += 1;

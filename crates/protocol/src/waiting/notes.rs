@@ -50,7 +50,7 @@ impl Worker {
     /// Says on the status page that the calling thread waits for nothing.
     pub(super) fn take_back_note(&mut self, wait: &mut Wait) {
         match std::mem::take(&mut wait.place) {
-            Place::Unasked => {}
+            Place::Unset => {}
             Place::At(place) => {
                 self.job.clear_waiting(place);
                 lock(&self.wait.census).places &= !(1 << place);

@@ -267,7 +267,8 @@ fn program() -> impl Strategy<Value = (usize, Vec<Step>)> {
         Just(32 * 1024)
     ];
     let step = prop_oneof![
-        6 => (prop::bool::ANY, len).prop_map(|(short, len)| Step::Post(if short { Way::Short } else { Way::Bcopy }, len)),
+        6 => (prop::bool::ANY, len)
+            .prop_map(|(short, len)| Step::Post(if short { Way::Short } else { Way::Bcopy }, len)),
         4 => Just(Step::Take),
         1 => Just(Step::Look),
         1 => Just(Step::Return),
@@ -294,7 +295,8 @@ pub(crate) fn random_programs<R: Rig>() {
             match step {
                 Step::Post(way, len) => {
                     let capabilities = rig.tx().capabilities();
-                    let max = if way == Way::Short { capabilities.short } else { capabilities.bcopy };
+                    let max = if way == Way::Short { capabilities.short } else {
+                        capabilities.bcopy };
                     let message = Sent::numbered(number, len.min(max));
                     let before = rig.observe();
                     if post(&mut rig, way, &message) {

@@ -13,8 +13,8 @@ fn open_by(by: AdapterTransport, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
     let open = |job| {
         let mut interfaces = Interfaces::open(job);
         interfaces.allowed.shm = shm;
-        let wishes = Overrides::default();
-        interfaces.use_adapter(Adapter::new(by, &context, None, &wishes, job).unwrap());
+        let overrides = Overrides::default();
+        interfaces.use_adapter(Adapter::new(by, &context, None, &overrides, job).unwrap());
         interfaces
     };
     jobs.iter().map(open).collect()

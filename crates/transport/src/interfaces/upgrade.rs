@@ -34,8 +34,8 @@ impl Interfaces {
     }
 
     /// A peer that has become worth a connection; each is told of once.
-    pub fn take_wish(&mut self) -> Option<u32> {
-        self.upgrade_mut()?.take_wish()
+    pub fn take_upgrade_request(&mut self) -> Option<u32> {
+        self.upgrade_mut()?.take_upgrade_request()
     }
 
     /// Whether lanes have become connections since this was last asked.

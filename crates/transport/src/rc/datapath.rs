@@ -7,16 +7,16 @@ use super::remote::NOBODY;
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
-use crate::verbs::{Failure, InlineChoice, Operation, PostError, SendFlags, Sge, VerbsError, Wc};
+use crate::verbs::{Failure, InlineChoice, Operation, SendFlags, Sge, Wc};
 use fastpath_base::copy::copy;
 use std::mem::MaybeUninit;
 
 /// Completions taken by one poll.
 pub(super) const POLL: usize = 16;
 /// Polls that find nothing between two looks for failures of silent sends.
-const QUIET: u32 = 64;
+pub(super) const QUIET: u32 = 64;
 /// Such looks between two questions whether the device is still there, which cost a system call.
-const POLLS: u32 = 64;
+pub(super) const POLLS: u32 = 64;
 /// Time between two questions whether a peer is still there, while this process waits.
 const PROBE_NS: u64 = 10_000_000_000;
 /// Payload that may be put together on the stack to go inline.
@@ -69,18 +69,6 @@ impl Core {
             }
             Err(error) => self.post_error_slow(index, error),
         }
-    }
-
-    /// A refusal although there was room: the queue pair or the device has gone.
-    #[cold]
-    #[inline(never)]
-    fn post_error_slow(&mut self, index: usize, error: PostError) -> bool {
-        let text = match error {
-            PostError::Failed(error) => error.to_string(),
-            other => format!("{other:?}"),
-        };
-        self.fail_connection(index, Failure::Local, text);
-        false
     }
 
     /// Sends a message that lies in the caller's memory, header and payload, if both fit inline.
@@ -223,29 +211,6 @@ impl Core {
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn take_slot_slow(&mut self, index: usize, len: usize) -> Option<Slot> {
-        if self.make_slots_slow(len) {
-            return self.pool.take(len);
-        }
-        // All are under way, or done and nobody has looked.
-        for queue in 0..self.send_queues.len() {
-            if self.send_queues[queue].expected > 0 {
-                self.poll_sends(queue);
-            }
-        }
-        if matches!(self.connection(index).stage, Stage::Failed(_)) {
-            return None;
-        }
-        let slot = self.pool.take(len);
-        if slot.is_none() {
-            // Or done in silence: then ask.
-            self.recall();
-        }
-        slot
-    }
-
     /// Whether so many messages of so many bytes would find send buffers: those are there then.
     #[inline]
     pub fn has_slots(&mut self, messages: u32, bytes: usize) -> bool {
@@ -255,30 +220,6 @@ impl Core {
             }
         }
         true
-    }
-
-    /// Makes more send buffers for such payloads; false where there are no more to come.
-    #[cold]
-    #[inline(never)]
-    fn make_slots_slow(&mut self, len: usize) -> bool {
-        let (domain, refused) = (&self.domain, &mut self.counters.refused);
-        let made = self.pool.prepare(len, |bytes, access| {
-            domain.buffer(bytes, access).inspect_err(|_| *refused += 1)
-        });
-        made.unwrap_or_else(|error| {
-            self.last_error = Some(error.to_string());
-            false
-        })
-    }
-
-    /// Makes sure that the success of everything under way will be reported.
-    #[cold]
-    fn recall(&mut self) {
-        for index in 0..self.connections.len() {
-            if self.connections[index].is_some() {
-                self.report_last(index);
-            }
-        }
     }
 
     /// Makes sure that the success of what a connection has under way will be reported.
@@ -372,24 +313,6 @@ impl Core {
         self.quiet.is_multiple_of(QUIET) && self.look_for_failures()
     }
 
-    /// Polls the send queues of connections whose sends are all silent: failure is reported all the same.
-    #[cold]
-    #[inline(never)]
-    pub fn look_for_failures(&mut self) -> bool {
-        let mut found = false;
-        for queue in 0..self.send_queues.len() {
-            if self.is_busy(queue) {
-                found |= self.poll_sends(queue);
-            }
-        }
-        self.domain.registrations.release_unused();
-        if self.quiet >= QUIET * POLLS {
-            self.quiet = 0;
-            self.look_for_events();
-        }
-        found
-    }
-
     /// Whether sends that complete on this queue are under way.
     pub fn is_busy(&self, queue: usize) -> bool {
         let mut connections = self.connections.iter().flatten();
@@ -467,7 +390,7 @@ impl Core {
     }
 
     /// Gives back what operations that are done held, and reports those somebody waits for.
-    fn release(&mut self, index: usize, result: Result<(), Failure>) {
+    pub(super) fn release(&mut self, index: usize, result: Result<(), Failure>) {
         loop {
             let connection = self.connection(index);
             let done = connection.done;
@@ -515,48 +438,5 @@ impl Core {
             cookie: ticket.cookie,
             result: result.map(|()| found),
         });
-    }
-
-    /// The connection does not work any more: everything under way has failed.
-    #[cold]
-    #[inline(never)]
-    pub fn fail_connection(&mut self, index: usize, why: Failure, text: String) {
-        let connection = self.connection(index);
-        if matches!(connection.stage, Stage::Failed(_)) {
-            return;
-        }
-        connection.stage = Stage::Failed(why);
-        // What is still posted comes back by itself, and is not looked at.
-        let _ = connection.pair.stop();
-        connection.done = connection.posted;
-        let (queue, expected) = (connection.queue, std::mem::take(&mut connection.expected));
-        self.send_queues[queue].expected -= expected;
-        self.counters.failures += 1;
-        let detail = if text.is_empty() {
-            why.to_string()
-        } else {
-            text
-        };
-        self.last_error = Some(detail);
-        self.release(index, Err(why));
-    }
-
-    /// The device does not answer any more, as a call of it has shown.
-    #[cold]
-    #[inline(never)]
-    pub fn lose_device_by(&mut self, error: VerbsError) -> bool {
-        self.lose_device(error.to_string())
-    }
-
-    /// The device does not answer any more.
-    #[cold]
-    #[inline(never)]
-    pub fn lose_device(&mut self, text: String) -> bool {
-        for index in 0..self.connections.len() {
-            if self.connections[index].is_some() {
-                self.fail_connection(index, Failure::Local, text.clone());
-            }
-        }
-        false
     }
 }

@@ -16,6 +16,7 @@ pub mod endpoint;
 pub mod iface;
 pub mod registrations;
 mod remote;
+mod slow_path;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

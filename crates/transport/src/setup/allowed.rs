@@ -77,13 +77,15 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
     }
     if several && adapter.is_none() {
         return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add rc or ud",
+            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add rc or \
+             ud",
             listed()
         ));
     }
     if ranks > 1 && !shm {
         return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add shm, rc or ud",
+            "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add \
+             shm, rc or ud",
             listed()
         ));
     }

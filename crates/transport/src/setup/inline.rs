@@ -132,7 +132,7 @@ impl StoredInline {
     }
 
     /// Does something with what is known of how much to ask for, this one and the user's variable.
-    pub fn with_wishes<T>(&self, config: &Config, act: impl FnOnce(&Overrides<'_>) -> T) -> T {
+    pub fn with_overrides<T>(&self, config: &Config, act: impl FnOnce(&Overrides<'_>) -> T) -> T {
         let find = |identity: &Identity| self.find(identity);
         act(&Overrides {
             request: None,

@@ -266,7 +266,7 @@ impl Tx {
     }
 
     #[inline]
-    fn allot_known(&mut self, len: u32) -> Option<u32> {
+    pub(super) fn allot_known(&mut self, len: u32) -> Option<u32> {
         let len = (len + 63) & !63;
         let mut start = self.data_tail;
         let mut offset = start & self.data_size.wrapping_sub(1);
@@ -284,56 +284,6 @@ impl Tx {
         }
         self.recent = self.recent.saturating_add(len);
         Some(offset)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn allot_data_slow(&mut self, len: u32) -> Option<u32> {
-        self.refresh_credits();
-        loop {
-            if let Some(offset) = self.allot_known(len) {
-                return Some(offset);
-            }
-            if !self.grow_data(len) {
-                return None;
-            }
-        }
-    }
-
-    /// Reads how far the consumer has come; says whether a slot is free now.
-    #[cold]
-    #[inline(never)]
-    pub fn refresh_credits(&mut self) -> bool {
-        if self.pair.is_null() {
-            return false;
-        }
-        // ORDERING: acquire pairs with the release in `Rx::publish_to`: the consumer has finished
-        // reading what it gives back. SAFETY: mapped, as `pair` is not null.
-        let head = unsafe { (*self.pair).control.head.load(Ordering::Acquire) };
-        // SAFETY: allocated when the ring was connected.
-        let queue = unsafe { &mut *self.in_data };
-        queue.starved = false; // until there is no memory for what is asked now
-        // The peer's word is not trusted: it cannot be ahead of the tail, nor take back what it has said. It is read
-        // while a slot is free too, and that one stays free.
-        if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {
-            return false;
-        }
-        queue.said = head;
-        let outstanding = self.tail.wrapping_sub(head);
-        while queue.first != queue.next {
-            // SAFETY: there has been a message in the data area.
-            let (position, end) = unsafe { (*queue.entries)[(queue.first & SLOT_MASK) as usize] };
-            if self.tail.wrapping_sub(position) <= outstanding {
-                break;
-            }
-            self.data_head = end;
-            queue.first = queue.first.wrapping_add(1);
-        }
-        if queue.head_pages == HEAD_PAGES {
-            self.limit = head.wrapping_add(SLOTS);
-            return self.has_room();
-        }
-        self.has_room() || self.grow_ring()
     }
 
     /// Whether everything sent has been taken, as far as the consumer has said so.
@@ -456,14 +406,6 @@ impl Rx {
         // SAFETY: inside the data area, as just checked.
         let data = unsafe { (*pair).data.get().cast::<u8>().add(offset as usize) };
         Some(Arrival::new(header, data, len as usize))
-    }
-
-    /// A peer wrote what no healthy peer writes: shown as id 255, which the protocol layer refuses.
-    #[cold]
-    #[inline(never)]
-    fn look_nonsense(&mut self) -> Option<Arrival<'_>> {
-        self.shown.len = 0;
-        Some(Arrival::new(Header::new(u8::MAX, 0, 0), ptr::dangling(), 0))
     }
 
     /// Whether there is an arrival. One load.

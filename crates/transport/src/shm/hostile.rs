@@ -54,11 +54,14 @@ fn deed() -> impl Strategy<Value = Deed> {
     let near = prop_oneof![-3_i64..3, -300_i64..300, any::<i64>()];
     let len = prop_oneof![0_usize..64, Just(DATA_MESSAGE_MAX), 0..DATA_MESSAGE_MAX];
     prop_oneof![
-        2 => (prop_oneof![0..size, 0..HEAD_BYTES / 8], any::<u64>()).prop_map(|(at, value)| Deed::Scribble(at, value)),
-        4 => (any::<u8>(), prop_oneof![any::<u8>(), Just(LEN_IN_DATA)], any::<u32>(), (word(), word()))
+        2 => (prop_oneof![0..size, 0..HEAD_BYTES / 8], any::<u64>())
+            .prop_map(|(at, value)| Deed::Scribble(at, value)),
+        4 => (any::<u8>(), prop_oneof![any::<u8>(), Just(LEN_IN_DATA)], any::<u32>(),
+            (word(), word()))
             .prop_map(|(id, len, imm, place)| Deed::Forge { id, len, imm, place }),
         2 => near.prop_map(Deed::LieOfHead),
-        4 => (any::<bool>(), len).prop_map(|(short, len)| Deed::Post(if short { Way::Short } else { Way::Bcopy }, len)),
+        4 => (any::<bool>(), len)
+            .prop_map(|(short, len)| Deed::Post(if short { Way::Short } else { Way::Bcopy }, len)),
         3 => Just(Deed::Look),
         3 => Just(Deed::Take),
         1 => Just(Deed::PublishHead),
@@ -128,7 +131,8 @@ fn check_sender(pair: &ShmPair) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn region__whatever_the_peer_writes_is_survived(

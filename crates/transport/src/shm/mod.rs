@@ -11,6 +11,7 @@ pub mod iface;
 pub mod mapped;
 pub mod recall;
 mod recycle;
+mod slow_path;
 pub mod wire;
 
 pub use arena::Arena;

@@ -450,7 +450,8 @@ mod tests {
                 let Some(arrival) = end.look() else { continue };
                 let (at, len) = (arrival.data() as usize, arrival.len());
                 let is_inside = |region: usize| at >= region && at + len <= region + size_of::<Pair>();
-                prop_assert!(len == 0 || is_inside(own) || is_inside(peers), "{len} bytes at {at:#x}");
+                prop_assert!(len == 0 || is_inside(own) || is_inside(peers), "{len} bytes at \
+                    {at:#x}");
                 end.take();
                 let tx = &end.tx;
                 prop_assert!(tx.data_tail.wrapping_sub(tx.data_head) <= tx.data_size);

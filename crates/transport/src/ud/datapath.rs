@@ -7,7 +7,7 @@ use super::pool::{Packet, Slot, is_done};
 use super::wire::*;
 use crate::contract::{Header, Post};
 use crate::verbs::post::failure;
-use crate::verbs::{Failure, InlineChoice, Operation, PostError, Posted, SendFlags, Sge, Wc};
+use crate::verbs::{InlineChoice, Operation, PostError, Posted, SendFlags, Sge, Wc};
 
 /// Completions taken by one poll.
 pub(super) const POLL: usize = 16;
@@ -249,16 +249,6 @@ impl Core {
         }
     }
 
-    /// A refusal although there was room: the queue pair or the device has gone.
-    #[cold]
-    #[inline(never)]
-    fn post_error_slow(&mut self, error: PostError) -> bool {
-        self.lose_device(match error {
-            PostError::Failed(error) => error.to_string(),
-            other => format!("{other:?}"),
-        })
-    }
-
     /// Sends that could be posted now.
     #[inline]
     pub fn queue_room(&self) -> u32 {
@@ -272,31 +262,11 @@ impl Core {
         self.queue_room() >= wanted || self.make_queue_room(wanted)
     }
 
-    /// Looks whether sends are done; says whether so many can be posted now.
-    #[cold]
-    #[inline(never)]
-    pub fn make_queue_room(&mut self, wanted: u32) -> bool {
-        while self.queue_room() < wanted && self.poll_sends() {}
-        self.queue_room() >= wanted && !self.lost
-    }
-
     /// A send buffer for so many packets; `None` where there is no memory for another.
     #[inline]
     pub fn take_slot(&mut self, large: bool, packets: u32) -> Option<Slot> {
         let taken = self.pool.take(large, packets);
         taken.or_else(|| self.take_slot_slow(large, packets))
-    }
-
-    /// A send buffer where none was free: of sends that are done, or a new one.
-    #[cold]
-    #[inline(never)]
-    fn take_slot_slow(&mut self, large: bool, packets: u32) -> Option<Slot> {
-        while self.expected > 0 && self.poll_sends() {}
-        if let Some(slot) = self.pool.take(large, packets) {
-            return Some(slot);
-        }
-        self.make_slots_slow(large);
-        self.pool.take(large, packets)
     }
 
     /// Whether so many messages would find send buffers: those are there then.
@@ -308,20 +278,6 @@ impl Core {
             }
         }
         true
-    }
-
-    /// Makes more send buffers; false where there are no more to come.
-    #[cold]
-    #[inline(never)]
-    fn make_slots_slow(&mut self, large: bool) -> bool {
-        let (domain, refused) = (&self.domain, &mut self.counters.refused);
-        let made = self.pool.grow(large, |bytes, access| {
-            domain.buffer(bytes, access).inspect_err(|_| *refused += 1)
-        });
-        made.unwrap_or_else(|error| {
-            self.last_error = Some(error.to_string());
-            false
-        })
     }
 
     /// Takes a batch of completions of sends; says whether there were any.
@@ -348,37 +304,6 @@ impl Core {
         }
         self.pool.sweep(self.done);
         true
-    }
-
-    /// The connection does not work any more: nothing is under way, nothing can be posted.
-    #[cold]
-    #[inline(never)]
-    pub fn fail_link(&mut self, index: usize, why: Failure, text: String) {
-        let link = self.link(index);
-        if matches!(link.stage, Stage::Failed(_)) {
-            return;
-        }
-        link.stage = Stage::Failed(why);
-        let under_way: Vec<Packet> = link.sender.abandon().collect();
-        for packet in under_way {
-            self.pool.release(packet.slot, self.done);
-        }
-        self.counters.failures += 1;
-        self.last_error = Some(text);
-    }
-
-    /// The device does not answer any more, or the queue pair has stopped. Always false.
-    #[cold]
-    #[inline(never)]
-    pub fn lose_device(&mut self, text: String) -> bool {
-        self.lost = true;
-        self.outage.give_up();
-        for index in 0..self.links.len() {
-            if self.links[index].is_some() {
-                self.fail_link(index, Failure::Local, text.clone());
-            }
-        }
-        false
     }
 }
 

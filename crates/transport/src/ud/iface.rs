@@ -87,8 +87,10 @@ impl std::fmt::Display for Counters {
         let c = self;
         write!(
             f,
-            "{} {}; {} bytes of inline data granted; {} packets sent, {} again, {} acknowledgements alone; {} received, {} duplicates, {} early; \
-             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive buffers, {} times stopped{}",
+            "{} {}; {} bytes of inline data granted; {} packets sent, {} again, {} \
+             acknowledgements alone; {} received, {} duplicates, {} early; \
+             dropped: {} garbage, {} violations, {} failed receives; {} times out of receive \
+             buffers, {} times stopped{}",
             c.connections,
             if c.connections == 1 { "peer" } else { "peers" },
             c.granted,

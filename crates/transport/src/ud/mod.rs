@@ -19,6 +19,7 @@ pub mod iface;
 mod link;
 mod outage;
 mod pool;
+mod slow_path;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

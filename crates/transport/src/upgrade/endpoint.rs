@@ -182,7 +182,7 @@ impl UpgradeEndpoint {
     #[inline(never)]
     fn ask_slow(&mut self) {
         if !std::mem::replace(&mut self.asked, true) {
-            self.pair.0.borrow_mut().wishes.push(self.peer);
+            self.pair.0.borrow_mut().upgrade_requests.push(self.peer);
         }
     }
 

@@ -46,7 +46,7 @@ pub enum Refusal {
 pub(super) struct Shared {
     pub rule: Rule,
     /// Peers that have become worth a connection.
-    pub wishes: Vec<u32>,
+    pub upgrade_requests: Vec<u32>,
     /// Ends whose pairs need no datagrams any more. They answer those that their peers may send again.
     pub parked: Vec<UdEndpoint>,
     /// Pairs that do.
@@ -75,7 +75,7 @@ impl UpgradeIface {
         job.own_page().iface_address.store(iface_address.as_slice());
         let shared = Shared {
             rule: Rule::default(),
-            wishes: Vec::new(),
+            upgrade_requests: Vec::new(),
             parked: Vec::new(),
             on_datagrams: 0,
             counters: Counters::default(),
@@ -116,8 +116,8 @@ impl UpgradeIface {
     }
 
     /// A peer that has become worth a connection; each is told of once.
-    pub fn take_wish(&mut self) -> Option<u32> {
-        self.shared.borrow_mut().wishes.pop()
+    pub fn take_upgrade_request(&mut self) -> Option<u32> {
+        self.shared.borrow_mut().upgrade_requests.pop()
     }
 
     /// Whether pairs have left datagrams behind since this was last asked.

@@ -55,8 +55,10 @@ impl Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a pair begins with ud and gets a connection at its first message that the receiver's adapter fetches, or once \
-             datagrams have cost {} us more: after {} messages of 8 B or {} of 8 KiB; {} connections at most",
+            "a pair begins with ud and gets a connection at its first message that the receiver's \
+             adapter fetches, or once \
+             datagrams have cost {} us more: after {} messages of 8 B or {} of 8 KiB; {} \
+             connections at most",
             self.connect_ns / 1000,
             self.messages(8),
             self.messages(8192),

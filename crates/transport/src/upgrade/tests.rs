@@ -202,22 +202,29 @@ fn lane__leaves_datagrams_behind_under_constant_traffic() {
 }
 
 #[test]
-fn wish__comes_once_by_traffic_or_by_a_long_message() {
+fn upgrade_request__comes_once_by_traffic_or_by_a_long_message() {
     let mut pair = pair();
     let messages = Rule::default().messages(8);
     for number in 0..messages as u32 {
-        assert_eq!(pair.ifaces[0].take_wish(), None, "after {number}");
+        assert_eq!(
+            pair.ifaces[0].take_upgrade_request(),
+            None,
+            "after {number}"
+        );
         pair.until("room", |pair| send(&mut pair.ends[0], number, 8));
         pair.until("it", |pair| pair.ends[1].look().is_some());
         pair.ends[1].take();
     }
-    assert_eq!(pair.ifaces[0].take_wish(), Some(1));
+    assert_eq!(pair.ifaces[0].take_upgrade_request(), Some(1));
     pair.until("room", |pair| send(&mut pair.ends[0], 0, 8));
-    assert_eq!(pair.ifaces[0].take_wish(), None);
+    assert_eq!(pair.ifaces[0].take_upgrade_request(), None);
     let mut data = [0_u8; 64];
     // SAFETY: nothing is shown.
     let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), 64) };
-    assert_eq!((shown, pair.ifaces[1].take_wish()), (None, Some(0)));
+    assert_eq!(
+        (shown, pair.ifaces[1].take_upgrade_request()),
+        (None, Some(0))
+    );
 }
 
 #[test]

@@ -145,37 +145,53 @@ impl fmt::Display for VerbsError {
         match self {
             VerbsError::NoLibrary(why) => write!(f, "no verbs library: {why}"),
             VerbsError::NoDevice => f.write_str(
-                "no RDMA device: no adapter, or its driver is not loaded (`ls /sys/class/infiniband` is empty)",
+                "no RDMA device: no adapter, or its driver is not loaded (`ls \
+                 /sys/class/infiniband` is empty)",
             ),
             VerbsError::NotOffered { names, open: false } => write!(
                 f,
-                "no RDMA device: the kernel has {}, but programs have no way into it; `modprobe ib_uverbs`",
+                "no RDMA device: the kernel has {}, but programs have no way into it; `modprobe \
+                 ib_uverbs`",
                 names.join(", ")
             ),
             VerbsError::NotOffered { names, open: true } => write!(
                 f,
-                "no RDMA device: the kernel has {}, but the verbs library offers none: it found no provider; install it (Debian: ibverbs-providers)",
+                "no RDMA device: the kernel has {}, but the verbs library offers none: it found \
+                 no provider; install it (Debian: ibverbs-providers)",
                 names.join(", ")
             ),
             VerbsError::UnknownDevice { wanted, present } if present.is_empty() => {
                 write!(f, "no RDMA device {wanted}: there is none at all")
             }
             VerbsError::UnknownDevice { wanted, present } => {
-                write!(f, "no RDMA device {wanted}; there is: {}", present.join(", "))
+                write!(
+                    f,
+                    "no RDMA device {wanted}; there is: {}",
+                    present.join(", ")
+                )
             }
             VerbsError::NoPort { device, ports } => {
-                write!(f, "{device}: no active port ({ports}): check cable, switch, and that the network interface is up")
+                write!(
+                    f,
+                    "{device}: no active port ({ports}): check cable, switch, and that the \
+                    network interface is up"
+                )
             }
             VerbsError::NoGid { device, port } => write!(
                 f,
-                "{device} port {port}: its GID table is empty: give the network interface an address"
+                "{device} port {port}: its GID table is empty: give the network interface an \
+                 address"
             ),
             VerbsError::Value(why) => f.write_str(why),
             VerbsError::Each(errors) => {
                 let errors: Vec<String> = errors.iter().map(VerbsError::to_string).collect();
                 f.write_str(&errors.join("; "))
             }
-            VerbsError::Call { step, device, errno } => {
+            VerbsError::Call {
+                step,
+                device,
+                errno,
+            } => {
                 let cause = std::io::Error::from_raw_os_error(*errno);
                 if !device.is_empty() {
                     write!(f, "{device}: ")?;
@@ -183,7 +199,10 @@ impl fmt::Display for VerbsError {
                 write!(f, "{}: {cause}", step.purpose())?;
                 match (*errno, step) {
                     // The kernel says EPERM where the limit is 0.
-                    (libc::ENOMEM, Step::RegMr | Step::CreateCq | Step::CreateQp | Step::CreateSrq)
+                    (
+                        libc::ENOMEM,
+                        Step::RegMr | Step::CreateCq | Step::CreateQp | Step::CreateSrq,
+                    )
                     | (libc::EPERM, Step::RegMr) => {
                         f.write_str("; the limit on locked memory may be too low (`ulimit -l`)")
                     }

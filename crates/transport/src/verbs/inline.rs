@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes__ask_for_what_is_stored_only_where_nobody_says_anything() {
+    fn overrides__ask_for_what_is_stored_only_where_nobody_says_anything() {
         let context = super::super::fake::open();
         let asked = std::cell::RefCell::new(Vec::new());
         let find = |identity: &Identity| {
@@ -160,12 +160,12 @@ mod tests {
             Some(96)
         };
         let of = |request, environment| {
-            let wishes = Overrides {
+            let overrides = Overrides {
                 request,
                 environment,
                 stored: Some(&find),
             };
-            wishes.settle(&context)
+            overrides.settle(&context)
         };
         assert_eq!(of(Some(7), None), (7, Source::Request));
         assert_eq!(of(None, Some(8)), (8, Source::Environment));

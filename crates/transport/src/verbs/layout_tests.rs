@@ -116,7 +116,9 @@ fn table() -> Table {
 }
 
 fn program(table: &Table) -> String {
-    let mut text = "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n".to_owned();
+    let mut text = "#include <infiniband/verbs.h>\n#include <stddef.h>\n#include <stdio.h>\nint \
+        main(void) {\n"
+        .to_owned();
     for (expression, _) in &table.0 {
         // `verbs_context` grows at its begin: what counts is the distance to its end.
         let value = match expression.strip_prefix("offsetof(struct verbs_context") {

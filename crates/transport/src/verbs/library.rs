@@ -61,7 +61,8 @@ functions! {
     dereg_mr "ibv_dereg_mr" (*mut Mr) -> c_int;
     create_comp_channel "ibv_create_comp_channel" (*mut Context) -> *mut CompChannel;
     destroy_comp_channel "ibv_destroy_comp_channel" (*mut CompChannel) -> c_int;
-    create_cq "ibv_create_cq" (*mut Context, c_int, *mut c_void, *mut CompChannel, c_int) -> *mut Cq;
+    create_cq "ibv_create_cq" (*mut Context, c_int, *mut c_void, *mut CompChannel,
+        c_int) -> *mut Cq;
     destroy_cq "ibv_destroy_cq" (*mut Cq) -> c_int;
     get_cq_event "ibv_get_cq_event" (*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
     ack_cq_events "ibv_ack_cq_events" (*mut Cq, u32) -> ();

@@ -194,7 +194,8 @@ impl LocalPort {
                 let own: Vec<_> = self.known.iter().map(|known| known.gid).collect();
                 let other: Vec<_> = peer.gids.iter().flatten().map(|(_, gid)| *gid).collect();
                 return Err(VerbsError::Value(format!(
-                    "no way to the peer's port: its addresses are {other:?}, this one's {own:?}, and no two are of one kind"
+                    "no way to the peer's port: its addresses are {other:?}, this one's {own:?}, \
+                     and no two are of one kind"
                 )));
             }
         };

@@ -26,21 +26,24 @@ fn sets(text: String) -> Layer {
 
 fn hydra(rank: usize, size: usize) -> Layer {
     sets(format!(
-        "HYDI_CONTROL_FD=7 PMI_HOSTNAME=vm MPI_LOCALNRANKS={size} MPI_LOCALRANKID={rank} PMI_RANK={rank} PMI_FD=9 \
+        "HYDI_CONTROL_FD=7 PMI_HOSTNAME=vm MPI_LOCALNRANKS={size} MPI_LOCALRANKID={rank} \
+         PMI_RANK={rank} PMI_FD=9 \
          PMI_SIZE={size}"
     ))
 }
 
 fn hydra_4(rank: usize, size: usize) -> Layer {
     sets(format!(
-        "HYDI_CONTROL_FD=7 MPIR_CVAR_CH3_INTERFACE_HOSTNAME=vm MPI_LOCALNRANKS={size} MPI_LOCALRANKID={rank} PMI_FD=6 \
+        "HYDI_CONTROL_FD=7 MPIR_CVAR_CH3_INTERFACE_HOSTNAME=vm MPI_LOCALNRANKS={size} \
+         MPI_LOCALRANKID={rank} PMI_FD=6 \
          PMI_RANK={rank} PMI_SIZE={size}"
     ))
 }
 
 fn intel(rank: usize, size: usize) -> Layer {
     sets(format!(
-        "HYDRA_BSTRAP_PROXY_ID=0 HYDRA_LAUNCH_TYPE=2 I_MPI_HYDRA_UUID=f9580000 MPI_LOCALNRANKS={size} \
+        "HYDRA_BSTRAP_PROXY_ID=0 HYDRA_LAUNCH_TYPE=2 I_MPI_HYDRA_UUID=f9580000 \
+         MPI_LOCALNRANKS={size} \
          MPI_LOCALRANKID={rank} PMI_SIZE={size} PMI_RANK={rank} PMI_FD=9"
     ))
 }
@@ -48,7 +51,8 @@ fn intel(rank: usize, size: usize) -> Layer {
 /// `mpiexec.hydra -pmi-port`.
 fn hydra_port(rank: usize, size: usize) -> Layer {
     sets(format!(
-        "HYDI_CONTROL_FD=7 MPI_LOCALNRANKS={size} MPI_LOCALRANKID={rank} PMI_HOSTNAME=vm PMI_ID={rank} \
+        "HYDI_CONTROL_FD=7 MPI_LOCALNRANKS={size} MPI_LOCALRANKID={rank} PMI_HOSTNAME=vm \
+         PMI_ID={rank} \
          PMI_PORT=vm:41029"
     ))
 }
@@ -62,7 +66,8 @@ fn gforker(rank: usize, size: usize) -> Layer {
 /// `prterun`, which tells no size.
 fn prterun(rank: usize) -> Layer {
     sets(format!(
-        "PRTE_LAUNCHED=1 PMIX_HOSTNAME=vm PMIX_NAMESPACE=prterun-vm-2620@1 PMIX_RANK={rank} PMIX_SERVER_TMPDIR=/tmp/prtrn.2620"
+        "PRTE_LAUNCHED=1 PMIX_HOSTNAME=vm PMIX_NAMESPACE=prterun-vm-2620@1 PMIX_RANK={rank} \
+         PMIX_SERVER_TMPDIR=/tmp/prtrn.2620"
     ))
 }
 
@@ -70,8 +75,10 @@ fn prterun(rank: usize) -> Layer {
 fn open_mpi(rank: usize, size: usize) -> Layer {
     sets(format!(
         "PRTE_LAUNCHED=1 PMIX_HOSTNAME=vm PMIX_NAMESPACE=prterun-vm-22784@1 PMIX_RANK={rank} \
-         PMIX_SERVER_TMPDIR=/tmp/ompi.22784 OMPI_FILE_LOCATION=/tmp/ompi.22784/1/{rank} OMPI_COMM_WORLD_RANK={rank} \
-         OMPI_COMM_WORLD_SIZE={size} OMPI_COMM_WORLD_LOCAL_RANK={rank} OMPI_COMM_WORLD_LOCAL_SIZE={size} \
+         PMIX_SERVER_TMPDIR=/tmp/ompi.22784 OMPI_FILE_LOCATION=/tmp/ompi.22784/1/{rank} \
+         OMPI_COMM_WORLD_RANK={rank} \
+         OMPI_COMM_WORLD_SIZE={size} OMPI_COMM_WORLD_LOCAL_RANK={rank} \
+         OMPI_COMM_WORLD_LOCAL_SIZE={size} \
          OMPI_UNIVERSE_SIZE=2 OMPI_WORLD_SIZE={size}"
     ))
 }
@@ -80,8 +87,10 @@ fn open_mpi(rank: usize, size: usize) -> Layer {
 fn orte(rank: usize, size: usize) -> Layer {
     sets(format!(
         "PMIX_HOSTNAME=vm PMIX_ID=860422145.{rank} PMIX_NAMESPACE=860422145 PMIX_RANK={rank} \
-         PMIX_SERVER_TMPDIR=/tmp/ompi.vm.0/pid.24503 OMPI_FILE_LOCATION=/tmp/ompi.vm.0/pid.24503/0/{rank} \
-         OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE={size} OMPI_UNIVERSE_SIZE=2 OMPI_APP_CTX_NUM_PROCS={size}"
+         PMIX_SERVER_TMPDIR=/tmp/ompi.vm.0/pid.24503 \
+         OMPI_FILE_LOCATION=/tmp/ompi.vm.0/pid.24503/0/{rank} \
+         OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE={size} OMPI_UNIVERSE_SIZE=2 \
+         OMPI_APP_CTX_NUM_PROCS={size}"
     ))
 }
 
@@ -89,7 +98,8 @@ fn orte(rank: usize, size: usize) -> Layer {
 fn srun(rank: usize, size: usize) -> Layer {
     sets(format!(
         "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_NTASKS={size} SLURM_NPROCS={size} \
-         SLURM_STEP_NUM_TASKS={size} SLURM_PROCID={rank} SLURM_LOCALID={rank} SLURM_TASK_PID=23298 SLURM_GTIDS=0,1"
+         SLURM_STEP_NUM_TASKS={size} SLURM_PROCID={rank} SLURM_LOCALID={rank} \
+         SLURM_TASK_PID=23298 SLURM_GTIDS=0,1"
     ))
 }
 
@@ -111,7 +121,8 @@ fn pmix(rank: usize) -> Layer {
 /// The script of `sbatch -n 4`.
 fn sbatch() -> Layer {
     sets(
-        "SLURM_JOB_ID=4 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_GTIDS=0 \
+        "SLURM_JOB_ID=4 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_PROCID=0 SLURM_LOCALID=0 \
+         SLURM_NODEID=0 SLURM_GTIDS=0 \
          SLURM_TASK_PID=26698"
             .into(),
     )
@@ -120,7 +131,8 @@ fn sbatch() -> Layer {
 /// The same of Slurm 26.05 (slurmstepd/task.c), submitted from inside a step of two tasks.
 fn sbatch_numbered() -> Layer {
     sets(
-        "SLURM_JOB_ID=4 SLURM_STEP_ID=-5 SLURM_STEPID=-5 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=4 SLURM_PROCID=0 \
+        "SLURM_JOB_ID=4 SLURM_STEP_ID=-5 SLURM_STEPID=-5 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=4 \
+         SLURM_PROCID=0 \
          SLURM_LOCALID=0 SLURM_GTIDS=0 SLURM_TASK_PID=26698"
             .into(),
     )
@@ -134,8 +146,10 @@ fn salloc() -> Layer {
 /// The shell of `salloc -n 4` where it runs as a step of its own.
 fn salloc_step() -> Layer {
     sets(
-        "SLURM_JOB_ID=54 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_STEP_ID=4294967290 SLURM_STEPID=4294967290 \
-         SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_TASK_PID=8644 SLURM_MPI_TYPE=none"
+        "SLURM_JOB_ID=54 SLURM_NTASKS=4 SLURM_NPROCS=4 SLURM_STEP_ID=4294967290 \
+         SLURM_STEPID=4294967290 \
+         SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_TASK_PID=8644 \
+         SLURM_MPI_TYPE=none"
             .into(),
     )
 }
@@ -167,7 +181,8 @@ fn environment(layers: &[Layer]) -> BTreeMap<String, String> {
             Sets(text) => text.as_str(),
             Ours => {
                 env.retain(|name: &String, _| !is_identity(name));
-                "FASTPATH_INTERNAL_JOB=1,60,0,31668,02970de3d697403d FASTPATH_RANK=0 FASTPATH_SIZE=2"
+                "FASTPATH_INTERNAL_JOB=1,60,0,31668,02970de3d697403d FASTPATH_RANK=0 \
+                 FASTPATH_SIZE=2"
             }
             FluxBroker => {
                 let blocked = ["FLUX_JOB_", "FLUX_TASK_", "PMI_", "PMIX_", "SLURM_"];
@@ -705,7 +720,8 @@ fn detect__is_told_to_leave_a_process_alone() {
 #[test]
 fn detect__needs_a_launchers_mark_to_leave_our_own_job() {
     // A script may set such variables for a program that asks for them.
-    let wrapper = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2";
+    let wrapper = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2 \
+        SLURM_PROCID=0 SLURM_NTASKS=2";
     let env = environment(&[Ours, sets(wrapper.into())]);
     assert_eq!(place(&env, None), Place::Own);
 }

@@ -112,8 +112,10 @@ fn old_registers__are_said_to_have_no_effect() {
             assert!(said.contains(part), "{part}: {found:?}");
         }
     }
-    let virtio = "00:03.0 Ethernet controller: Red Hat, Inc. Virtio 1.0 network device (rev 01)\n\tStatus: Cap+\n\tLatency: 0\n\t\
-                  Capabilities: [40] Vendor Specific Information: VirtIO: CommonCfg\n\tKernel driver in use: virtio-pci\n";
+    let virtio = "00:03.0 Ethernet controller: Red Hat, Inc. Virtio 1.0 network device (rev \
+        01)\n\tStatus: Cap+\n\tLatency: 0\n\t\
+                  Capabilities: [40] Vendor Specific Information: VirtIO: CommonCfg\n\tKernel \
+                  driver in use: virtio-pci\n";
     let made = explain(&subject(virtio), &Asked::default()).unwrap();
     assert!(find(&made, "no-express").text.contains("virtio device"));
     assert!(find(&made, "latency-timer").text.contains("no effect"));

@@ -206,7 +206,8 @@ fn judge_single(subject: &Subject, single: Rate, findings: &mut Vec<Finding>) {
         .iter()
         .map(|(n, rate)| format!("{n} B: {}", subject.say(*rate)));
     let why = format!(
-        "Reads that memory answers in pieces of {}. The figure stands for {:.1} B around each 128 B.",
+        "Reads that memory answers in pieces of {}. The figure stands for {:.1} B around each 128 \
+         B.",
         list.collect::<Vec<String>>().join("; "),
         128.0 * (subject.link.raw() / single - 1.0)
     );

@@ -9,7 +9,8 @@ fn explain_line(line: &str) -> Result<Explanation, String> {
     explain(&options).map_err(|e| e.to_string())
 }
 
-const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --adapter connectx --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s --expected 4194MB/s";
+const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --adapter connectx --measured 3552MB/s --tool \
+    perftest --clients 3 --single 3218MB/s --expected 4194MB/s";
 
 fn step<'a>(made: &'a Explanation, waterfall: usize, name: &str) -> &'a Step {
     let steps = &made.waterfalls[waterfall].steps;

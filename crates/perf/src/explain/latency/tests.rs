@@ -9,7 +9,8 @@ fn explain_line(line: &str) -> Result<Explanation, String> {
     explain(&options).map_err(|e| e.to_string())
 }
 
-const OF_2009: &str = "--adapter connectx --host 2009 --verb write --size 32 --inline 400 --tick acpi --pair 32:2.234us:1.117us --pair 256:2.514us:2.234us";
+const OF_2009: &str = "--adapter connectx --host 2009 --verb write --size 32 --inline 400 --tick \
+    acpi --pair 32:2.234us:1.117us --pair 256:2.514us:2.234us";
 
 fn findings<'a>(made: &'a Explanation, id: &str) -> Vec<&'a Finding> {
     made.findings.iter().filter(|f| f.id == id).collect()
@@ -39,7 +40,10 @@ fn inline__of_2009_read_through_the_clocks_tick() {
             .text
             .contains("0.42 to 0.56 us")
     );
-    assert!(findings(&made, "queue-memory")[0].text.contains("granted as 448 B in descriptors of 512 B: a send queue of 128 takes 64 KiB instead of 8 KiB"));
+    assert!(findings(&made, "queue-memory")[0].text.contains(
+        "granted as 448 B in descriptors of \
+        512 B: a send queue of 128 takes 64 KiB instead of 8 KiB"
+    ));
     assert!(
         findings(&made, "blueflame-limit")[0]
             .text
@@ -163,7 +167,11 @@ fn crossover__is_told_for_host_and_adapter() {
 
 #[test]
 fn contradicting__pairs_are_said_to_be() {
-    let made = explain_line("--adapter connectx --host 2009 --inline 400 --tick 1ns --pair 32:2.2us:1.1us --pair 64:2.2us:2.1us").unwrap();
+    let made = explain_line(
+        "--adapter connectx --host 2009 --inline 400 --tick 1ns --pair \
+        32:2.2us:1.1us --pair 64:2.2us:2.1us",
+    )
+    .unwrap();
     assert_eq!(findings(&made, "read-time")[0].kind, FindingKind::Caution);
     let made = explain_line("--pair 32:2.2us:1.1us").unwrap();
     assert_eq!(findings(&made, "no-tick").len(), 1);

@@ -165,9 +165,11 @@ fn text__in_other_clothes_is_the_same() {
 
 #[test]
 fn capabilities__that_are_not_shown_are_told_apart() {
-    let denied = "01:00.0 Ethernet controller: A card\n\tFlags: bus master\n\tCapabilities: <access denied>\n";
+    let denied = "01:00.0 Ethernet controller: A card\n\tFlags: bus master\n\tCapabilities: \
+        <access denied>\n";
     assert_eq!(parse_one(denied).shown, Shown::Denied);
-    let brief = "01:00.0 Ethernet controller: A card\n\tFlags: bus master\n\tCapabilities: [60] Express Endpoint, MSI 00\n";
+    let brief = "01:00.0 Ethernet controller: A card\n\tFlags: bus master\n\tCapabilities: [60] \
+        Express Endpoint, MSI 00\n";
     let f = parse_one(brief);
     assert_eq!((f.shown, f.port), (Shown::NameOnly, Some(Port::Endpoint)));
     let none = "00:1f.0 ISA bridge: A bridge\n\tControl: I/O+\n\tStatus: Cap- 66MHz-\n";
@@ -177,7 +179,8 @@ fn capabilities__that_are_not_shown_are_told_apart() {
 #[test]
 fn registers__without_a_device_are_taken_too() {
     let f = parse_one(
-        "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x16 (ok)\n",
+        "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\t\tLnkSta:\tSpeed 8GT/s (downgraded), \
+         Width x16 (ok)\n",
     );
     assert_eq!((f.link_can, f.link_is), (shape(4, 16), shape(3, 16)));
     assert_eq!((f.address.as_str(), f.bus()), ("", None));

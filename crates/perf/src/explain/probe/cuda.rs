@@ -73,7 +73,8 @@ driver_calls! {
     load = "cuModuleLoadData": fn(*mut Module, *const c_void);
     unload = "cuModuleUnload": fn(Module);
     kernel = "cuModuleGetFunction": fn(*mut Kernel, Module, *const c_char);
-    launch = "cuLaunchKernel": fn(Kernel, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *mut *mut c_void, *mut *mut c_void);
+    launch = "cuLaunchKernel": fn(Kernel, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
+        Stream, *mut *mut c_void, *mut *mut c_void);
     error_name = "cuGetErrorName": fn(Status, *mut *const c_char);
 }
 

@@ -41,7 +41,9 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         [messages, remote] => format!("{messages}, of put and get {remote}"),
     };
     lines.push(format!(
-        "queue pair: {}; send depth {depths} (granted {}), receive depth {}, of its own; post list {}, {}, polls of up to {}; inline {inline} B granted, {asked} asked for ({by}); MTU {}",
+        "queue pair: {}; send depth {depths} (granted {}), receive depth {}, of its own; post \
+         list {}, {}, polls of up to {}; inline {inline} B granted, {asked} asked for ({by}); MTU \
+         {}",
         match wire.connection {
             Connection::Rc => "reliable connection (RC)",
             Connection::Ud => "datagrams (UD)",
@@ -63,14 +65,16 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         |(row, gid)| format!("{gid:?} (row {row})"),
     );
     lines.push(format!(
-        "local:  LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {rkey:#010x} VAddr {address:#018x} GID {gid}",
+        "local:  LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {rkey:#010x} VAddr {address:#018x} GID \
+         {gid}",
         wire.port.lid(),
         wire.pair.qpn(),
         wire.psn,
     ));
     let there = &wire.there;
     lines.push(format!(
-        "remote: LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {:#010x} VAddr {:#018x} GID {:?}; addresses exchanged through the job's memory, no connection manager",
+        "remote: LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {:#010x} VAddr {:#018x} GID {:?}; \
+         addresses exchanged through the job's memory, no connection manager",
         wire.path.route.dlid,
         there.number,
         there.psn,

@@ -20,7 +20,8 @@ pub(super) fn describe(report: &Report) -> Document {
     ));
     if report.software {
         said.text(
-            "a software adapter: its times are this processor's, and say nothing of an adapter on a bus",
+            "a software adapter: its times are this processor's, and say nothing of an adapter on \
+             a bus",
         );
     }
     list_cases(report, &mut said);
@@ -56,7 +57,8 @@ fn list_cases(report: &Report, said: &mut Document) {
         VerbName::Write => "writes",
     };
     said.heading(format!(
-        "{what} between two queue pairs of the device, half a round trip: median over {} rounds of a batch's mean",
+        "{what} between two queue pairs of the device, half a round trip: median over {} rounds \
+         of a batch's mean",
         report.rounds
     ));
     let columns = "bytes>7|inline (ns)>12|DMA (ns)>12|ratio>9|95 % interval<16|inline is";
@@ -86,7 +88,8 @@ fn judge(ratio: &Ratio) -> [String; 3] {
 pub(super) fn say_crossover(found: &Finding, report: &Report) -> String {
     if !found.known {
         return format!(
-            "crossover: cannot tell: by these {} rounds no limit is better than sending nothing inline or everything",
+            "crossover: cannot tell: by these {} rounds no limit is better than sending nothing \
+             inline or everything",
             report.rounds
         );
     }
@@ -98,7 +101,8 @@ pub(super) fn say_crossover(found: &Finding, report: &Report) -> String {
     };
     let what = say_limit(found.limit);
     format!(
-        "crossover: {what}{beyond}; 95 % interval {low} to {high}; {:.0} % of repeated draws of the rounds say the same",
+        "crossover: {what}{beyond}; 95 % interval {low} to {high}; {:.0} % of repeated draws of \
+         the rounds say the same",
         100.0 * found.confidence
     )
 }
