@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`segment`] | the memory that the ranks of a node share: layout, creation, mapping, backing |
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
+//! | [`inspect`] | what can be seen of a running job from outside |
 //! | [`trace`] | where the ranks' points are recorded, and the file they are merged into |
 
+pub mod inspect;
 pub mod job;
 #[cfg(test)]
 #[allow(dead_code)]

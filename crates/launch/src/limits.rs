@@ -2,9 +2,9 @@
 //! What a job needs of the system: calls, open files, processes. Where a container or a limit refuses one of them, the
 //! job does not start and says why.
 
-use crate::ranks::End;
 use crate::signals::{Inherited, raise_file_limit};
 use fastpath_base::refusal::{Bytes, describe_call, read_limit};
+use fastpath_bootstrap::inspect::End;
 use std::fmt::Write as _;
 use std::io;
 

@@ -4,7 +4,6 @@ mod args;
 mod binding;
 mod claims;
 mod environment;
-mod facts;
 mod guard;
 mod input;
 mod launch;
@@ -23,7 +22,6 @@ mod report;
 mod show;
 mod signals;
 mod spawn;
-mod verdict;
 mod watch;
 
 use args::Request;

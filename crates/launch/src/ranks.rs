@@ -3,17 +3,9 @@
 
 use crate::signals::signal_group;
 use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::inspect::{End, Member};
 use fastpath_bootstrap::segment::{FURTHER, FailureKind, Phase, STATE_DEAD, Segment, WaitNote};
 use std::collections::HashMap;
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// By itself, with this code.
-    Exit(i32),
-    /// By this signal; true when it left a core file.
-    Signal(i32, bool),
-}
 
 /// One rank's process.
 #[derive(Debug)]
@@ -81,6 +73,15 @@ impl Ranks {
         self.list[rank].pid = pid;
         self.by_pid.insert(pid, rank);
         self.running += 1;
+    }
+
+    /// Them as an observer sees them.
+    pub fn members(&self) -> Vec<Member> {
+        let member = |rank: &Rank| Member {
+            pid: rank.pid,
+            end: rank.end,
+        };
+        self.list.iter().map(member).collect()
     }
 
     /// All of them.
@@ -164,7 +165,7 @@ impl Ranks {
             End::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
                 failure(FailureKind::NoFinalize, 0)
             }
-            End::Exit(0) => None,
+            End::Exit(0) | End::Unknown => None,
             End::Exit(code) => failure(FailureKind::Exit, code),
         }
     }

@@ -1,8 +1,9 @@
 //! What is said of a job because the command line asks for it: what runs where, and how it ended.
 
 use crate::args::JobSpec;
-use crate::ranks::{End, Rank};
-use crate::signals::describe_signal;
+use crate::ranks::Rank;
+use fastpath_bootstrap::inspect::End;
+use fastpath_bootstrap::inspect::describe::describe_end;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -37,7 +38,7 @@ pub fn describe_ends(ranks: &[Rank]) -> String {
     for (number, rank) in ranks.iter().enumerate() {
         let how = match rank.end {
             Some(End::Exit(code)) => format!("left with exit code {code}"),
-            Some(End::Signal(signal, _)) => format!("was ended by {}", describe_signal(signal)),
+            Some(end) => describe_end(end),
             None => "was not waited for".to_owned(),
         };
         let _ = writeln!(text, "mpiexec: rank {number} {how}");

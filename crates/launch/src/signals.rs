@@ -172,32 +172,6 @@ pub fn raise_file_limit(old: libc::rlimit, need: u64) -> bool {
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 }
 }
 
-/// Name and meaning of a signal, as in "SIGSEGV (Segmentation fault)".
-pub fn describe_signal(signal: i32) -> String {
-    let (name, meaning) = match signal {
-        libc::SIGHUP => ("SIGHUP", "hangup"),
-        libc::SIGINT => ("SIGINT", "interrupt"),
-        libc::SIGQUIT => ("SIGQUIT", "quit"),
-        libc::SIGILL => ("SIGILL", "illegal instruction"),
-        libc::SIGTRAP => ("SIGTRAP", "trap"),
-        libc::SIGABRT => ("SIGABRT", "abort"),
-        libc::SIGBUS => ("SIGBUS", "bus error"),
-        libc::SIGFPE => ("SIGFPE", "arithmetic error"),
-        libc::SIGKILL => ("SIGKILL", "killed, by somebody or for want of memory"),
-        libc::SIGUSR1 => ("SIGUSR1", "user signal 1"),
-        libc::SIGSEGV => ("SIGSEGV", "segmentation fault"),
-        libc::SIGUSR2 => ("SIGUSR2", "user signal 2"),
-        libc::SIGPIPE => ("SIGPIPE", "nobody reads its output"),
-        libc::SIGALRM => ("SIGALRM", "alarm"),
-        libc::SIGTERM => ("SIGTERM", "terminated"),
-        libc::SIGXCPU => ("SIGXCPU", "limit of processor time"),
-        libc::SIGXFSZ => ("SIGXFSZ", "limit of file size"),
-        libc::SIGSYS => ("SIGSYS", "forbidden system call"),
-        _ => return format!("signal {signal}"),
-    };
-    format!("signal {signal}, {name} ({meaning})")
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -207,11 +181,5 @@ mod tests {
     fn group__of_everybody_is_never_signalled() {
         // Signal 0 only asks whether it could be sent: to ourselves it could.
         assert!(!signal_group(0, 0) && !signal_group(1, 0) && !signal_group(-1, 0));
-    }
-
-    #[test]
-    fn names__are_known() {
-        assert!(describe_signal(11).contains("SIGSEGV"));
-        assert_eq!(describe_signal(40), "signal 40");
     }
 }

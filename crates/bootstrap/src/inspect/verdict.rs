@@ -1,7 +1,7 @@
 //! Whether ranks that wait can still go on. Pure; docs/decisions/0019-when-a-deadlock-is-proved.md has the proof.
 
-use crate::facts::{Activity, Facts};
-use fastpath_bootstrap::segment::Awaited;
+use super::facts::{Activity, Facts};
+use crate::segment::Awaited;
 
 /// Nanoseconds that a wait must have lasted before anything is said of it.
 const LEAST_NS: u64 = 1_000_000_000;
@@ -202,7 +202,7 @@ fn close(rank: usize, stands: &[Stand], stuck: &[bool], all: &[usize]) -> Vec<us
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_bootstrap::segment::{Phase, WaitNote};
+    use crate::segment::{Phase, WaitNote};
 
     const NOW_NS: u64 = 100 * LEAST_NS;
 

@@ -1,8 +1,8 @@
 //! What can be seen of the ranks from outside: their pages in the job's memory, their processes in `/proc`.
 
-use crate::ranks::{Rank, Ranks};
+use super::Member;
+use crate::segment::{Phase, RankPage, Segment, WaitNote};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::segment::{Phase, RankPage, Segment, WaitNote};
 use std::fs;
 
 /// Parents between a rank's own process and the one that the launcher started for it, at most.
@@ -64,12 +64,12 @@ pub struct Facts {
 }
 
 /// Looks at all ranks, one after the other.
-pub fn look_at_ranks(ranks: &Ranks, segment: &Segment) -> Vec<Facts> {
-    let look = |(number, rank)| look_at_rank(rank, segment.page(number));
-    ranks.list().iter().enumerate().map(look).collect()
+pub fn look_at_ranks(members: &[Member], segment: &Segment) -> Vec<Facts> {
+    let look = |(number, member)| look_at_rank(member, segment.page(number));
+    members.iter().enumerate().map(look).collect()
 }
 
-fn look_at_rank(rank: &Rank, page: Option<&RankPage>) -> Facts {
+fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
     let phase = page.map_or(Phase::Launched, RankPage::phase);
     let mut facts = Facts {
         pid: rank.pid,
@@ -195,7 +195,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
+    use crate::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 
     fn stat(state: char, ticks: u64) -> Stat {
         Stat {
@@ -209,7 +209,7 @@ mod tests {
     fn rank__is_settled_while_its_threads_sleep_for_good_and_no_adapter_brings_anything() {
         let segment = Segment::create(1, 1).unwrap();
         let page = segment.page(0).unwrap();
-        let ranks = Ranks::new(&[0]);
+        let ranks = [Member { pid: 0, end: None }];
         let is_settled = || look_at_ranks(&ranks, &segment)[0].is_settled;
         assert!(!is_settled());
         page.state.store(STATE_SLEEPING, Ordering::Relaxed);

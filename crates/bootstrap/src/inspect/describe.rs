@@ -1,0 +1,470 @@
+//! What ranks do and why they wait for ever, as sentences.
+
+use super::facts::{Activity, Facts, look_at_ranks};
+use super::verdict::{Verdict, judge};
+use super::{End, Member};
+use crate::segment::{Awaited, Phase, Segment, WaitNote};
+use fastpath_base::clock::now_ns;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Between two looks at the ranks: several ticks of the kernel's accounts, so that a thread that runs has used some.
+const BETWEEN_POLLS: Duration = Duration::from_millis(50);
+/// Ranks that a verdict names.
+const NAMED_MOST: usize = 8;
+
+/// Says what each rank is doing, a line or more for each that begins with two blanks, and why ranks wait for ever where
+/// that is proved: then a last line that begins with none.
+pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
+    let before = look_at_ranks(members, segment);
+    let now_ns = now_ns();
+    let mut text = String::new();
+    for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
+        let doing = describe_rank(member, facts, now_ns);
+        let _ = writeln!(text, "  rank {number} (process {}) {doing}", member.pid);
+    }
+    if let Some(verdict) = find_verdict(members, segment, &before, now_ns) {
+        let _ = writeln!(
+            text,
+            "{}",
+            describe_verdict(&verdict, members, &before, now_ns)
+        );
+    }
+    text
+}
+
+/// Why ranks wait for ever, by a second look at them; the first was complete at `now_ns`.
+pub fn find_verdict(
+    members: &[Member],
+    segment: &Segment,
+    before: &[Facts],
+    now_ns: u64,
+) -> Option<Verdict> {
+    // The second look takes time, which most jobs can be spared.
+    judge(before, before, now_ns)?;
+    std::thread::park_timeout(BETWEEN_POLLS);
+    judge(before, &look_at_ranks(members, segment), now_ns)
+}
+
+/// What a rank does; its threads that wait have lines of their own, which begin with four blanks.
+pub fn describe_rank(member: &Member, facts: &Facts, now_ns: u64) -> String {
+    if let Some(end) = member.end {
+        return describe_end(end);
+    }
+    let stopped = match facts.activity {
+        Activity::Stopped => Some(format!(
+            "is stopped by a signal (SIGSTOP, SIGTSTP): `kill -CONT {}` resumes it",
+            facts.pid
+        )),
+        Activity::Traced => Some("is stopped by a debugger".to_owned()),
+        _ => None,
+    };
+    let waits = describe_waits(facts, now_ns);
+    match (stopped, waits) {
+        (Some(stopped), Some(waits)) => format!("{stopped}; it {waits}"),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => match facts.phase {
+            Phase::Launched => "runs and has not called MPI_Init".into(),
+            Phase::Attached => "is in MPI_Init".into(),
+            Phase::Initialized => "runs, or looks for a message without sleeping".into(),
+            Phase::Silent | Phase::Settled => "is in MPI_Finalize".into(),
+            Phase::Finalized => "runs after MPI_Finalize".into(),
+        },
+    }
+}
+
+/// What a rank waits for, or its threads, of which each has a line of its own; None where nothing is said.
+fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
+    let first = facts.notes.first()?;
+    if !first.multiple || matches!(facts.activity, Activity::Asleep { threads: 1, .. }) {
+        return Some(format!("waits in {}", describe_note(first, now_ns)));
+    }
+    let mut text = match facts.notes.len() + facts.unnoted as usize {
+        1 => "has a thread that waits:".to_owned(),
+        threads => format!("has {threads} threads that wait:"),
+    };
+    for (name, note) in facts.names.iter().zip(&facts.notes) {
+        let _ = write!(text, "\n    {name} in {}", describe_note(note, now_ns));
+    }
+    if let more @ 1.. = facts.unnoted {
+        let _ = write!(text, "\n    and {more} more");
+    }
+    Some(text)
+}
+
+/// How a process ended.
+pub fn describe_end(end: End) -> String {
+    match end {
+        End::Exit(code) => format!("has left with exit code {code}"),
+        End::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
+        End::Unknown => "has ended".to_owned(),
+    }
+}
+
+/// A wait: call, peer, tag, communicator, bytes, and for how long.
+pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
+    let mut text = name_call(note).to_owned();
+    if note.peer >= 0 {
+        let _ = write!(text, ", peer {}", note.peer);
+        // The peer's rank in its communicator; the others of the report are those in the job.
+        if let [rank] = *note.awaited.named()
+            && rank as i32 != note.peer
+        {
+            let _ = write!(text, " (rank {rank} of the job)");
+        }
+    } else if !note.comm.is_empty() {
+        text.push_str(", any peer");
+    } else if !note.awaited.named().is_empty() {
+        let _ = write!(text, ", {}", name_awaited(&note.awaited));
+    }
+    if note.tag >= 0 {
+        let _ = write!(text, ", tag {}", note.tag);
+    }
+    if !note.comm.is_empty() {
+        let _ = write!(text, ", communicator {}", note.comm);
+    }
+    let _ = write!(text, ", {} bytes", note.bytes);
+    let _ = write!(text, ", for {}", describe_wait(note, now_ns));
+    text
+}
+
+fn name_call(note: &WaitNote) -> &str {
+    match note.call.is_empty() {
+        true => "an MPI call",
+        false => &note.call,
+    }
+}
+
+/// How long a wait has lasted.
+fn describe_wait(note: &WaitNote, now_ns: u64) -> String {
+    let ns = now_ns.saturating_sub(note.since_ns);
+    match ns < 1_000_000_000 {
+        true => format!("{} ms", ns / 1_000_000),
+        false => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+/// Whom all threads of a rank wait for.
+fn awaited_by(facts: &Facts) -> Awaited {
+    let mut awaited = Awaited::UNKNOWN;
+    facts
+        .notes
+        .iter()
+        .for_each(|note| awaited.add(note.awaited));
+    awaited
+}
+
+/// Whom a rank waits for.
+fn name_awaited(awaited: &Awaited) -> String {
+    let ranks: Vec<String> = awaited.named().iter().map(u32::to_string).collect();
+    match &ranks[..] {
+        [] => "any rank".to_owned(),
+        [rank] => format!("rank {rank}"),
+        _ => format!("any of ranks {}", ranks.join(", ")),
+    }
+}
+
+/// The sentence of a verdict.
+pub fn describe_verdict(
+    verdict: &Verdict,
+    members: &[Member],
+    facts: &[Facts],
+    now_ns: u64,
+) -> String {
+    match verdict {
+        Verdict::Cycle(cycle) => {
+            if let [rank] = cycle[..] {
+                let hop = describe_hop(&facts[rank], now_ns);
+                return format!("deadlock: rank {rank} waits for itself{hop}");
+            }
+            let mut text = format!("deadlock: rank {}", cycle[0]);
+            for (at, &rank) in cycle.iter().enumerate().take(NAMED_MOST) {
+                let next = cycle[(at + 1) % cycle.len()];
+                let waits = format!(
+                    "waits for rank {next}{}",
+                    describe_hop(&facts[rank], now_ns)
+                );
+                let _ = match at {
+                    0 => write!(text, " {waits}"),
+                    _ => write!(text, ", which {waits}"),
+                };
+            }
+            if let Some(more @ 1..) = cycle.len().checked_sub(NAMED_MOST) {
+                let _ = write!(
+                    text,
+                    ", and so on over {more} more ranks to rank {}",
+                    cycle[0]
+                );
+            }
+            text
+        }
+        Verdict::Left(rank) => {
+            let waits = describe_step(*rank, facts, now_ns);
+            let gone = match awaited_by(&facts[*rank]).named() {
+                &[peer] => describe_leave(members, peer as usize),
+                _ => "and all others have left MPI".to_owned(),
+            };
+            format!("this wait cannot end: {waits}, {gone}")
+        }
+        Verdict::Knot(knot) => {
+            let steps = knot.iter().take(NAMED_MOST);
+            let steps: Vec<String> = steps.map(|&r| describe_step(r, facts, now_ns)).collect();
+            let mut text = format!(
+                "deadlock of {} ranks, none of which can go on before another: {}",
+                knot.len(),
+                steps.join("; ")
+            );
+            if let Some(more @ 1..) = knot.len().checked_sub(NAMED_MOST) {
+                let _ = write!(text, "; and {more} more ranks");
+            }
+            text
+        }
+    }
+}
+
+/// Whom a rank waits for, and in which call.
+fn describe_step(rank: usize, facts: &[Facts], now_ns: u64) -> String {
+    let awaited = name_awaited(&awaited_by(&facts[rank]));
+    let hop = describe_hop(&facts[rank], now_ns);
+    format!("rank {rank} waits for {awaited}{hop}")
+}
+
+fn describe_hop(facts: &Facts, now_ns: u64) -> String {
+    let several = facts.notes.len() > 1;
+    let hops = facts.notes.iter().enumerate().map(|(at, note)| {
+        let mut text = match facts.names.get(at) {
+            Some(name) if several => format!("{name} in {}", name_call(note)),
+            _ => name_call(note).to_owned(),
+        };
+        if note.tag >= 0 {
+            let _ = write!(text, ", tag {}", note.tag);
+        }
+        let _ = write!(text, ", {}", describe_wait(note, now_ns));
+        text
+    });
+    match facts.notes.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", hops.collect::<Vec<_>>().join("; ")),
+    }
+}
+
+fn describe_leave(members: &[Member], rank: usize) -> String {
+    match members.get(rank).and_then(|member| member.end) {
+        Some(end) => format!("which {}", describe_end(end)),
+        None => "which has called MPI_Finalize".to_owned(),
+    }
+}
+
+/// Name and meaning of a signal, as in "SIGSEGV (Segmentation fault)".
+pub fn describe_signal(signal: i32) -> String {
+    let (name, meaning) = match signal {
+        libc::SIGHUP => ("SIGHUP", "hangup"),
+        libc::SIGINT => ("SIGINT", "interrupt"),
+        libc::SIGQUIT => ("SIGQUIT", "quit"),
+        libc::SIGILL => ("SIGILL", "illegal instruction"),
+        libc::SIGTRAP => ("SIGTRAP", "trap"),
+        libc::SIGABRT => ("SIGABRT", "abort"),
+        libc::SIGBUS => ("SIGBUS", "bus error"),
+        libc::SIGFPE => ("SIGFPE", "arithmetic error"),
+        libc::SIGKILL => ("SIGKILL", "killed, by somebody or for want of memory"),
+        libc::SIGUSR1 => ("SIGUSR1", "user signal 1"),
+        libc::SIGSEGV => ("SIGSEGV", "segmentation fault"),
+        libc::SIGUSR2 => ("SIGUSR2", "user signal 2"),
+        libc::SIGPIPE => ("SIGPIPE", "nobody reads its output"),
+        libc::SIGALRM => ("SIGALRM", "alarm"),
+        libc::SIGTERM => ("SIGTERM", "terminated"),
+        libc::SIGXCPU => ("SIGXCPU", "limit of processor time"),
+        libc::SIGXFSZ => ("SIGXFSZ", "limit of file size"),
+        libc::SIGSYS => ("SIGSYS", "forbidden system call"),
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal}, {name} ({meaning})")
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::segment::WaitNoteRef;
+
+    const MEMBERS: [Member; 2] = [Member { pid: 0, end: None }; 2];
+
+    fn note(call: &str, awaited: &[u32]) -> WaitNote {
+        WaitNote {
+            call: call.to_owned(),
+            peer: -1,
+            tag: 7,
+            comm: String::new(),
+            bytes: 8,
+            since_ns: 1_000_000_000,
+            awaited: Awaited::of(awaited),
+            multiple: false,
+            thread: 0,
+            sequence: 2,
+        }
+    }
+
+    fn facts(activity: Activity, note: Option<WaitNote>) -> Facts {
+        Facts {
+            pid: 77,
+            phase: Phase::Initialized,
+            has_left: false,
+            activity,
+            is_settled: false,
+            names: note.iter().map(|_| "thread \"main\"".to_owned()).collect(),
+            notes: note.into_iter().collect(),
+            unnoted: 0,
+        }
+    }
+
+    fn waiting(awaited: &[u32]) -> Facts {
+        facts(Activity::Unknown, Some(note("MPI_Recv", awaited)))
+    }
+
+    #[test]
+    fn signals__have_names() {
+        assert!(describe_signal(11).contains("SIGSEGV"));
+        assert_eq!(describe_signal(40), "signal 40");
+    }
+
+    #[test]
+    fn ranks__are_listed_without_a_verdict_where_nothing_is_proved() {
+        let segment = Segment::create(2, 1).unwrap();
+        for rank in 0..2 {
+            segment.page(rank).unwrap().note_waiting(
+                0,
+                WaitNoteRef {
+                    call: "MPI_Recv",
+                    peer: 1,
+                    tag: 7,
+                    comm: "halo",
+                    bytes: 8,
+                    since_ns: 1,
+                    awaited: Awaited::of(&[1]),
+                    multiple: false,
+                    thread: 0,
+                },
+            );
+        }
+        let text = describe_ranks(&MEMBERS, &segment);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        let waits = "waits in MPI_Recv, peer 1, tag 7, communicator halo, 8 bytes, for ";
+        assert_eq!(text.matches(waits).count(), 2, "{text}");
+    }
+
+    #[test]
+    fn rank__says_what_is_known_of_it() {
+        let describe = |facts: &Facts| describe_rank(&MEMBERS[0], facts, 3_500_000_000);
+        let stopped = "is stopped by a signal (SIGSTOP, SIGTSTP): `kill -CONT 77` resumes it";
+        assert_eq!(describe(&facts(Activity::Stopped, None)), stopped);
+        let waits = "waits in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
+        assert_eq!(describe(&waiting(&[4])), waits);
+        let mut both = waiting(&[4]);
+        both.activity = Activity::Stopped;
+        assert_eq!(describe(&both), format!("{stopped}; it {waits}"));
+        both.activity = Activity::Traced;
+        assert_eq!(
+            describe(&both),
+            format!("is stopped by a debugger; it {waits}")
+        );
+        let runs = "runs, or looks for a message without sleeping";
+        assert_eq!(describe(&facts(Activity::Running, None)), runs);
+        // Of several threads one waits; the note is that one's.
+        let mut several = waiting(&[4]);
+        several.notes[0].multiple = true;
+        let line = "\n    thread \"main\" in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
+        assert_eq!(
+            describe(&several),
+            format!("has a thread that waits:{line}")
+        );
+        let mut crowd = several.clone();
+        crowd.notes.push(note("MPI_Send", &[3]));
+        crowd.names.push("thread 9".to_owned());
+        crowd.unnoted = 2;
+        let other = line
+            .replace("\"main\"", "9")
+            .replace("Recv, rank 4", "Send, rank 3");
+        assert_eq!(
+            describe(&crowd),
+            format!("has 4 threads that wait:{line}{other}\n    and 2 more")
+        );
+        let (threads, ticks) = (1, 0);
+        several.activity = Activity::Asleep { threads, ticks };
+        assert_eq!(describe(&several), waits);
+    }
+
+    #[test]
+    fn note__says_whom_and_how_long() {
+        let mut one = note("", &[3]);
+        one.peer = 1;
+        one.comm = "halo".to_owned();
+        let text = describe_note(&one, 1_012_345_678);
+        let peer = "an MPI call, peer 1 (rank 3 of the job), tag 7, communicator halo";
+        assert_eq!(text, format!("{peer}, 8 bytes, for 12 ms"));
+        one.awaited = Awaited::of(&[1]);
+        assert!(describe_note(&one, 0).contains("peer 1, tag 7"));
+        assert!(describe_note(&one, 0).ends_with("for 0 ms"));
+        one.peer = -1;
+        assert!(describe_note(&one, 0).contains("an MPI call, any peer, tag 7"));
+        one.comm.clear();
+        one.awaited = Awaited::of(&[1, 2]);
+        assert!(describe_note(&one, 0).contains("an MPI call, any of ranks 1, 2, tag 7"));
+        one.awaited = Awaited::UNKNOWN;
+        assert!(describe_note(&one, 0).contains("an MPI call, tag 7"));
+    }
+
+    #[test]
+    fn verdict__names_who_waits_for_whom() {
+        let say = |verdict: &Verdict, facts: &[Facts]| {
+            describe_verdict(verdict, &MEMBERS, facts, 13_000_000_000)
+        };
+        let hop = "(MPI_Recv, tag 7, 12.0 s)";
+        assert_eq!(
+            say(&Verdict::Cycle(vec![0, 1]), &[waiting(&[1]), waiting(&[0])]),
+            format!("deadlock: rank 0 waits for rank 1 {hop}, which waits for rank 0 {hop}")
+        );
+        assert_eq!(
+            say(&Verdict::Cycle(vec![1]), &[waiting(&[1]), waiting(&[1])]),
+            format!("deadlock: rank 1 waits for itself {hop}")
+        );
+        let ring: Vec<Facts> = (0..20).map(|rank| waiting(&[(rank + 1) % 20])).collect();
+        let text = say(&Verdict::Cycle((0..20).collect()), &ring);
+        assert!(text.contains(", which waits for rank 8 "), "{text}");
+        assert!(
+            text.ends_with(", and so on over 12 more ranks to rank 0"),
+            "{text}"
+        );
+        assert_eq!(
+            say(
+                &Verdict::Left(0),
+                &[waiting(&[1]), facts(Activity::Running, None)]
+            ),
+            format!(
+                "this wait cannot end: rank 0 waits for rank 1 {hop}, which has called MPI_Finalize"
+            )
+        );
+        let any = facts(Activity::Unknown, Some(note("MPI_Probe", &[1, 2])));
+        assert_eq!(
+            say(&Verdict::Knot(vec![0, 1]), &[any.clone(), waiting(&[0])]),
+            format!(
+                "deadlock of 2 ranks, none of which can go on before another: rank 0 waits for \
+                 any of ranks 1, 2 \
+                 (MPI_Probe, tag 7, 12.0 s); rank 1 waits for rank 0 {hop}"
+            )
+        );
+        let mut both = waiting(&[1]);
+        both.notes.push(note("MPI_Wait", &[1]));
+        both.names.push("thread 9".to_owned());
+        assert_eq!(
+            say(&Verdict::Cycle(vec![0, 1]), &[both, waiting(&[0])]),
+            format!(
+                "deadlock: rank 0 waits for rank 1 (thread \"main\" in MPI_Recv, tag 7, 12.0 s; \
+                 thread 9 in MPI_Wait, tag 7, 12.0 s), which waits for rank 0 {hop}"
+            )
+        );
+        let text = say(&Verdict::Left(0), &[any]);
+        assert!(text.ends_with(", and all others have left MPI"), "{text}");
+        let text = say(&Verdict::Knot((0..20).collect()), &ring);
+        assert!(text.ends_with("; and 12 more ranks"), "{text}");
+    }
+}
