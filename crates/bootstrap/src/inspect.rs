@@ -4,11 +4,13 @@
 //! | module | holds |
 //! |---|---|
 //! | [`facts`] | what pages and `/proc` say of each rank |
+//! | [`jobs`] | which jobs run |
 //! | [`verdict`] | whether ranks that wait can still go on (pure) |
 //! | [`describe`] | both as sentences |
 
 pub mod describe;
 pub mod facts;
+pub mod jobs;
 pub mod verdict;
 
 use crate::segment::{RankPage, STATE_DEAD, Segment};

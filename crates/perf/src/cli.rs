@@ -15,6 +15,7 @@ use crate::html::PageOptions;
 use crate::info;
 use crate::instructions::{self, InstructionOptions};
 use crate::levels;
+use crate::ps::PsOptions;
 use crate::tune::TuneOptions;
 
 /// Measures, explains and diagnoses message passing on this machine.
@@ -43,6 +44,8 @@ pub enum Command {
     Info(InfoOptions),
     /// Say what RDMA adapters, libraries and limits there are, what is wrong and what to do (exit code 1: not healthy)
     Doctor(DoctorOptions),
+    /// List the running jobs of this user, what each rank does, and with --why who waits for whom
+    Ps(PsOptions),
     /// Measure what the choice of protocols rests on, and store it for the jobs of this machine
     Tune(TuneOptions),
 }

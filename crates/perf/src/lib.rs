@@ -26,5 +26,6 @@ pub mod measure;
 mod mutate;
 pub mod output;
 pub mod program;
+pub mod ps;
 pub mod record;
 pub mod tune;

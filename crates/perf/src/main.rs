@@ -28,6 +28,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(e) => pipe(Err(e)),
         },
+        cli::Command::Ps(options) => fastpath_perf::ps::run(&options),
         cli::Command::Tune(options) => tune::run(&options).map_err(|e| e.to_string()),
     };
     match result {

@@ -137,7 +137,7 @@ impl Segment {
         job_id: u64,
     ) -> Result<Segment, SegmentError> {
         let ranks = layout.ranks();
-        let segment = Segment::map(file, layout)?;
+        let segment = Segment::map(file, layout, true)?;
         segment.ensure_backed(0, layout.front_bytes() as u64)?;
         let header = segment.header();
         header.version.store(VERSION, Ordering::Relaxed);
@@ -159,6 +159,21 @@ impl Segment {
     /// # Errors
     /// It is none, or it cannot be mapped.
     pub fn attach(file: OwnedFd, job_id: u64) -> Result<Segment, SegmentError> {
+        Segment::open(file, Some(job_id))
+    }
+
+    /// Maps the segment of any job for reading alone, after the same checks but for the job's number. Nothing may be
+    /// written or backed through it.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`].
+    pub fn view(file: OwnedFd) -> Result<Segment, SegmentError> {
+        Segment::open(file, None)
+    }
+
+    /// Of the job with that number, to take part in it; of any job, to look at it.
+    fn open(file: OwnedFd, job_id: Option<u64>) -> Result<Segment, SegmentError> {
+        let writable = job_id.is_some();
         let foreign = |why: String| SegmentError::Foreign(why);
         let file = File::from(file);
         let stat = |cause| SegmentError::System {
@@ -182,7 +197,7 @@ impl Segment {
         if length < 2 * PAGE_BYTES as u64 {
             return Err(foreign(format!("it has {length} bytes")));
         }
-        let first = Mapping::new(file.as_fd(), 0, PAGE_BYTES)?;
+        let first = Mapping::new(file.as_fd(), 0, PAGE_BYTES, writable)?;
         // SAFETY: the mapping covers the header, whose fields are atomics and valid in any
         // state. A memory file has a seal that keeps the page there. An unlinked file has none:
         // it has no name and was inherited, so only processes of the job hold it, which do not
@@ -202,21 +217,21 @@ impl Segment {
         let ranks = header.ranks.load(Ordering::Relaxed) as usize;
         let layout = Layout::of_length(ranks, length)
             .ok_or_else(|| foreign(format!("{length} bytes for {ranks} ranks")))?;
-        if header.job_id.load(Ordering::Relaxed) != job_id {
+        if job_id.is_some_and(|job_id| header.job_id.load(Ordering::Relaxed) != job_id) {
             return Err(foreign("it belongs to another job".into()));
         }
         let budget = (header.budget_kib.load(Ordering::Relaxed) as u64) << 10;
-        let segment = Segment::map(file, layout)?;
+        let segment = Segment::map(file, layout, writable)?;
         segment
             .budget
             .store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
         Ok(segment)
     }
 
-    fn map(file: OwnedFd, layout: Layout) -> Result<Segment, SegmentError> {
+    fn map(file: OwnedFd, layout: Layout, writable: bool) -> Result<Segment, SegmentError> {
         let bytes = usize::try_from(layout.mapped_bytes())
             .map_err(|_| SegmentError::Ranks(layout.ranks()))?;
-        let front = Mapping::new(file.as_fd(), 0, bytes)?;
+        let front = Mapping::new(file.as_fd(), 0, bytes, writable)?;
         // A core file need not hold what others wrote.
         // SAFETY: advice on the mapping just made; a failure does not matter.
         unsafe { libc::madvise(front.base.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
@@ -333,7 +348,7 @@ impl Segment {
     /// `offset` is not on a page border, the piece leaves the file, or the kernel refuses.
     pub fn map_range(&self, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
         self.check_range(offset, bytes as u64)?;
-        Mapping::new(self.file(), offset, bytes)
+        Mapping::new(self.file(), offset, bytes, true)
     }
 
     /// Has memory behind every byte of the range, so that touching it cannot fail later. What
@@ -445,7 +460,7 @@ impl Segment {
         };
         let first = offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         let end = (offset + bytes).next_multiple_of(PAGE_BYTES as u64);
-        let piece = match Mapping::new(self.file(), first, (end - first) as usize) {
+        let piece = match Mapping::new(self.file(), first, (end - first) as usize, true) {
             Ok(piece) => piece,
             Err(_) => return Some(refused),
         };
@@ -519,13 +534,22 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<Mapping, SegmentError> {
+    fn new(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+        writable: bool,
+    ) -> Result<Mapping, SegmentError> {
+        let access = match writable {
+            true => libc::PROT_READ | libc::PROT_WRITE,
+            false => libc::PROT_READ,
+        };
         // SAFETY: a new shared mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
+                access,
                 libc::MAP_SHARED | libc::MAP_NORESERVE,
                 file.as_raw_fd(),
                 offset as libc::off_t,

@@ -1,0 +1,119 @@
+//! The jobs of this user that run on this host, found by the memory files that their processes hold.
+
+use super::{Member, find_members};
+use crate::segment::Segment;
+use fastpath_base::sync::Ordering;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A running job, seen through its memory, which is mapped for reading alone.
+#[derive(Debug)]
+pub struct RunningJob {
+    /// The job's memory.
+    pub segment: Segment,
+    /// Its ranks' processes.
+    pub members: Vec<Member>,
+    /// Process number of the launcher; of the first rank that runs where there is none.
+    pub number: libc::pid_t,
+}
+
+/// All jobs of which this user has a process here, by their numbers. What cannot be read is left out: a process that
+/// ends meanwhile, or one whose descriptors are closed to this process.
+pub fn find_jobs() -> Vec<RunningJob> {
+    let mut jobs: BTreeMap<(u64, u64), RunningJob> = BTreeMap::new();
+    let own = fs::metadata("/proc/self").map(|about| about.uid());
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    for process in processes.flatten() {
+        let is_number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
+        let about = process.metadata();
+        let is_own = matches!((&about, &own), (Ok(about), Ok(own)) if about.uid() == *own);
+        if !process.file_name().to_str().is_some_and(is_number) || !is_own {
+            continue;
+        }
+        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else {
+            continue;
+        };
+        for descriptor in descriptors.flatten() {
+            if let Some((key, job)) = open_job(&descriptor.path(), &jobs) {
+                jobs.insert(key, job);
+            }
+        }
+    }
+    let mut jobs: Vec<RunningJob> = jobs.into_values().collect();
+    jobs.sort_by_key(|job| job.number);
+    jobs
+}
+
+/// The job whose memory a descriptor of another process is, unless it is known already.
+fn open_job(
+    descriptor: &Path,
+    known: &BTreeMap<(u64, u64), RunningJob>,
+) -> Option<((u64, u64), RunningJob)> {
+    let target = fs::read_link(descriptor).ok()?;
+    if !may_be_memory(target.to_str()?) {
+        return None;
+    }
+    let about = fs::metadata(descriptor).ok()?;
+    let key = (about.dev(), about.ino());
+    if known.contains_key(&key) {
+        return None;
+    }
+    let segment = Segment::view(File::open(descriptor).ok()?.into()).ok()?;
+    let members = find_members(&segment);
+    let launcher = segment.header().launcher.load(Ordering::Relaxed) as libc::pid_t;
+    let first = members.iter().map(|m| m.pid).find(|&pid| pid > 0);
+    let number = match launcher {
+        0 => first?,
+        launcher => launcher,
+    };
+    let job = RunningJob {
+        segment,
+        members,
+        number,
+    };
+    Some((key, job))
+}
+
+/// Whether a descriptor's target is what the kernel calls a job's memory: a memory file, or a file without a name where
+/// those are refused.
+fn may_be_memory(target: &str) -> bool {
+    target.starts_with("/memfd:fastpath")
+        || (target.ends_with(" (deleted)")
+            && (target.contains("/#") || target.contains("/.fastpath-")))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs__are_found_by_their_memory() {
+        let segment = Segment::create(2, 7).unwrap();
+        let own = std::process::id();
+        segment.header().launcher.store(own, Ordering::Relaxed);
+        let page = segment.page(1).unwrap();
+        page.launched_pid.store(own, Ordering::Relaxed);
+        let jobs = find_jobs();
+        let is_this = |job: &&RunningJob| job.segment.header().job_id.load(Ordering::Relaxed) == 7;
+        let job = jobs.iter().find(is_this).unwrap();
+        assert_eq!(job.number, own as libc::pid_t);
+        let pids: Vec<_> = job.members.iter().map(|member| member.pid).collect();
+        assert_eq!(pids, [0, own as libc::pid_t]);
+        drop(segment);
+    }
+
+    #[test]
+    fn memory__is_a_file_without_a_name() {
+        assert!(may_be_memory("/memfd:fastpath (deleted)"));
+        assert!(may_be_memory("/dev/shm/#12 (deleted)"));
+        assert!(may_be_memory("/tmp/.fastpath-1-2 (deleted)"));
+        assert!(!may_be_memory("/memfd:other (deleted)"));
+        assert!(!may_be_memory("/tmp/file"));
+        assert!(!may_be_memory("socket:[12]"));
+    }
+}

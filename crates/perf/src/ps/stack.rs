@@ -1,0 +1,314 @@
+//! Where another process is: the function and line of its program that it executes or has called from.
+//!
+//! The process is stopped by `ptrace` while its registers and the top of its stack are read, and goes on before
+//! anything is looked up. Return addresses are found on the stack by what they are: they lie in code of the program
+//! behind an instruction that calls. So nothing is asked of how the program was built; a name needs a symbol, a line
+//! debug information.
+#![allow(unsafe_code)]
+
+use addr2line::Loader;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Bytes of the stack that are read.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Ticks of the kernel's accounts in a second.
+pub(super) fn ticks_per_second() -> f64 {
+    // SAFETY: plain sysconf.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
+}
+
+/// Bytes of a page of memory.
+pub(super) fn page_bytes() -> u64 {
+    // SAFETY: plain sysconf.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+/// A mapping of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Code {
+    start: u64,
+    end: u64,
+    offset: u64,
+    path: String,
+}
+
+/// The function that a process executes, and the line of its own program from which that was called.
+///
+/// # Errors
+/// The process may not be looked at, or it is on a processor of a kind that is not known here.
+pub(super) fn find_place(pid: i32) -> Result<String, String> {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(|e| e.to_string())?;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| e.to_string())?;
+    let code = parse_maps(&maps);
+    let (place, stack) = with_stopped(pid, |registers| {
+        let (place, top) = place_and_top(registers);
+        (place, read_memory(pid, top, STACK_BYTES))
+    })?;
+    let program = program.to_string_lossy();
+    let innermost = code.iter().find(|c| c.contains(place));
+    if innermost.is_some_and(|c| c.path == program) {
+        return Ok(name_place(innermost, place));
+    }
+    let words = stack
+        .chunks_exact(8)
+        .filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)));
+    let returns = words.filter(|&word| {
+        let own = code.iter().any(|c| c.contains(word) && c.path == program);
+        own && follows_call(pid, word)
+    });
+    let mut named = returns.map(|word| {
+        let found = code.iter().find(|c| c.contains(word));
+        name_place(found, word - 1)
+    });
+    let inner = name_place(innermost, place);
+    Ok(match named.next() {
+        Some(outer) => format!("{inner}, called by {outer}"),
+        None => inner,
+    })
+}
+
+impl Code {
+    fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// The mappings that hold code of files (proc_pid_maps(5)).
+fn parse_maps(text: &str) -> Vec<Code> {
+    let parse = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let access = fields.next()?;
+        let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let path = line.get(line.find('/')?..)?;
+        let hex = |text| u64::from_str_radix(text, 16).ok();
+        access.contains('x').then_some(Code {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset,
+            path: path.to_owned(),
+        })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// Function, file and line of an address, as far as the file tells.
+fn name_place(code: Option<&Code>, address: u64) -> String {
+    let Some(code) = code else {
+        return format!("code without a file, at {address:#x}");
+    };
+    let file = Path::new(&code.path);
+    let short = file.file_name().unwrap_or_default().to_string_lossy();
+    let unknown = || format!("{short} at {:#x}", address - code.start + code.offset);
+    let Ok(loader) = Loader::new(file) else {
+        return unknown();
+    };
+    let at = to_static(&fs::read(file).unwrap_or_default(), code, address);
+    let function = loader.find_frames(at).ok().and_then(|mut frames| {
+        let frame = frames.next().ok()??;
+        Some(frame.function?.demangle().ok()?.into_owned())
+    });
+    let function = function.or_else(|| loader.find_symbol(at).map(str::to_owned));
+    let line = loader.find_location(at).ok().flatten();
+    let line = line.and_then(|l| Some(format!("{}:{}", l.file?, l.line?)));
+    match (function, line) {
+        (Some(function), Some(line)) => format!("{function} ({line})"),
+        (Some(function), None) => format!("{function} ({short})"),
+        (None, _) => unknown(),
+    }
+}
+
+/// The address that an ELF file itself gives to what is mapped at `address`: by the segment that holds its place in the
+/// file.
+fn to_static(elf: &[u8], code: &Code, address: u64) -> u64 {
+    let in_file = address - code.start + code.offset;
+    let word = |at: usize, bytes: usize| -> Option<u64> {
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(elf.get(at..at.checked_add(bytes)?)?);
+        Some(u64::from_le_bytes(word))
+    };
+    let find = || {
+        let (table, size, count) = (word(0x20, 8)?, word(0x36, 2)?, word(0x38, 2)?);
+        (0..count).find_map(|index| {
+            let at = usize::try_from(table.checked_add(index * size)?).ok()?;
+            let (kind, offset) = (word(at, 4)?, word(at.checked_add(8)?, 8)?);
+            let (virt, bytes) = (word(at.checked_add(16)?, 8)?, word(at.checked_add(32)?, 8)?);
+            let inside = kind == 1 && in_file >= offset && in_file - offset < bytes;
+            inside.then(|| virt.wrapping_add(in_file - offset))
+        })
+    };
+    find().unwrap_or(in_file)
+}
+
+#[cfg(target_arch = "x86_64")]
+type Registers = libc::user_regs_struct;
+#[cfg(not(target_arch = "x86_64"))]
+type Registers = ();
+
+/// Where the process is, and where its stack begins.
+fn place_and_top(registers: &Registers) -> (u64, u64) {
+    #[cfg(target_arch = "x86_64")]
+    return (registers.rip, registers.rsp);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = registers;
+        (0, 0)
+    }
+}
+
+/// Stops a process, hands its registers over, and lets it go on.
+fn with_stopped<T>(pid: i32, act: impl FnOnce(&Registers) -> T) -> Result<T, String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("not known on this kind of processor".to_owned());
+    }
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: each call gets the arguments that ptrace(2) names; the structure outlives the call.
+    unsafe {
+        if libc::ptrace(libc::PTRACE_SEIZE, pid, none, none) != 0 {
+            return Err(explain_refusal(&io::Error::last_os_error()));
+        }
+        let result = read_registers(pid).map(|registers| act(&registers));
+        libc::ptrace(libc::PTRACE_DETACH, pid, none, none);
+        result.map_err(|e| e.to_string())
+    }
+}
+
+/// # Safety
+/// The process has been seized.
+unsafe fn read_registers(pid: i32) -> io::Result<Registers> {
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: as in `with_stopped`; zeros are valid registers.
+    unsafe {
+        if libc::ptrace(libc::PTRACE_INTERRUPT, pid, none, none) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut status = 0;
+        if libc::waitpid(pid, &mut status, libc::__WALL) != pid {
+            return Err(io::Error::last_os_error());
+        }
+        let mut registers: Registers = std::mem::zeroed();
+        #[cfg(target_arch = "x86_64")]
+        if libc::ptrace(libc::PTRACE_GETREGS, pid, none, &raw mut registers) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(registers)
+    }
+}
+
+fn explain_refusal(cause: &io::Error) -> String {
+    match cause.raw_os_error() {
+        Some(libc::EPERM) => "the kernel refuses ptrace (another debugger, or \
+                              /proc/sys/kernel/yama/ptrace_scope: 0 allows it)"
+            .to_owned(),
+        _ => cause.to_string(),
+    }
+}
+
+/// Whether what lies before an address in another process is a call (x86-64: E8 with a distance, or FF /2).
+fn follows_call(pid: i32, address: u64) -> bool {
+    let Some(from) = address.checked_sub(7) else {
+        return false;
+    };
+    let before = read_memory(pid, from, 7);
+    let [a, b, c, d, e, f, g] = before[..] else {
+        return false;
+    };
+    let is_indirect = |opcode: u8, mode: u8| opcode == 0xff && mode >> 3 & 7 == 2;
+    let far = [(a, b), (b, c), (c, d), (d, e), (e, f), (f, g)];
+    c == 0xe8 || far.iter().any(|&(opcode, mode)| is_indirect(opcode, mode))
+}
+
+/// What can be read of another process's memory from an address on, up to so many bytes.
+fn read_memory(pid: i32, from: u64, bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0_u8; bytes];
+    let local = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: bytes,
+    };
+    // In pages, so that what ends in the middle is read up to its end.
+    let mut pieces = Vec::new();
+    let mut at = from;
+    let end = from.saturating_add(bytes as u64);
+    while at < end {
+        let next = ((at | 4095) + 1).min(end);
+        pieces.push(libc::iovec {
+            iov_base: at as *mut libc::c_void,
+            iov_len: (next - at) as usize,
+        });
+        at = next;
+    }
+    // SAFETY: the local buffer is writable for as many bytes as the pieces have together; the others are addresses of
+    // the other process, which the kernel checks.
+    let read = unsafe {
+        libc::process_vm_readv(
+            pid,
+            &local,
+            1,
+            pieces.as_ptr(),
+            pieces.len() as libc::c_ulong,
+            0,
+        )
+    };
+    buffer.truncate(usize::try_from(read).unwrap_or(0));
+    buffer
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps__give_the_code_of_files() {
+        let text = "55d0-55e0 r-xp 00002000 08:01 12   /usr/bin/a b\n\
+                    55e0-55f0 rw-p 00003000 08:01 12   /usr/bin/a b\n\
+                    7f00-7f10 r-xp 00000000 00:00 0    [vdso]\nx\n";
+        let code = Code {
+            start: 0x55d0,
+            end: 0x55e0,
+            offset: 0x2000,
+            path: "/usr/bin/a b".to_owned(),
+        };
+        assert_eq!(parse_maps(text), [code]);
+    }
+
+    #[test]
+    fn place__has_the_name_of_its_function() {
+        let own = std::process::id() as i32;
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let code = parse_maps(&maps);
+        let address = place__has_the_name_of_its_function as fn() as usize as u64;
+        let found = code.iter().find(|c| c.contains(address));
+        let name = name_place(found, address);
+        assert!(
+            name.contains("place__has_the_name_of_its_function"),
+            "{name}"
+        );
+        assert!(name.contains("stack.rs:"), "{name}");
+        let bytes = 7_u64.to_le_bytes();
+        assert_eq!(read_memory(own, bytes.as_ptr() as u64, 8), bytes);
+        assert!(read_memory(own, 0, 8).is_empty());
+        assert!(name_place(None, 1).contains("0x1"));
+    }
+
+    #[test]
+    fn process__that_is_another_is_stopped_read_and_goes_on() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        let place = find_place(pid);
+        // The child must not have been ended by it, nor stay stopped.
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Err(why) = place {
+            assert!(why.contains("ptrace"), "{why}");
+        }
+        assert!(find_place(0).is_err());
+    }
+}

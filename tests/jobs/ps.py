@@ -1,0 +1,66 @@
+"""`fastpath ps`: jobs that run, what their ranks do, and why one does not go on."""
+
+import json
+import os
+import signal
+import subprocess
+
+from jobs.verdicts import _await_ready, _await_sleep, _start
+
+
+def _ps(session, *arguments):
+    words = [os.path.join(session.prefix, "bin", "fastpath"), "ps", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+
+def _end(job):
+    os.kill(job.process.pid, signal.SIGTERM)
+    job.finish()
+
+
+def case_list(session):
+    """Every rank of a job is listed, as text and as JSON, and the job goes on."""
+    job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    _await_sleep(job, [0, 1])
+    number = job.process.pid
+    text, found = _ps(session, number).stdout, json.loads(_ps(session, number, "--json").stdout)
+    is_running = job.process.poll() is None
+    _end(job)
+    ranks = [rank for entry in found["jobs"] for rank in entry["ranks"]]
+    waits = [(wait["call"], wait["peer"], wait["awaited"]) for rank in ranks for wait in rank["waits"]]
+    if not is_running:
+        return "the job has ended", text
+    if waits != [("MPI_Recv", 1, [1]), ("MPI_Recv", 0, [0])]:
+        return f"waits {waits}", text
+    listed = [f"rank {rank} (process" in text and f"waits in MPI_Recv, peer {1 - rank}" in text for rank in (0, 1)]
+    return None if all(listed) and f"job {number} on" in text else ("the list lacks something", text)
+
+
+def case_why_deadlock(session):
+    job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    _await_sleep(job, [0, 1])
+    text = _ps(session, job.process.pid, "--why").stdout
+    _end(job)
+    return None if "deadlock: rank 0 waits for rank 1 (MPI_Recv" in text else ("no deadlock is named", text)
+
+
+def case_why_computes(session):
+    """The rank that the others wait for is named, with the function where it is, unless the kernel refuses that."""
+    job = _start(session, 2, "await-work", timeout=60)
+    _await_ready(job, 2)
+    _await_sleep(job, [0])
+    text = _ps(session, job.process.pid, "--why").stdout
+    _end(job)
+    is_named = "rank 0 waits for rank 1 (process" in text
+    has_place = "which is in compute" in text or "the kernel refuses ptrace" in text
+    return None if is_named and has_place else ("the rank or its place is not named", text)
+
+
+def case_unknown(session):
+    """A job that is not there is an error, and so is an option that is none."""
+    outcome = _ps(session, 1)
+    if outcome.returncode != 1 or "no job 1 of this user runs" not in outcome.stderr:
+        return f"exit code {outcome.returncode}", outcome.stderr
+    return None if _ps(session, "--wy").returncode == 2 else "an unknown option is taken"
