@@ -11,6 +11,7 @@ pub use table::{FEATURES, Key, Kind, VARIABLES, Variable, WAIT_MODES};
 
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// The common prefix of every variable.
 pub const PREFIX: &str = "FASTPATH_";
@@ -22,6 +23,8 @@ pub enum Origin {
     Default,
     /// The environment.
     Environment,
+    /// The program, by a control variable of the tool interface ([`set`]).
+    Program,
 }
 
 impl fmt::Display for Origin {
@@ -29,6 +32,7 @@ impl fmt::Display for Origin {
         f.write_str(match self {
             Origin::Default => "default",
             Origin::Environment => "environment",
+            Origin::Program => "program",
         })
     }
 }
@@ -59,6 +63,33 @@ pub struct Setting {
     pub value: Value,
     /// Who set it.
     pub origin: Origin,
+}
+
+/// What the program has set; it comes before the environment.
+static SET_BY_PROGRAM: Mutex<Vec<Setting>> = Mutex::new(Vec::new());
+
+/// Sets a variable for every configuration that is read later in this process.
+///
+/// # Errors
+/// It is no value of the variable.
+pub fn set(key: Key, text: &str) -> Result<(), ConfigError> {
+    let variable = &VARIABLES[key as usize];
+    let value = parse::parse_value(&variable.kind, text).map_err(|reason| ConfigError {
+        name: variable.name.to_owned(),
+        text: text.to_owned(),
+        reason,
+    })?;
+    let mut set = SET_BY_PROGRAM
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    set.retain(|setting| setting.variable.key != key);
+    set.push(Setting {
+        variable,
+        text: text.to_owned(),
+        value,
+        origin: Origin::Program,
+    });
+    Ok(())
 }
 
 /// A value that cannot be used. Its text names the variable, the value, and what is accepted.
@@ -101,7 +132,12 @@ impl Config {
     /// # Errors
     /// The first variable whose value cannot be used.
     pub fn from_env() -> Result<Config, ConfigError> {
-        Config::from_pairs(std::env::vars_os())
+        let mut config = Config::from_pairs(std::env::vars_os())?;
+        let set = SET_BY_PROGRAM.lock();
+        for setting in set.unwrap_or_else(PoisonError::into_inner).iter() {
+            config.settings[setting.variable.key as usize] = setting.clone();
+        }
+        Ok(config)
     }
 
     /// The defaults alone.

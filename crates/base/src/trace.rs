@@ -18,11 +18,37 @@ use crate::sync::{StaticBool, StaticOrdering as Ordering, StaticPtr};
 use area::Ring;
 use std::cell::Cell;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 /// Where the only thread inside MPI records; null while nothing is recorded.
 static RING: StaticPtr<Ring> = StaticPtr::new(null_mut());
 /// Whether each thread has a ring of its own, and `RING` only says that points are recorded.
 static THREADS: StaticBool = StaticBool::new(false);
+
+/// Who is told of every point that is recorded, in the thread that passes it.
+static OBSERVER: OnceLock<Observer> = OnceLock::new();
+
+/// Point, peer, tag and bytes.
+pub type Observer = fn(Point, u32, i32, u64);
+
+/// From now on `observer` is told of every point that is recorded, for the life of the process; a second one is
+/// ignored.
+pub fn set_observer(observer: Observer) {
+    _ = OBSERVER.set(observer);
+}
+
+fn tell_observer(event: Event) {
+    if let Some(observer) = OBSERVER.get()
+        && let Some(point) = Point::from_number(event.head as u8)
+    {
+        observer(
+            point,
+            (event.head >> 32) as u32,
+            event.tag as i32,
+            event.bytes,
+        );
+    }
+}
 
 thread_local! {
     static OWN_RING: Cell<*mut Ring> = const { Cell::new(null_mut()) };
@@ -124,6 +150,12 @@ pub fn enter_at(name: &'static str, ticks: u64) {
             (*area::current()).push(ring, ticks, event);
         }
     }
+    tell_observer(event_of_call());
+}
+
+/// The entry into a call, as observers see it: they have no use for the number of its name.
+fn event_of_call() -> Event {
+    Event::bare(Point::Call)
 }
 
 /// Records a whole call that was entered when the clock stood at `begun`: its one point, and with nothing between them
@@ -147,6 +179,9 @@ pub fn record_call(name: &'static str, begun: u64, point: Point, peer: u32, tag:
         area.push(ring, now, Event::new(point, peer, tag, bytes));
         area.push(ring, now, Event::bare(Point::Return));
     }
+    tell_observer(event_of_call());
+    tell_observer(Event::new(point, peer, tag, bytes));
+    tell_observer(Event::bare(Point::Return));
 }
 
 /// # Safety
@@ -162,6 +197,7 @@ unsafe fn record_now(ring: *mut Ring, event: Event) {
             area.push(ring, ticks, event);
         }
     }
+    tell_observer(event);
 }
 
 /// # Safety
@@ -188,6 +224,8 @@ unsafe fn record_two(ring: *mut Ring, event: Event, end: Point) {
             (*area::current()).push(ring, ticks, Event::bare(end));
         }
     }
+    tell_observer(event);
+    tell_observer(Event::bare(end));
 }
 
 /// The ring of the calling thread, where `ring` is the one that [`start`] has set.

@@ -34,6 +34,7 @@ pub mod process;
 pub mod request;
 pub mod status;
 pub mod table;
+pub mod tool;
 pub mod topology;
 pub mod traced;
 

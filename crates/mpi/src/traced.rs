@@ -9,6 +9,7 @@ use crate::hot;
 use crate::p2p::{Args, Immediate, fill_status, find_source, try_send};
 use crate::p2p_slow;
 use crate::status::Status;
+use crate::tool::event;
 use fastpath_base::config::{Config, Key, shorten};
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::job::Job;
@@ -19,14 +20,14 @@ use std::sync::OnceLock;
 /// A process without a launcher writes its file itself.
 static ALONE: OnceLock<(&'static Job, &'static Path)> = OnceLock::new();
 
-/// Begins to record, if the configuration asks for it; says whether points are recorded. What stands in the way is
-/// told, and the program runs without a trace.
+/// Begins to record, if the configuration or a tool asks for it; says whether points are recorded. What stands in the
+/// way is told, and the program runs without a trace.
 pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -> bool {
     let path = config.text(Key::Trace);
-    if path.is_empty() {
+    if path.is_empty() && !event::is_wanted() {
         return false;
     }
-    if job.launcher().is_none() {
+    if !path.is_empty() && job.launcher().is_none() {
         if let Err(e) = prepare_file(Path::new(path)) {
             let path = shorten(path);
             eprintln!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");

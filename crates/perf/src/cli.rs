@@ -59,6 +59,9 @@ pub struct InfoOptions {
     /// Print only which protocol serves which size, and why (as FASTPATH_REPORT=1 does in a job)
     #[arg(long)]
     pub protocols: bool,
+    /// Print only what the tool interface (MPI_T) lists: control variables, performance variables, events
+    #[arg(long)]
+    pub mpit: bool,
     /// Read another process's memory and say what came of it (started by `fastpath info`)
     #[arg(long, hide = true, value_name = "PID,ADDRESS")]
     pub probe_cma: Option<String>,
@@ -128,6 +131,7 @@ pub fn run_bench(command: Bench) -> Result<(), BenchError> {
 pub fn run_info(options: &InfoOptions) -> std::io::Result<()> {
     match &options.probe_cma {
         Some(argument) => info::probe_as_reader(argument),
+        None if options.mpit => info::mpit::print(options.json),
         None if options.protocols => info::print_protocols(options.json),
         None => info::print(&info::collect(), options.json),
     }

@@ -3,6 +3,7 @@
 
 mod cma;
 mod machine;
+pub mod mpit;
 mod threads;
 pub(crate) mod transports;
 

@@ -83,6 +83,11 @@ impl Flood {
 }
 
 impl Worker {
+    /// Unexpected messages that are stored, and the bytes that they take.
+    pub fn unexpected_usage(&self) -> (u64, u64) {
+        self.matcher.store.usage()
+    }
+
     /// Whether the next arrival of a peer stays in its ring, now that the bound is reached.
     #[cold]
     #[inline(never)]

@@ -1,0 +1,429 @@
+//! The tool interface: initialisation, control variables, enumerations, categories (MPI 5.0, chapter 15).
+//!
+//! **Out.** A tool may pass null for whatever it does not want to know.
+#![allow(unsafe_code)]
+
+use super::{load, read_bytes};
+use core::ffi::{c_char, c_int, c_void};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::tool::cvar::{self, Content, Shape};
+use fastpath_mpi::tool::{self, event, find_category, pvar};
+use fastpath_mpi::{Error, Result};
+
+/// Stores a result that the tool may not want.
+///
+/// # Safety
+/// `to` is null or a variable.
+pub(super) unsafe fn tell<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: not null, and the caller's variable.
+        unsafe { to.write(value) };
+    }
+}
+
+/// Stores a text with its end, cut to the room that `length` says, and in `length` what it takes whole (MPI 5.0,
+/// section 15.3.3).
+///
+/// # Safety
+/// `to` is null or has room for `*length` characters; `length` is null or a variable.
+pub(super) unsafe fn tell_text(to: *mut c_char, length: *mut c_int, text: &str) {
+    if length.is_null() {
+        return;
+    }
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let room = usize::try_from(*length).unwrap_or(0);
+        if !to.is_null() && room > 0 {
+            let shown = text.len().min(room - 1);
+            to.cast::<u8>()
+                .copy_from_nonoverlapping(text.as_ptr(), shown);
+            to.add(shown).write(0);
+        }
+        *length = text.len() as c_int + 1;
+    }
+}
+
+/// The text behind a pointer.
+///
+/// # Safety
+/// `text` is null or a string.
+pub(super) unsafe fn text_of<'a>(text: *const c_char) -> Result<&'a str> {
+    // SAFETY: by the contract of this function.
+    let bytes = unsafe { read_bytes(text) };
+    bytes
+        .and_then(|bytes| core::str::from_utf8(bytes).ok())
+        .ok_or_else(|| Error::new(MPI_T_ERR_INVALID, "the name is null or not UTF-8"))
+}
+
+/// Stores a number of something.
+///
+/// # Safety
+/// `to` is null or a variable.
+unsafe fn tell_count(to: *mut c_int, count: usize) -> Result<()> {
+    tool::check()?;
+    // SAFETY: by the contract of this function.
+    unsafe { tell(to, count as c_int) };
+    Ok(())
+}
+
+/// `MPI_T_init_thread`
+///
+/// # Safety
+/// `provided` is null or a variable.
+pub unsafe fn t_init_thread(required: c_int, provided: *mut c_int) -> Result<()> {
+    let level = tool::init(required)?;
+    // SAFETY: by the contract of this function.
+    unsafe { tell(provided, level) };
+    Ok(())
+}
+
+/// `MPI_T_finalize`
+pub fn t_finalize() -> Result<()> {
+    tool::finalize()
+}
+
+/// `MPI_T_cvar_get_num`
+///
+/// # Safety
+/// `num_cvar` is null or a variable.
+pub unsafe fn t_cvar_get_num(num_cvar: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell_count(num_cvar, cvar::count()) }
+}
+
+/// `MPI_T_cvar_get_info`
+///
+/// # Safety
+/// The pointers are null or variables; the texts have room as their lengths say.
+pub unsafe fn t_cvar_get_info(
+    cvar_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    datatype: *mut usize,
+    enumtype: *mut usize,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+    scope: *mut c_int,
+) -> Result<()> {
+    let (variable, shape) = cvar::find(cvar_index)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell_text(name, name_len, variable.name);
+        tell_text(desc, desc_len, variable.meaning);
+        tell(verbosity, MPI_T_VERBOSITY_USER_BASIC);
+        tell(
+            datatype,
+            match shape {
+                Shape::Text => MPI_CHAR,
+                _ => MPI_INT,
+            },
+        );
+        tell(enumtype, cvar::enum_of(cvar_index as usize, shape));
+        tell(bind, MPI_T_BIND_NO_OBJECT);
+        tell(scope, MPI_T_SCOPE_ALL);
+    }
+    Ok(())
+}
+
+/// `MPI_T_cvar_get_index`
+///
+/// # Safety
+/// `name` is null or a string, `cvar_index` null or a variable.
+pub unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell(cvar_index, cvar::index_of(text_of(name)?)? as c_int) };
+    Ok(())
+}
+
+/// `MPI_T_cvar_handle_alloc`
+///
+/// # Safety
+/// `handle` and `count` are null or variables.
+pub unsafe fn t_cvar_handle_alloc(
+    cvar_index: c_int,
+    _obj_handle: *mut c_void,
+    handle: *mut usize,
+    count: *mut c_int,
+) -> Result<()> {
+    let (opened, elements) = cvar::open(cvar_index)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell(handle, opened);
+        tell(count, elements as c_int);
+    }
+    Ok(())
+}
+
+/// `MPI_T_cvar_handle_free`
+///
+/// # Safety
+/// `handle` is null or a variable.
+pub unsafe fn t_cvar_handle_free(handle: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        cvar::close(load(handle)?)?;
+        tell(handle, MPI_T_CVAR_HANDLE_NULL);
+    }
+    Ok(())
+}
+
+fn null_buffer() -> Error {
+    Error::new(MPI_T_ERR_INVALID, "the buffer is null")
+}
+
+/// `MPI_T_cvar_read`
+///
+/// # Safety
+/// `buf` is null or has room for the variable.
+pub unsafe fn t_cvar_read(handle: usize, buf: *mut c_void) -> Result<()> {
+    let content = cvar::read(handle)?;
+    if buf.is_null() {
+        return Err(null_buffer());
+    }
+    // SAFETY: an `int`, or room for as many characters as the handle's count says.
+    unsafe {
+        match content {
+            Content::Int(number) => buf.cast::<c_int>().write_unaligned(number),
+            Content::Text(text) => {
+                let mut length = cvar::TEXT_MAX as c_int;
+                tell_text(buf.cast(), &mut length, &text);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_T_cvar_write`
+///
+/// # Safety
+/// `buf` is null or has the variable's value.
+pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
+    let (_, shape) = cvar::behind(handle)?;
+    if buf.is_null() {
+        return Err(null_buffer());
+    }
+    // SAFETY: an `int`, or characters up to an end or the handle's count.
+    let content = unsafe {
+        match shape {
+            Shape::Text => {
+                let all = buf.cast::<u8>();
+                let length = (0..cvar::TEXT_MAX)
+                    .take_while(|&i| *all.add(i) != 0)
+                    .count();
+                let bytes = core::slice::from_raw_parts(all, length);
+                Content::Text(String::from_utf8_lossy(bytes).into_owned())
+            }
+            _ => Content::Int(buf.cast::<c_int>().read_unaligned()),
+        }
+    };
+    cvar::write(handle, content)
+}
+
+/// `MPI_T_enum_get_info`
+///
+/// # Safety
+/// The pointers are null or variables; the text has room as its length says.
+pub unsafe fn t_enum_get_info(
+    enumtype: usize,
+    num: *mut c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+) -> Result<()> {
+    let (variable, words) = cvar::find_enum(enumtype)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell(num, words.len() as c_int);
+        tell_text(name, name_len, variable);
+    }
+    Ok(())
+}
+
+/// `MPI_T_enum_get_item`
+///
+/// # Safety
+/// As [`t_enum_get_info`].
+pub unsafe fn t_enum_get_item(
+    enumtype: usize,
+    indx: c_int,
+    value: *mut c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+) -> Result<()> {
+    let (variable, words) = cvar::find_enum(enumtype)?;
+    let word = usize::try_from(indx)
+        .ok()
+        .and_then(|index| words.get(index));
+    let word = word.ok_or_else(|| {
+        Error::new(
+            MPI_T_ERR_INVALID_ITEM,
+            format!("{variable} has no item {indx}"),
+        )
+    })?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell(value, indx);
+        tell_text(name, name_len, word);
+    }
+    Ok(())
+}
+
+/// `MPI_T_category_get_num`
+///
+/// # Safety
+/// `num_cat` is null or a variable.
+pub unsafe fn t_category_get_num(num_cat: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell_count(num_cat, tool::categories().len()) }
+}
+
+/// `MPI_T_category_get_info`
+///
+/// # Safety
+/// The pointers are null or variables; the texts have room as their lengths say.
+pub unsafe fn t_category_get_info(
+    cat_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    num_cvars: *mut c_int,
+    num_pvars: *mut c_int,
+    num_categories: *mut c_int,
+) -> Result<()> {
+    let category = find_category(cat_index)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell_text(name, name_len, category.name);
+        tell_text(desc, desc_len, category.meaning);
+        tell(num_cvars, category.counts[0] as c_int);
+        tell(num_pvars, category.counts[1] as c_int);
+        tell(num_categories, 0);
+    }
+    Ok(())
+}
+
+/// `MPI_T_category_get_num_events`
+///
+/// # Safety
+/// `num_events` is null or a variable.
+pub unsafe fn t_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell(num_events, find_category(cat_index)?.counts[2] as c_int) };
+    Ok(())
+}
+
+/// `MPI_T_category_get_index`
+///
+/// # Safety
+/// `name` is null or a string, `cat_index` null or a variable.
+pub unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell(cat_index, tool::category_index(text_of(name)?)? as c_int) };
+    Ok(())
+}
+
+/// Stores the numbers of a category's members: all that there are of a kind, or none.
+///
+/// # Safety
+/// `indices` is null or has room for `len` numbers.
+unsafe fn tell_indices(
+    cat_index: c_int,
+    kind: usize,
+    len: c_int,
+    indices: *mut c_int,
+) -> Result<()> {
+    let count = find_category(cat_index)?.counts[kind];
+    for index in 0..count.min(usize::try_from(len).unwrap_or(0)) {
+        if !indices.is_null() {
+            // SAFETY: below `len`.
+            unsafe { indices.add(index).write(index as c_int) };
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_T_category_get_cvars`
+///
+/// # Safety
+/// `indices` is null or has room for `len` numbers.
+pub unsafe fn t_category_get_cvars(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> Result<()> {
+    // SAFETY: the same contract.
+    unsafe { tell_indices(cat_index, 0, len, indices) }
+}
+
+/// `MPI_T_category_get_pvars`
+///
+/// # Safety
+/// `indices` is null or has room for `len` numbers.
+pub unsafe fn t_category_get_pvars(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> Result<()> {
+    // SAFETY: the same contract.
+    unsafe { tell_indices(cat_index, 1, len, indices) }
+}
+
+/// `MPI_T_category_get_events`
+///
+/// # Safety
+/// `indices` is null or has room for `len` numbers.
+pub unsafe fn t_category_get_events(
+    cat_index: c_int,
+    len: c_int,
+    indices: *mut c_int,
+) -> Result<()> {
+    // SAFETY: the same contract.
+    unsafe { tell_indices(cat_index, 2, len, indices) }
+}
+
+/// `MPI_T_category_get_categories`: there are none below others.
+pub fn t_category_get_categories(
+    cat_index: c_int,
+    _len: c_int,
+    _indices: *mut c_int,
+) -> Result<()> {
+    find_category(cat_index).map(drop)
+}
+
+/// `MPI_T_category_changed`: never.
+///
+/// # Safety
+/// `update_number` is null or a variable.
+pub unsafe fn t_category_changed(update_number: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell_count(update_number, 0) }
+}
+
+/// `MPI_T_pvar_get_num`
+///
+/// # Safety
+/// `num_pvar` is null or a variable.
+pub unsafe fn t_pvar_get_num(num_pvar: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell_count(num_pvar, pvar::VARIABLES.len()) }
+}
+
+/// `MPI_T_event_get_num`
+///
+/// # Safety
+/// `num_events` is null or a variable.
+pub unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell_count(num_events, event::count()) }
+}
+
+/// `MPI_T_source_get_num`: the clock of events.
+///
+/// # Safety
+/// `num_sources` is null or a variable.
+pub unsafe fn t_source_get_num(num_sources: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell_count(num_sources, 1) }
+}

@@ -1,0 +1,336 @@
+//! Events of the tool interface, and their source (MPI 5.0, section 15.3.8).
+#![allow(unsafe_code)]
+
+use super::tool::{tell, tell_text, text_of};
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::transmute;
+use fastpath_base::clock::now_ns;
+use fastpath_mpi::consts::*;
+use fastpath_mpi::info::{Info, publish_info};
+use fastpath_mpi::tool;
+use fastpath_mpi::tool::event::{self, Callback, DroppedCallback, FreeCallback, Instance};
+use fastpath_mpi::{Error, Process, Result};
+
+/// `MPI_T_event_get_index`
+///
+/// # Safety
+/// `name` is null or a string, `event_index` null or a variable.
+pub unsafe fn t_event_get_index(name: *const c_char, event_index: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell(event_index, event::index_of(text_of(name)?)? as c_int) };
+    Ok(())
+}
+
+/// `MPI_T_event_get_info`
+///
+/// # Safety
+/// The pointers are null or variables; the texts have room as their lengths say, the arrays for `*num_elements`.
+pub unsafe fn t_event_get_info(
+    p: &Process,
+    event_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    array_of_datatypes: *mut usize,
+    array_of_displacements: *mut isize,
+    num_elements: *mut c_int,
+    enumtype: *mut usize,
+    info: *mut usize,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+) -> Result<()> {
+    let point = event::find(event_index)?;
+    let elements = event::elements(point);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell_text(name, name_len, &event::name_of(point));
+        tell_text(desc, desc_len, &event::describe(point));
+        tell(verbosity, MPI_T_VERBOSITY_MPIDEV_DETAIL);
+        if !num_elements.is_null() {
+            let room = usize::try_from(*num_elements).unwrap_or(0);
+            for (at, (datatype, displacement)) in layout(&elements).enumerate().take(room) {
+                if !array_of_datatypes.is_null() {
+                    array_of_datatypes.add(at).write(datatype);
+                }
+                if !array_of_displacements.is_null() {
+                    array_of_displacements.add(at).write(displacement);
+                }
+            }
+            *num_elements = elements.len() as c_int;
+        }
+        tell(enumtype, MPI_T_ENUM_NULL);
+        tell_info(p, info)?;
+        tell(bind, MPI_T_BIND_NO_OBJECT);
+    }
+    Ok(())
+}
+
+/// Datatype of each element, and where it lies in a copy of the event.
+fn layout(elements: &[event::Element]) -> impl Iterator<Item = (usize, isize)> {
+    elements.iter().scan(0_usize, |end, element| {
+        let (datatype, bytes) = element.datatype();
+        let at = end.next_multiple_of(bytes);
+        *end = at + bytes;
+        Some((datatype, at as isize))
+    })
+}
+
+/// Stores a new info object without keys: there is nothing to say.
+///
+/// # Safety
+/// `info` is null or a variable.
+unsafe fn tell_info(p: &Process, info: *mut usize) -> Result<()> {
+    if !info.is_null() {
+        // SAFETY: by the contract of this function.
+        unsafe { tell(info, publish_info(p, Info::default())?) };
+    }
+    Ok(())
+}
+
+/// `MPI_T_event_handle_alloc`
+///
+/// # Safety
+/// `event_registration` is null or a variable.
+pub unsafe fn t_event_handle_alloc(
+    event_index: c_int,
+    _obj_handle: *mut c_void,
+    _info: usize,
+    event_registration: *mut usize,
+) -> Result<()> {
+    let handle = event::open(event_index)?;
+    // SAFETY: by the contract of this function.
+    unsafe { tell(event_registration, handle) };
+    Ok(())
+}
+
+/// `MPI_T_event_handle_set_info`: no key is known.
+pub fn t_event_handle_set_info(event_registration: usize, _info: usize) -> Result<()> {
+    event::check(event_registration, MPI_T_CB_REQUIRE_NONE)
+}
+
+/// `MPI_T_event_handle_get_info`
+///
+/// # Safety
+/// `info_used` is null or a variable.
+pub unsafe fn t_event_handle_get_info(
+    p: &Process,
+    event_registration: usize,
+    info_used: *mut usize,
+) -> Result<()> {
+    event::check(event_registration, MPI_T_CB_REQUIRE_NONE)?;
+    // SAFETY: by the contract of this function.
+    unsafe { tell_info(p, info_used) }
+}
+
+/// `MPI_T_event_register_callback`
+///
+/// # Safety
+/// `event_cb_function` is null or such a function.
+pub unsafe fn t_event_register_callback(
+    event_registration: usize,
+    cb_safety: c_int,
+    _info: usize,
+    user_data: *mut c_void,
+    event_cb_function: usize,
+) -> Result<()> {
+    // SAFETY: null, or the address of a function of that type.
+    let function = unsafe { transmute::<usize, Option<Callback>>(event_cb_function) };
+    event::register(event_registration, cb_safety, user_data.addr(), function)
+}
+
+/// `MPI_T_event_callback_set_info`: no key is known.
+pub fn t_event_callback_set_info(
+    event_registration: usize,
+    cb_safety: c_int,
+    _info: usize,
+) -> Result<()> {
+    event::check(event_registration, cb_safety)
+}
+
+/// `MPI_T_event_callback_get_info`
+///
+/// # Safety
+/// `info_used` is null or a variable.
+pub unsafe fn t_event_callback_get_info(
+    p: &Process,
+    event_registration: usize,
+    cb_safety: c_int,
+    info_used: *mut usize,
+) -> Result<()> {
+    event::check(event_registration, cb_safety)?;
+    // SAFETY: by the contract of this function.
+    unsafe { tell_info(p, info_used) }
+}
+
+/// `MPI_T_event_handle_free`
+///
+/// # Safety
+/// `free_cb_function` is null or such a function.
+pub unsafe fn t_event_handle_free(
+    event_registration: usize,
+    user_data: *mut c_void,
+    free_cb_function: usize,
+) -> Result<()> {
+    event::close(event_registration)?;
+    // SAFETY: null, or the address of a function of that type, which the tool wants to be called.
+    unsafe {
+        if let Some(function) = transmute::<usize, Option<FreeCallback>>(free_cb_function) {
+            function(event_registration, event::FREE_SAFETY, user_data);
+        }
+    }
+    Ok(())
+}
+
+/// `MPI_T_event_set_dropped_handler`
+///
+/// # Safety
+/// `dropped_cb_function` is null or such a function.
+pub unsafe fn t_event_set_dropped_handler(
+    event_registration: usize,
+    dropped_cb_function: usize,
+) -> Result<()> {
+    // SAFETY: null, or the address of a function of that type.
+    let function = unsafe { transmute::<usize, Option<DroppedCallback>>(dropped_cb_function) };
+    event::set_dropped_handler(event_registration, function)
+}
+
+/// The event behind a handle that a callback was given.
+///
+/// # Safety
+/// It is such a handle, and the callback has not returned.
+unsafe fn instance<'a>(handle: usize) -> Result<&'a Instance> {
+    // SAFETY: by the contract of this function.
+    let found = unsafe { (handle as *const Instance).as_ref() };
+    found.ok_or_else(|| Error::new(MPI_T_ERR_INVALID_HANDLE, "the event instance is null"))
+}
+
+/// `MPI_T_event_read`
+///
+/// # Safety
+/// The instance is that of a running callback; `buffer` is null or has room for the element.
+pub unsafe fn t_event_read(
+    event_instance: usize,
+    element_index: c_int,
+    buffer: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let instance = unsafe { instance(event_instance)? };
+    let index = usize::try_from(element_index).ok();
+    let element = index.and_then(|index| instance.element(index));
+    let (bytes, length) = element.ok_or_else(|| {
+        Error::new(
+            MPI_T_ERR_INVALID_INDEX,
+            format!("the event has no element {element_index}"),
+        )
+    })?;
+    if buffer.is_null() {
+        return Err(Error::new(MPI_T_ERR_INVALID, "the buffer is null"));
+    }
+    let from = match cfg!(target_endian = "big") {
+        true => bytes.len() - length,
+        false => 0,
+    };
+    // SAFETY: `length` bytes, at most 8.
+    unsafe {
+        buffer
+            .cast::<u8>()
+            .copy_from_nonoverlapping(bytes.as_ptr().add(from), length)
+    };
+    Ok(())
+}
+
+/// `MPI_T_event_copy`: all elements, each where `MPI_T_event_get_info` says.
+///
+/// # Safety
+/// As [`t_event_read`], with room for all elements.
+pub unsafe fn t_event_copy(event_instance: usize, buffer: *mut c_void) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let elements = unsafe { instance(event_instance)? }.elements();
+    for (index, (_, at)) in layout(&elements).enumerate() {
+        let to = match buffer.is_null() {
+            true => buffer,
+            // SAFETY: inside the room for all elements.
+            false => unsafe { buffer.byte_offset(at) },
+        };
+        // SAFETY: the same contract.
+        unsafe { t_event_read(event_instance, index as c_int, to)? };
+    }
+    Ok(())
+}
+
+/// `MPI_T_event_get_timestamp`
+///
+/// # Safety
+/// The instance is that of a running callback; `event_timestamp` is null or a variable.
+pub unsafe fn t_event_get_timestamp(
+    event_instance: usize,
+    event_timestamp: *mut i64,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { tell(event_timestamp, instance(event_instance)?.ns as i64) };
+    Ok(())
+}
+
+/// `MPI_T_event_get_source`
+///
+/// # Safety
+/// The instance is that of a running callback; `source_index` is null or a variable.
+pub unsafe fn t_event_get_source(event_instance: usize, source_index: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        instance(event_instance)?;
+        tell(source_index, 0);
+    }
+    Ok(())
+}
+
+fn check_source(index: c_int) -> Result<()> {
+    tool::check()?;
+    match index {
+        0 => Ok(()),
+        _ => Err(Error::new(
+            MPI_T_ERR_INVALID_INDEX,
+            format!("there is no source {index}"),
+        )),
+    }
+}
+
+/// `MPI_T_source_get_info`
+///
+/// # Safety
+/// The pointers are null or variables; the texts have room as their lengths say.
+pub unsafe fn t_source_get_info(
+    p: &Process,
+    source_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    ordering: *mut c_int,
+    ticks_per_second: *mut i64,
+    max_ticks: *mut i64,
+    info: *mut usize,
+) -> Result<()> {
+    check_source(source_index)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        tell_text(name, name_len, "clock");
+        tell_text(desc, desc_len, "nanoseconds of the monotonic clock");
+        tell(ordering, MPI_T_SOURCE_UNORDERED);
+        tell(ticks_per_second, event::TICKS_PER_SECOND);
+        tell(max_ticks, i64::MAX);
+        tell_info(p, info)
+    }
+}
+
+/// `MPI_T_source_get_timestamp`
+///
+/// # Safety
+/// `timestamp` is null or a variable.
+pub unsafe fn t_source_get_timestamp(source_index: c_int, timestamp: *mut i64) -> Result<()> {
+    check_source(source_index)?;
+    // SAFETY: by the contract of this function.
+    unsafe { tell(timestamp, now_ns() as i64) };
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! Performance variables: what the workers of this process have counted, and what their queues hold. Nothing is counted
+//! on the immediate path.
+//!
+//! A handle of a counter starts at 0, stopped: it sees what is counted while it is started. A level is read as it
+//! stands and cannot be set.
+#![allow(unsafe_code)]
+
+use super::{enter, no_index, no_name};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use fastpath_protocol::Worker;
+
+/// One variable; its datatype is `MPI_UINT64_T`, and it is of the process.
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Its `MPI_T_PVAR_CLASS_`.
+    pub class: i32,
+    /// One line for people.
+    pub meaning: &'static str,
+    value: fn(&Worker) -> u64,
+}
+
+impl Variable {
+    /// Whether a tool may not set it; then it is also always started.
+    pub fn is_level(&self) -> bool {
+        self.class != MPI_T_PVAR_CLASS_COUNTER
+    }
+}
+
+macro_rules! variables {
+    ($($class:ident $name:literal $value:expr, $meaning:literal;)*) => {
+        /// All of them.
+        pub static VARIABLES: &[Variable] = &[$(Variable {
+            name: $name,
+            class: variables!(@ $class),
+            meaning: $meaning,
+            value: $value,
+        },)*];
+    };
+    (@ counter) => { MPI_T_PVAR_CLASS_COUNTER };
+    (@ level) => { MPI_T_PVAR_CLASS_LEVEL };
+}
+
+variables! {
+    counter "requests" |w| w.counters.requests, "sends and receives that took a request";
+    counter "unexpected_messages" |w| w.counters.unexpected,
+        "messages that came before their receive and were stored";
+    counter "rendezvous_messages" |w| w.counters.rendezvous, "long messages sent by rendezvous";
+    counter "single_copies" |w| w.counters.single_copies,
+        "long messages received by a copy of the kernel from the sender's memory";
+    counter "direct_reads" |w| w.counters.direct_reads,
+        "long messages read from shared memory of the sender";
+    counter "direct_writes" |w| w.counters.direct_writes,
+        "long messages written into shared memory of the receiver";
+    counter "sleeps" |w| w.counters.sleeps, "waits that went to sleep in the kernel";
+    counter "connections" |w| w.counters.connections, "peers that this process has connected to";
+    counter "violations" |w| w.counters.violations, "messages that no healthy peer sends, dropped";
+    counter "rma_keys_resolved" |w| w.rma.counters.resolved, "keys of remote memory resolved";
+    counter "rma_operations_queued" |w| w.rma.counters.queued,
+        "one-sided operations that waited in a queue";
+    counter "rma_operations_served" |w| w.rma.counters.served,
+        "one-sided operations of peers carried out by this process";
+    level "unexpected_queue_length" |w| w.unexpected_usage().0, "unexpected messages stored now";
+    level "unexpected_queue_bytes" |w| w.unexpected_usage().1,
+        "memory that unexpected messages take now, in bytes";
+}
+
+/// A variable behind a handle.
+#[derive(Debug)]
+pub(super) struct Handle {
+    session: usize,
+    index: usize,
+    /// What was counted while it was started before, less resets; may wrap.
+    kept: u64,
+    /// The process's value when it was started last; none while it is stopped.
+    since: Option<u64>,
+}
+
+impl Handle {
+    /// The handle's value where the process's is `now`.
+    fn value(&self, now: u64) -> u64 {
+        match self.since {
+            _ if VARIABLES[self.index].is_level() => now,
+            Some(since) => self.kept.wrapping_add(now.wrapping_sub(since)),
+            None => self.kept,
+        }
+    }
+
+    fn set(&mut self, value: u64, now: u64) {
+        self.kept = value;
+        self.since = self.since.map(|_| now);
+    }
+}
+
+/// A variable by its number.
+///
+/// # Errors
+/// There is none.
+pub fn find(index: i32) -> Result<&'static Variable> {
+    super::check()?;
+    let found = usize::try_from(index).ok();
+    let found = found.and_then(|index| VARIABLES.get(index));
+    found.ok_or_else(|| no_index("performance variable", index))
+}
+
+/// The number of a variable by its name and class.
+///
+/// # Errors
+/// There is none.
+pub fn index_of(name: &str, class: i32) -> Result<usize> {
+    super::check()?;
+    let found = VARIABLES
+        .iter()
+        .position(|variable| variable.name == name && variable.class == class);
+    found.ok_or_else(|| no_name("performance variable", name))
+}
+
+/// What the process has of a variable: the sum over its workers; 0 while MPI is not initialised.
+fn current(p: &Process, index: usize) -> u64 {
+    if p.engine().is_none() {
+        return 0;
+    }
+    // SAFETY: a worker lives as long as the engine, and the caller is inside MPI.
+    let value = |worker: *mut Worker| unsafe { (VARIABLES[index].value)(&*worker) };
+    p.workers().map(|(_, worker)| value(worker)).sum()
+}
+
+/// `MPI_T_pvar_session_create`.
+///
+/// # Errors
+/// The interface is not initialised.
+pub fn open_session() -> Result<usize> {
+    Ok(enter()?.sessions.insert(()))
+}
+
+/// `MPI_T_pvar_session_free`, with the handles of the session.
+///
+/// # Errors
+/// There is no such session.
+pub fn close_session(session: usize) -> Result {
+    let mut tool = enter()?;
+    let closed = tool.sessions.remove(session);
+    closed.ok_or_else(|| no_session(session))?;
+    for slot in &mut tool.pvars.0 {
+        if slot
+            .as_ref()
+            .is_some_and(|handle| handle.session == session)
+        {
+            *slot = None;
+        }
+    }
+    Ok(())
+}
+
+fn no_session(session: usize) -> Error {
+    Error::new(
+        MPI_T_ERR_INVALID_SESSION,
+        format!("no session has the handle {session:#x}"),
+    )
+}
+
+/// `MPI_T_pvar_handle_alloc`: the handle; each variable has one element.
+///
+/// # Errors
+/// There is no such session or variable.
+pub fn open(session: usize, index: i32) -> Result<usize> {
+    find(index)?;
+    let mut tool = enter()?;
+    tool.sessions
+        .get(session)
+        .ok_or_else(|| no_session(session))?;
+    Ok(tool.pvars.insert(Handle {
+        session,
+        index: index as usize,
+        kept: 0,
+        since: None,
+    }))
+}
+
+/// `MPI_T_pvar_handle_free`.
+///
+/// # Errors
+/// The session has no such handle.
+pub fn close(session: usize, handle: usize) -> Result {
+    let mut tool = enter()?;
+    find_handle(&mut tool, session, handle)?;
+    tool.pvars.remove(handle);
+    Ok(())
+}
+
+fn find_handle(tool: &mut super::Tool, session: usize, handle: usize) -> Result<&mut Handle> {
+    tool.sessions
+        .get(session)
+        .ok_or_else(|| no_session(session))?;
+    let found = tool.pvars.get(handle).filter(|h| h.session == session);
+    found.ok_or_else(|| {
+        Error::new(
+            MPI_T_ERR_INVALID_HANDLE,
+            format!("no performance variable of the session has the handle {handle:#x}"),
+        )
+    })
+}
+
+/// Does something with a handle, of which the process's value is told.
+fn with<T>(
+    p: &Process,
+    (session, handle): (usize, usize),
+    act: impl FnOnce(&mut Handle, u64) -> Result<T>,
+) -> Result<T> {
+    let mut tool = enter()?;
+    let found = find_handle(&mut tool, session, handle)?;
+    let now = current(p, found.index);
+    act(found, now)
+}
+
+/// Does something with a counter, or, with `MPI_T_PVAR_ALL_HANDLES`, with all counters of the session.
+fn with_counters(
+    p: &Process,
+    (session, handle): (usize, usize),
+    refused: i32,
+    act: impl Fn(&mut Handle, u64),
+) -> Result {
+    if handle != MPI_T_PVAR_ALL_HANDLES {
+        return with(p, (session, handle), |handle, now| {
+            let variable = &VARIABLES[handle.index];
+            if variable.is_level() {
+                let why = format!("{} is a level: it is always as it stands", variable.name);
+                return Err(Error::new(refused, why));
+            }
+            act(handle, now);
+            Ok(())
+        });
+    }
+    let mut tool = enter()?;
+    tool.sessions
+        .get(session)
+        .ok_or_else(|| no_session(session))?;
+    let handles = tool.pvars.0.iter_mut().flatten();
+    for found in handles.filter(|h| h.session == session && !VARIABLES[h.index].is_level()) {
+        act(found, current(p, found.index));
+    }
+    Ok(())
+}
+
+/// `MPI_T_pvar_start`.
+///
+/// # Errors
+/// The session has no such handle; it is a level.
+pub fn start(p: &Process, session: usize, handle: usize) -> Result {
+    let refused = MPI_T_ERR_PVAR_NO_STARTSTOP;
+    with_counters(p, (session, handle), refused, |handle, now| {
+        handle.since = handle.since.or(Some(now));
+    })
+}
+
+/// `MPI_T_pvar_stop`.
+///
+/// # Errors
+/// As [`start`].
+pub fn stop(p: &Process, session: usize, handle: usize) -> Result {
+    let refused = MPI_T_ERR_PVAR_NO_STARTSTOP;
+    with_counters(p, (session, handle), refused, |handle, now| {
+        handle.kept = handle.value(now);
+        handle.since = None;
+    })
+}
+
+/// `MPI_T_pvar_read`.
+///
+/// # Errors
+/// The session has no such handle.
+pub fn read(p: &Process, session: usize, handle: usize) -> Result<u64> {
+    with(p, (session, handle), |handle, now| Ok(handle.value(now)))
+}
+
+/// `MPI_T_pvar_readreset`: reads and resets as one.
+///
+/// # Errors
+/// The session has no such handle; it is a level.
+pub fn read_and_reset(p: &Process, session: usize, handle: usize) -> Result<u64> {
+    with(p, (session, handle), |handle, now| {
+        if VARIABLES[handle.index].is_level() {
+            return Err(Error::new(
+                MPI_T_ERR_PVAR_NO_WRITE,
+                "a level cannot be reset",
+            ));
+        }
+        let value = handle.value(now);
+        handle.set(0, now);
+        Ok(value)
+    })
+}
+
+/// `MPI_T_pvar_write`, and with 0 `MPI_T_pvar_reset`.
+///
+/// # Errors
+/// The session has no such handle; it is a level.
+pub fn write(p: &Process, session: usize, handle: usize, value: u64) -> Result {
+    with_counters(
+        p,
+        (session, handle),
+        MPI_T_ERR_PVAR_NO_WRITE,
+        |handle, now| {
+            handle.set(value, now);
+        },
+    )
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counter__counts_while_it_is_started() {
+        let mut handle = Handle {
+            session: 0,
+            index: 0,
+            kept: 0,
+            since: None,
+        };
+        assert_eq!(handle.value(100), 0);
+        handle.since = Some(100);
+        assert_eq!(handle.value(107), 7);
+        (handle.kept, handle.since) = (handle.value(107), None);
+        assert_eq!(handle.value(500), 7);
+        handle.set(3, 500);
+        assert_eq!(handle.value(600), 3, "stopped");
+        handle.since = Some(600);
+        handle.set(0, 610);
+        assert_eq!(handle.value(612), 2);
+    }
+
+    #[test]
+    fn names__are_there_once() {
+        for (index, variable) in VARIABLES.iter().enumerate() {
+            let first = VARIABLES.iter().position(|v| v.name == variable.name);
+            assert_eq!(first, Some(index), "{}", variable.name);
+        }
+    }
+}
