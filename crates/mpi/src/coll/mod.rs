@@ -25,6 +25,7 @@ mod form;
 mod gather;
 mod halving;
 mod local;
+mod neighbor;
 mod nonblocking;
 pub mod pair;
 mod reduce;
@@ -44,6 +45,7 @@ pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
 pub use calls::*;
 pub use form::Form;
 pub use local::reduce_local;
+pub use neighbor::*;
 
 use crate::channel::Channel;
 use crate::comm::Comm;
