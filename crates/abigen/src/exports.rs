@@ -133,16 +133,41 @@ fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body,
     );
 }
 
-/// The body of that name; a large-count form falls back to the one it shares with the other form.
+/// The body of that name; a large-count form falls back to the one it shares with the other form, and a collective call
+/// that does not block to the one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather`
+/// where the blocking call has a body of its own.
 #[must_use]
 pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
     let own = function.body_name();
     if let Some(body) = bodies.by_name.get(&own) {
         return Some((own, body));
     }
-    function.large_of.as_ref()?;
-    let shared = own.trim_end_matches("_c").to_string();
-    bodies.by_name.get(&shared).map(|body| (shared, body))
+    let shared = match function.large_of {
+        Some(_) => own.trim_end_matches("_c"),
+        None => &own,
+    };
+    if let Some(body) = bodies.by_name.get(shared) {
+        return Some((shared.to_string(), body));
+    }
+    let call = shared
+        .strip_suffix("_init")
+        .or_else(|| shared.strip_prefix('i'))?;
+    [format!("i{call}"), call.to_string()]
+        .into_iter()
+        .find_map(|name| {
+            let body = bodies.by_name.get(&name).filter(|body| body.takes_form)?;
+            Some((name, body))
+        })
+}
+
+/// The form of a collective call, from its name and whether it has a request.
+fn form(function: &Function) -> &'static str {
+    let has_request = function.params.iter().any(|p| p.name == "request");
+    match (has_request, function.name.contains("_init")) {
+        (false, _) => "entry::Form::Blocking",
+        (true, false) => "entry::Form::Nonblocking(r#request)",
+        (true, true) => "entry::Form::Persistent(r#request)",
+    }
 }
 
 fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, out: &mut String) {
@@ -151,7 +176,16 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     if body.takes_process {
         args.push("&process".into());
     }
-    args.extend(function.params.iter().map(|p| argument(table, p)));
+    if body.takes_form {
+        args.push(form(function).into());
+    }
+    let is_passed = |p: &&Param| !(body.takes_form && ["info", "request"].contains(&&*p.name));
+    let passed = function.params.iter().filter(is_passed);
+    args.extend(passed.map(|p| argument(table, p)));
+    if body.takes_form && function.params.iter().any(|p| p.name == "info") {
+        // No hint is known.
+        out.push_str("    _ = r#info;\n");
+    }
     let call = format!(
         "unsafe {{ entry::{}::{body_name}({}) }}",
         body.module,
@@ -348,6 +382,7 @@ mod tests {
             module: "m".into(),
             place: String::new(),
             takes_process,
+            takes_form: false,
             returns_result,
         }
     }
@@ -396,6 +431,36 @@ mod tests {
             let entered = text.find(&format!("enter(\"{name}\", false)"));
             assert!(quick.unwrap() < entered.unwrap(), "{text}");
             assert_eq!(text.matches('{').count(), text.matches('}').count());
+        }
+    }
+
+    #[test]
+    fn body_with_a_form__serves_three_functions_in_two_widths() {
+        let body = Body {
+            takes_form: true,
+            ..body(true, true)
+        };
+        for (name, call) in [
+            (
+                "MPI_Gather",
+                "gather(&process, entry::Form::Blocking, r#sendbuf,",
+            ),
+            (
+                "MPI_Igather_c",
+                "gather(&process, entry::Form::Nonblocking(r#request), r#sendbuf,",
+            ),
+            (
+                "MPI_Gather_init",
+                "gather(&process, entry::Form::Persistent(r#request), r#sendbuf,",
+            ),
+        ] {
+            let text = emit(name, &[("gather", body.clone())]);
+            assert!(text.contains(call) && text.contains("r#comm) }"), "{text}");
+        }
+        let apart = [("barrier", self::body(false, false)), ("ibarrier", body)];
+        assert!(emit("MPI_Barrier", &apart).contains("entry::m::barrier(r#comm)"));
+        for name in ["MPI_Ibarrier", "MPI_Barrier_init"] {
+            assert!(emit(name, &apart).contains("entry::m::ibarrier(&process, entry::Form::"));
         }
     }
 

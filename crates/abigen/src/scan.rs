@@ -15,6 +15,8 @@ pub struct Body {
     pub place: String,
     /// Its first parameter is the process: the wrapper enters before it calls.
     pub takes_process: bool,
+    /// Its second parameter says in which form a collective call is made: it serves `MPI_X`, `MPI_Ix` and `MPI_X_init`.
+    pub takes_form: bool,
     /// It returns a `Result`; otherwise the value that C gets.
     pub returns_result: bool,
 }
@@ -119,13 +121,15 @@ impl Bodies {
 }
 
 fn describe(function: &ItemFn, module: &str, place: String) -> Body {
-    let takes_process = match function.sig.inputs.first() {
-        Some(FnArg::Typed(arg)) => match &*arg.ty {
-            Type::Reference(reference) => last_name(&reference.elem) == "Process",
-            _ => false,
+    let mut types = function.sig.inputs.iter().map(|input| match input {
+        FnArg::Typed(arg) => match &*arg.ty {
+            Type::Reference(reference) => format!("&{}", last_name(&reference.elem)),
+            other => last_name(other),
         },
-        _ => false,
-    };
+        FnArg::Receiver(_) => String::new(),
+    });
+    let takes_process = types.next().is_some_and(|name| name == "&Process");
+    let takes_form = types.next().is_some_and(|name| name == "Form");
     let returns_result = match &function.sig.output {
         ReturnType::Type(_, ty) => last_name(ty) == "Result",
         ReturnType::Default => false,
@@ -134,6 +138,7 @@ fn describe(function: &ItemFn, module: &str, place: String) -> Body {
         module: module.into(),
         place,
         takes_process,
+        takes_form,
         returns_result,
     }
 }
@@ -168,6 +173,7 @@ mod tests {
              pub unsafe fn send(buf: *const c_void, n: i64) -> Result<()> { Ok(()) }\n\
              pub fn comm_dup(p: &Process, c: usize) -> fastpath_mpi::Result<()> { Ok(()) }\n\
              pub fn wtime() -> f64 { 0.0 }\n\
+             pub fn gather(p: &Process, form: Form) -> Result<()> { Ok(()) }\n\
              pub fn comm_dup_quick(c: usize) -> bool { false }\n\
              pub(crate) fn helper() {}\n",
         )
@@ -176,7 +182,12 @@ mod tests {
             let body = &bodies.by_name[name];
             (body.takes_process, body.returns_result)
         };
-        assert_eq!(bodies.by_name.len(), 3);
+        assert_eq!(bodies.by_name.len(), 4);
+        let with_form = bodies.by_name.iter().filter(|(_, body)| body.takes_form);
+        assert_eq!(
+            with_form.map(|(name, _)| name).collect::<Vec<_>>(),
+            ["gather"]
+        );
         assert_eq!(bodies.quick.keys().collect::<Vec<_>>(), ["comm_dup"]);
         assert_eq!(shape("send"), (false, true));
         assert_eq!(shape("comm_dup"), (true, true));

@@ -85,7 +85,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     let room = |p: &Process| p.attached.size.get() - p.attached.used.load(Ordering::Relaxed);
     if room(p) < need {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker_at(place)?).progress() };
+        unsafe { (*p.worker_at(place)?).progress_all() };
     }
     if room(p) < need {
         let (bytes, have) = (checked.buffer.bytes, room(p).max(0));
@@ -206,7 +206,7 @@ pub fn drain(p: &Process) -> Result {
         Worker::wait_until(worker, None, &note, |_| {
             for (place, worker) in p.workers() {
                 if place != 0 {
-                    (*worker).progress();
+                    (*worker).progress_all();
                 }
                 if p.attached.used.load(Ordering::Relaxed) > 0 {
                     // The receiver may have left.

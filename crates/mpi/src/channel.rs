@@ -20,7 +20,7 @@ use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS};
 use fastpath_protocol::worker::SHORT_LIMIT;
-use fastpath_protocol::{Fault, SendArgs, Started, State};
+use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State};
 use fastpath_transport::Post;
 use std::cell::Cell;
 
@@ -29,8 +29,20 @@ use std::cell::Cell;
 #[derive(Debug)]
 pub struct Ticket(u32);
 
+impl Ticket {
+    /// The request; 0 where the operation has ended already.
+    pub(crate) fn id(&self) -> RequestId {
+        self.0
+    }
+}
+
 /// The internal tag of the first collective call on a communicator; those of later ones are below.
 pub(crate) const FIRST_TAG: i32 = -16;
+/// Calls before their tags come round.
+const TAGS: u32 = 1 << 24;
+/// The internal tag of the first persistent collective call; those of later ones are below, and below those of calls
+/// that are made once.
+const FIRST_PERSISTENT_TAG: i32 = FIRST_TAG - TAGS as i32;
 
 /// The way from this process to the other members of one communicator, for one collective call.
 pub struct Channel<'a> {
@@ -59,15 +71,29 @@ impl<'a> Channel<'a> {
     /// The channel of the next collective call on `comm`; all members make them in the same order.
     #[inline]
     pub fn next(process: &'a Process, comm: &'a Comm) -> Self {
+        Channel::tagged(process, comm, Channel::take_tag(comm))
+    }
+
+    /// The tag of the next collective call on `comm`, and counts it.
+    #[inline]
+    pub(crate) fn take_tag(comm: &Comm) -> i32 {
         let tag = Channel::next_tag(comm);
         Channel::advance(comm);
-        Channel::tagged(process, comm, tag)
+        tag
+    }
+
+    /// The tag of the next persistent collective call on `comm`: each has one for all its starts, since the members may
+    /// start them in any order.
+    pub(crate) fn take_persistent_tag(comm: &Comm) -> i32 {
+        let number = comm.persistent_sequence.get();
+        comm.persistent_sequence.set(number.wrapping_add(1));
+        FIRST_PERSISTENT_TAG - (number % TAGS) as i32
     }
 
     /// The tag of the next collective call on `comm`, which [`Channel::advance`] takes.
     #[inline]
     pub(crate) fn next_tag(comm: &Comm) -> i32 {
-        FIRST_TAG - (comm.collective_sequence.get() & 0xff_ffff) as i32
+        FIRST_TAG - (comm.collective_sequence.get() % TAGS) as i32
     }
 
     /// Counts a collective call on `comm`.
@@ -79,8 +105,11 @@ impl<'a> Channel<'a> {
 
     /// Takes the call back before anything was sent: it does not count among the collective calls on the communicator.
     pub(crate) fn take_back(&self) {
-        let sequence = &self.comm.collective_sequence;
-        sequence.set(sequence.get().wrapping_sub(1));
+        // A persistent call counts when it is made, and this is one of its starts.
+        if self.tag > FIRST_PERSISTENT_TAG {
+            let sequence = &self.comm.collective_sequence;
+            sequence.set(sequence.get().wrapping_sub(1));
+        }
         self.is_unchecked.set(false);
     }
 
@@ -152,10 +181,7 @@ impl<'a> Channel<'a> {
         // SAFETY: the caller's.
         unsafe {
             if let Some(taken) = self.spin_recv(from, &data) {
-                return match taken.len as u64 == data.bytes {
-                    true => Ok(()),
-                    false => Err(self.refuse_length(from, data.bytes, taken.len as u64)),
-                };
+                return self.check_taken(from, &data, taken);
             }
             let ticket = self.start_recv(from, data)?;
             self.wait(ticket)
@@ -228,6 +254,71 @@ impl<'a> Channel<'a> {
             || unsafe { (*self.process.worker()?).requests.get(ticket.0).state == State::Complete })
     }
 
+    /// As [`Channel::is_done`]; a receive ends too when its sender has left the job.
+    pub(crate) fn has_ended(&self, ticket: &Ticket) -> Result<bool> {
+        if self.is_done(ticket)? {
+            return Ok(true);
+        }
+        // SAFETY: the worker lives while MPI runs.
+        let worker = unsafe { &mut *self.process.worker()? };
+        let peer = worker.requests.get(ticket.0).peer;
+        Ok(worker.give_up(ticket.0, peer))
+    }
+
+    /// Sends at once or starts a send; the peer's progress thread learns of it.
+    ///
+    /// # Safety
+    /// As [`Channel::start_send`].
+    pub(crate) unsafe fn post_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: the caller's.
+        let started = unsafe {
+            match self.try_send(to, &data) {
+                true => Ok(Ticket(0)),
+                false => self.start_send(to, data),
+            }
+        };
+        // SAFETY: the worker lives while MPI runs.
+        unsafe { (*self.process.worker()?).call_peer(self.world_rank(to)) };
+        started
+    }
+
+    /// Takes a message that is there, or starts a receive.
+    ///
+    /// # Safety
+    /// As [`Channel::start_recv`].
+    pub(crate) unsafe fn post_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: the caller's.
+        unsafe {
+            match self.try_recv(from, &data) {
+                Some(taken) => self.check_taken(from, &data, taken).map(|()| Ticket(0)),
+                None => self.start_recv(from, data),
+            }
+        }
+    }
+
+    /// Starts a receive and a send: those two.
+    ///
+    /// # Safety
+    /// As [`Channel::exchange`], until both tickets have been waited for.
+    pub(crate) unsafe fn post_exchange(
+        &self,
+        to: u32,
+        out: Buffer,
+        from: u32,
+        into: Buffer,
+    ) -> (Result<Ticket>, Result<Ticket>) {
+        // SAFETY: the caller's.
+        unsafe {
+            if out.bytes <= SHORT_LIMIT as u64 {
+                let sent = self.post_send(to, out);
+                return (self.post_recv(from, into), sent);
+            }
+            // The receive comes first, so that the message finds it.
+            let received = self.post_recv(from, into);
+            (received, self.post_send(to, out))
+        }
+    }
+
     /// Waits for one operation.
     pub fn wait(&self, ticket: Ticket) -> Result {
         if ticket.0 == 0 {
@@ -249,6 +340,18 @@ impl<'a> Channel<'a> {
                 };
                 slow::wait_complete(worker, ticket.0, &note);
             }
+        }
+        self.finish(ticket)
+    }
+
+    /// Frees an operation that has ended; returns its result.
+    pub(crate) fn finish(&self, ticket: Ticket) -> Result {
+        if ticket.0 == 0 {
+            return Ok(());
+        }
+        let worker = self.process.worker()?;
+        // SAFETY: the worker lives while MPI runs.
+        unsafe {
             let request = (*worker).requests.get(ticket.0);
             let (fault, bytes, sent, peer) =
                 (request.fault, request.bytes, request.limit, request.peer);
@@ -273,14 +376,6 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Waits for all; the first error is returned after all have ended.
-    pub fn wait_all(&self, tickets: Vec<Ticket>) -> Result {
-        tickets
-            .into_iter()
-            .map(|ticket| self.wait(ticket))
-            .fold(Ok(()), Result::and)
-    }
-
     /// Sends a short contiguous message at once, or does nothing.
     #[inline]
     unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
@@ -301,6 +396,14 @@ impl<'a> Channel<'a> {
                 Post::Wake => (*endpoint).wake() == Post::Done,
                 post => post == Post::Done,
             }
+        }
+    }
+
+    #[inline]
+    fn check_taken(&self, from: u32, data: &Buffer, taken: Taken) -> Result {
+        match taken.len as u64 == data.bytes {
+            true => Ok(()),
+            false => Err(self.refuse_length(from, data.bytes, taken.len as u64)),
         }
     }
 
@@ -345,6 +448,24 @@ impl<'a> Channel<'a> {
             }
         }
         None
+    }
+
+    /// Takes the message if it is the next of that peer; `None` leaves everything as it was.
+    #[inline]
+    unsafe fn try_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
+        let &endpoint = self.comm.endpoints.get(from as usize)?;
+        let worker = self.process.worker().ok()?;
+        if data.layout.is_some() || self.process.lock.records() {
+            return None;
+        }
+        // SAFETY: as in `try_send`.
+        unsafe {
+            if !(*worker).may_watch(self.world_rank(from)) || !(*endpoint).has_arrival() {
+                return None;
+            }
+            let key = self.context().key(from);
+            (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
+        }
     }
 
     #[inline]

@@ -49,6 +49,8 @@ pub struct Comm {
     pub hints: RefCell<Vec<(String, String)>>,
     /// Number of the next collective call, the same on all members.
     pub collective_sequence: Cell<u32>,
+    /// Number of the next persistent collective call, the same on all members.
+    pub(crate) persistent_sequence: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
@@ -94,6 +96,7 @@ impl Comm {
             attributes: Attributes::default(),
             hints: RefCell::default(),
             collective_sequence: Cell::new(0),
+            persistent_sequence: Cell::new(0),
             spares: Cell::new(spares),
             endpoints,
             place: 0,

@@ -8,6 +8,7 @@ mod construct;
 mod contents;
 mod external;
 mod fortran;
+mod keepers;
 mod packing;
 mod predefined;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 pub use array::DistributedArray;
 pub use contents::{Combiner, Contents, Form};
+pub use keepers::Kept;
 pub use predefined::{Basic, Kind};
 pub use signature::{Digest, Signature};
 
@@ -112,6 +114,7 @@ pub struct Datatype {
     committed: Cell<bool>,
     name: RefCell<String>,
     attributes: Attributes,
+    keepers: keepers::Keepers,
 }
 
 impl Datatype {
@@ -144,6 +147,7 @@ impl Datatype {
             committed: Cell::new(false),
             name: RefCell::default(),
             attributes: Attributes::default(),
+            keepers: keepers::Keepers::default(),
         }
     }
 

@@ -299,7 +299,7 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
     let by_bias = try_enter(place, me, may_fence)?;
     // SAFETY: it lives while MPI runs, and the thread is alone inside; null at the end.
     let result = unsafe { worker(place).as_mut() }.map(|worker| {
-        worker.progress();
+        worker.progress_all();
         look(worker)
     });
     leave(place, me, by_bias);
@@ -320,7 +320,7 @@ fn visit_others(own: u32) {
     for place in others(own) {
         if lock_of(place).holds(thread_token()) {
             // SAFETY: the thread is inside, and the worker lives while MPI runs.
-            unsafe { (*worker(place)).progress() };
+            unsafe { (*worker(place)).progress_all() };
         } else {
             look_at(place, is_due(place), |_| ());
         }

@@ -105,7 +105,7 @@ pub fn probe(
     let senders = Senders::of_source(p, &checked.comm, source, want.peer);
     // SAFETY: the worker lives while MPI runs.
     unsafe {
-        (*worker).progress();
+        (*worker).progress_all();
         places::visit(place);
         if !look(&mut *worker) && wait {
             let note = Note {

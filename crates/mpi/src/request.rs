@@ -4,6 +4,7 @@
 //! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
 #![allow(unsafe_code)]
 
+mod active;
 mod double;
 mod ended;
 mod immediate;
@@ -12,11 +13,12 @@ mod result;
 mod several;
 mod workers;
 
+use active::Active;
 pub use double::isendrecv;
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 use persistent::Persistent;
-pub use persistent::{make_persistent, start};
+pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
 pub(crate) use result::source_of;
@@ -27,6 +29,7 @@ pub use several::{
 
 use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
+use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::{self as slow, Senders};
@@ -76,11 +79,46 @@ fn out_of_requests() -> Error {
     )
 }
 
+/// When an operation is polled by calls that do not name its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Never.
+    Named,
+    /// In any call that makes progress, when this request of the first worker is complete.
+    Request(RequestId),
+    /// In any call that makes progress.
+    Always,
+}
+
 /// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
-/// request). Polled by every wait and test that names it.
+/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
 pub trait Operation {
-    /// Goes on; `Some` with the status when it has ended. Not called again after that.
+    /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
     fn poll(&mut self, p: &Process) -> Option<Result<Status>>;
+
+    /// When other calls poll it; asked when it begins and after each poll.
+    fn watch(&self) -> Watch {
+        Watch::Named
+    }
+
+    /// Whether it runs functions of the program, which the progress thread leaves to the program's threads.
+    fn calls_back(&self) -> bool {
+        false
+    }
+
+    /// The communicator that it needs until its request is freed.
+    fn comm(&self) -> Option<usize> {
+        None
+    }
+
+    /// Called by `MPI_Start`, of a persistent one; what [`Operation::poll`] would return.
+    ///
+    /// # Errors
+    /// It has not begun.
+    fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
+        let _ = p;
+        Ok(None)
+    }
 
     /// Called by `MPI_Cancel`.
     fn cancel(&mut self, p: &Process) -> Result {
@@ -92,6 +130,14 @@ pub trait Operation {
     fn places(&self, p: &Process) -> u32 {
         let _ = p;
         1
+    }
+
+    /// Whether its request may be freed now.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_free(&self) -> Result {
+        Ok(())
     }
 
     /// Called when the request is freed.
@@ -106,6 +152,9 @@ enum Extra {
     Operation {
         poll: Option<Box<dyn Operation>>,
         result: Option<Result<Status>>,
+        watch: Watch,
+        /// Whether a persistent one is active.
+        started: Option<bool>,
     },
 }
 
@@ -113,6 +162,8 @@ enum Extra {
 #[derive(Default)]
 pub struct Extras {
     slots: UnsafeCell<Vec<Option<Extra>>>,
+    free: UnsafeCell<Vec<usize>>,
+    active: Active,
 }
 
 impl Extras {
@@ -120,6 +171,8 @@ impl Extras {
     pub const fn new() -> Self {
         Extras {
             slots: UnsafeCell::new(Vec::new()),
+            free: UnsafeCell::new(Vec::new()),
+            active: Active::new(),
         }
     }
 
@@ -130,9 +183,15 @@ impl Extras {
         unsafe { &mut *self.slots.get() }
     }
 
+    #[allow(clippy::mut_from_ref)]
+    fn free_slots(&self) -> &mut Vec<usize> {
+        // SAFETY: as above.
+        unsafe { &mut *self.free.get() }
+    }
+
     fn insert(&self, extra: Extra) -> usize {
         let slots = self.slots();
-        match slots.iter().position(Option::is_none) {
+        match self.free_slots().pop() {
             Some(index) => {
                 slots[index] = Some(extra);
                 index
@@ -142,6 +201,14 @@ impl Extras {
                 slots.len() - 1
             }
         }
+    }
+
+    fn remove(&self, index: usize) -> Option<Extra> {
+        let extra = self.slots().get_mut(index).and_then(Option::take);
+        if extra.is_some() {
+            self.free_slots().push(index);
+        }
+        extra
     }
 }
 
@@ -183,6 +250,10 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
             None => Ok(Named::Inactive),
             Some(inner) => resolve(p, inner),
         },
+        Some(Some(Extra::Operation {
+            started: Some(false),
+            ..
+        })) => Ok(Named::Inactive),
         Some(Some(Extra::Operation { .. })) => Ok(Named::Operation(index)),
         _ => Err(Error::new(MPI_ERR_REQUEST, "the request has been freed")),
     }
@@ -218,26 +289,49 @@ fn is_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
         Named::Inactive => Ok(true),
         Named::Plain(id) => Ok(is_plain_complete(worker_of(p, id)?, id)),
-        Named::Operation(index) => {
-            let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
-                return Ok(true);
-            };
-            let Some(mut operation) = poll.take() else {
-                return Ok(true);
-            };
-            let ended = operation.poll(p);
-            let complete = ended.is_some();
-            if let Some(Some(Extra::Operation { poll, result })) = p.extras.slots().get_mut(index) {
-                *poll = Some(operation);
-                *result = result.take().or(ended);
-                if complete {
-                    // Kept for `free`, but not polled again: the result says so.
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        }
+        Named::Operation(index) => Ok(poll_operation(p, index)),
     }
+}
+
+/// Polls an operation of this layer; says whether it has ended.
+fn poll_operation(p: &Process, index: usize) -> bool {
+    let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
+        return true;
+    };
+    // None while it runs a function of the program, which asks.
+    let Some(mut operation) = poll.take() else {
+        return false;
+    };
+    let ended = operation.poll(p);
+    keep_polled(p, index, operation, ended)
+}
+
+/// Puts an operation back that was polled; says whether it has ended. It is kept for `free`, but not polled again: the
+/// result says so.
+fn keep_polled(
+    p: &Process,
+    index: usize,
+    operation: Box<dyn Operation>,
+    ended: Option<Result<Status>>,
+) -> bool {
+    let complete = ended.is_some();
+    let now = match complete {
+        true => Watch::Named,
+        false => operation.watch(),
+    };
+    if let Some(Some(Extra::Operation {
+        poll,
+        result,
+        watch,
+        ..
+    })) = p.extras.slots().get_mut(index)
+    {
+        *poll = Some(operation);
+        *result = result.take().or(ended);
+        let before = std::mem::replace(watch, now);
+        active::note(p, index, before, now);
+    }
+    complete
 }
 
 fn operation_has_result(p: &Process, index: usize) -> bool {
@@ -279,7 +373,17 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             }
             return Ok(result);
         }
+        if let Some(Some(Extra::Operation {
+            result: ended,
+            started: Some(started),
+            ..
+        })) = p.extras.slots().get_mut(index)
+        {
+            (*started, *ended) = (false, None);
+            return Ok(result);
+        }
         free_operation(p, outer, index)?;
+        release_unused(p);
     } else {
         free_plain(p, outer)?;
     }
@@ -300,13 +404,17 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
 }
 
 fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
-    let extra = p.extras.slots().get_mut(index).and_then(Option::take);
+    let extra = p.extras.remove(index);
     pool_of(p, id)?.free(id);
     match extra {
         Some(Extra::Operation {
             poll: Some(mut operation),
+            watch,
             ..
-        }) => operation.free(p),
+        }) => {
+            active::note(p, index, watch, Watch::Named);
+            operation.free(p)
+        }
         _ => Ok(()),
     }
 }
@@ -315,7 +423,7 @@ fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
 pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
     let of_extra = |extra: &Extra| match extra {
         Extra::Persistent(persistent) => Some(persistent.args.comm),
-        Extra::Operation { .. } => None,
+        Extra::Operation { poll, .. } => poll.as_ref().and_then(|operation| operation.comm()),
     };
     let extras = p.extras.slots().iter().flatten().filter_map(of_extra);
     let mut comms: HashSet<usize> = extras.collect();
@@ -331,10 +439,14 @@ pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
 
 /// Makes a request out of an operation of this layer and returns its handle.
 pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
+    let watch = operation.watch();
     let index = p.extras.insert(Extra::Operation {
         poll: Some(operation),
         result: None,
+        watch,
+        started: None,
     });
+    active::note(p, index, Watch::Named, watch);
     make_foreign(p, index)
 }
 
@@ -519,7 +631,7 @@ fn check_with_progress(p: &Process, places: u32, named: &Named) -> Result<bool> 
     match places.is_power_of_two() {
         true => {
             // SAFETY: the worker lives while MPI runs.
-            unsafe { (*worker).progress() };
+            unsafe { (*worker).progress_all() };
             places::visit(places.trailing_zeros());
         }
         false => progress(p, places)?,
@@ -551,7 +663,7 @@ fn progress(p: &Process, places: u32) -> Result {
 fn progress_at(p: &Process, places: u32) -> Result {
     for place in places::each(places) {
         // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker_at(place)?).progress() };
+        unsafe { (*p.worker_at(place)?).progress_all() };
     }
     Ok(())
 }

@@ -36,6 +36,8 @@ pub struct Background {
     attending: u32,
     /// Whether a call came that the thread did not follow, because one of these looks.
     missed: bool,
+    /// Whether the thread makes progress now.
+    pub serves: bool,
     /// Times the thread went inside.
     pub turns: u64,
     /// Those of its looks that found something.
@@ -84,6 +86,15 @@ impl Worker {
     pub(crate) fn ring(&self, peer: u32) {
         if let Some(page) = self.job.rank_page(peer as usize) {
             page.call.ring();
+        }
+    }
+
+    /// Calls a peer's progress thread to a short message, if the job has such threads: an operation of that rank may
+    /// go on with it.
+    #[inline]
+    pub fn call_peer(&self, peer: u32) {
+        if self.background.runs {
+            self.ring(peer);
         }
     }
 
@@ -138,7 +149,7 @@ impl Worker {
         // At its end the word says that nobody answers, for good.
         while self.background.attending == 0 && self.own_call().is_answered() {
             self.own_call().take();
-            let moved = self.progress();
+            let moved = self.serve_round();
             self.background.useful += u64::from(moved);
             if wanted() {
                 return Turn::Interrupted;
@@ -153,7 +164,7 @@ impl Worker {
                 continue;
             }
             let limit = self.prepare_rest();
-            if limit.is_some() && self.progress() {
+            if limit.is_some() && self.serve_round() {
                 continue;
             }
             if self.own_call().rest() {
@@ -161,6 +172,13 @@ impl Worker {
             }
         }
         Turn::Over(None)
+    }
+
+    fn serve_round(&mut self) -> bool {
+        self.background.serves = true;
+        let moved = self.progress_all();
+        self.background.serves = false;
+        moved
     }
 
     /// Whether to look on after so many looks that found nothing.

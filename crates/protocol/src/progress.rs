@@ -39,6 +39,28 @@ impl Worker {
         moved
     }
 
+    /// As [`Worker::progress`], and goes on with the operations of the layer above.
+    pub fn progress_all(&mut self) -> bool {
+        let moved = self.progress();
+        moved | self.advance_operations()
+    }
+
+    /// Goes on with the operations of the layer above, if any are under way.
+    #[inline]
+    pub(crate) fn advance_operations(&mut self) -> bool {
+        match self.on_progress {
+            None => false,
+            Some(go_on) => go_on(self),
+        }
+    }
+
+    /// Threads of this process that sleep look again: one of their operations may have ended.
+    pub fn wake_sleepers(&self) {
+        if self.wait.sleepers != 0 {
+            self.wait.wake_own(self.job);
+        }
+    }
+
     /// Goes on with sends that found no room and with long messages.
     pub fn progress_sends(&mut self) -> bool {
         let mut moved = false;

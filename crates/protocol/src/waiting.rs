@@ -329,6 +329,7 @@ impl Worker {
                 }
                 _ => this.progress(),
             };
+            moved |= this.advance_operations();
             let over = done(this);
             if this.flood.held_back && !moved && !over {
                 moved = this.take_held_back(focus);

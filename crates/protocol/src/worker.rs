@@ -95,6 +95,9 @@ pub struct Worker {
     pub job: &'static Job,
     /// What a person calls a communicator ([`crate::waiting::Note::comm`]); empty for none.
     pub name_comm: fn(usize) -> String,
+    /// Called after rounds of progress, where operations of the layer above go on when requests complete; says whether
+    /// any did.
+    pub on_progress: Option<fn(&mut Worker) -> bool>,
     /// Called with every completed detached request (buffered sends) before it is freed.
     pub on_detached: Option<fn(&Request)>,
     /// Called where there is no memory to answer a peer, whose operation could never end.
@@ -193,6 +196,7 @@ impl Worker {
             background: Background::default(),
             job,
             name_comm: |_| String::new(),
+            on_progress: None,
             on_detached: None,
             on_no_answer: None,
         })

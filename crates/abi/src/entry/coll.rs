@@ -1,100 +1,56 @@
 //! Barrier, broadcast, gather and scatter (MPI 5.0, sections 6.3 to 6.7), and what the entry points of collective
 //! calls share.
-//!
-//! A call takes its place among the collective calls of the communicator ([`coll::open`]) before it looks at the
-//! other arguments, so that the ranks stay in step when one of them refuses a call.
 #![allow(unsafe_code)]
 
-use super::{Count, read_counts};
+use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::channel::Channel;
 use fastpath_mpi::coll::pair::{self, Outcome};
-use fastpath_mpi::coll::{self, Array};
-use fastpath_mpi::consts::{MPI_IN_PLACE, MPI_SUCCESS};
-use fastpath_mpi::datatype::Datatype;
+use fastpath_mpi::coll::{self, Block, Blocks, Side};
+use fastpath_mpi::comm::Comm;
+use fastpath_mpi::consts::MPI_SUCCESS;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::{Process, Result, process};
-use std::rc::Rc;
 
-/// A buffer whose datatype counts only where `used`, and not where it is `MPI_IN_PLACE`.
-pub(crate) struct Side {
-    buf: *mut u8,
+/// A buffer that always counts.
+pub(crate) fn read_block(
+    p: &Process,
+    buf: *mut c_void,
     count: i64,
-    datatype: Option<Rc<Datatype>>,
+    datatype: usize,
+) -> Result<Block> {
+    Ok(Block {
+        buf: buf.cast(),
+        count,
+        datatype: p.datatype(datatype)?,
+    })
 }
 
-impl Side {
-    pub(crate) fn new(
-        p: &Process,
-        used: bool,
-        buf: *const c_void,
-        count: i64,
-        datatype: usize,
-    ) -> Result<Side> {
-        let used = used && buf as usize != MPI_IN_PLACE;
-        let datatype = if used {
-            Some(p.datatype(datatype)?)
-        } else {
-            None
-        };
-        Ok(Side {
+/// A buffer with a count and a displacement for each of so many partners.
+///
+/// # Safety
+/// The arrays are null or have an entry for each.
+pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
+    p: &Process,
+    partners: u32,
+    buf: *const c_void,
+    (counts, displacements): (*const C, *const D),
+    datatype: usize,
+) -> Result<Blocks> {
+    let partners = i64::from(partners);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        Ok(Blocks {
             buf: buf.cast::<u8>().cast_mut(),
-            count,
-            datatype,
+            counts: read_counts("the array of counts", counts, partners)?,
+            displacements: read_counts("the array of displacements", displacements, partners)?,
+            datatype: p.datatype(datatype)?,
         })
-    }
-
-    pub(crate) fn to_send(&self) -> (*const u8, i64, Option<&Datatype>) {
-        (self.buf.cast_const(), self.count, self.datatype.as_deref())
-    }
-
-    pub(crate) fn to_recv(&self) -> (*mut u8, i64, Option<&Datatype>) {
-        (self.buf, self.count, self.datatype.as_deref())
-    }
-}
-
-/// A buffer with a count and a displacement for each rank.
-pub(crate) struct Blocks {
-    buf: *mut u8,
-    counts: Vec<i64>,
-    displacements: Vec<i64>,
-    datatype: Rc<Datatype>,
-}
-
-impl Blocks {
-    /// # Safety
-    /// The arrays are null or have an entry for each rank of the communicator.
-    pub(crate) unsafe fn read<C: Count, D: Count>(
-        f: &Channel<'_>,
-        buf: *const c_void,
-        (counts, displacements): (*const C, *const D),
-        datatype: usize,
-    ) -> Result<Blocks> {
-        let ranks = i64::from(f.comm.size());
-        // SAFETY: by the contract of this function.
-        unsafe {
-            Ok(Blocks {
-                buf: buf.cast::<u8>().cast_mut(),
-                counts: read_counts("the array of counts", counts, ranks)?,
-                displacements: read_counts("the array of displacements", displacements, ranks)?,
-                datatype: f.process.datatype(datatype)?,
-            })
-        }
-    }
-
-    pub(crate) fn array(&self) -> Array<'_> {
-        Array {
-            buf: self.buf,
-            counts: &self.counts,
-            displacements: &self.displacements,
-            datatype: &self.datatype,
-        }
     }
 }
 
 /// Whether the calling process is the root; a wrong root is refused later.
-fn is_root(f: &Channel<'_>, root: c_int) -> bool {
-    u32::try_from(root) == Ok(f.comm.rank)
+fn is_root(comm: &Comm, root: c_int) -> bool {
+    u32::try_from(root) == Ok(comm.rank)
 }
 
 /// The code of a result; an error goes to the communicator's handler.
@@ -128,38 +84,50 @@ fn barrier_slow(outcome: Outcome, comm: usize) -> c_int {
 
 fn barrier_many(comm: usize) -> Result<()> {
     let p = process::enter("MPI_Barrier", false)?;
-    let comm = p.comm(comm)?;
-    coll::barrier(&coll::open(&p, &comm)?)
+    // SAFETY: no memory is touched.
+    unsafe { ibarrier(&p, Form::Blocking, comm) }
 }
 
-/// `MPI_Bcast`
+/// `MPI_Ibarrier`, `MPI_Barrier_init`
+///
+/// # Safety
+/// The request in the form is null or a variable.
+pub unsafe fn ibarrier(p: &Process, form: Form, comm: usize) -> Result<()> {
+    // SAFETY: no memory is touched.
+    unsafe { form.run(p, comm, |_| Ok(coll::Barrier)) }
+}
+
+/// `MPI_Bcast` in its three forms.
 ///
 /// # Safety
 /// The buffer is as count and datatype say.
 pub unsafe fn bcast(
     p: &Process,
+    form: Form,
     buffer: *mut c_void,
     count: i64,
     datatype: usize,
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    if coll::skip_empty(comm, (count, datatype), (count, datatype), root) {
+    if form.is_blocking() && coll::skip_empty(comm, (count, datatype), (count, datatype), root) {
         return Ok(());
     }
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let datatype = p.datatype(datatype)?;
     // SAFETY: by the contract of this function.
-    unsafe { coll::bcast(&f, buffer.cast(), count, &datatype, root) }
+    unsafe {
+        form.run(p, comm, |_| {
+            let data = read_block(p, buffer, count, datatype)?; Ok(coll::Bcast { data, root })
+        })
+    }
 }
 
-/// `MPI_Gather`
+/// `MPI_Gather` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn gather(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: usize,
@@ -169,20 +137,21 @@ pub unsafe fn gather(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;
-    let recv = Side::new(p, is_root(&f, root), recvbuf, recvcount, recvtype)?;
     // SAFETY: by the contract of this function.
-    unsafe { coll::gather(&f, send.to_send(), recv.to_recv(), root) }
+    unsafe {
+        form.run(p, comm, |comm| {
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let used = is_root(comm, root); let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?; Ok(coll::Gather { send, recv, root })
+        })
+    }
 }
 
-/// `MPI_Gatherv`
+/// `MPI_Gatherv` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn gatherv<C: Count, D: Count>(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: usize,
@@ -193,24 +162,21 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;
-    let recv = match is_root(&f, root) {
-        // SAFETY: by the contract of this function.
-        true => Some(unsafe { Blocks::read(&f, recvbuf, (recvcounts, displs), recvtype)? }),
-        false => None,
-    };
     // SAFETY: by the contract of this function.
-    unsafe { coll::gatherv(&f, send.to_send(), recv.as_ref().map(Blocks::array), root) }
+    unsafe {
+        form.run(p, comm, |comm| {
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let arrays = (recvcounts, displs); let recv = match is_root(comm, root) { true => Some(read_blocks(p, comm.size(), recvbuf, arrays, recvtype)?), false => None }; Ok(coll::Gatherv { send, recv, root })
+        })
+    }
 }
 
-/// `MPI_Scatter`
+/// `MPI_Scatter` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn scatter(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: usize,
@@ -220,20 +186,21 @@ pub unsafe fn scatter(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = Side::new(p, is_root(&f, root), sendbuf, sendcount, sendtype)?;
-    let recv = Side::new(p, true, recvbuf, recvcount, recvtype)?;
     // SAFETY: by the contract of this function.
-    unsafe { coll::scatter(&f, send.to_send(), recv.to_recv(), root) }
+    unsafe {
+        form.run(p, comm, |comm| {
+            let used = is_root(comm, root); let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?; let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?; Ok(coll::Scatter { send, recv, root })
+        })
+    }
 }
 
-/// `MPI_Scatterv`
+/// `MPI_Scatterv` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn scatterv<C: Count, D: Count>(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcounts: *const C,
     displs: *const D,
@@ -244,14 +211,10 @@ pub unsafe fn scatterv<C: Count, D: Count>(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = match is_root(&f, root) {
-        // SAFETY: by the contract of this function.
-        true => Some(unsafe { Blocks::read(&f, sendbuf, (sendcounts, displs), sendtype)? }),
-        false => None,
-    };
-    let recv = Side::new(p, true, recvbuf, recvcount, recvtype)?;
     // SAFETY: by the contract of this function.
-    unsafe { coll::scatterv(&f, send.as_ref().map(Blocks::array), recv.to_recv(), root) }
+    unsafe {
+        form.run(p, comm, |comm| {
+            let arrays = (sendcounts, displs); let send = match is_root(comm, root) { true => Some(read_blocks(p, comm.size(), sendbuf, arrays, sendtype)?), false => None }; let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?; Ok(coll::Scatterv { send, recv, root })
+        })
+    }
 }

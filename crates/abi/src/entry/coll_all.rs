@@ -1,26 +1,52 @@
 //! Allgather and alltoall (MPI 5.0, sections 6.7 and 6.8).
 #![allow(unsafe_code)]
 
-use super::coll::{Blocks, Side};
-use super::{Count, read_counts};
+use super::coll::{read_block, read_blocks};
+use super::{Count, Form, read_counts};
 use core::ffi::c_void;
-use fastpath_mpi::channel::Channel;
-use fastpath_mpi::coll::{self, Arrays};
+use fastpath_mpi::coll::{self, Side, TypedBlocks};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_IN_PLACE};
-use fastpath_mpi::datatype::Datatype;
 use fastpath_mpi::{Error, Process, Result};
-use std::rc::Rc;
 
 fn is_in_place(buf: *const c_void) -> bool {
     buf as usize == MPI_IN_PLACE
 }
 
-/// `MPI_Allgather`
+/// A buffer with a count, a displacement and a datatype for each of so many partners.
+///
+/// # Safety
+/// The arrays are null or have an entry for each.
+pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
+    p: &Process,
+    partners: u32,
+    buf: *const c_void,
+    (counts, displacements): (*const C, *const D),
+    datatypes: *const usize,
+) -> Result<TypedBlocks> {
+    if datatypes.is_null() && partners != 0 {
+        return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is null"));
+    }
+    let count = i64::from(partners);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        Ok(TypedBlocks {
+            buf: buf.cast::<u8>().cast_mut(),
+            counts: read_counts("the array of counts", counts, count)?,
+            displacements: read_counts("the array of displacements", displacements, count)?,
+            datatypes: (0..partners as usize)
+                .map(|partner| p.datatype(datatypes.add(partner).read()))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// `MPI_Allgather` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn allgather(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: usize,
@@ -29,23 +55,24 @@ pub unsafe fn allgather(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    if coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
+    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
         return Ok(());
     }
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;
-    let recvtype = p.datatype(recvtype)?;
     // SAFETY: by the contract of this function.
-    unsafe { coll::allgather(&f, send.to_send(), (recvbuf.cast(), recvcount, &recvtype)) }
+    unsafe {
+        form.run(p, comm, |_| {
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let recv = read_block(p, recvbuf, recvcount, recvtype)?; Ok(coll::Allgather { send, recv })
+        })
+    }
 }
 
-/// `MPI_Allgatherv`
+/// `MPI_Allgatherv` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn allgatherv<C: Count, D: Count>(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: usize,
@@ -55,22 +82,21 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;
     // SAFETY: by the contract of this function.
     unsafe {
-        let recv = Blocks::read(&f, recvbuf, (recvcounts, displs), recvtype)?;
-        coll::allgatherv(&f, send.to_send(), recv.array())
+        form.run(p, comm, |comm| {
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let recv = read_blocks(p, comm.size(), recvbuf, (recvcounts, displs), recvtype)?; Ok(coll::Allgatherv { send, recv })
+        })
     }
 }
 
-/// `MPI_Alltoall`
+/// `MPI_Alltoall` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn alltoall(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: usize,
@@ -79,23 +105,24 @@ pub unsafe fn alltoall(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    if coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
+    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
         return Ok(());
     }
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let send = Side::new(p, true, sendbuf, sendcount, sendtype)?;
-    let recvtype = p.datatype(recvtype)?;
     // SAFETY: by the contract of this function.
-    unsafe { coll::alltoall(&f, send.to_send(), (recvbuf.cast(), recvcount, &recvtype)) }
+    unsafe {
+        form.run(p, comm, |_| {
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let recv = read_block(p, recvbuf, recvcount, recvtype)?; Ok(coll::Alltoall { send, recv })
+        })
+    }
 }
 
-/// `MPI_Alltoallv`
+/// `MPI_Alltoallv` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallv<C: Count, D: Count>(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcounts: *const C,
     sdispls: *const D,
@@ -106,73 +133,21 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
     // SAFETY: by the contract of this function.
     unsafe {
-        let send = match is_in_place(sendbuf) {
-            true => None,
-            false => Some(Blocks::read(&f, sendbuf, (sendcounts, sdispls), sendtype)?),
-        };
-        let recv = Blocks::read(&f, recvbuf, (recvcounts, rdispls), recvtype)?;
-        coll::alltoallv(&f, send.as_ref().map(Blocks::array), recv.array())
+        form.run(p, comm, |comm| {
+            let ranks = comm.size(); let send = match is_in_place(sendbuf) { true => None, false => Some(read_blocks(p, ranks, sendbuf, (sendcounts, sdispls), sendtype)?) }; let recv = read_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtype)?; Ok(coll::Alltoallv { send, recv })
+        })
     }
 }
 
-/// A buffer with a count, a displacement and a datatype for each rank.
-struct TypedBlocks {
-    buf: *mut u8,
-    counts: Vec<i64>,
-    displacements: Vec<i64>,
-    datatypes: Vec<Rc<Datatype>>,
-}
-
-impl TypedBlocks {
-    /// # Safety
-    /// The arrays are null or have an entry for each rank of the communicator.
-    unsafe fn read<C: Count, D: Count>(
-        f: &Channel<'_>,
-        buf: *const c_void,
-        (counts, displacements): (*const C, *const D),
-        datatypes: *const usize,
-    ) -> Result<TypedBlocks> {
-        if datatypes.is_null() {
-            return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is null"));
-        }
-        let ranks = f.comm.size();
-        // SAFETY: by the contract of this function.
-        unsafe {
-            Ok(TypedBlocks {
-                buf: buf.cast::<u8>().cast_mut(),
-                counts: read_counts("the array of counts", counts, ranks.into())?,
-                displacements: read_counts(
-                    "the array of displacements",
-                    displacements,
-                    ranks.into(),
-                )?,
-                datatypes: (0..ranks as usize)
-                    .map(|rank| f.process.datatype(datatypes.add(rank).read()))
-                    .collect::<Result<_>>()?,
-            })
-        }
-    }
-
-    fn arrays(&self) -> Arrays<'_> {
-        Arrays {
-            buf: self.buf,
-            counts: &self.counts,
-            displacements: &self.displacements,
-            datatypes: &self.datatypes,
-        }
-    }
-}
-
-/// `MPI_Alltoallw`
+/// `MPI_Alltoallw` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallw<C: Count, D: Count>(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     sendcounts: *const C,
     sdispls: *const D,
@@ -183,20 +158,10 @@ pub unsafe fn alltoallw<C: Count, D: Count>(
     recvtypes: *const usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
     // SAFETY: by the contract of this function.
     unsafe {
-        let send = match is_in_place(sendbuf) {
-            true => None,
-            false => Some(TypedBlocks::read(
-                &f,
-                sendbuf,
-                (sendcounts, sdispls),
-                sendtypes,
-            )?),
-        };
-        let recv = TypedBlocks::read(&f, recvbuf, (recvcounts, rdispls), recvtypes)?;
-        coll::alltoallw(&f, send.as_ref().map(TypedBlocks::arrays), recv.arrays())
+        form.run(p, comm, |comm| {
+            let ranks = comm.size(); let send = match is_in_place(sendbuf) { true => None, false => Some(read_typed_blocks(p, ranks, sendbuf, (sendcounts, sdispls), sendtypes)?) }; let recv = read_typed_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtypes)?; Ok(coll::Alltoallw { send, recv })
+        })
     }
 }

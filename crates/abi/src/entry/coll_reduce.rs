@@ -2,18 +2,19 @@
 #![allow(unsafe_code)]
 
 use super::coll::finish;
-use super::{Count, read_counts};
+use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::coll;
+use fastpath_mpi::coll::{self, Operands};
 use fastpath_mpi::consts::MPI_SUCCESS;
 use fastpath_mpi::{Process, Result, process};
 
-/// `MPI_Reduce`
+/// `MPI_Reduce` in its three forms.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn reduce(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -22,19 +23,11 @@ pub unsafe fn reduce(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
     unsafe {
-        coll::reduce(
-            &f,
-            (sendbuf.cast(), recvbuf.cast()),
-            count,
-            (&layout, datatype),
-            &op,
-            root,
-        )
+        form.run(p, comm, |_| {
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Reduce { operands, count, root })
+        })
     }
 }
 
@@ -76,27 +69,41 @@ unsafe fn allreduce_many(
     comm: usize,
 ) -> Result<()> {
     let p = process::enter("MPI_Allreduce", false)?;
-    let comm = p.comm(comm)?;
-    let f = coll::open(&p, &comm)?;
-    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
     unsafe {
-        coll::allreduce(
-            &f,
-            (sendbuf.cast(), recvbuf.cast()),
-            count,
-            (&layout, datatype),
-            &op,
-        )
+        iallreduce(&p, Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm)
     }
 }
 
-/// `MPI_Reduce_scatter`
+/// `MPI_Allreduce` in its three forms.
+///
+/// # Safety
+/// The buffers are as count and datatype say.
+pub unsafe fn iallreduce(
+    p: &Process,
+    form: Form,
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: i64,
+    datatype: usize,
+    op: usize,
+    comm: usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        form.run(p, comm, |_| {
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Allreduce { operands, count })
+        })
+    }
+}
+
+/// `MPI_Reduce_scatter` in its three forms.
 ///
 /// # Safety
 /// The buffers are as counts and datatype say; the array has an entry for each rank.
 pub unsafe fn reduce_scatter<C: Count>(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     recvcounts: *const C,
@@ -104,28 +111,21 @@ pub unsafe fn reduce_scatter<C: Count>(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
     unsafe {
-        let counts = read_counts("recvcounts", recvcounts, comm.size().into())?;
-        coll::reduce_scatter(
-            &f,
-            (sendbuf.cast(), recvbuf.cast()),
-            &counts,
-            (&layout, datatype),
-            &op,
-        )
+        form.run(p, comm, |comm| {
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; let counts = read_counts("recvcounts", recvcounts, comm.size().into())?; Ok(coll::ReduceScatter { operands, counts })
+        })
     }
 }
 
-/// `MPI_Reduce_scatter_block`
+/// `MPI_Reduce_scatter_block` in its three forms.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn reduce_scatter_block(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     recvcount: i64,
@@ -133,20 +133,21 @@ pub unsafe fn reduce_scatter_block(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
-    let buffers = (sendbuf.cast(), recvbuf.cast());
     // SAFETY: by the contract of this function.
-    unsafe { coll::reduce_scatter_block(&f, buffers, recvcount, (&layout, datatype), &op) }
+    unsafe {
+        form.run(p, comm, |_| {
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::ReduceScatterBlock { operands, count: recvcount })
+        })
+    }
 }
 
-/// `MPI_Scan`
+/// `MPI_Scan` in its three forms.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn scan(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -154,27 +155,21 @@ pub unsafe fn scan(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
     unsafe {
-        coll::scan(
-            &f,
-            (sendbuf.cast(), recvbuf.cast()),
-            count,
-            (&layout, datatype),
-            &op,
-        )
+        form.run(p, comm, |_| {
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Scan { operands, count })
+        })
     }
 }
 
-/// `MPI_Exscan`
+/// `MPI_Exscan` in its three forms.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn exscan(
     p: &Process,
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -182,18 +177,11 @@ pub unsafe fn exscan(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    let comm = p.comm(comm)?;
-    let f = coll::open(p, &comm)?;
-    let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: by the contract of this function.
     unsafe {
-        coll::exscan(
-            &f,
-            (sendbuf.cast(), recvbuf.cast()),
-            count,
-            (&layout, datatype),
-            &op,
-        )
+        form.run(p, comm, |_| {
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Exscan { operands, count })
+        })
     }
 }
 

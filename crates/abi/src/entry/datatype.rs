@@ -46,8 +46,7 @@ pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
 /// Takes a datatype out of the table, after its attributes were deleted.
 pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<()> {
     attribute::delete_attributes(p, datatype.holder(handle))?;
-    p.hot_type_clear(handle);
-    p.types.remove(handle);
+    datatype.free_handle(p, handle);
     Ok(())
 }
 
@@ -544,6 +543,9 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
             MPI_ERR_TYPE,
             format!("{} is predefined and cannot be freed", object.name()),
         ));
+    }
+    if object.is_freed() {
+        return Err(Error::new(MPI_ERR_TYPE, "the datatype has been freed already"));
     }
     remove(p, handle, &object)?;
     // SAFETY: by the contract of this function.

@@ -13,6 +13,9 @@
 //!   of `MPI_THREAD_MULTIPLE`, its name recorded. Without it the body does all that itself.
 //! * `Err` goes to the error handler of the first communicator, window, file or session argument,
 //!   after the variables for new handles were set to null.
+//! * With `Form` as second parameter the body of a collective call serves its three forms: `gather` is the body of
+//!   `MPI_Gather`, `MPI_Igather` and `MPI_Gather_init`, without their info and request. Where the blocking call has a
+//!   body of its own, `igather` serves the other two.
 //! * A body that returns no `Result` returns what the C function returns.
 //! * `pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool` is asked first, before MPI
 //!   is entered: the call is over where it returns true, and goes to `comm_rank` otherwise.
@@ -39,6 +42,7 @@
 #![allow(clippy::too_many_arguments)]
 
 use core::ffi::{c_char, c_int};
+pub(crate) use fastpath_mpi::coll::Form;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_UNDEFINED};
 use fastpath_mpi::{Error, Result};
 

@@ -5,7 +5,7 @@
 //! the call's own messages.
 #![allow(unsafe_code)]
 
-use super::fabric::Fabric;
+use super::fabric::{Call, Fabric, drive};
 use super::vector::{Array, Arrays, Vector};
 use super::{alltoall, choose};
 use crate::channel::Channel;
@@ -90,10 +90,11 @@ impl<'a> Arrays<'a> {
 /// `MPI_ERR_ROOT`, `MPI_ERR_OP` where root or operation differ, `MPI_ERR_OTHER` where the ranks make different calls;
 /// on all ranks. Signatures that differ are told, and the call goes on.
 #[inline]
-pub(super) fn compare(f: &Channel<'_>, arguments: Arguments<'_>) -> Result {
-    match f.process.checks() {
+pub(super) async fn compare<C: Call>(f: &C, arguments: Arguments<'_>) -> Result {
+    match f.channel().process.checks() {
         None => Ok(()),
-        Some(checks) => compare_slow(f, checks, &arguments),
+        // Apart, since it is as large as an alltoall.
+        Some(checks) => Box::pin(compare_slow(f, checks, &arguments)).await,
     }
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn compare_calls(p: &Process, comm: &Comm) -> Result {
         return Ok(());
     }
     let none = Arguments::new(&nothing, &nothing);
-    compare(&Channel::next(p, comm), none)
+    drive(compare(&Channel::next(p, comm), none))
 }
 
 /// Tells the other ranks that this one has refused its arguments, since they wait to hear of them.
@@ -121,36 +122,35 @@ pub(crate) fn refuse_call(f: &Channel<'_>) {
     if let Some(checks) = f.process.checks() {
         let own = Record::of_refused(f.process.call.get(), &checks.place());
         // Why it has refused them is the error of the call.
-        let _ = exchange(f, &vec![own; f.comm.size() as usize]);
+        let _ = drive(exchange(f, &vec![own; f.comm.size() as usize]));
     }
 }
 
 /// Gives each rank its record and returns theirs.
-fn exchange(f: &Channel<'_>, out: &[Record]) -> Result<Vec<Record>> {
+async fn exchange<F: Fabric>(f: &F, out: &[Record]) -> Result<Vec<Record>> {
     let mut into = vec![Record::NONE; out.len()];
     let from = into.as_mut_ptr();
     let block = |at: *const Record| {
         move |rank: u32| Vector::raw(at.wrapping_add(rank as usize).cast(), RECORD_BYTES)
     };
-    let how = choose::alltoall(RECORD_BYTES, f.comm.size(), f.room());
+    let how = choose::alltoall(RECORD_BYTES, f.size(), f.room());
     // SAFETY: a record for each rank, in two vectors.
-    unsafe { alltoall::run(f, how, &block(out.as_ptr()), &block(from))? };
+    unsafe { alltoall::run(f, how, &block(out.as_ptr()), &block(from)).await? };
     Ok(into)
 }
 
-#[cold]
-#[inline(never)]
-fn compare_slow(f: &Channel<'_>, checks: &Checks, arguments: &Arguments<'_>) -> Result {
-    f.is_unchecked.set(false);
-    let mut own = Record::of_call(f.process.call.get(), &checks.place());
+async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>) -> Result {
+    let process = f.channel().process;
+    f.channel().is_unchecked.set(false);
+    let mut own = Record::of_call(process.call.get(), &checks.place());
     own.root = arguments.root.map_or(-1, |root| root as i32);
     own.op = arguments.op.map_or(0, Op::predefined_handle);
     let with_data = |record: Record, data: Data<'_>| match data {
         Some((datatype, count)) => record.with_data(datatype, count as u64),
         None => record,
     };
-    let out = (0..f.comm.size()).map(|rank| with_data(own, (arguments.sends)(rank)));
-    let into = exchange(f, &out.collect::<Vec<_>>())?;
+    let out = (0..f.size()).map(|rank| with_data(own, (arguments.sends)(rank)));
+    let into = exchange(f, &out.collect::<Vec<_>>()).await?;
     let mut result = Ok(());
     for (rank, theirs) in (0..).zip(&into) {
         let expected = with_data(own, (arguments.receives)(rank));
@@ -164,7 +164,7 @@ fn compare_slow(f: &Channel<'_>, checks: &Checks, arguments: &Arguments<'_>) -> 
                 theirs.describe_data(),
                 theirs.title()
             );
-            checks.tell(f.process, &text);
+            checks.tell(process, &text);
         }
     }
     result

@@ -4,11 +4,10 @@
 use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::{Fabric, send_to_all, trade};
+use super::fabric::{Call, Fabric, send_to_all, trade};
 use super::is_in_place;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 
@@ -17,41 +16,43 @@ use crate::error::Result;
 /// # Safety
 /// The send buffer is readable, the receive buffer writable for every rank's block, as counts and datatypes say;
 /// they do not overlap.
-pub unsafe fn allgather(
-    f: &Channel<'_>,
+pub async unsafe fn allgather<C: Call>(
+    f: &C,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
     let first = Vector::new(recv.0, recv.1, recv.2)?;
     let own = own_block(send)?;
-    check_apart(f, own, even_blocks(first)(f.rank()))?;
+    check_apart(f.channel(), own, even_blocks(first)(f.rank()))?;
     let into = Some((recv.2, recv.1));
-    compare(f, Arguments::new(&|_| given(send).or(into), &|_| into))?;
+    compare(f, Arguments::new(&|_| given(send).or(into), &|_| into)).await?;
     let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
     let how = choose::allgather(total, true, ranks, f.room());
     let whole = first.part(0, first.count * ranks as u64);
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)) })
+    f.channel()
+        .conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
 }
 
 /// `MPI_Allgatherv`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`).
 ///
 /// # Safety
 /// As [`allgather`].
-pub unsafe fn allgatherv(
-    f: &Channel<'_>,
+pub async unsafe fn allgatherv<C: Call>(
+    f: &C,
     send: (*const u8, i64, Option<&Datatype>),
     recv: Array<'_>,
 ) -> Result {
     let block = recv.check()?;
     let own = own_block(send)?;
-    check_apart(f, own, block(f.rank()))?;
+    check_apart(f.channel(), own, block(f.rank()))?;
     let sends = |_| given(send).or(recv.data(f.rank()));
-    compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
+    compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
     let how = choose::allgather(total, false, f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, own, &block, None) })
+    f.channel()
+        .conclude(unsafe { run(f, how, own, &block, None).await })
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE`.
@@ -67,7 +68,7 @@ fn own_block<'a>(send: (*const u8, i64, Option<&'a Datatype>)) -> Result<Option<
 ///
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Allgather,
     own: Option<Vector<'_>>,
@@ -81,14 +82,14 @@ pub(super) unsafe fn run<'a, F: Fabric>(
             _ if alone => place_own(f, own, block),
             (choose::Allgather::Flat, _) => {
                 place_own(f, own, block)?;
-                flat(f, block, whole)
+                flat(f, block, whole).await
             }
             (choose::Allgather::Bruck, _) => {
                 place_own(f, own, block)?;
-                bruck(f, block)
+                bruck(f, block).await
             }
-            (choose::Allgather::Doubling, Some(whole)) => doubling(f, own, whole),
-            _ => ring(f, own, block),
+            (choose::Allgather::Doubling, Some(whole)) => doubling(f, own, whole).await,
+            _ => ring(f, own, block).await,
         }
     }
 }
@@ -110,7 +111,7 @@ unsafe fn place_own<'a, F: Fabric>(
 ///
 /// # Safety
 /// The blocks are writable, the rank's own is filled.
-unsafe fn flat<'a, F: Fabric>(
+async unsafe fn flat<'a, F: Fabric>(
     f: &F,
     block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
@@ -128,9 +129,9 @@ unsafe fn flat<'a, F: Fabric>(
         if f.rank() > 0 {
             let own = block(f.rank());
             if own.bytes() > 0 {
-                f.send(0, own.buffer())?;
+                f.send(0, own.buffer()).await?;
             }
-            f.recv(0, all.buffer())?;
+            f.recv(0, all.buffer()).await?;
             if whole.is_none() {
                 unpack_all(all.ptr, 0, f, block);
             }
@@ -140,7 +141,7 @@ unsafe fn flat<'a, F: Fabric>(
             .map(|r| (r, block(r)))
             .filter(|(_, into)| into.bytes() > 0)
         {
-            f.recv(rank, into.buffer())?;
+            f.recv(rank, into.buffer()).await?;
         }
         if whole.is_none() {
             let mut at = all.ptr;
@@ -149,7 +150,7 @@ unsafe fn flat<'a, F: Fabric>(
                 at = at.wrapping_add(block(rank).bytes() as usize);
             }
         }
-        send_to_all(f, all)
+        send_to_all(f, all).await
     }
 }
 
@@ -180,7 +181,7 @@ unsafe fn unpack_all<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vector<'_>) -> Result {
+async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vector<'_>) -> Result {
     let count = whole.count / f.size() as u64;
     let block = |rank: u32| whole.part(rank as u64 * count, count);
     let mut have = 1;
@@ -198,7 +199,7 @@ unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vector<'_>)
         };
         // SAFETY: the caller's block, or a part of the whole, and another part of it.
         unsafe {
-            f.exchange(partner, out, partner, part(theirs))?;
+            f.exchange(partner, out, partner, part(theirs)).await?;
             if have == 1 {
                 place_own(f, own, &block)?;
             }
@@ -212,7 +213,7 @@ unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vector<'_>)
 ///
 /// # Safety
 /// The blocks are writable, the rank's own is filled.
-unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     // Bytes of the first `n` blocks, counted from the own.
     let bytes = |n: u32| {
@@ -234,7 +235,7 @@ unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Res
                 packed.wrapping_add(start as usize),
                 bytes(have + take) - start,
             );
-            trade(f, to, Vector::raw(packed, bytes(take)), from, into)?;
+            trade(f, to, Vector::raw(packed, bytes(take)), from, into).await?;
             have += take;
         }
         unpack_all(packed, rank, f, block);
@@ -246,7 +247,7 @@ unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Res
 ///
 /// # Safety
 /// As [`run`].
-pub(super) unsafe fn ring<'a, F: Fabric>(
+pub(super) async unsafe fn ring<'a, F: Fabric>(
     f: &F,
     own: Option<Vector<'_>>,
     block: &impl Fn(u32) -> Vector<'a>,
@@ -260,10 +261,10 @@ pub(super) unsafe fn ring<'a, F: Fabric>(
         unsafe {
             match own {
                 Some(own) if step == 0 => {
-                    trade(f, next, own, previous, into)?;
+                    trade(f, next, own, previous, into).await?;
                     place_own(f, Some(own), block)?;
                 }
-                _ => trade(f, next, out, previous, into)?,
+                _ => trade(f, next, out, previous, into).await?,
             }
         }
     }

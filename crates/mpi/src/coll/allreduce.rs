@@ -4,14 +4,13 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::Fabric;
+use super::fabric::{Call, Fabric};
 use super::halving::Actors;
 use super::local::Reduction;
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{allgather, bcast, halving, is_in_place, reduce};
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -21,8 +20,8 @@ use crate::op::Op;
 /// # Safety
 /// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
 #[inline]
-pub unsafe fn allreduce(
-    f: &Channel<'_>,
+pub async unsafe fn allreduce<C: Call>(
+    f: &C,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
@@ -35,15 +34,16 @@ pub unsafe fn allreduce(
     } else {
         Vector::new(send, count, datatype.0)?
     };
-    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
     let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op))?;
+    compare(f, Arguments::new(&data, &data).op(op)).await?;
     if result.bytes() == 0 {
         return Ok(());
     }
     let how = choose::allreduce(red.size(result.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, red, operand, result) })
+    f.channel()
+        .conclude(unsafe { run(f, how, red, operand, result).await })
 }
 
 /// The operand may be the result.
@@ -51,7 +51,7 @@ pub unsafe fn allreduce(
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap, or are the same.
 #[inline]
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Allreduce,
     red: Reduction<'a>,
@@ -62,9 +62,9 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     unsafe {
         match how {
             choose::Allreduce::Doubling if result.bytes() <= choose::ALLREDUCE_PIECE => {
-                doubling(f, red, operand, result)
+                doubling(f, red, operand, result).await
             }
-            _ => run_other(f, how, red, operand, result),
+            _ => run_other(f, how, red, operand, result).await,
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) unsafe fn run<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 #[inline(never)]
-unsafe fn run_other<'a, F: Fabric>(
+async unsafe fn run_other<'a, F: Fabric>(
     f: &F,
     how: choose::Allreduce,
     red: Reduction<'a>,
@@ -86,12 +86,12 @@ unsafe fn run_other<'a, F: Fabric>(
             _ if f.size() == 1 => operand.copy_to(result),
             choose::Allreduce::Flat => {
                 let at_root = (f.rank() == 0).then_some(result);
-                reduce::run(f, choose::Reduce::Flat, red, operand, at_root, 0)?;
-                bcast::run_as(f, choose::Bcast::Flat, result, 0)
+                reduce::run(f, choose::Reduce::Flat, red, operand, at_root, 0).await?;
+                bcast::run_as(f, choose::Bcast::Flat, result, 0).await
             }
             choose::Allreduce::HalvingDoubling => {
                 let send = (!in_place).then_some(operand.ptr.cast_const());
-                halving::allreduce(f, red, send, result.ptr, result.count)
+                halving::allreduce(f, red, send, result.ptr, result.count).await
             }
             choose::Allreduce::Ring => {
                 let deal = deal_evenly(result.count, f.size());
@@ -99,12 +99,12 @@ unsafe fn run_other<'a, F: Fabric>(
                     let (first, count) = deal.block(rank);
                     result.part(first, count)
                 };
-                ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr)?;
-                allgather::ring(f, None, &block)
+                ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr).await?;
+                allgather::ring(f, None, &block).await
             }
             choose::Allreduce::Doubling => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
-                in_pieces(f, red, operand, result, piece.max(1))
+                in_pieces(f, red, operand, result, piece.max(1)).await
             }
         }
     }
@@ -114,7 +114,7 @@ unsafe fn run_other<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-pub(super) unsafe fn in_pieces<'a, F: Fabric>(
+pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
     f: &F,
     red: Reduction<'a>,
     operand: Vector<'a>,
@@ -125,7 +125,7 @@ pub(super) unsafe fn in_pieces<'a, F: Fabric>(
     while done < result.count {
         let count = piece.min(result.count - done);
         // SAFETY: the same contract; pieces do not overlap.
-        unsafe { doubling(f, red, operand.part(done, count), result.part(done, count))? };
+        unsafe { doubling(f, red, operand.part(done, count), result.part(done, count)).await? };
         done += count;
     }
     Ok(())
@@ -180,7 +180,7 @@ impl Value<'_> {
 /// # Safety
 /// As [`run`].
 #[inline]
-unsafe fn doubling<'a, F: Fabric>(
+async unsafe fn doubling<'a, F: Fabric>(
     f: &F,
     red: Reduction<'a>,
     operand: Vector<'a>,
@@ -192,8 +192,8 @@ unsafe fn doubling<'a, F: Fabric>(
     // SAFETY: the same contract; the scratch is as long as the operand.
     unsafe {
         if is_paired && rank % 2 == 0 {
-            f.send(rank + 1, operand.buffer())?;
-            return f.recv(rank + 1, result.buffer());
+            f.send(rank + 1, operand.buffer()).await?;
+            return f.recv(rank + 1, result.buffer()).await;
         }
         let mut scratch = Scratch::new();
         let other = scratch.elements(red.layout, operand.count)?;
@@ -212,14 +212,15 @@ unsafe fn doubling<'a, F: Fabric>(
             home,
         };
         if is_paired {
-            f.recv(rank - 1, sum.spare.buffer())?;
+            f.recv(rank - 1, sum.spare.buffer()).await?;
             sum.combine_lower()?;
         }
         let mut mask = 1;
         while mask < actors.count {
             let them = me ^ mask;
             let partner = actors.rank(them);
-            f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer())?;
+            f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer())
+                .await?;
             if them < me {
                 sum.combine_lower()?;
             } else {
@@ -231,7 +232,7 @@ unsafe fn doubling<'a, F: Fabric>(
             sum.value.copy_to(result)?;
         }
         if is_paired {
-            f.send(rank - 1, result.buffer())
+            f.send(rank - 1, result.buffer()).await
         } else {
             Ok(())
         }

@@ -4,10 +4,9 @@
 use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::{Batch, Fabric, trade};
+use super::fabric::{Batch, Call, Fabric, trade};
 use super::scratch::Scratch;
 use super::vector::{Array, Arrays, Vector, even_blocks};
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use fastpath_base::copy::copy;
@@ -20,8 +19,8 @@ const WINDOW: u32 = 32;
 /// # Safety
 /// The send buffer is readable and the receive buffer writable for every rank's block, as counts and datatypes say;
 /// they do not overlap.
-pub unsafe fn alltoall(
-    f: &Channel<'_>,
+pub async unsafe fn alltoall<C: Call>(
+    f: &C,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, &Datatype),
 ) -> Result {
@@ -31,18 +30,18 @@ pub unsafe fn alltoall(
         None => None,
     };
     let own = out.map(|out| even_blocks(out)(f.rank()));
-    check_apart(f, own, even_blocks(into)(f.rank()))?;
+    check_apart(f.channel(), own, even_blocks(into)(f.rank()))?;
     let data = Some((recv.2, recv.1));
-    compare(f, Arguments::new(&|_| given(send).or(data), &|_| data))?;
+    compare(f, Arguments::new(&|_| given(send).or(data), &|_| data)).await?;
     let how = choose::alltoall(into.bytes(), f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe {
+    f.channel().conclude(unsafe {
         match out {
-            Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)),
+            Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
             None if how == choose::Alltoall::Together || f.size() <= 2 => {
-                run_in_place(f, &even_blocks(into))
+                run_in_place(f, &even_blocks(into)).await
             }
-            None => run_packed(f, how, &even_blocks(into), &even_blocks(into)),
+            None => run_packed(f, how, &even_blocks(into), &even_blocks(into)).await,
         }
     })
 }
@@ -51,18 +50,18 @@ pub unsafe fn alltoall(
 ///
 /// # Safety
 /// As [`alltoall`].
-pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
+pub async unsafe fn alltoallv<C: Call>(f: &C, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
     let into = recv.check()?;
     let out = send.map(|send| send.check()).transpose()?;
     let own = out.as_ref().map(|out| out(f.rank()));
-    check_apart(f, own, into(f.rank()))?;
+    check_apart(f.channel(), own, into(f.rank()))?;
     let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
-    compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
+    compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe {
+    f.channel().conclude(unsafe {
         match &out {
-            Some(out) => run(f, choose::Alltoall::Together, out, &into),
-            None => run_in_place(f, &into),
+            Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
+            None => run_in_place(f, &into).await,
         }
     })
 }
@@ -71,18 +70,22 @@ pub unsafe fn alltoallv(f: &Channel<'_>, send: Option<Array<'_>>, recv: Array<'_
 ///
 /// # Safety
 /// As [`alltoall`].
-pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<'_>) -> Result {
+pub async unsafe fn alltoallw<C: Call>(
+    f: &C,
+    send: Option<Arrays<'_>>,
+    recv: Arrays<'_>,
+) -> Result {
     let into = recv.check()?;
     let out = send.map(|send| send.check()).transpose()?;
     let own = out.as_ref().map(|out| out(f.rank()));
-    check_apart(f, own, into(f.rank()))?;
+    check_apart(f.channel(), own, into(f.rank()))?;
     let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
-    compare(f, Arguments::new(&sends, &|from| recv.data(from)))?;
+    compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe {
+    f.channel().conclude(unsafe {
         match &out {
-            Some(out) => run(f, choose::Alltoall::Together, out, &into),
-            None => run_in_place(f, &into),
+            Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
+            None => run_in_place(f, &into).await,
         }
     })
 }
@@ -91,7 +94,7 @@ pub unsafe fn alltoallw(f: &Channel<'_>, send: Option<Arrays<'_>>, recv: Arrays<
 ///
 /// # Safety
 /// Blocks of `out` are readable, those of `into` writable; they do not overlap.
-pub(super) unsafe fn run<'a, 'b, F: Fabric>(
+pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     f: &F,
     how: choose::Alltoall,
     out: &impl Fn(u32) -> Vector<'a>,
@@ -103,9 +106,9 @@ pub(super) unsafe fn run<'a, 'b, F: Fabric>(
         f.put_off(out(rank).copy_to(into(rank)))?;
         match (f.size(), how) {
             (1, _) => Ok(()),
-            (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)),
-            (_, choose::Alltoall::Together) => together(f, out, into),
-            _ => run_packed(f, how, out, into),
+            (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)).await,
+            (_, choose::Alltoall::Together) => together(f, out, into).await,
+            _ => run_packed(f, how, out, into).await,
         }
     }
 }
@@ -114,7 +117,7 @@ pub(super) unsafe fn run<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`], but that they may be the same; all blocks are of one length.
-pub(super) unsafe fn run_packed<'a, 'b, F: Fabric>(
+pub(super) async unsafe fn run_packed<'a, 'b, F: Fabric>(
     f: &F,
     how: choose::Alltoall,
     out: &impl Fn(u32) -> Vector<'a>,
@@ -124,9 +127,9 @@ pub(super) unsafe fn run_packed<'a, 'b, F: Fabric>(
     unsafe {
         match how {
             _ if out(f.rank()).bytes() == 0 => Ok(()),
-            choose::Alltoall::Flat if f.rank() == 0 => flat_root(f, out, into),
-            choose::Alltoall::Flat => flat_other(f, out, into),
-            choose::Alltoall::Bruck | choose::Alltoall::Together => bruck(f, out, into),
+            choose::Alltoall::Flat if f.rank() == 0 => flat_root(f, out, into).await,
+            choose::Alltoall::Flat => flat_other(f, out, into).await,
+            choose::Alltoall::Bruck | choose::Alltoall::Together => bruck(f, out, into).await,
         }
     }
 }
@@ -135,7 +138,7 @@ pub(super) unsafe fn run_packed<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn together<'a, 'b, F: Fabric>(
+async unsafe fn together<'a, 'b, F: Fabric>(
     f: &F,
     out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -154,7 +157,7 @@ unsafe fn together<'a, 'b, F: Fabric>(
             // SAFETY: as above.
             unsafe { batch.send(to, out(to)) };
         }
-        batch.finish()?;
+        batch.finish().await?;
     }
     Ok(())
 }
@@ -163,7 +166,7 @@ unsafe fn together<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`]; all blocks are of one length, above 0.
-unsafe fn flat_root<'a, 'b, F: Fabric>(
+async unsafe fn flat_root<'a, 'b, F: Fabric>(
     f: &F,
     out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -181,7 +184,8 @@ unsafe fn flat_root<'a, 'b, F: Fabric>(
         }
         for from in 1..ranks {
             let from_row = rows.add(from * row);
-            f.recv(from as u32, Vector::raw(from_row, row as u64).buffer())?;
+            f.recv(from as u32, Vector::raw(from_row, row as u64).buffer())
+                .await?;
             into(from as u32).unpack(from_row);
         }
         for to in 1..ranks {
@@ -189,7 +193,8 @@ unsafe fn flat_root<'a, 'b, F: Fabric>(
                 let theirs = rows.add(from * row + to * block);
                 copy(column.add(from * block), theirs, block);
             }
-            f.send(to as u32, Vector::raw(column, row as u64).buffer())?;
+            f.send(to as u32, Vector::raw(column, row as u64).buffer())
+                .await?;
         }
     }
     Ok(())
@@ -197,7 +202,7 @@ unsafe fn flat_root<'a, 'b, F: Fabric>(
 
 /// # Safety
 /// As [`flat_root`].
-unsafe fn flat_other<'a, 'b, F: Fabric>(
+async unsafe fn flat_other<'a, 'b, F: Fabric>(
     f: &F,
     out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -211,8 +216,8 @@ unsafe fn flat_other<'a, 'b, F: Fabric>(
     // SAFETY: the row has a block for each rank; what was sent has left it before something is received.
     unsafe {
         (0..ranks).for_each(|to| out(to).pack(at(to)));
-        f.send(0, whole.buffer())?;
-        f.recv(0, whole.buffer())?;
+        f.send(0, whole.buffer()).await?;
+        f.recv(0, whole.buffer()).await?;
         for from in (0..ranks).filter(|&from| from != rank) {
             into(from).unpack(at(from));
         }
@@ -225,7 +230,7 @@ unsafe fn flat_other<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`]; all blocks are of one length, above 0.
-unsafe fn bruck<'a, 'b, F: Fabric>(
+async unsafe fn bruck<'a, 'b, F: Fabric>(
     f: &F,
     out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
@@ -259,7 +264,8 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
                 Vector::raw(sent, total).buffer(),
                 from,
                 Vector::raw(received, total).buffer(),
-            )?;
+            )
+            .await?;
             for (slot, i) in travelling().enumerate() {
                 copy(at(blocks, i), at(received, slot as u32), size);
             }
@@ -276,18 +282,18 @@ unsafe fn bruck<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// The blocks are readable and writable.
-pub(super) unsafe fn run_in_place<'a, F: Fabric>(
+pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
     f: &F,
     block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
     // SAFETY: the same contract.
-    unsafe { run_in_place_as(f, choose::alltoall_in_place(total), block) }
+    unsafe { run_in_place_as(f, choose::alltoall_in_place(total), block).await }
 }
 
 /// # Safety
 /// As [`run_in_place`].
-pub(super) unsafe fn run_in_place_as<'a, F: Fabric>(
+pub(super) async unsafe fn run_in_place_as<'a, F: Fabric>(
     f: &F,
     how: choose::AlltoallInPlace,
     block: &impl Fn(u32) -> Vector<'a>,
@@ -295,15 +301,15 @@ pub(super) unsafe fn run_in_place_as<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match how {
-            choose::AlltoallInPlace::Copied => copied(f, block),
-            choose::AlltoallInPlace::Pairs => pairs(f, block),
+            choose::AlltoallInPlace::Copied => copied(f, block).await,
+            choose::AlltoallInPlace::Pairs => pairs(f, block).await,
         }
     }
 }
 
 /// # Safety
 /// As [`run_in_place`].
-unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let mut starts = Vec::with_capacity(f.size() as usize);
     let mut total = 0;
     for rank in 0..f.size() {
@@ -321,7 +327,7 @@ unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Re
     // SAFETY: the same contract; the scratch has room for all blocks.
     unsafe {
         (0..f.size()).for_each(|rank| block(rank).pack(copy(rank).ptr));
-        together(f, &copy, block)
+        together(f, &copy, block).await
     }
 }
 
@@ -329,7 +335,7 @@ unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Re
 ///
 /// # Safety
 /// As [`run_in_place`].
-unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
+async unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let mut scratch = Scratch::new();
     for round in 0..ranks {
@@ -343,7 +349,7 @@ unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Res
         unsafe {
             theirs.pack(packed);
             let out = Vector::raw(packed, theirs.bytes()).buffer();
-            f.exchange(partner, out, partner, theirs.buffer())?;
+            f.exchange(partner, out, partner, theirs.buffer()).await?;
         }
     }
     Ok(())

@@ -3,62 +3,67 @@
 
 use super::agreement::{self, Arguments, compare};
 use super::choose;
-use super::fabric::Fabric;
-use crate::channel::Channel;
+use super::fabric::{Call, Fabric};
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
 /// `MPI_Barrier`
 #[inline]
-pub fn barrier(f: &Channel<'_>) -> Result {
-    compare(f, Arguments::new(&agreement::nothing, &agreement::nothing))?;
-    f.conclude(run(f))
+pub async fn barrier<C: Call>(f: &C) -> Result {
+    compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
+    f.channel().conclude(run(f).await)
 }
 
 #[inline]
-pub(super) fn run<F: Fabric>(f: &F) -> Result {
+pub(super) async fn run<F: Fabric>(f: &F) -> Result {
     match f.size() {
         1 => Ok(()),
         // SAFETY: messages without bytes touch no memory.
-        2 => unsafe { f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()) },
-        ranks => run_many(f, choose::barrier(ranks, f.room())),
+        2 => unsafe {
+            f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty())
+                .await
+        },
+        ranks => run_many(f, choose::barrier(ranks, f.room())).await,
     }
 }
 
-pub(super) fn run_many<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
+pub(super) async fn run_many<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
     match how {
-        choose::Barrier::Flat => flat(f),
-        choose::Barrier::Dissemination => dissemination(f),
+        choose::Barrier::Flat => flat(f).await,
+        choose::Barrier::Dissemination => dissemination(f).await,
     }
 }
 
 /// All report to rank 0, which releases them.
-fn flat<F: Fabric>(f: &F) -> Result {
+async fn flat<F: Fabric>(f: &F) -> Result {
     // SAFETY: messages without bytes touch no memory.
     unsafe {
         if f.rank() == 0 {
             for rank in 1..f.size() {
-                f.recv(rank, Buffer::empty())?;
+                f.recv(rank, Buffer::empty()).await?;
             }
             for rank in 1..f.size() {
-                f.send(rank, Buffer::empty())?;
+                f.send(rank, Buffer::empty()).await?;
             }
             Ok(())
         } else {
-            f.send(0, Buffer::empty())?;
-            f.recv(0, Buffer::empty())
+            f.send(0, Buffer::empty()).await?;
+            f.recv(0, Buffer::empty()).await
         }
     }
 }
 
 /// In step k each rank hears from the one 2^k before it, and so of 2^(k+1) ranks.
-fn dissemination<F: Fabric>(f: &F) -> Result {
+async fn dissemination<F: Fabric>(f: &F) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let mut distance = 1;
     while distance < ranks {
         let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
         // SAFETY: messages without bytes touch no memory.
-        unsafe { f.exchange(to, Buffer::empty(), from, Buffer::empty())? };
+        unsafe {
+            f.exchange(to, Buffer::empty(), from, Buffer::empty())
+                .await?
+        };
         distance *= 2;
     }
     Ok(())

@@ -3,10 +3,9 @@
 
 use super::agreement::{Arguments, compare};
 use super::choose;
-use super::fabric::{Fabric, send_to_all, trade};
+use super::fabric::{Call, Fabric, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 
@@ -14,37 +13,37 @@ use crate::error::Result;
 ///
 /// # Safety
 /// The buffer is readable at the root and writable elsewhere, as count and datatype say.
-pub unsafe fn bcast(
-    f: &Channel<'_>,
+pub async unsafe fn bcast<C: Call>(
+    f: &C,
     buf: *mut u8,
     count: i64,
     datatype: &Datatype,
     root: i32,
 ) -> Result {
-    let root = super::check_root(f.comm, root)?;
+    let root = super::check_root(f.channel().comm, root)?;
     let data = Vector::new(buf, count, datatype)?;
     let all = Some((datatype, count));
     let sends = |_| all.filter(|_| f.rank() == root);
     let receives = |from| all.filter(|_| from == root);
-    compare(f, Arguments::new(&sends, &receives).root(root))?;
+    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, data, root) })
+    f.channel().conclude(unsafe { run(f, data, root).await })
 }
 
 /// # Safety
 /// The data is readable at the root and writable elsewhere.
-pub(super) unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     if f.size() == 1 || data.bytes() == 0 {
         return Ok(());
     }
     let how = choose::bcast(data.bytes(), f.size(), f.room());
     // SAFETY: the same contract.
-    unsafe { run_as(f, how, data, root) }
+    unsafe { run_as(f, how, data, root).await }
 }
 
 /// # Safety
 /// As [`run`].
-pub(super) unsafe fn run_as<F: Fabric>(
+pub(super) async unsafe fn run_as<F: Fabric>(
     f: &F,
     how: choose::Bcast,
     data: Vector<'_>,
@@ -53,9 +52,9 @@ pub(super) unsafe fn run_as<F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match how {
-            choose::Bcast::Flat => flat(f, data, root),
-            choose::Bcast::Binomial => binomial(f, data, root),
-            choose::Bcast::ScatterAllgather => scatter_allgather(f, data, root),
+            choose::Bcast::Flat => flat(f, data, root).await,
+            choose::Bcast::Binomial => binomial(f, data, root).await,
+            choose::Bcast::ScatterAllgather => scatter_allgather(f, data, root).await,
         }
     }
 }
@@ -64,13 +63,13 @@ pub(super) unsafe fn run_as<F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     // SAFETY: the same contract.
     unsafe {
         if f.rank() != root {
-            return f.recv(root, data.buffer());
+            return f.recv(root, data.buffer()).await;
         }
-        send_to_all(f, data)
+        send_to_all(f, data).await
     }
 }
 
@@ -96,19 +95,21 @@ pub(super) fn parent_distance(relative: u32, ranks: u32) -> u32 {
 
 /// # Safety
 /// As [`run`].
-unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let mut distance = parent_distance(me, ranks);
     // SAFETY: the same contract.
     unsafe {
         if me != 0 {
-            f.recv(absolute(me - distance, root, ranks), data.buffer())?;
+            f.recv(absolute(me - distance, root, ranks), data.buffer())
+                .await?;
         }
         while distance > 1 {
             distance /= 2;
             if me + distance < ranks {
-                f.send(absolute(me + distance, root, ranks), data.buffer())?;
+                f.send(absolute(me + distance, root, ranks), data.buffer())
+                    .await?;
             }
         }
     }
@@ -120,7 +121,7 @@ unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     let mut scratch = Scratch::new();
     let (bytes, dense) = (data.bytes(), data.dense());
     let at = match dense {
@@ -132,8 +133,8 @@ unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Re
         if dense.is_none() && f.rank() == root {
             data.pack(at);
         }
-        scatter_bytes(f, at, bytes, root)?;
-        circulate_bytes(f, at, bytes, root)?;
+        scatter_bytes(f, at, bytes, root).await?;
+        circulate_bytes(f, at, bytes, root).await?;
         if dense.is_none() && f.rank() != root {
             data.unpack(at);
         }
@@ -158,7 +159,7 @@ fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'sta
 
 /// # Safety
 /// `bytes` bytes at `at` are readable at the root and writable elsewhere.
-unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
+async unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let mut distance = parent_distance(me, ranks);
@@ -167,7 +168,8 @@ unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) ->
         if me != 0 {
             let mine = parts(at, bytes, ranks, me, (me + distance).min(ranks));
             if mine.bytes() > 0 {
-                f.recv(absolute(me - distance, root, ranks), mine.buffer())?;
+                f.recv(absolute(me - distance, root, ranks), mine.buffer())
+                    .await?;
             }
         }
         while distance > 1 {
@@ -176,7 +178,8 @@ unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) ->
             if child < ranks {
                 let theirs = parts(at, bytes, ranks, child, (child + distance).min(ranks));
                 if theirs.bytes() > 0 {
-                    f.send(absolute(child, root, ranks), theirs.buffer())?;
+                    f.send(absolute(child, root, ranks), theirs.buffer())
+                        .await?;
                 }
             }
         }
@@ -186,7 +189,7 @@ unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) ->
 
 /// # Safety
 /// `bytes` bytes at `at` are writable, those of the rank's own part filled.
-unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
+async unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let (next, previous) = ((f.rank() + 1) % ranks, (f.rank() + ranks - 1) % ranks);
@@ -195,7 +198,7 @@ unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) 
         let out = parts(at, bytes, ranks, out, out + 1);
         let into = parts(at, bytes, ranks, into, into + 1);
         // SAFETY: two different parts of the data.
-        unsafe { trade(f, next, out, previous, into)? };
+        unsafe { trade(f, next, out, previous, into).await? };
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ use crate::process::Process;
 
 /// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub enum Room {
     /// One for each rank.
     Own,
     /// Fewer than ranks.

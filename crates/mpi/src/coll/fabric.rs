@@ -6,9 +6,15 @@ use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
+use std::future::ready;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 /// The members of one collective call. Messages of a pair arrive in the order they were sent.
-pub(super) trait Fabric {
+///
+/// What an algorithm awaits is ready at once where the call blocks ([`Channel`]), and when a request has ended where it
+/// does not ([`super::nonblocking::Outstanding`]).
+pub trait Fabric {
     /// A started operation.
     type Ticket;
 
@@ -19,21 +25,27 @@ pub(super) trait Fabric {
     /// How many processors the ranks have. The same on all members.
     fn room(&self) -> Room;
 
-    /// Sends; returns when the buffer may be reused, which may be when the receiver has come.
+    /// Sends; ready when the buffer may be reused, which may be when the receiver has come.
     ///
     /// # Safety
     /// The buffer is readable.
-    unsafe fn send(&self, to: u32, data: Buffer) -> Result;
+    unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result>;
     /// Receives.
     ///
     /// # Safety
     /// The buffer is writable.
-    unsafe fn recv(&self, from: u32, data: Buffer) -> Result;
+    unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result>;
     /// Sends and receives at the same time.
     ///
     /// # Safety
     /// As for both; the buffers do not overlap.
-    unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result;
+    unsafe fn exchange(
+        &self,
+        to: u32,
+        out: Buffer,
+        from: u32,
+        into: Buffer,
+    ) -> impl Future<Output = Result>;
     /// Starts a send.
     ///
     /// # Safety
@@ -44,14 +56,27 @@ pub(super) trait Fabric {
     /// # Safety
     /// The buffer is writable and unused until the ticket has been waited for.
     unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Self::Ticket>;
-    /// Waits for all; returns the first error when all have ended.
-    fn wait_all(&self, tickets: Vec<Self::Ticket>) -> Result;
+    /// Waits for one.
+    fn wait(&self, ticket: Self::Ticket) -> impl Future<Output = Result>;
 
     /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
     /// its messages. Receiving does so by itself.
     #[inline]
     fn put_off(&self, result: Result) -> Result {
         result
+    }
+}
+
+/// A fabric of a communicator, as the calls of the standard need it beside the messages.
+pub trait Call: Fabric {
+    /// Communicator, tag, and what has still to be compared or told.
+    fn channel(&self) -> &Channel<'_>;
+}
+
+impl Call for Channel<'_> {
+    #[inline]
+    fn channel(&self) -> &Channel<'_> {
+        self
     }
 }
 
@@ -74,21 +99,27 @@ impl Fabric for Channel<'_> {
     }
 
     #[inline]
-    unsafe fn send(&self, to: u32, data: Buffer) -> Result {
+    unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
         // SAFETY: the same contract.
-        unsafe { Channel::send(self, to, data) }
+        ready(unsafe { Channel::send(self, to, data) })
     }
 
     #[inline]
-    unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
+    unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result> {
         // SAFETY: the same contract.
-        unsafe { self.put_off(Channel::recv(self, from, data)) }
+        ready(unsafe { self.put_off(Channel::recv(self, from, data)) })
     }
 
     #[inline]
-    unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
+    unsafe fn exchange(
+        &self,
+        to: u32,
+        out: Buffer,
+        from: u32,
+        into: Buffer,
+    ) -> impl Future<Output = Result> {
         // SAFETY: the same contract.
-        unsafe { self.put_off(Channel::exchange(self, to, out, from, into)) }
+        ready(unsafe { self.put_off(Channel::exchange(self, to, out, from, into)) })
     }
 
     unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
@@ -101,8 +132,8 @@ impl Fabric for Channel<'_> {
         unsafe { Channel::start_recv(self, from, data) }
     }
 
-    fn wait_all(&self, tickets: Vec<Ticket>) -> Result {
-        self.put_off(Channel::wait_all(self, tickets))
+    fn wait(&self, ticket: Ticket) -> impl Future<Output = Result> {
+        ready(self.put_off(Channel::wait(self, ticket)))
     }
 
     #[inline]
@@ -111,12 +142,24 @@ impl Fabric for Channel<'_> {
     }
 }
 
+/// Runs an algorithm whose fabric blocks: it never has to wait for anything else.
+#[inline(always)] // the state machine goes where it is made: without a copy, and mostly without a trace
+pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
+    let mut algorithm = pin!(algorithm);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(result) = algorithm.as_mut().poll(&mut context) {
+            return result;
+        }
+    }
+}
+
 /// Sends and receives at the same time, without a message where there are no bytes: both sides know that.
 ///
 /// # Safety
 /// `out` is readable, `into` writable; they do not overlap.
 #[inline]
-pub(super) unsafe fn trade<F: Fabric>(
+pub(super) async unsafe fn trade<F: Fabric>(
     f: &F,
     to: u32,
     out: Vector<'_>,
@@ -126,9 +169,9 @@ pub(super) unsafe fn trade<F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match (out.bytes() > 0, into.bytes() > 0) {
-            (true, true) => f.exchange(to, out.buffer(), from, into.buffer()),
-            (true, false) => f.send(to, out.buffer()),
-            (false, true) => f.recv(from, into.buffer()),
+            (true, true) => f.exchange(to, out.buffer(), from, into.buffer()).await,
+            (true, false) => f.send(to, out.buffer()).await,
+            (false, true) => f.recv(from, into.buffer()).await,
             (false, false) => Ok(()),
         }
     }
@@ -142,18 +185,20 @@ pub(super) const IN_TURN_BYTES: u64 = 1024;
 ///
 /// # Safety
 /// The data is readable.
-pub(super) unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Result {
+pub(super) async unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Result {
     let others = (0..f.size()).filter(|&r| r != f.rank());
     // SAFETY: by contract; the data is only read until all sends have ended.
     unsafe {
         if data.bytes() <= IN_TURN_BYTES {
-            return others
-                .map(|rank| f.send(rank, data.buffer()))
-                .fold(Ok(()), Result::and);
+            let mut result = Ok(());
+            for rank in others {
+                result = result.and(f.send(rank, data.buffer()).await);
+            }
+            return result;
         }
         let mut batch = Batch::new(f);
         others.for_each(|rank| batch.send(rank, data));
-        batch.finish()
+        batch.finish().await
     }
 }
 
@@ -207,8 +252,11 @@ impl<'f, F: Fabric> Batch<'f, F> {
 
     /// Waits for all; returns the first error.
     #[must_use = "an operation may have failed"]
-    pub(super) fn finish(&mut self) -> Result {
-        let waited = self.fabric.wait_all(std::mem::take(&mut self.tickets));
+    pub(super) async fn finish(&mut self) -> Result {
+        let mut waited = Ok(());
+        for ticket in std::mem::take(&mut self.tickets) {
+            waited = waited.and(self.fabric.wait(ticket).await);
+        }
         std::mem::replace(&mut self.result, Ok(())).and(waited)
     }
 }

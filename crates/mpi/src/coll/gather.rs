@@ -5,11 +5,10 @@ use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
-use super::fabric::{Batch, Fabric, IN_TURN_BYTES};
+use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
 use super::{check_root, is_in_place};
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 
@@ -18,13 +17,13 @@ use crate::error::Result;
 /// # Safety
 /// The send buffer is readable, at the root the receive buffer writable for every rank's block, as the counts and
 /// datatypes say; they do not overlap.
-pub unsafe fn gather(
-    f: &Channel<'_>,
+pub async unsafe fn gather<C: Call>(
+    f: &C,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, Option<&Datatype>),
     root: i32,
 ) -> Result {
-    let root = check_root(f.comm, root)?;
+    let root = check_root(f.channel().comm, root)?;
     let own = own_block(send, f.rank() == root)?;
     let recv_data = recv.2.map(|datatype| (datatype, recv.1));
     let recv = match recv.2 {
@@ -32,39 +31,41 @@ pub unsafe fn gather(
         _ => None,
     };
     if let Some(recv) = recv {
-        check_apart(f, own, even_blocks(recv)(root))?;
+        check_apart(f.channel(), own, even_blocks(recv)(root))?;
     }
     let sends = |to| given(send).filter(|_| to == root);
     let receives = |_| recv_data.filter(|_| f.rank() == root);
-    compare(f, Arguments::new(&sends, &receives).root(root))?;
+    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
     let block = recv.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, own, recv.map(even_blocks), root) })
+    f.channel()
+        .conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
 }
 
 /// `MPI_Gatherv`; `recv` counts at the root alone, and is present there.
 ///
 /// # Safety
 /// As [`gather`].
-pub unsafe fn gatherv(
-    f: &Channel<'_>,
+pub async unsafe fn gatherv<C: Call>(
+    f: &C,
     send: (*const u8, i64, Option<&Datatype>),
     recv: Option<Array<'_>>,
     root: i32,
 ) -> Result {
-    let root = check_root(f.comm, root)?;
+    let root = check_root(f.channel().comm, root)?;
     let own = own_block(send, f.rank() == root)?;
     let array = recv.filter(|_| f.rank() == root);
     let recv = array.map(|array| array.check()).transpose()?;
     if let Some(block) = &recv {
-        check_apart(f, own, block(root))?;
+        check_apart(f.channel(), own, block(root))?;
     }
     let sends = |to| given(send).filter(|_| to == root);
     let receives = |from| array.and_then(|array| array.data(from));
-    compare(f, Arguments::new(&sends, &receives).root(root))?;
+    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root) })
+    f.channel()
+        .conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root).await })
 }
 
 /// What a rank sends; none for `MPI_IN_PLACE` at the root.
@@ -83,7 +84,7 @@ fn own_block<'a>(
 ///
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Gather,
     own: Option<Vector<'_>>,
@@ -93,13 +94,13 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match (how, block, own) {
-            (choose::Gather::Linear, Some(block), own) => linear_root(f, own, block),
+            (choose::Gather::Linear, Some(block), own) => linear_root(f, own, block).await,
             (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
-                f.send(root, own.buffer())
+                f.send(root, own.buffer()).await
             }
-            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, own, block),
+            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, own, block).await,
             (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
-                binomial_other(f, own, root)
+                binomial_other(f, own, root).await
             }
             _ => Ok(()),
         }
@@ -108,7 +109,7 @@ pub(super) unsafe fn run<'a, F: Fabric>(
 
 /// # Safety
 /// As [`run`].
-unsafe fn linear_root<'a, F: Fabric>(
+async unsafe fn linear_root<'a, F: Fabric>(
     f: &F,
     own: Option<Vector<'_>>,
     block: impl Fn(u32) -> Vector<'a>,
@@ -122,14 +123,14 @@ unsafe fn linear_root<'a, F: Fabric>(
             others().for_each(|r| batch.recv(r, block(r)));
         }
         let copied = own.map_or(Ok(()), |own| own.copy_to(block(f.rank())));
-        batch.finish()?;
+        batch.finish().await?;
         f.put_off(copied)?;
         if in_turn {
             for (rank, into) in others()
                 .map(|r| (r, block(r)))
                 .filter(|(_, into)| into.bytes() > 0)
             {
-                f.recv(rank, into.buffer())?;
+                f.recv(rank, into.buffer()).await?;
             }
         }
     }
@@ -143,7 +144,7 @@ pub(super) fn subtree_ranks(relative: u32, ranks: u32) -> u32 {
 
 /// # Safety
 /// As [`run`]; all blocks are of one length.
-unsafe fn binomial_root<'a, F: Fabric>(
+async unsafe fn binomial_root<'a, F: Fabric>(
     f: &F,
     own: Option<Vector<'_>>,
     block: impl Fn(u32) -> Vector<'a>,
@@ -158,7 +159,7 @@ unsafe fn binomial_root<'a, F: Fabric>(
         }
         let mut scratch = Scratch::new();
         let packed = scratch.room(bytes * ranks as u64)?;
-        collect_children(f, packed, bytes, root)?;
+        collect_children(f, packed, bytes, root).await?;
         for i in 1..ranks {
             block(absolute(i, root, ranks)).unpack(packed.add((bytes * i as u64) as usize));
         }
@@ -168,7 +169,7 @@ unsafe fn binomial_root<'a, F: Fabric>(
 
 /// # Safety
 /// As [`run`].
-unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
+async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let parent = absolute(me - parent_distance(me, ranks), root, ranks);
@@ -176,13 +177,13 @@ unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result
     // SAFETY: the same contract; the scratch holds one block for each rank of the subtree.
     unsafe {
         if bytes == own.bytes() {
-            return f.send(parent, own.buffer());
+            return f.send(parent, own.buffer()).await;
         }
         let mut scratch = Scratch::new();
         let packed = scratch.room(bytes)?;
         own.pack(packed);
-        collect_children(f, packed, own.bytes(), root)?;
-        f.send(parent, Vector::raw(packed, bytes).buffer())
+        collect_children(f, packed, own.bytes(), root).await?;
+        f.send(parent, Vector::raw(packed, bytes).buffer()).await
     }
 }
 
@@ -190,7 +191,12 @@ unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result
 ///
 /// # Safety
 /// `packed` has room for the rank's subtree, in blocks of `bytes` bytes.
-unsafe fn collect_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u32) -> Result {
+async unsafe fn collect_children<F: Fabric>(
+    f: &F,
+    packed: *mut u8,
+    bytes: u64,
+    root: u32,
+) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let mut distance = 1;
@@ -199,7 +205,10 @@ unsafe fn collect_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: 
         let at = packed.wrapping_add((bytes * distance as u64) as usize);
         let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
         // SAFETY: the child's subtree is a part of the rank's own.
-        unsafe { f.recv(absolute(child, root, ranks), theirs.buffer())? };
+        unsafe {
+            f.recv(absolute(child, root, ranks), theirs.buffer())
+                .await?
+        };
         distance *= 2;
     }
     Ok(())

@@ -87,7 +87,7 @@ impl Actors {
 ///
 /// # Safety
 /// `send` is readable and `recv` writable for `count` elements; they do not overlap.
-pub(super) unsafe fn allreduce<F: Fabric>(
+pub(super) async unsafe fn allreduce<F: Fabric>(
     f: &F,
     red: Reduction<'_>,
     send: Option<*const u8>,
@@ -99,32 +99,32 @@ pub(super) unsafe fn allreduce<F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         if !actors.is_paired(rank) {
-            return allreduce_actors(f, red, actors, send, result);
+            return allreduce_actors(f, red, actors, send, result).await;
         }
         let operand = red.at(send.unwrap_or(recv), count);
         if rank % 2 == 0 {
-            f.send(rank + 1, operand.buffer())?;
-            return f.recv(rank + 1, result.buffer());
+            f.send(rank + 1, operand.buffer()).await?;
+            return f.recv(rank + 1, result.buffer()).await;
         }
         let mut scratch = Scratch::new();
         if send.is_some() {
-            f.recv(rank - 1, result.buffer())?;
+            f.recv(rank - 1, result.buffer()).await?;
             red.fold(operand, result);
         } else {
             let theirs = scratch.elements(red.layout, count)?;
-            f.recv(rank - 1, theirs.buffer())?;
+            f.recv(rank - 1, theirs.buffer()).await?;
             red.fold(theirs, result);
         }
         drop(scratch);
-        allreduce_actors(f, red, actors, None, result)?;
-        f.send(rank - 1, result.buffer())
+        allreduce_actors(f, red, actors, None, result).await?;
+        f.send(rank - 1, result.buffer()).await
     }
 }
 
 /// # Safety
 /// As [`allreduce`], on an actor; what arrives goes into scratch memory, or, in the first step of a call that is not in
 /// place, to where the result will be.
-unsafe fn allreduce_actors<F: Fabric>(
+async unsafe fn allreduce_actors<F: Fabric>(
     f: &F,
     red: Reduction<'_>,
     actors: Actors,
@@ -155,13 +155,13 @@ unsafe fn allreduce_actors<F: Fabric>(
         unsafe {
             if let Some(send) = send.take() {
                 let operand = red.at(send, count);
-                match trade(f, partner, give.of(operand), partner, keep.of(result)) {
+                match trade(f, partner, give.of(operand), partner, keep.of(result)).await {
                     Ok(()) => red.fold(keep.of(operand), keep.of(result)),
                     failed => outcome = outcome.and(failed),
                 }
             } else {
                 let into = incoming.part(0, keep.end - keep.start);
-                match trade(f, partner, give.of(result), partner, into) {
+                match trade(f, partner, give.of(result), partner, into).await {
                     Ok(()) => red.fold(into, keep.of(result)),
                     failed => outcome = outcome.and(failed),
                 }
@@ -181,7 +181,7 @@ unsafe fn allreduce_actors<F: Fabric>(
             (upper, lower)
         };
         // SAFETY: two halves of a part of the result.
-        let traded = unsafe { trade(f, partner, have.of(result), partner, miss.of(result)) };
+        let traded = unsafe { trade(f, partner, have.of(result), partner, miss.of(result)).await };
         outcome = outcome.and(traded);
         mask *= 2;
     }

@@ -1,8 +1,10 @@
-//! Blocking collective communication on intracommunicators (MPI 5.0, chapter 6).
+//! Collective communication on intracommunicators (MPI 5.0, chapter 6): blocking, nonblocking and persistent.
 //!
 //! Each file has one family: the call as the standard has it, with the checks of its arguments, and below it the
-//! algorithms. These are generic over `fabric::Fabric`, so that the same code runs on a communicator's channel and,
-//! in tests, on a simulator of any number of ranks. Which algorithm runs is said in one place, `choose`.
+//! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
+//! runs straight through; on an outstanding call (`nonblocking`) it is a state machine in the request, which goes on
+//! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in
+//! one place, `choose`. What a call is made with is in `arguments` and `calls`, its three forms in `form`.
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
@@ -13,13 +15,18 @@ mod allgather;
 mod allreduce;
 mod alltoall;
 mod apart;
+mod arguments;
 mod barrier;
 mod bcast;
+mod calls;
 mod choose;
 mod fabric;
+mod form;
 mod gather;
 mod halving;
 mod local;
+mod neighbor;
+mod nonblocking;
 pub mod pair;
 mod reduce;
 mod reduce_scatter;
@@ -34,18 +41,11 @@ mod tests;
 mod vector;
 
 pub(crate) use agreement::{compare_calls, refuse_call};
-pub use allgather::{allgather, allgatherv};
-pub use allreduce::allreduce;
-pub use alltoall::{alltoall, alltoallv, alltoallw};
-pub use barrier::barrier;
-pub use bcast::bcast;
-pub use gather::{gather, gatherv};
+pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
+pub use calls::*;
+pub use form::Form;
 pub use local::reduce_local;
-pub use reduce::reduce;
-pub use reduce_scatter::{reduce_scatter, reduce_scatter_block};
-pub use scan::{exscan, scan};
-pub use scatter::{scatter, scatterv};
-pub use vector::{Array, Arrays};
+pub use neighbor::*;
 
 use crate::channel::Channel;
 use crate::comm::Comm;
@@ -63,13 +63,19 @@ fn is_in_place(buf: *const u8) -> bool {
 /// The channel of the next collective call. Taken before anything else is checked, so that all ranks stay in step
 /// when one of them refuses a call.
 #[inline]
-pub fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
-    if comm.is_inter() {
-        return Err(refuse_inter());
-    }
+fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
+    require_intra(comm)?;
     let f = Channel::next(p, comm);
     f.is_unchecked.set(p.checks().is_some());
     Ok(f)
+}
+
+#[inline]
+fn require_intra(comm: &Comm) -> Result {
+    match comm.is_inter() {
+        true => Err(refuse_inter()),
+        false => Ok(()),
+    }
 }
 
 /// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false

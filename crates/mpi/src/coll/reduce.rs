@@ -5,13 +5,12 @@ use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
-use super::fabric::Fabric;
+use super::fabric::{Call, Fabric};
 use super::local::{Accumulator, Reduction};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{check_root, gather, is_in_place};
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -21,15 +20,15 @@ use crate::op::Op;
 /// # Safety
 /// The send buffer is readable, at the root the receive buffer writable, as count and datatype say; they do not
 /// overlap.
-pub unsafe fn reduce(
-    f: &Channel<'_>,
+pub async unsafe fn reduce<C: Call>(
+    f: &C,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
     root: i32,
 ) -> Result {
-    let root = check_root(f.comm, root)?;
+    let root = check_root(f.channel().comm, root)?;
     let is_root = f.rank() == root;
     let red = Reduction::new(op, datatype.0, datatype.1)?;
     let result = if is_root {
@@ -42,23 +41,24 @@ pub unsafe fn reduce(
         _ => Vector::new(send, count, datatype.0)?,
     };
     if let Some(result) = result {
-        check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+        check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
     }
     let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op).root(root))?;
+    compare(f, Arguments::new(&data, &data).op(op).root(root)).await?;
     if operand.bytes() == 0 {
         return Ok(());
     }
     let how = choose::reduce(red.size(operand.count), f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, red, operand, result, root) })
+    f.channel()
+        .conclude(unsafe { run(f, how, red, operand, result, root).await })
 }
 
 /// `operand` is this rank's vector; `result` is present at the root, and may be the operand.
 ///
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap, or are the same.
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Reduce,
     red: Reduction<'a>,
@@ -69,10 +69,10 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match (how, result) {
-            (choose::Reduce::Flat, None) => f.send(root, operand.buffer()),
-            (choose::Reduce::Flat, Some(result)) => flat_root(f, red, operand, result),
-            (choose::Reduce::Binomial, _) => binomial(f, red, operand, result, root),
-            (choose::Reduce::RingGather, _) => ring_gather(f, red, operand, result, root),
+            (choose::Reduce::Flat, None) => f.send(root, operand.buffer()).await,
+            (choose::Reduce::Flat, Some(result)) => flat_root(f, red, operand, result).await,
+            (choose::Reduce::Binomial, _) => binomial(f, red, operand, result, root).await,
+            (choose::Reduce::RingGather, _) => ring_gather(f, red, operand, result, root).await,
         }
     }
 }
@@ -96,7 +96,7 @@ fn places<'a>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn flat_root<'a, F: Fabric>(
+async unsafe fn flat_root<'a, F: Fabric>(
     f: &F,
     red: Reduction<'a>,
     own: Vector<'a>,
@@ -114,7 +114,7 @@ unsafe fn flat_root<'a, F: Fabric>(
                 places(result, other, ranks - 1, own.ptr == result.ptr),
             );
             for rank in (0..ranks).filter(|&r| r != root) {
-                f.recv(rank, sum.next().buffer())?;
+                f.recv(rank, sum.next().buffer()).await?;
                 sum.combine();
             }
             return sum.value().copy_to(result);
@@ -128,13 +128,13 @@ unsafe fn flat_root<'a, F: Fabric>(
             own = copy;
         }
         let [next, first] = places(result, other, ranks - 1, false);
-        f.recv(0, first.buffer())?;
+        f.recv(0, first.buffer()).await?;
         let mut sum = Accumulator::new(red, first, [next, first]);
         for rank in 1..ranks {
             if rank == root {
                 own.copy_to(sum.next())?;
             } else {
-                f.recv(rank, sum.next().buffer())?;
+                f.recv(rank, sum.next().buffer()).await?;
             }
             sum.combine();
         }
@@ -147,7 +147,7 @@ unsafe fn flat_root<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn binomial<'a, F: Fabric>(
+async unsafe fn binomial<'a, F: Fabric>(
     f: &F,
     red: Reduction<'a>,
     operand: Vector<'a>,
@@ -179,16 +179,18 @@ unsafe fn binomial<'a, F: Fabric>(
     unsafe {
         let mut sum = Accumulator::new(red, operand, places(last, other, combines, in_place));
         for child in children {
-            f.recv(absolute(me + child, top, ranks), sum.next().buffer())?;
+            f.recv(absolute(me + child, top, ranks), sum.next().buffer())
+                .await?;
             sum.combine();
         }
         if me != 0 {
-            f.send(absolute(me - distance, top, ranks), sum.value().buffer())?;
+            f.send(absolute(me - distance, top, ranks), sum.value().buffer())
+                .await?;
         } else if top != root {
-            f.send(root, sum.value().buffer())?;
+            f.send(root, sum.value().buffer()).await?;
         }
         match result {
-            Some(result) if top != root => f.recv(top, result.buffer()),
+            Some(result) if top != root => f.recv(top, result.buffer()).await,
             Some(result) => sum.value().copy_to(result),
             None => Ok(()),
         }
@@ -199,7 +201,7 @@ unsafe fn binomial<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`]; the operation commutes.
-unsafe fn ring_gather<'a, F: Fabric>(
+async unsafe fn ring_gather<'a, F: Fabric>(
     f: &F,
     red: Reduction<'a>,
     operand: Vector<'a>,
@@ -222,8 +224,8 @@ unsafe fn ring_gather<'a, F: Fabric>(
     // SAFETY: the same contract; at the root, whose part is in its place, the other parts are written when the
     // operand has been used.
     unsafe {
-        ring::reduce_scatter(f, red, operand.ptr, &deal, mine.ptr)?;
+        ring::reduce_scatter(f, red, operand.ptr, &deal, mine.ptr).await?;
         let own = if result.is_some() { None } else { Some(mine) };
-        gather::run(f, choose::Gather::Linear, own, block, root)
+        gather::run(f, choose::Gather::Linear, own, block, root).await
     }
 }

@@ -4,13 +4,12 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::Fabric;
+use super::fabric::{Call, Fabric};
 use super::local::Reduction;
 use super::ring::{self, Deal};
 use super::scratch::Scratch;
 use super::vector::Vector;
 use super::{allreduce, is_in_place};
-use crate::channel::Channel;
 use crate::consts::MPI_ERR_COUNT;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -21,8 +20,8 @@ use crate::op::Op;
 /// # Safety
 /// The send buffer is readable for all blocks, the receive buffer writable for this rank's (for all in place), as
 /// counts and datatype say; they do not overlap.
-pub unsafe fn reduce_scatter(
-    f: &Channel<'_>,
+pub async unsafe fn reduce_scatter<C: Call>(
+    f: &C,
     (send, recv): (*const u8, *mut u8),
     counts: &[i64],
     datatype: (&Datatype, usize),
@@ -40,12 +39,12 @@ pub unsafe fn reduce_scatter(
     }
     let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
-    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
     let sends = |to: u32| Some((datatype.0, counts[to as usize]));
     let receives = |_| sends(f.rank());
-    compare(f, Arguments::new(&sends, &receives).op(op))?;
+    compare(f, Arguments::new(&sends, &receives).op(op)).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe {
+    f.channel().conclude(unsafe {
         run(
             f,
             choose::reduce_scatter(red.size(total)),
@@ -54,6 +53,7 @@ pub unsafe fn reduce_scatter(
             &deal,
             result,
         )
+        .await
     })
 }
 
@@ -61,8 +61,8 @@ pub unsafe fn reduce_scatter(
 ///
 /// # Safety
 /// As [`reduce_scatter`].
-pub unsafe fn reduce_scatter_block(
-    f: &Channel<'_>,
+pub async unsafe fn reduce_scatter_block<C: Call>(
+    f: &C,
     (send, recv): (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
@@ -75,11 +75,11 @@ pub unsafe fn reduce_scatter_block(
         .ok_or_else(|| refuse_count(count))?;
     let deal = move |rank: u32| (rank as u64 * share, share);
     let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
-    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
     let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op))?;
+    compare(f, Arguments::new(&data, &data).op(op)).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe {
+    f.channel().conclude(unsafe {
         run(
             f,
             choose::reduce_scatter(red.size(total)),
@@ -88,6 +88,7 @@ pub unsafe fn reduce_scatter_block(
             &deal,
             result,
         )
+        .await
     })
 }
 
@@ -126,7 +127,7 @@ fn buffers<'a>(
 ///
 /// # Safety
 /// The operand is readable, the result writable.
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::ReduceScatter,
     red: Reduction<'a>,
@@ -146,16 +147,16 @@ pub(super) unsafe fn run<'a, F: Fabric>(
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
                 let how = choose::allreduce(red.size(operand.count), f.size(), f.room());
-                allreduce::run(f, how, red, operand, whole)?;
+                allreduce::run(f, how, red, operand, whole).await?;
                 whole.part(first, count).copy_to(result)
             }
             choose::ReduceScatter::Ring if in_place => {
                 let mine = scratch.elements(red.layout, count)?;
-                ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr)?;
+                ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr).await?;
                 mine.copy_to(result)
             }
             choose::ReduceScatter::Ring => {
-                ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr)
+                ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr).await
             }
         }
     }

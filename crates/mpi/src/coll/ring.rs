@@ -37,7 +37,7 @@ pub(super) fn deal_evenly(count: u64, ranks: u32) -> impl Fn(u32) -> (u64, u64) 
 ///
 /// # Safety
 /// `send` is readable for all blocks, `result` writable for this rank's.
-pub(super) unsafe fn reduce_scatter<F: Fabric>(
+pub(super) async unsafe fn reduce_scatter<F: Fabric>(
     f: &F,
     red: Reduction<'_>,
     send: *const u8,
@@ -71,7 +71,7 @@ pub(super) unsafe fn reduce_scatter<F: Fabric>(
         let into = place.part(0, operand.count);
         // SAFETY: by contract; what is sent lies in `send` or in the other place.
         unsafe {
-            trade(f, next, out, previous, into)?;
+            trade(f, next, out, previous, into).await?;
             red.fold(operand, into);
             if last && in_place {
                 into.copy_to(mine)?;

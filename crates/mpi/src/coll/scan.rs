@@ -4,12 +4,11 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::Fabric;
+use super::fabric::{Call, Fabric};
 use super::is_in_place;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -27,36 +26,36 @@ pub(super) enum Prefix {
 ///
 /// # Safety
 /// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
-pub unsafe fn scan(
-    f: &Channel<'_>,
+pub async unsafe fn scan<C: Call>(
+    f: &C,
     buffers: (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
     // SAFETY: the same contract.
-    unsafe { prefix(f, Prefix::Inclusive, buffers, count, datatype, op) }
+    unsafe { prefix(f, Prefix::Inclusive, buffers, count, datatype, op).await }
 }
 
 /// `MPI_Exscan`. `datatype` comes with its handle, for a user's function.
 ///
 /// # Safety
 /// As [`scan`].
-pub unsafe fn exscan(
-    f: &Channel<'_>,
+pub async unsafe fn exscan<C: Call>(
+    f: &C,
     buffers: (*const u8, *mut u8),
     count: i64,
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
     // SAFETY: the same contract.
-    unsafe { prefix(f, Prefix::Exclusive, buffers, count, datatype, op) }
+    unsafe { prefix(f, Prefix::Exclusive, buffers, count, datatype, op).await }
 }
 
 /// # Safety
 /// As [`scan`].
-unsafe fn prefix(
-    f: &Channel<'_>,
+async unsafe fn prefix<C: Call>(
+    f: &C,
     prefix: Prefix,
     (send, recv): (*const u8, *mut u8),
     count: i64,
@@ -70,19 +69,20 @@ unsafe fn prefix(
     } else {
         Vector::new(send, count, datatype.0)?
     };
-    check_apart(f, (!is_in_place(send)).then_some(operand), result)?;
+    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
     let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op))?;
+    compare(f, Arguments::new(&data, &data).op(op)).await?;
     let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, prefix, red, operand, result) })
+    f.channel()
+        .conclude(unsafe { run(f, how, prefix, red, operand, result).await })
 }
 
 /// The operand may be the result.
 ///
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap, or are the same.
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Scan,
     prefix: Prefix,
@@ -96,8 +96,8 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match how {
-            choose::Scan::Chain => chain(f, prefix, red, operand, result),
-            choose::Scan::Doubling => doubling(f, prefix, red, operand, result),
+            choose::Scan::Chain => chain(f, prefix, red, operand, result).await,
+            choose::Scan::Doubling => doubling(f, prefix, red, operand, result).await,
         }
     }
 }
@@ -106,7 +106,7 @@ pub(super) unsafe fn run<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn chain<'a, F: Fabric>(
+async unsafe fn chain<'a, F: Fabric>(
     f: &F,
     prefix: Prefix,
     red: Reduction<'a>,
@@ -125,7 +125,7 @@ unsafe fn chain<'a, F: Fabric>(
     // SAFETY: the same contract; the scratches are as long as the operand.
     unsafe {
         if rank > 0 {
-            f.recv(rank - 1, before.buffer())?;
+            f.recv(rank - 1, before.buffer()).await?;
         }
         if prefix == Prefix::Inclusive || !is_last {
             operand.copy_to(through)?;
@@ -134,7 +134,7 @@ unsafe fn chain<'a, F: Fabric>(
             }
         }
         if !is_last {
-            f.send(rank + 1, through.buffer())?;
+            f.send(rank + 1, through.buffer()).await?;
         }
         if prefix == Prefix::Exclusive && rank > 0 {
             before.copy_to(result)?;
@@ -148,7 +148,7 @@ unsafe fn chain<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn doubling<'a, F: Fabric>(
+async unsafe fn doubling<'a, F: Fabric>(
     f: &F,
     prefix: Prefix,
     red: Reduction<'a>,
@@ -170,7 +170,8 @@ unsafe fn doubling<'a, F: Fabric>(
         while mask < ranks {
             let partner = rank ^ mask;
             if partner < ranks {
-                f.exchange(partner, block.buffer(), partner, other.buffer())?;
+                f.exchange(partner, block.buffer(), partner, other.buffer())
+                    .await?;
                 if partner > rank {
                     red.fold(block, other);
                     std::mem::swap(&mut block, &mut other);

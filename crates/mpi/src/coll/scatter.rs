@@ -5,12 +5,11 @@ use super::agreement::{Arguments, compare, given};
 use super::apart::check_apart;
 use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
-use super::fabric::{Batch, Fabric, IN_TURN_BYTES};
+use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::gather::subtree_ranks;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
 use super::{check_root, is_in_place};
-use crate::channel::Channel;
 use crate::datatype::Datatype;
 use crate::error::Result;
 
@@ -19,13 +18,13 @@ use crate::error::Result;
 /// # Safety
 /// At the root the send buffer is readable for every rank's block, the receive buffer writable, as the counts and
 /// datatypes say; they do not overlap.
-pub unsafe fn scatter(
-    f: &Channel<'_>,
+pub async unsafe fn scatter<C: Call>(
+    f: &C,
     send: (*const u8, i64, Option<&Datatype>),
     recv: (*mut u8, i64, Option<&Datatype>),
     root: i32,
 ) -> Result {
-    let root = check_root(f.comm, root)?;
+    let root = check_root(f.channel().comm, root)?;
     let send_data = send.2.map(|datatype| (datatype, send.1));
     let send = match send.2 {
         Some(datatype) if f.rank() == root => Some(Vector::new(send.0, send.1, datatype)?),
@@ -33,39 +32,41 @@ pub unsafe fn scatter(
     };
     let own = own_block(recv, f.rank() == root)?;
     if let (Some(send), Some(own)) = (send, own) {
-        check_apart(f, Some(even_blocks(send)(root)), own)?;
+        check_apart(f.channel(), Some(even_blocks(send)(root)), own)?;
     }
     let sends = |_| send_data.filter(|_| f.rank() == root);
     let receives = |from| given((recv.0.cast_const(), recv.1, recv.2)).filter(|_| from == root);
-    compare(f, Arguments::new(&sends, &receives).root(root))?;
+    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
     let block = send.or(own).map_or(0, |v| v.bytes());
     let how = choose::gather(block, f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, how, send.map(even_blocks), own, root) })
+    f.channel()
+        .conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
 }
 
 /// `MPI_Scatterv`; `send` counts at the root alone, and is present there.
 ///
 /// # Safety
 /// As [`scatter`].
-pub unsafe fn scatterv(
-    f: &Channel<'_>,
+pub async unsafe fn scatterv<C: Call>(
+    f: &C,
     send: Option<Array<'_>>,
     recv: (*mut u8, i64, Option<&Datatype>),
     root: i32,
 ) -> Result {
-    let root = check_root(f.comm, root)?;
+    let root = check_root(f.channel().comm, root)?;
     let array = send.filter(|_| f.rank() == root);
     let send = array.map(|array| array.check()).transpose()?;
     let own = own_block(recv, f.rank() == root)?;
     if let (Some(block), Some(own)) = (&send, own) {
-        check_apart(f, Some(block(root)), own)?;
+        check_apart(f.channel(), Some(block(root)), own)?;
     }
     let sends = |to| array.and_then(|array| array.data(to));
     let receives = |from| given((recv.0.cast_const(), recv.1, recv.2)).filter(|_| from == root);
-    compare(f, Arguments::new(&sends, &receives).root(root))?;
+    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
     // SAFETY: by the contract of this function.
-    f.conclude(unsafe { run(f, choose::Gather::Linear, send, own, root) })
+    f.channel()
+        .conclude(unsafe { run(f, choose::Gather::Linear, send, own, root).await })
 }
 
 /// Where a rank receives; none for `MPI_IN_PLACE` at the root.
@@ -84,7 +85,7 @@ fn own_block<'a>(
 ///
 /// # Safety
 /// The blocks are readable, `own` is writable; they do not overlap.
-pub(super) unsafe fn run<'a, F: Fabric>(
+pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Gather,
     block: Option<impl Fn(u32) -> Vector<'a>>,
@@ -94,13 +95,13 @@ pub(super) unsafe fn run<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match (how, block, own) {
-            (choose::Gather::Linear, Some(block), own) => linear_root(f, block, own),
+            (choose::Gather::Linear, Some(block), own) => linear_root(f, block, own).await,
             (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
-                f.recv(root, own.buffer())
+                f.recv(root, own.buffer()).await
             }
-            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, block, own),
+            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, block, own).await,
             (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
-                binomial_other(f, own, root)
+                binomial_other(f, own, root).await
             }
             _ => Ok(()),
         }
@@ -109,7 +110,7 @@ pub(super) unsafe fn run<'a, F: Fabric>(
 
 /// # Safety
 /// As [`run`].
-unsafe fn linear_root<'a, F: Fabric>(
+async unsafe fn linear_root<'a, F: Fabric>(
     f: &F,
     block: impl Fn(u32) -> Vector<'a>,
     own: Option<Vector<'_>>,
@@ -126,18 +127,18 @@ unsafe fn linear_root<'a, F: Fabric>(
                 .map(|r| (r, block(r)))
                 .filter(|(_, out)| out.bytes() > 0)
             {
-                f.send(rank, out.buffer())?;
+                f.send(rank, out.buffer()).await?;
             }
         }
         let copied = own.map_or(Ok(()), |own| block(f.rank()).copy_to(own));
-        batch.finish()?;
+        batch.finish().await?;
         copied
     }
 }
 
 /// # Safety
 /// As [`run`]; all blocks are of one length.
-unsafe fn binomial_root<'a, F: Fabric>(
+async unsafe fn binomial_root<'a, F: Fabric>(
     f: &F,
     block: impl Fn(u32) -> Vector<'a>,
     own: Option<Vector<'_>>,
@@ -152,7 +153,7 @@ unsafe fn binomial_root<'a, F: Fabric>(
             for i in 1..ranks {
                 block(absolute(i, root, ranks)).pack(packed.add((bytes * i as u64) as usize));
             }
-            serve_children(f, packed, bytes, root)?;
+            serve_children(f, packed, bytes, root).await?;
         }
         own.map_or(Ok(()), |own| block(root).copy_to(own))
     }
@@ -160,7 +161,7 @@ unsafe fn binomial_root<'a, F: Fabric>(
 
 /// # Safety
 /// As [`run`].
-unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
+async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let parent = absolute(me - parent_distance(me, ranks), root, ranks);
@@ -168,12 +169,12 @@ unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result
     // SAFETY: the same contract; the scratch holds one block for each rank of the subtree.
     unsafe {
         if bytes == own.bytes() {
-            return f.recv(parent, own.buffer());
+            return f.recv(parent, own.buffer()).await;
         }
         let mut scratch = Scratch::new();
         let packed = scratch.room(bytes)?;
-        f.recv(parent, Vector::raw(packed, bytes).buffer())?;
-        serve_children(f, packed, own.bytes(), root)?;
+        f.recv(parent, Vector::raw(packed, bytes).buffer()).await?;
+        serve_children(f, packed, own.bytes(), root).await?;
         own.unpack(packed);
     }
     Ok(())
@@ -183,7 +184,7 @@ unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result
 ///
 /// # Safety
 /// `packed` holds the blocks of the rank's subtree, of `bytes` bytes each.
-unsafe fn serve_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u32) -> Result {
+async unsafe fn serve_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let mut distance = parent_distance(me, ranks) / 2;
@@ -193,7 +194,10 @@ unsafe fn serve_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u3
             let at = packed.wrapping_add((bytes * distance as u64) as usize);
             let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
             // SAFETY: the child's subtree is a part of the rank's own.
-            unsafe { f.send(absolute(child, root, ranks), theirs.buffer())? };
+            unsafe {
+                f.send(absolute(child, root, ranks), theirs.buffer())
+                    .await?
+            };
         }
         distance /= 2;
     }

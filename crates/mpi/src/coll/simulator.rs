@@ -235,20 +235,22 @@ impl Fabric for Rank<'_> {
         Room::Own
     }
 
-    unsafe fn send(&self, to: u32, data: Buffer) -> Result {
+    async unsafe fn send(&self, to: u32, data: Buffer) -> Result {
         self.world.wait(self.world.post_send(self.rank, to, data));
         Ok(())
     }
 
-    unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
+    async unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
         self.world.wait(self.world.post_recv(from, self.rank, data));
         Ok(())
     }
 
-    unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
+    async unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
         let recv = self.world.post_recv(from, self.rank, into);
         let send = self.world.post_send(self.rank, to, out);
-        self.wait_all(vec![recv, send])
+        self.world.wait(recv);
+        self.world.wait(send);
+        Ok(())
     }
 
     unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<u64> {
@@ -259,8 +261,8 @@ impl Fabric for Rank<'_> {
         Ok(self.world.post_recv(from, self.rank, data))
     }
 
-    fn wait_all(&self, tickets: Vec<u64>) -> Result {
-        tickets.into_iter().for_each(|id| self.world.wait(id));
+    async fn wait(&self, ticket: u64) -> Result {
+        self.world.wait(ticket);
         Ok(())
     }
 }
@@ -268,6 +270,7 @@ impl Fabric for Rank<'_> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::fabric::drive;
     use super::*;
 
     #[test]
@@ -279,10 +282,10 @@ mod tests {
                     let partner = 1 - f.rank();
                     // SAFETY: both bytes live until the call returns.
                     unsafe {
-                        f.send(partner, Buffer::contiguous((&raw const out).cast_mut(), 1))
-                            .unwrap();
-                        f.recv(partner, Buffer::contiguous(&raw mut into, 1))
-                            .unwrap();
+                        let data = Buffer::contiguous((&raw const out).cast_mut(), 1);
+                        drive(f.send(partner, data)).unwrap();
+                        let data = Buffer::contiguous(&raw mut into, 1);
+                        drive(f.recv(partner, data)).unwrap();
                     }
                     into
                 })
@@ -298,7 +301,7 @@ mod tests {
             run(2, Mode::Eager, |f| {
                 if f.rank() == 0 {
                     // SAFETY: a message without bytes.
-                    unsafe { f.send(1, Buffer::empty()).unwrap() };
+                    unsafe { drive(f.send(1, Buffer::empty())).unwrap() };
                 }
             })
         });

@@ -38,6 +38,13 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
                 unsafe { free(p, &mut inner)? };
             }
         }
+        if let Some(Some(Extra::Operation {
+            poll: Some(operation),
+            ..
+        })) = p.extras.slots().get(index)
+        {
+            operation.check_free()?;
+        }
         free_operation(p, id, index)?;
         release_unused(p);
     } else if found.state == State::Complete {

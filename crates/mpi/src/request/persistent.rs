@@ -1,7 +1,7 @@
 //! Persistent sends and receives (MPI-5.0 section 3.9).
 #![allow(unsafe_code)]
 
-use super::{Extra, find, make_foreign, pool_of};
+use super::{Extra, Operation, Watch, find, keep_polled, make_foreign, pool_of};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
@@ -42,12 +42,65 @@ pub fn make_persistent(
     make_foreign(p, index)
 }
 
+/// Makes a persistent request out of an operation of this layer, which is started by [`Operation::start`], and returns
+/// its handle.
+pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
+    let index = p.extras.insert(Extra::Operation {
+        poll: Some(operation),
+        result: None,
+        watch: Watch::Named,
+        started: Some(false),
+    });
+    make_foreign(p, index)
+}
+
+/// Starts an operation of this layer that is not active.
+fn start_operation(p: &Process, index: usize) -> Result {
+    let Some(Some(Extra::Operation {
+        poll,
+        started: Some(false),
+        ..
+    })) = p.extras.slots().get_mut(index)
+    else {
+        let text = "the persistent request is active already";
+        return Err(Error::new(MPI_ERR_REQUEST, text));
+    };
+    let Some(mut operation) = poll.take() else {
+        return Ok(());
+    };
+    let comm = operation.comm();
+    let ended = operation.start(p);
+    if let Some(Some(Extra::Operation { poll, started, .. })) = p.extras.slots().get_mut(index) {
+        match ended {
+            Ok(ended) => {
+                *started = Some(true);
+                keep_polled(p, index, operation, ended);
+            }
+            Err(error) => {
+                *poll = Some(operation);
+                return Err(match comm {
+                    Some(comm) => error.on_comm(comm),
+                    None => error,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// `MPI_Start`.
 pub fn start(p: &Process, handle: usize) -> Result {
     let id = find(p, handle)?;
     let request = pool_of(p, id)?.get(id);
     let index = request.user;
     let foreign = request.kind == Kind::Foreign;
+    if foreign
+        && let Some(Some(Extra::Operation {
+            started: Some(_), ..
+        })) = p.extras.slots().get(index)
+    {
+        return start_operation(p, index);
+    }
     let (args, mode, checked) = match p.extras.slots().get(index) {
         Some(Some(Extra::Persistent(Persistent {
             active: None,

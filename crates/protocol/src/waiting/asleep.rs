@@ -124,7 +124,7 @@ pub(super) unsafe fn sleep(
         }
         limit = limit.into_iter().chain(armed).min();
     }
-    let moved = this.progress();
+    let moved = this.progress_all();
     let (mut woken, mut naps) = (true, false);
     if !moved && !this.flood.held_back && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::coll::choose::*;
-use crate::coll::fabric::Fabric;
+use crate::coll::fabric::{Fabric, drive};
 use crate::coll::simulator::run;
 use crate::coll::{allgather, alltoall, barrier, bcast, gather, scatter, vector};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ fn barrier__lets_nobody_out_before_all_are_in() {
             let inside = AtomicU32::new(0);
             let seen = run(ranks, mode, |f| {
                 inside.fetch_add(1, Ordering::SeqCst);
-                barrier::run_many(f, how).unwrap();
+                drive(barrier::run_many(f, how)).unwrap();
                 inside.load(Ordering::SeqCst)
             });
             assert_eq!(seen, vec![ranks; ranks as usize], "{how:?}");
@@ -23,12 +23,12 @@ fn barrier__lets_nobody_out_before_all_are_in() {
         let inside = AtomicU32::new(0);
         let seen = run(2, mode, |f| {
             inside.fetch_add(1, Ordering::SeqCst);
-            barrier::run(f).unwrap();
+            drive(barrier::run(f)).unwrap();
             inside.load(Ordering::SeqCst)
         });
         assert_eq!(seen, [2, 2]);
     }
-    run(1, Mode::Rendezvous, |f| barrier::run(f).unwrap());
+    run(1, Mode::Rendezvous, |f| drive(barrier::run(f)).unwrap());
 }
 
 /// Counts of the blocks of a call with one for each rank: some are 0.
@@ -61,7 +61,7 @@ proptest! {
                 let shape = if f.rank() % 2 == 0 { shapes.0 } else { shapes.1 };
                 let area = Area::filled(shape, &words(f.rank(), 0, count));
                 // SAFETY: the area lives in this thread.
-                unsafe { bcast::run_as(f, how, area.vector(0, count), root).unwrap() };
+                unsafe { drive(bcast::run_as(f, how, area.vector(0, count), root)).unwrap() };
                 area.data()
             });
             prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
@@ -86,7 +86,7 @@ proptest! {
                 let block = is_root.then(|| vector::even_blocks(recv.vector(0, count)));
                 let own = (!in_place || !is_root).then(|| send.vector(0, count));
                 // SAFETY: the areas live in this thread.
-                unsafe { gather::run(f, how, own, block, root).unwrap() };
+                unsafe { drive(gather::run(f, how, own, block, root)).unwrap() };
                 recv.data()
             });
             prop_assert_eq!(&results[root as usize], &expected, "{:?}", how);
@@ -108,7 +108,7 @@ proptest! {
                 let block = is_root.then(|| vector::even_blocks(send.vector(0, count)));
                 let own = (!in_place || !is_root).then(|| recv.vector(0, count));
                 // SAFETY: the areas live in this thread.
-                unsafe { scatter::run(f, how, block, own, root).unwrap() };
+                unsafe { drive(scatter::run(f, how, block, own, root)).unwrap() };
                 recv.data()
             });
             for (rank, result) in results.iter().enumerate() {
@@ -134,8 +134,8 @@ proptest! {
             let block = || (rank == root).then_some(|r: u32| middle.vector(room(r).0, room(r).1));
             // SAFETY: the areas live in this thread.
             unsafe {
-                gather::run(f, Gather::Linear, Some(send.vector(0, mine)), block(), root).unwrap();
-                scatter::run(f, Gather::Linear, block(), Some(recv.vector(0, mine)), root).unwrap();
+                drive(gather::run(f, Gather::Linear, Some(send.vector(0, mine)), block(), root)).unwrap();
+                drive(scatter::run(f, Gather::Linear, block(), Some(recv.vector(0, mine)), root)).unwrap();
             }
             (middle.data(), recv.data())
         });
@@ -170,7 +170,7 @@ proptest! {
                 let block = vector::even_blocks(recv.vector(0, count));
                 let whole = recv.vector(0, ranks as u64 * count);
                 // SAFETY: the areas live in this thread.
-                unsafe { allgather::run(f, how, own, &block, Some(whole)).unwrap() };
+                unsafe { drive(allgather::run(f, how, own, &block, Some(whole))).unwrap() };
                 recv.data()
             });
             prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
@@ -196,7 +196,7 @@ proptest! {
                 let recv = Area::new(shape, length);
                 let block = |r: u32| recv.vector(room(r).0, room(r).1);
                 // SAFETY: the areas live in this thread.
-                unsafe { allgather::run(f, how, Some(send.vector(0, mine)), &block, None).unwrap() };
+                unsafe { drive(allgather::run(f, how, Some(send.vector(0, mine)), &block, None)).unwrap() };
                 recv.data()
             });
             prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
@@ -214,12 +214,12 @@ proptest! {
                 let recv = Area::new(shapes.1, (ranks as u64 * count) as usize);
                 let (out, into) = (send.vector(0, count), recv.vector(0, count));
                 // SAFETY: the areas live in this thread.
-                unsafe { alltoall::run(f, how, &vector::even_blocks(out), &vector::even_blocks(into)).unwrap() };
+                unsafe { drive(alltoall::run(f, how, &vector::even_blocks(out), &vector::even_blocks(into))).unwrap() };
                 if how != Alltoall::Together && ranks > 1 {
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
                     // SAFETY: as above.
-                    unsafe { alltoall::run_packed(f, how, &block, &block).unwrap() };
+                    unsafe { drive(alltoall::run_packed(f, how, &block, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
                 // The same again, in place; ranks may choose differently.
@@ -229,7 +229,7 @@ proptest! {
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
                     // SAFETY: as above.
-                    unsafe { alltoall::run_in_place_as(f, how, &block).unwrap() };
+                    unsafe { drive(alltoall::run_in_place_as(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
                 recv.data()
@@ -261,11 +261,11 @@ proptest! {
             let out = |r: u32| send.vector(room(r).0, room(r).1);
             let into = |r: u32| recv.vector(room(r).0, room(r).1);
             // SAFETY: the areas live in this thread.
-            unsafe { alltoall::run(f, Alltoall::Together, &out, &into).unwrap() };
+            unsafe { drive(alltoall::run(f, Alltoall::Together, &out, &into)).unwrap() };
             let received = recv.data();
             let how = if count % 2 == 0 { AlltoallInPlace::Copied } else { AlltoallInPlace::Pairs };
             // SAFETY: as above.
-            unsafe { alltoall::run_in_place_as(f, how, &out).unwrap() };
+            unsafe { drive(alltoall::run_in_place_as(f, how, &out)).unwrap() };
             assert_eq!(send.data(), received);
             received
         });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::coll::choose::*;
-use crate::coll::fabric::Fabric;
+use crate::coll::fabric::{Fabric, drive};
 use crate::coll::local::Reduction;
 use crate::coll::scan::Prefix;
 use crate::coll::simulator::run;
@@ -149,7 +149,7 @@ proptest! {
                 let operand = if in_place && is_root { result } else { send.vector(0, count) };
                 let red = operation.reduction(&recv);
                 // SAFETY: the areas live in this thread.
-                unsafe { reduce::run(f, how, red, operand, is_root.then_some(result), root).unwrap() };
+                unsafe { drive(reduce::run(f, how, red, operand, is_root.then_some(result), root)).unwrap() };
                 assert_eq!(send.data(), own, "the send buffer changed");
                 recv.data()
             });
@@ -185,9 +185,9 @@ proptest! {
                 // SAFETY: the areas live in this thread.
                 unsafe {
                     if how == Allreduce::Doubling && pieces {
-                        allreduce::in_pieces(f, red, operand, result, 3).unwrap();
+                        drive(allreduce::in_pieces(f, red, operand, result, 3)).unwrap();
                     } else {
-                        allreduce::run(f, how, red, operand, result).unwrap();
+                        drive(allreduce::run(f, how, red, operand, result)).unwrap();
                     }
                 }
                 assert_eq!(send.data(), own, "the send buffer changed");
@@ -217,7 +217,7 @@ proptest! {
                 let whole = send.vector(0, total);
                 let mine = if in_place { send.vector(0, length(f.rank())) } else { recv.vector(0, length(f.rank())) };
                 // SAFETY: the areas live in this thread.
-                unsafe { reduce_scatter::run(f, how, operation.reduction(&recv), whole, &deal, mine).unwrap() };
+                unsafe { drive(reduce_scatter::run(f, how, operation.reduction(&recv), whole, &deal, mine)).unwrap() };
                 let data = if in_place { send.data() } else { recv.data() };
                 data[..length(f.rank()) as usize * WORDS].to_vec()
             });
@@ -252,7 +252,7 @@ proptest! {
                 let operand = if in_place { result } else { send.vector(0, count) };
                 let red = operation.reduction(&recv);
                 // SAFETY: the areas live in this thread.
-                unsafe { scan::run(f, how, prefix, red, operand, result).unwrap() };
+                unsafe { drive(scan::run(f, how, prefix, red, operand, result)).unwrap() };
                 recv.data()
             });
             for (rank, result) in results.iter().enumerate() {
@@ -283,7 +283,7 @@ proptest! {
                 let mut sum = vec![0.0f64; values.len()];
                 let (operand, result) = (red.at(own.as_ptr().cast(), count), red.at(sum.as_mut_ptr().cast(), count));
                 // SAFETY: the vectors live in this thread.
-                unsafe { allreduce::run(f, how, red, operand, result).unwrap() };
+                unsafe { drive(allreduce::run(f, how, red, operand, result)).unwrap() };
                 sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
             });
             let (first, second) = (once(), once());

@@ -1,0 +1,68 @@
+//! The three forms of a collective call.
+#![allow(unsafe_code)]
+
+use super::arguments::Collective;
+use super::fabric::drive;
+use super::{nonblocking, open};
+use crate::comm::Comm;
+use crate::consts::MPI_ERR_ARG;
+use crate::error::{Error, Result};
+use crate::process::Process;
+
+/// How a collective call is made; the pointer is the caller's variable for the request.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// It returns when it is complete.
+    Blocking,
+    /// `MPI_I...`: it returns at once.
+    Nonblocking(*mut usize),
+    /// `MPI_..._init`: it begins when it is started, any number of times.
+    Persistent(*mut usize),
+}
+
+impl Form {
+    /// Whether the call returns when it is complete.
+    #[inline]
+    pub fn is_blocking(self) -> bool {
+        matches!(self, Form::Blocking)
+    }
+
+    /// Makes the call. It takes its place among the collective calls of the communicator before `read` looks at its
+    /// arguments, so that the ranks stay in step when one of them refuses a call.
+    ///
+    /// # Errors
+    /// What `read` returns; those of the call. Of a call that does not block the request has the later ones.
+    ///
+    /// # Safety
+    /// The buffers are as [`Collective::run`] wants them until the call is complete.
+    #[inline]
+    pub unsafe fn run<C: Collective + 'static>(
+        self,
+        p: &Process,
+        comm: usize,
+        read: impl FnOnce(&Comm) -> Result<C>,
+    ) -> Result {
+        let comm = p.comm(comm)?;
+        let (request, made) = match self {
+            Form::Blocking => {
+                let f = open(p, &comm)?;
+                let call = read(&comm)?;
+                // SAFETY: the caller's.
+                return drive(unsafe { call.run(&f) });
+            }
+            Form::Nonblocking(request) | Form::Persistent(request) if request.is_null() => {
+                return Err(Error::new(
+                    MPI_ERR_ARG,
+                    "the pointer to the request is null",
+                ));
+            }
+            // SAFETY: the caller's.
+            Form::Nonblocking(request) => (request, unsafe { nonblocking::start(p, comm, read)? }),
+            // SAFETY: the caller's.
+            Form::Persistent(request) => (request, unsafe { nonblocking::prepare(p, comm, read)? }),
+        };
+        // SAFETY: the caller's variable, not null.
+        unsafe { request.write(made) };
+        Ok(())
+    }
+}

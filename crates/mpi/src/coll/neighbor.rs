@@ -1,0 +1,213 @@
+//! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
+//!
+//! A pair may have several edges. Then the messages of the pair belong to the edges in their order, which is that of the
+//! lists; but on a Cartesian grid what goes to the neighbour below comes from the neighbour above, also where those are
+//! one process.
+#![allow(unsafe_code)]
+
+use super::agreement::{self, Arguments, compare};
+use super::arguments::{Block, Blocks, Collective, TypedBlocks};
+use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
+use super::vector::{Vector, even_blocks};
+use crate::comm::Comm;
+use crate::consts::MPI_PROC_NULL;
+use crate::error::Result;
+use crate::topology::{Topology, find_topology};
+
+/// Whom the calling process receives from and sends to.
+pub struct Neighborhood {
+    /// Ranks, `MPI_PROC_NULL` beyond the edge of a grid.
+    sources: Vec<i32>,
+    destinations: Vec<i32>,
+    is_grid: bool,
+}
+
+impl Neighborhood {
+    /// Of a communicator's topology.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY` where it has none.
+    pub fn of(comm: &Comm) -> Result<Neighborhood> {
+        let topology = find_topology(comm)?;
+        Ok(Neighborhood {
+            sources: topology.sources(comm.rank),
+            destinations: topology.destinations(comm.rank),
+            is_grid: matches!(*topology, Topology::Cart(_)),
+        })
+    }
+
+    /// Number of neighbours that it receives from.
+    pub fn indegree(&self) -> u32 {
+        self.sources.len() as u32
+    }
+
+    /// Number of neighbours that it sends to.
+    pub fn outdegree(&self) -> u32 {
+        self.destinations.len() as u32
+    }
+
+    /// The sources with their places, in the order in which a pair's messages come.
+    fn receives(&self) -> impl Iterator<Item = (u32, u32)> {
+        let turn = usize::from(self.is_grid);
+        let places = (0..self.sources.len()).map(move |place| place ^ turn);
+        places.filter_map(|place| Some((u32::try_from(self.sources[place]).ok()?, place as u32)))
+    }
+
+    /// The destinations with their places.
+    fn sends(&self) -> impl Iterator<Item = (u32, u32)> {
+        let all = (0..).zip(&self.destinations);
+        all.filter_map(|(place, &rank)| Some((u32::try_from(rank).ok()?, place)))
+    }
+}
+
+const _: () = assert!(MPI_PROC_NULL < 0);
+
+/// `out` is the block for the neighbour at a place, `into` that from one.
+///
+/// # Safety
+/// Blocks of `out` are readable, those of `into` writable; they do not overlap.
+pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
+    f: &F,
+    around: &Neighborhood,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let me = f.rank();
+    let others = || around.receives().filter(|&(rank, _)| rank != me);
+    let in_turn = others().all(|(_, place)| into(place).bytes() <= IN_TURN_BYTES);
+    let mut batch = Batch::new(f);
+    let mut result = Ok(());
+    // SAFETY: the same contract, until the batch has finished.
+    unsafe {
+        if !in_turn {
+            others().for_each(|(rank, place)| batch.recv(rank, into(place)));
+        }
+        for (rank, place) in around.sends().filter(|&(rank, _)| rank != me) {
+            batch.send(rank, out(place));
+        }
+        let own_sends = around.sends().filter(|&(rank, _)| rank == me);
+        let own_receives = around.receives().filter(|&(rank, _)| rank == me);
+        for ((_, from), (_, to)) in own_sends.zip(own_receives) {
+            result = result.and(f.put_off(out(from).copy_to(into(to))));
+        }
+        if in_turn {
+            for (rank, into) in others().map(|(rank, place)| (rank, into(place))) {
+                if into.bytes() > 0 {
+                    result = result.and(f.recv(rank, into.buffer()).await);
+                }
+            }
+        }
+        batch.finish().await.and(result)
+    }
+}
+
+/// Carries a call out, its arguments checked.
+///
+/// # Safety
+/// As [`run`].
+async unsafe fn carry_out<'a, 'b, C: Call>(
+    f: &C,
+    around: &Neighborhood,
+    out: &impl Fn(u32) -> Vector<'a>,
+    into: &impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
+    // SAFETY: the same contract.
+    f.channel()
+        .conclude(unsafe { run(f, around, out, into).await })
+}
+
+fn vector(block: &Block) -> Result<Vector<'_>> {
+    Vector::new(block.buf, block.count, &block.datatype)
+}
+
+/// `MPI_Neighbor_allgather`
+pub struct NeighborAllgather {
+    /// The neighbours.
+    pub around: Neighborhood,
+    /// What all destinations get.
+    pub send: Block,
+    /// Where it arrives, from one source.
+    pub recv: Block,
+}
+
+impl Collective for NeighborAllgather {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let (out, into) = (vector(&self.send)?, even_blocks(vector(&self.recv)?));
+        // SAFETY: the same contract.
+        unsafe { carry_out(f, &self.around, &|_| out, &into).await }
+    }
+}
+
+/// `MPI_Neighbor_allgatherv`
+pub struct NeighborAllgatherv {
+    /// The neighbours.
+    pub around: Neighborhood,
+    /// What all destinations get.
+    pub send: Block,
+    /// Where it arrives.
+    pub recv: Blocks,
+}
+
+impl Collective for NeighborAllgatherv {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let (out, into) = (vector(&self.send)?, self.recv.array().check()?);
+        // SAFETY: the same contract.
+        unsafe { carry_out(f, &self.around, &|_| out, &into).await }
+    }
+}
+
+/// `MPI_Neighbor_alltoall`
+pub struct NeighborAlltoall {
+    /// The neighbours.
+    pub around: Neighborhood,
+    /// What one destination gets.
+    pub send: Block,
+    /// Where it arrives, from one source.
+    pub recv: Block,
+}
+
+impl Collective for NeighborAlltoall {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let out = even_blocks(vector(&self.send)?);
+        let into = even_blocks(vector(&self.recv)?);
+        // SAFETY: the same contract.
+        unsafe { carry_out(f, &self.around, &out, &into).await }
+    }
+}
+
+/// `MPI_Neighbor_alltoallv`
+pub struct NeighborAlltoallv {
+    /// The neighbours.
+    pub around: Neighborhood,
+    /// What the destinations get.
+    pub send: Blocks,
+    /// Where it arrives.
+    pub recv: Blocks,
+}
+
+impl Collective for NeighborAlltoallv {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let (out, into) = (self.send.array().check()?, self.recv.array().check()?);
+        // SAFETY: the same contract.
+        unsafe { carry_out(f, &self.around, &out, &into).await }
+    }
+}
+
+/// `MPI_Neighbor_alltoallw`
+pub struct NeighborAlltoallw {
+    /// The neighbours.
+    pub around: Neighborhood,
+    /// What the destinations get.
+    pub send: TypedBlocks,
+    /// Where it arrives.
+    pub recv: TypedBlocks,
+}
+
+impl Collective for NeighborAlltoallw {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let (out, into) = (self.send.arrays().check()?, self.recv.arrays().check()?);
+        // SAFETY: the same contract.
+        unsafe { carry_out(f, &self.around, &out, &into).await }
+    }
+}

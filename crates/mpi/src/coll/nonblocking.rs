@@ -1,0 +1,313 @@
+//! Collective calls that do not block: the fabric that posts and returns, and the request that goes on with an algorithm.
+#![allow(unsafe_code)]
+
+use super::arguments::Collective;
+use super::choose::Room;
+use super::fabric::{Call, Fabric};
+use super::require_intra;
+use crate::channel::{Channel, Ticket};
+use crate::comm::Comm;
+use crate::consts::MPI_ERR_REQUEST;
+use crate::error::{Error, Result};
+use crate::process::{self, Process};
+use crate::request::{self, Operation, Watch};
+use crate::status::Status;
+use fastpath_protocol::RequestId;
+use fastpath_protocol::buffer::Buffer;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The fabric of a call that does not block, with the communicator, which may be freed meanwhile.
+pub struct Outstanding {
+    channel: Channel<'static>,
+    comm: Rc<Comm>,
+}
+
+impl Outstanding {
+    /// Of the next collective call on a communicator.
+    fn next(comm: Rc<Comm>) -> Self {
+        Outstanding::tagged(comm, Channel::take_tag)
+    }
+
+    /// Of a persistent call: the members make them in the same order, but may start them in any.
+    fn persistent(comm: Rc<Comm>) -> Self {
+        Outstanding::tagged(comm, Channel::take_persistent_tag)
+    }
+
+    fn tagged(comm: Rc<Comm>, take_tag: fn(&Comm) -> i32) -> Self {
+        // SAFETY: the caller is inside MPI, as whoever polls is.
+        let process = unsafe { process::get_unlocked() };
+        // SAFETY: what the `Rc` of this object points to does not move, and lives as long as the object.
+        let lasting: &'static Comm = unsafe { &*Rc::as_ptr(&comm) };
+        let outstanding = Outstanding {
+            channel: Channel::tagged(process, lasting, take_tag(&comm)),
+            comm,
+        };
+        outstanding.begin();
+        outstanding
+    }
+
+    /// Begins the call, perhaps again.
+    fn begin(&self) {
+        let is_unchecked = self.channel.process.checks().is_some();
+        self.channel.is_unchecked.set(is_unchecked);
+    }
+
+    /// What becomes ready when the operation has ended.
+    fn end(&self, started: Result<Ticket>) -> Ended<'_> {
+        let channel = &self.channel;
+        Ended {
+            channel,
+            started: Some(started),
+        }
+    }
+}
+
+/// The end of an operation that was started.
+struct Ended<'a> {
+    channel: &'a Channel<'static>,
+    started: Option<Result<Ticket>>,
+}
+
+impl Future for Ended<'_> {
+    type Output = Result;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result> {
+        let ticket = match self.started.take() {
+            None => return Poll::Ready(Ok(())),
+            Some(Err(error)) => return Poll::Ready(Err(error)),
+            Some(Ok(ticket)) => ticket,
+        };
+        match self.channel.has_ended(&ticket) {
+            Ok(true) => Poll::Ready(self.channel.finish(ticket)),
+            Ok(false) => {
+                self.channel.process.extras.note_awaited(ticket.id());
+                self.started = Some(Ok(ticket));
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Call for Outstanding {
+    fn channel(&self) -> &Channel<'_> {
+        &self.channel
+    }
+}
+
+impl Fabric for Outstanding {
+    type Ticket = Ticket;
+
+    fn rank(&self) -> u32 {
+        self.comm.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    fn room(&self) -> Room {
+        Room::of(self.channel.process)
+    }
+
+    unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
+        // SAFETY: the same contract.
+        self.end(unsafe { self.channel.post_send(to, data) })
+    }
+
+    unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result> {
+        // SAFETY: the same contract.
+        let started = unsafe { self.channel.post_recv(from, data) };
+        async move { self.put_off(self.end(started).await) }
+    }
+
+    unsafe fn exchange(
+        &self,
+        to: u32,
+        out: Buffer,
+        from: u32,
+        into: Buffer,
+    ) -> impl Future<Output = Result> {
+        // SAFETY: the same contract.
+        let (received, sent) = unsafe { self.channel.post_exchange(to, out, from, into) };
+        async move {
+            let sent = self.end(sent).await;
+            self.put_off(self.end(received).await.and(sent))
+        }
+    }
+
+    unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: the same contract.
+        unsafe { self.channel.post_send(to, data) }
+    }
+
+    unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        // SAFETY: the same contract.
+        unsafe { self.channel.post_recv(from, data) }
+    }
+
+    fn wait(&self, ticket: Ticket) -> impl Future<Output = Result> {
+        async move { self.put_off(self.end(Ok(ticket)).await) }
+    }
+
+    fn put_off(&self, result: Result) -> Result {
+        self.channel.put_off(result)
+    }
+}
+
+/// A call under way, or a persistent one between two. It stays where it was made: the state machine points into itself.
+struct Running<F, M> {
+    algorithm: Option<F>,
+    /// Begins it again; none for a call that is made once.
+    make: M,
+    /// Name of the MPI call, for messages and checks.
+    call: &'static str,
+    comm: usize,
+    calls_back: bool,
+    awaited: RequestId,
+}
+
+impl<F, M> Operation for Running<F, M>
+where
+    F: Future<Output = Result>,
+    M: Fn() -> Option<F>,
+{
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
+        let Some(algorithm) = &mut self.algorithm else {
+            return Some(Ok(request::empty_status()));
+        };
+        // SAFETY: the object lies in the box of its request, and nothing moves the algorithm out of it.
+        let algorithm = unsafe { Pin::new_unchecked(algorithm) };
+        let outer = p.call.replace(self.call);
+        let polled = algorithm.poll(&mut Context::from_waker(Waker::noop()));
+        p.call.set(outer);
+        match polled {
+            Poll::Pending => {
+                self.awaited = p.extras.awaited();
+                None
+            }
+            Poll::Ready(result) => {
+                self.algorithm = None;
+                self.awaited = 0;
+                Some(match result {
+                    Ok(()) => Ok(request::empty_status()),
+                    Err(error) => Err(error.on_comm(self.comm)),
+                })
+            }
+        }
+    }
+
+    fn watch(&self) -> Watch {
+        match self.awaited {
+            0 => Watch::Named,
+            id => Watch::Request(id),
+        }
+    }
+
+    fn calls_back(&self) -> bool {
+        self.calls_back
+    }
+
+    fn comm(&self) -> Option<usize> {
+        Some(self.comm)
+    }
+
+    fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
+        self.algorithm = (self.make)();
+        Ok(self.poll(p))
+    }
+
+    fn cancel(&mut self, _: &Process) -> Result {
+        let text = format!("a request of {} cannot be cancelled", self.call);
+        Err(Error::new(MPI_ERR_REQUEST, text))
+    }
+
+    fn check_free(&self) -> Result {
+        match self.algorithm {
+            None => Ok(()),
+            Some(_) => {
+                let text = format!(
+                    "the request of {} is active: it can be freed when it is complete",
+                    self.call
+                );
+                Err(Error::new(MPI_ERR_REQUEST, text))
+            }
+        }
+    }
+}
+
+/// Begins a call; returns its request.
+///
+/// # Errors
+/// What `read` returns, and what the call finds at once.
+///
+/// # Safety
+/// As [`Collective::run`].
+pub(super) unsafe fn start<C: Collective + 'static>(
+    p: &Process,
+    comm: Rc<Comm>,
+    read: impl FnOnce(&Comm) -> Result<C>,
+) -> Result<usize> {
+    require_intra(&comm)?;
+    let handle = comm.handle.get();
+    let f = Outstanding::next(comm);
+    let call = read(&f.comm)?;
+    let calls_back = call.calls_back();
+    let algorithm = async move {
+        // SAFETY: the caller's, until the request has completed.
+        unsafe { call.run(&f).await }
+    };
+    let mut running = Box::new(Running {
+        algorithm: Some(algorithm),
+        make: || None,
+        call: p.call.get(),
+        comm: handle,
+        calls_back,
+        awaited: 0,
+    });
+    match running.poll(p) {
+        Some(result) => result.map(|_| request::completed_request()),
+        None => request::make_operation(p, running),
+    }
+}
+
+/// Makes a persistent request of a call, to be started.
+///
+/// # Errors
+/// What `read` returns.
+///
+/// # Safety
+/// As [`Collective::run`], from each start to its completion.
+pub(super) unsafe fn prepare<C: Collective + 'static>(
+    p: &Process,
+    comm: Rc<Comm>,
+    read: impl FnOnce(&Comm) -> Result<C>,
+) -> Result<usize> {
+    require_intra(&comm)?;
+    let handle = comm.handle.get();
+    let f = Outstanding::persistent(comm);
+    let call = read(&f.comm)?;
+    f.channel.is_unchecked.set(false);
+    let calls_back = call.calls_back();
+    let kept = Rc::new((f, call));
+    let make = move || {
+        let kept = kept.clone();
+        Some(async move {
+            let (f, call) = &*kept;
+            f.begin();
+            // SAFETY: the caller's, until the request has completed.
+            unsafe { call.run(f).await }
+        })
+    };
+    let running = Running {
+        algorithm: None,
+        make,
+        call: p.call.get(),
+        comm: handle,
+        calls_back,
+        awaited: 0,
+    };
+    request::make_persistent_operation(p, Box::new(running))
+}

@@ -1,0 +1,104 @@
+//! The operations of this layer that go on in whatever call makes progress.
+#![allow(unsafe_code)]
+
+use super::{Extra, Watch, poll_operation};
+use crate::process::{self, Process};
+use fastpath_protocol::{RequestId, State, Worker};
+use std::cell::{Cell, UnsafeCell};
+
+/// The indices of the operations that wait for a request or want to be asked.
+#[derive(Default)]
+pub(super) struct Active {
+    indices: UnsafeCell<Vec<usize>>,
+    /// The request that the operation which was polled last waits for.
+    awaited: Cell<RequestId>,
+    /// Whether one is being polled: a function of the program that it runs may come back.
+    is_polling: Cell<bool>,
+}
+
+impl Active {
+    pub(super) const fn new() -> Self {
+        Active {
+            indices: UnsafeCell::new(Vec::new()),
+            awaited: Cell::new(0),
+            is_polling: Cell::new(false),
+        }
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    fn indices(&self) -> &mut Vec<usize> {
+        // SAFETY: under the lock or alone; no reference is held while an operation is polled.
+        unsafe { &mut *self.indices.get() }
+    }
+}
+
+impl super::Extras {
+    /// Keeps what the operation that is being polled waits for.
+    pub(crate) fn note_awaited(&self, id: RequestId) {
+        self.active.awaited.set(id);
+    }
+
+    /// What was kept last.
+    pub(crate) fn awaited(&self) -> RequestId {
+        self.active.awaited.get()
+    }
+}
+
+/// Notes that an operation is watched in another way now.
+pub(super) fn note(p: &Process, index: usize, before: Watch, now: Watch) {
+    if (before == Watch::Named) == (now == Watch::Named) {
+        return;
+    }
+    let indices = p.extras.active.indices();
+    if now != Watch::Named {
+        indices.push(index);
+    } else if let Some(at) = indices.iter().rposition(|&other| other == index) {
+        indices.swap_remove(at);
+    }
+    let Ok(worker) = p.worker() else { return };
+    // SAFETY: the worker lives while MPI runs, and the caller is inside.
+    unsafe { (*worker).on_progress = (!indices.is_empty()).then_some(go_on) };
+}
+
+/// Polls the operations whose requests have completed, and those that want to be asked; says whether any went on.
+/// Called after a round of progress, inside the first worker.
+pub(crate) fn go_on(worker: &mut Worker) -> bool {
+    // SAFETY: the caller is inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    let active = &p.extras.active;
+    if active.is_polling.replace(true) {
+        return false;
+    }
+    let is_served = worker.background.serves;
+    let (mut at, mut moved) = (0, false);
+    while let Some(&index) = active.indices().get(at) {
+        let ready = match p.extras.slots().get(index) {
+            Some(Some(Extra::Operation {
+                poll: Some(operation),
+                watch,
+                ..
+            })) => {
+                let is_due = match *watch {
+                    Watch::Request(id) => worker.requests.get(id).state == State::Complete,
+                    Watch::Always => true,
+                    Watch::Named => false,
+                };
+                (is_due && !(is_served && operation.calls_back())).then_some(*watch)
+            }
+            _ => None,
+        };
+        let Some(watch) = ready else {
+            at += 1;
+            continue;
+        };
+        let ended = poll_operation(p, index);
+        moved |= ended || watch != Watch::Always;
+        // Where it has ended another one has its place in the list.
+        at += usize::from(!ended);
+    }
+    active.is_polling.set(false);
+    if moved {
+        worker.wake_sleepers();
+    }
+    moved
+}
