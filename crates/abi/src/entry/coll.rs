@@ -116,7 +116,8 @@ pub unsafe fn bcast(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let data = read_block(p, buffer, count, datatype)?; Ok(coll::Bcast { data, root })
+            let data = read_block(p, buffer, count, datatype)?;
+            Ok(coll::Bcast { data, root })
         })
     }
 }
@@ -140,7 +141,10 @@ pub unsafe fn gather(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let used = is_root(comm, root); let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?; Ok(coll::Gather { send, recv, root })
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let used = is_root(comm, root);
+            let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            Ok(coll::Gather { send, recv, root })
         })
     }
 }
@@ -165,7 +169,13 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let arrays = (recvcounts, displs); let recv = match is_root(comm, root) { true => Some(read_blocks(p, comm.size(), recvbuf, arrays, recvtype)?), false => None }; Ok(coll::Gatherv { send, recv, root })
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let arrays = (recvcounts, displs);
+            let recv = match is_root(comm, root) {
+                true => Some(read_blocks(p, comm.size(), recvbuf, arrays, recvtype)?),
+                false => None,
+            };
+            Ok(coll::Gatherv { send, recv, root })
         })
     }
 }
@@ -189,7 +199,10 @@ pub unsafe fn scatter(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let used = is_root(comm, root); let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?; let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?; Ok(coll::Scatter { send, recv, root })
+            let used = is_root(comm, root);
+            let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
+            let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            Ok(coll::Scatter { send, recv, root })
         })
     }
 }
@@ -214,7 +227,13 @@ pub unsafe fn scatterv<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let arrays = (sendcounts, displs); let send = match is_root(comm, root) { true => Some(read_blocks(p, comm.size(), sendbuf, arrays, sendtype)?), false => None }; let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?; Ok(coll::Scatterv { send, recv, root })
+            let arrays = (sendcounts, displs);
+            let send = match is_root(comm, root) {
+                true => Some(read_blocks(p, comm.size(), sendbuf, arrays, sendtype)?),
+                false => None,
+            };
+            let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            Ok(coll::Scatterv { send, recv, root })
         })
     }
 }

@@ -55,13 +55,16 @@ pub unsafe fn allgather(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
+    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0)
+    {
         return Ok(());
     }
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let recv = read_block(p, recvbuf, recvcount, recvtype)?; Ok(coll::Allgather { send, recv })
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            Ok(coll::Allgather { send, recv })
         })
     }
 }
@@ -85,7 +88,9 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let recv = read_blocks(p, comm.size(), recvbuf, (recvcounts, displs), recvtype)?; Ok(coll::Allgatherv { send, recv })
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let recv = read_blocks(p, comm.size(), recvbuf, (recvcounts, displs), recvtype)?;
+            Ok(coll::Allgatherv { send, recv })
         })
     }
 }
@@ -105,13 +110,16 @@ pub unsafe fn alltoall(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0) {
+    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0)
+    {
         return Ok(());
     }
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?; let recv = read_block(p, recvbuf, recvcount, recvtype)?; Ok(coll::Alltoall { send, recv })
+            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            Ok(coll::Alltoall { send, recv })
         })
     }
 }
@@ -136,7 +144,19 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let ranks = comm.size(); let send = match is_in_place(sendbuf) { true => None, false => Some(read_blocks(p, ranks, sendbuf, (sendcounts, sdispls), sendtype)?) }; let recv = read_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtype)?; Ok(coll::Alltoallv { send, recv })
+            let ranks = comm.size();
+            let send = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(read_blocks(
+                    p,
+                    ranks,
+                    sendbuf,
+                    (sendcounts, sdispls),
+                    sendtype,
+                )?),
+            };
+            let recv = read_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtype)?;
+            Ok(coll::Alltoallv { send, recv })
         })
     }
 }
@@ -161,7 +181,19 @@ pub unsafe fn alltoallw<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let ranks = comm.size(); let send = match is_in_place(sendbuf) { true => None, false => Some(read_typed_blocks(p, ranks, sendbuf, (sendcounts, sdispls), sendtypes)?) }; let recv = read_typed_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtypes)?; Ok(coll::Alltoallw { send, recv })
+            let ranks = comm.size();
+            let send = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(read_typed_blocks(
+                    p,
+                    ranks,
+                    sendbuf,
+                    (sendcounts, sdispls),
+                    sendtypes,
+                )?),
+            };
+            let recv = read_typed_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtypes)?;
+            Ok(coll::Alltoallw { send, recv })
         })
     }
 }

@@ -27,7 +27,9 @@ pub unsafe fn neighbor_allgather(
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?; let recv = read_block(p, recvbuf, recvcount, recvtype)?; Ok(coll::NeighborAllgather { around, send, recv })
+            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?;
+            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            Ok(coll::NeighborAllgather { around, send, recv })
         })
     }
 }
@@ -52,7 +54,10 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?; let sources = around.indegree(); let recv = read_blocks(p, sources, recvbuf, (recvcounts, displs), recvtype)?; Ok(coll::NeighborAllgatherv { around, send, recv })
+            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?;
+            let sources = around.indegree();
+            let recv = read_blocks(p, sources, recvbuf, (recvcounts, displs), recvtype)?;
+            Ok(coll::NeighborAllgatherv { around, send, recv })
         })
     }
 }
@@ -76,7 +81,9 @@ pub unsafe fn neighbor_alltoall(
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?; let recv = read_block(p, recvbuf, recvcount, recvtype)?; Ok(coll::NeighborAlltoall { around, send, recv })
+            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?;
+            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            Ok(coll::NeighborAlltoall { around, send, recv })
         })
     }
 }
@@ -102,7 +109,10 @@ pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let (sources, destinations) = (around.indegree(), around.outdegree()); let send = read_blocks(p, destinations, sendbuf, (sendcounts, sdispls), sendtype)?; let recv = read_blocks(p, sources, recvbuf, (recvcounts, rdispls), recvtype)?; Ok(coll::NeighborAlltoallv { around, send, recv })
+            let (sources, destinations) = (around.indegree(), around.outdegree());
+            let send = read_blocks(p, destinations, sendbuf, (sendcounts, sdispls), sendtype)?;
+            let recv = read_blocks(p, sources, recvbuf, (recvcounts, rdispls), recvtype)?;
+            Ok(coll::NeighborAlltoallv { around, send, recv })
         })
     }
 }
@@ -128,7 +138,11 @@ pub unsafe fn neighbor_alltoallw<C: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let (sources, destinations) = (around.indegree(), around.outdegree()); let send = read_typed_blocks(p, destinations, sendbuf, (sendcounts, sdispls), sendtypes)?; let recv = read_typed_blocks(p, sources, recvbuf, (recvcounts, rdispls), recvtypes)?; Ok(coll::NeighborAlltoallw { around, send, recv })
+            let (sources, destinations) = (around.indegree(), around.outdegree());
+            let send =
+                read_typed_blocks(p, destinations, sendbuf, (sendcounts, sdispls), sendtypes)?;
+            let recv = read_typed_blocks(p, sources, recvbuf, (recvcounts, rdispls), recvtypes)?;
+            Ok(coll::NeighborAlltoallw { around, send, recv })
         })
     }
 }

@@ -26,7 +26,12 @@ pub unsafe fn reduce(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Reduce { operands, count, root })
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            Ok(coll::Reduce {
+                operands,
+                count,
+                root,
+            })
         })
     }
 }
@@ -71,7 +76,16 @@ unsafe fn allreduce_many(
     let p = process::enter("MPI_Allreduce", false)?;
     // SAFETY: by the contract of this function.
     unsafe {
-        iallreduce(&p, Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm)
+        iallreduce(
+            &p,
+            Form::Blocking,
+            sendbuf,
+            recvbuf,
+            count,
+            datatype,
+            op,
+            comm,
+        )
     }
 }
 
@@ -92,7 +106,8 @@ pub unsafe fn iallreduce(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Allreduce { operands, count })
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            Ok(coll::Allreduce { operands, count })
         })
     }
 }
@@ -114,7 +129,9 @@ pub unsafe fn reduce_scatter<C: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; let counts = read_counts("recvcounts", recvcounts, comm.size().into())?; Ok(coll::ReduceScatter { operands, counts })
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            let counts = read_counts("recvcounts", recvcounts, comm.size().into())?;
+            Ok(coll::ReduceScatter { operands, counts })
         })
     }
 }
@@ -136,7 +153,11 @@ pub unsafe fn reduce_scatter_block(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::ReduceScatterBlock { operands, count: recvcount })
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            Ok(coll::ReduceScatterBlock {
+                operands,
+                count: recvcount,
+            })
         })
     }
 }
@@ -158,7 +179,8 @@ pub unsafe fn scan(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Scan { operands, count })
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            Ok(coll::Scan { operands, count })
         })
     }
 }
@@ -180,7 +202,8 @@ pub unsafe fn exscan(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?; Ok(coll::Exscan { operands, count })
+            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            Ok(coll::Exscan { operands, count })
         })
     }
 }
