@@ -5,6 +5,9 @@
 
 enum { MOST = 64, FORMS = 3 };
 
+/* Not a constant, so that the compiler does not look for memory there. */
+static int *volatile unweighted = MPI_UNWEIGHTED;
+
 /* The neighbours of each rank, and which edge of the other side an edge is. */
 static int indegree, outdegree, sources[MOST], destinations[MOST], partner[MOST];
 
@@ -34,7 +37,7 @@ static void learn(MPI_Comm comm)
     } else {
         int weighted;
         MPI_Dist_graph_neighbors_count(comm, &indegree, &outdegree, &weighted);
-        MPI_Dist_graph_neighbors(comm, indegree, sources, MPI_UNWEIGHTED, outdegree, destinations, MPI_UNWEIGHTED);
+        MPI_Dist_graph_neighbors(comm, indegree, sources, unweighted, outdegree, destinations, unweighted);
     }
     int mine[MOST + 1], *all = malloc(size * (MOST + 1) * sizeof *all);
     mine[0] = outdegree;
@@ -86,7 +89,7 @@ static void finish_call(int form, MPI_Request *request)
 static void check_even(MPI_Comm comm, int own, int count, int form, int large)
 {
     long n = count ? count : 1;
-    int *out = ints(outdegree * n, 0), *into = ints(indegree * n, -1);
+    int *out = ints((outdegree + 1) * n, 0), *into = ints(indegree * n, -1);
     MPI_Request request = MPI_REQUEST_NULL;
     fill(out, own, 7, count);
     CHECK(!CALL(allgather, out, count, MPI_INT, into, count, MPI_INT));
@@ -227,10 +230,10 @@ int main(int argc, char **argv)
         to[out++] = r;
     if (me + 1 < ranks)
         to[out++] = me + 1;
-    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, in, from, MPI_UNWEIGHTED, out, to, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, in, from, unweighted, out, to, unweighted, MPI_INFO_NULL, 0, &comm);
     check(comm);
     /* No edges at all. */
-    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, from, MPI_UNWEIGHTED, 0, to, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, from, unweighted, 0, to, unweighted, MPI_INFO_NULL, 0, &comm);
     check(comm);
     MPI_Request request;
     int code, class;

@@ -86,7 +86,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
             }
             (choose::Allgather::Bruck, _) => {
                 place_own(f, own, block)?;
-                bruck(f, block).await
+                f.apart(bruck(f, block)).await
             }
             (choose::Allgather::Doubling, Some(whole)) => doubling(f, own, whole).await,
             _ => ring(f, own, block).await,
@@ -116,7 +116,7 @@ async unsafe fn flat<'a, F: Fabric>(
     block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let all = match whole {
         Some(whole) => whole,
         None => {
@@ -221,7 +221,7 @@ async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
             .map(|i| block((rank + i) % ranks).bytes())
             .sum::<u64>()
     };
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let packed = scratch.room(bytes(ranks))?;
     // SAFETY: the scratch has room for all blocks; what is sent and what is received do not overlap.
     unsafe {

@@ -27,7 +27,7 @@ pub async unsafe fn allreduce<C: Call>(
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let red = &Reduction::new(op, datatype.0, datatype.1)?;
     let result = Vector::new(recv, count, datatype.0)?;
     let operand = if is_in_place(send) {
         result
@@ -54,7 +54,7 @@ pub async unsafe fn allreduce<C: Call>(
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Allreduce,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
@@ -75,7 +75,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 async unsafe fn run_other<'a, F: Fabric>(
     f: &F,
     how: choose::Allreduce,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
@@ -86,12 +86,13 @@ async unsafe fn run_other<'a, F: Fabric>(
             _ if f.size() == 1 => operand.copy_to(result),
             choose::Allreduce::Flat => {
                 let at_root = (f.rank() == 0).then_some(result);
-                reduce::run(f, choose::Reduce::Flat, red, operand, at_root, 0).await?;
-                bcast::run_as(f, choose::Bcast::Flat, result, 0).await
+                reduce::flat(f, red, operand, at_root, 0).await?;
+                bcast::flat(f, result, 0).await
             }
             choose::Allreduce::HalvingDoubling => {
                 let send = (!in_place).then_some(operand.ptr.cast_const());
-                halving::allreduce(f, red, send, result.ptr, result.count).await
+                f.apart(halving::allreduce(f, red, send, result.ptr, result.count))
+                    .await
             }
             choose::Allreduce::Ring => {
                 let deal = deal_evenly(result.count, f.size());
@@ -99,12 +100,20 @@ async unsafe fn run_other<'a, F: Fabric>(
                     let (first, count) = deal.block(rank);
                     result.part(first, count)
                 };
-                ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr).await?;
-                allgather::ring(f, None, &block).await
+                f.apart(ring::reduce_scatter(
+                    f,
+                    red,
+                    operand.ptr,
+                    &deal,
+                    block(f.rank()).ptr,
+                ))
+                .await?;
+                f.apart(allgather::ring(f, None, &block)).await
             }
             choose::Allreduce::Doubling => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
-                in_pieces(f, red, operand, result, piece.max(1)).await
+                f.apart(in_pieces(f, red, operand, result, piece.max(1)))
+                    .await
             }
         }
     }
@@ -116,7 +125,7 @@ async unsafe fn run_other<'a, F: Fabric>(
 /// As [`run`].
 pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
     f: &F,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
     piece: u64,
@@ -134,7 +143,7 @@ pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
 /// The value of one rank, and the places that it moves between: an operation leaves its result where the right
 /// operand was, and operands keep the order of ranks, so that all ranks compute the same bits.
 struct Value<'a> {
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     /// Combined so far.
     value: Vector<'a>,
     /// Where the next operand goes.
@@ -182,7 +191,7 @@ impl Value<'_> {
 #[inline]
 async unsafe fn doubling<'a, F: Fabric>(
     f: &F,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
@@ -195,7 +204,7 @@ async unsafe fn doubling<'a, F: Fabric>(
             f.send(rank + 1, operand.buffer()).await?;
             return f.recv(rank + 1, result.buffer()).await;
         }
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::new(f);
         let other = scratch.elements(red.layout, operand.count)?;
         let me = actors.number(rank);
         // Each operand from above moves the value to the other place: it is to end in the result.

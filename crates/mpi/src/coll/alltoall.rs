@@ -39,9 +39,12 @@ pub async unsafe fn alltoall<C: Call>(
         match out {
             Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
             None if how == choose::Alltoall::Together || f.size() <= 2 => {
-                run_in_place(f, &even_blocks(into)).await
+                f.apart(run_in_place(f, &even_blocks(into))).await
             }
-            None => run_packed(f, how, &even_blocks(into), &even_blocks(into)).await,
+            None => {
+                f.apart(run_packed(f, how, &even_blocks(into), &even_blocks(into)))
+                    .await
+            }
         }
     })
 }
@@ -61,7 +64,7 @@ pub async unsafe fn alltoallv<C: Call>(f: &C, send: Option<Array<'_>>, recv: Arr
     f.channel().conclude(unsafe {
         match &out {
             Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
-            None => run_in_place(f, &into).await,
+            None => f.apart(run_in_place(f, &into)).await,
         }
     })
 }
@@ -85,7 +88,7 @@ pub async unsafe fn alltoallw<C: Call>(
     f.channel().conclude(unsafe {
         match &out {
             Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
-            None => run_in_place(f, &into).await,
+            None => f.apart(run_in_place(f, &into)).await,
         }
     })
 }
@@ -108,7 +111,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
             (1, _) => Ok(()),
             (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)).await,
             (_, choose::Alltoall::Together) => together(f, out, into).await,
-            _ => run_packed(f, how, out, into).await,
+            _ => f.apart(run_packed(f, how, out, into)).await,
         }
     }
 }
@@ -174,7 +177,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
     let ranks = f.size() as usize;
     let block = out(0).bytes() as usize;
     let row = block * ranks;
-    let (mut rows, mut column) = (Scratch::new(), Scratch::new());
+    let (mut rows, mut column) = (Scratch::new(f), Scratch::new(f));
     let rows = rows.room((row * ranks) as u64)?;
     let column = column.room(row as u64)?;
     // SAFETY: `rows` has a row for each rank, in which block i is for rank i, `column` a block from each rank.
@@ -209,7 +212,7 @@ async unsafe fn flat_other<'a, 'b, F: Fabric>(
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let block = out(rank).bytes();
-    let mut row = Scratch::new();
+    let mut row = Scratch::new(f);
     let row = row.room(block * ranks as u64)?;
     let at = |index: u32| row.wrapping_add((block * index as u64) as usize);
     let whole = Vector::raw(row, block * ranks as u64);
@@ -238,7 +241,7 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
     let (rank, ranks) = (f.rank(), f.size());
     let bytes = out(rank).bytes();
     let half = bytes * ranks.div_ceil(2) as u64;
-    let (mut blocks, mut sent, mut received) = (Scratch::new(), Scratch::new(), Scratch::new());
+    let (mut blocks, mut sent, mut received) = (Scratch::new(f), Scratch::new(f), Scratch::new(f));
     let (blocks, sent, received) = (
         blocks.room(bytes * ranks as u64)?,
         sent.room(half)?,
@@ -316,7 +319,7 @@ async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>)
         starts.push(total);
         total += block(rank).bytes();
     }
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let packed = scratch.room(total)?;
     let copy = |rank: u32| {
         Vector::raw(
@@ -337,7 +340,7 @@ async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>)
 /// As [`run_in_place`].
 async unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     for round in 0..ranks {
         let partner = (round + ranks - rank) % ranks;
         let theirs = block(partner);

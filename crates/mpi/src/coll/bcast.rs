@@ -54,7 +54,7 @@ pub(super) async unsafe fn run_as<F: Fabric>(
         match how {
             choose::Bcast::Flat => flat(f, data, root).await,
             choose::Bcast::Binomial => binomial(f, data, root).await,
-            choose::Bcast::ScatterAllgather => scatter_allgather(f, data, root).await,
+            choose::Bcast::ScatterAllgather => f.apart(scatter_allgather(f, data, root)).await,
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) async unsafe fn run_as<F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+pub(super) async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     // SAFETY: the same contract.
     unsafe {
         if f.rank() != root {
@@ -122,7 +122,7 @@ async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Resul
 /// # Safety
 /// As [`run`].
 async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let (bytes, dense) = (data.bytes(), data.dense());
     let at = match dense {
         Some(at) => at,

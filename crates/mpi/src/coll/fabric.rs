@@ -2,12 +2,15 @@
 #![allow(unsafe_code)]
 
 use super::choose::Room;
+use super::scratch::{Near, NearMemory};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
+use std::alloc::{Layout, alloc, dealloc};
 use std::future::ready;
 use std::pin::pin;
+use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 /// The members of one collective call. Messages of a pair arrive in the order they were sent.
@@ -17,6 +20,8 @@ use std::task::{Context, Poll, Waker};
 pub trait Fabric {
     /// A started operation.
     type Ticket;
+    /// Memory that an algorithm has without asking.
+    type Near: NearMemory;
 
     /// The calling member.
     fn rank(&self) -> u32;
@@ -59,6 +64,30 @@ pub trait Fabric {
     /// Waits for one.
     fn wait(&self, ticket: Self::Ticket) -> impl Future<Output = Result>;
 
+    /// An algorithm of long messages, or of many ranks: where the state of short calls is kept, it is kept apart.
+    #[inline(always)] // without a copy, as `drive`
+    fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
+        algorithm
+    }
+
+    /// Memory for the length of the call; null where there is none.
+    ///
+    /// # Safety
+    /// The size is above 0.
+    unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { alloc(layout) }
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// It is from [`Fabric::allocate`], with that layout.
+    unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
+        // SAFETY: the same contract.
+        unsafe { dealloc(at.as_ptr(), layout) }
+    }
+
     /// Puts an error of lengths that do not agree off to the end of the call: this rank goes on, since others wait for
     /// its messages. Receiving does so by itself.
     #[inline]
@@ -82,6 +111,7 @@ impl Call for Channel<'_> {
 
 impl Fabric for Channel<'_> {
     type Ticket = Ticket;
+    type Near = Near<256>;
 
     #[inline]
     fn rank(&self) -> u32 {
@@ -205,16 +235,22 @@ pub(super) async unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Re
 /// Operations under way together. Whatever fails, all have ended when [`Batch::finish`] returns.
 pub(super) struct Batch<'f, F: Fabric> {
     fabric: &'f F,
-    tickets: Vec<F::Ticket>,
+    /// The first of them, and the others: few need no allocation.
+    first: [Option<F::Ticket>; FEW],
+    others: Vec<F::Ticket>,
     result: Result,
 }
+
+/// Operations that a batch has room for by itself.
+const FEW: usize = 8;
 
 impl<'f, F: Fabric> Batch<'f, F> {
     /// None yet.
     pub(super) fn new(fabric: &'f F) -> Self {
         Batch {
             fabric,
-            tickets: Vec::new(),
+            first: [const { None }; FEW],
+            others: Vec::new(),
             result: Ok(()),
         }
     }
@@ -245,7 +281,10 @@ impl<'f, F: Fabric> Batch<'f, F> {
 
     fn add(&mut self, started: Result<F::Ticket>) {
         match started {
-            Ok(ticket) => self.tickets.push(ticket),
+            Ok(ticket) => match self.first.iter_mut().find(|place| place.is_none()) {
+                Some(place) => *place = Some(ticket),
+                None => self.others.push(ticket),
+            },
             Err(e) => self.result = Err(e),
         }
     }
@@ -254,7 +293,12 @@ impl<'f, F: Fabric> Batch<'f, F> {
     #[must_use = "an operation may have failed"]
     pub(super) async fn finish(&mut self) -> Result {
         let mut waited = Ok(());
-        for ticket in std::mem::take(&mut self.tickets) {
+        for index in 0..FEW {
+            if let Some(ticket) = self.first[index].take() {
+                waited = waited.and(self.fabric.wait(ticket).await);
+            }
+        }
+        while let Some(ticket) = self.others.pop() {
             waited = waited.and(self.fabric.wait(ticket).await);
         }
         std::mem::replace(&mut self.result, Ok(())).and(waited)

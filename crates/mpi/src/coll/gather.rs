@@ -98,9 +98,11 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
             (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
                 f.send(root, own.buffer()).await
             }
-            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, own, block).await,
+            (choose::Gather::Binomial, Some(block), own) => {
+                f.apart(binomial_root(f, own, block)).await
+            }
             (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
-                binomial_other(f, own, root).await
+                f.apart(binomial_other(f, own, root)).await
             }
             _ => Ok(()),
         }
@@ -157,7 +159,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
         if bytes == 0 {
             return Ok(());
         }
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::new(f);
         let packed = scratch.room(bytes * ranks as u64)?;
         collect_children(f, packed, bytes, root).await?;
         for i in 1..ranks {
@@ -179,7 +181,7 @@ async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> 
         if bytes == own.bytes() {
             return f.send(parent, own.buffer()).await;
         }
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::new(f);
         let packed = scratch.room(bytes)?;
         own.pack(packed);
         collect_children(f, packed, own.bytes(), root).await?;

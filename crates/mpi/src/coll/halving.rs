@@ -89,7 +89,7 @@ impl Actors {
 /// `send` is readable and `recv` writable for `count` elements; they do not overlap.
 pub(super) async unsafe fn allreduce<F: Fabric>(
     f: &F,
-    red: Reduction<'_>,
+    red: &Reduction<'_>,
     send: Option<*const u8>,
     recv: *mut u8,
     count: u64,
@@ -106,7 +106,7 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
             f.send(rank + 1, operand.buffer()).await?;
             return f.recv(rank + 1, result.buffer()).await;
         }
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::new(f);
         if send.is_some() {
             f.recv(rank - 1, result.buffer()).await?;
             red.fold(operand, result);
@@ -121,25 +121,39 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
     }
 }
 
+/// What actor `me` had of `count` elements before the step in which it gave those away that `mask` says.
+fn range_before(me: u32, mask: u32, actors: Actors, count: u64) -> Range {
+    let mut range = Range {
+        start: 0,
+        end: count,
+    };
+    let mut step = actors.count / 2;
+    while step > mask {
+        let (lower, upper) = range.split();
+        range = if me & step == 0 { lower } else { upper };
+        step /= 2;
+    }
+    range
+}
+
 /// # Safety
 /// As [`allreduce`], on an actor; what arrives goes into scratch memory, or, in the first step of a call that is not in
 /// place, to where the result will be.
 async unsafe fn allreduce_actors<F: Fabric>(
     f: &F,
-    red: Reduction<'_>,
+    red: &Reduction<'_>,
     actors: Actors,
     mut send: Option<*const u8>,
     result: Vector<'_>,
 ) -> Result {
     let (me, count) = (actors.number(f.rank()), result.count);
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let longest = count.div_ceil(if send.is_some() { 4 } else { 2 }) + 1;
     let incoming = scratch.elements(red.layout, longest)?;
     let mut range = Range {
         start: 0,
         end: count,
     };
-    let mut passed = [range; 32];
     // A rank that has noticed an error goes on: the others count on it, and notice it as well.
     let mut outcome = Ok(());
     let mut mask = actors.count / 2;
@@ -167,14 +181,13 @@ async unsafe fn allreduce_actors<F: Fabric>(
                 }
             }
         }
-        passed[mask.trailing_zeros() as usize] = range;
         range = keep;
         mask /= 2;
     }
     mask = 1;
     while mask < actors.count {
         let partner = actors.rank(me ^ mask);
-        let (lower, upper) = passed[mask.trailing_zeros() as usize].split();
+        let (lower, upper) = range_before(me, mask, actors, count).split();
         let (have, miss) = if me & mask == 0 {
             (lower, upper)
         } else {

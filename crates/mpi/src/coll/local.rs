@@ -58,14 +58,14 @@ impl<'a> Reduction<'a> {
 /// A value that grows as operands come from the right. Starts as an operand that is only read, and then moves
 /// between two places, since an operation leaves its result where the right operand was.
 pub(super) struct Accumulator<'a> {
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     value: Vector<'a>,
     free: [Vector<'a>; 2],
 }
 
 impl<'a> Accumulator<'a> {
     /// Starts with `value`, which may be the second place but not the first.
-    pub(super) fn new(red: Reduction<'a>, value: Vector<'a>, places: [Vector<'a>; 2]) -> Self {
+    pub(super) fn new(red: &'a Reduction<'a>, value: Vector<'a>, places: [Vector<'a>; 2]) -> Self {
         Accumulator {
             red,
             value,

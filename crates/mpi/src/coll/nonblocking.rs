@@ -5,6 +5,7 @@ use super::arguments::Collective;
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
 use super::require_intra;
+use super::scratch::Near;
 use crate::channel::{Channel, Ticket};
 use crate::comm::Comm;
 use crate::consts::MPI_ERR_REQUEST;
@@ -14,7 +15,10 @@ use crate::request::{self, Operation, Watch};
 use crate::status::Status;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
+use std::alloc::{Layout, alloc, dealloc};
+use std::cell::RefCell;
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -22,6 +26,26 @@ use std::task::{Context, Poll, Waker};
 pub struct Outstanding {
     channel: Channel<'static>,
     comm: Rc<Comm>,
+    /// Memory of earlier starts; none where there are no others.
+    memory: Option<RefCell<Vec<Kept>>>,
+}
+
+/// Memory, and how it was allocated.
+type Kept = (NonNull<u8>, Layout);
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        for (at, layout) in self
+            .memory
+            .take()
+            .map(RefCell::into_inner)
+            .into_iter()
+            .flatten()
+        {
+            // SAFETY: `release` has kept it, with its layout.
+            unsafe { dealloc(at.as_ptr(), layout) };
+        }
+    }
 }
 
 impl Outstanding {
@@ -32,7 +56,9 @@ impl Outstanding {
 
     /// Of a persistent call: the members make them in the same order, but may start them in any.
     fn persistent(comm: Rc<Comm>) -> Self {
-        Outstanding::tagged(comm, Channel::take_persistent_tag)
+        let mut persistent = Outstanding::tagged(comm, Channel::take_persistent_tag);
+        persistent.memory = Some(RefCell::default());
+        persistent
     }
 
     fn tagged(comm: Rc<Comm>, take_tag: fn(&Comm) -> i32) -> Self {
@@ -43,6 +69,7 @@ impl Outstanding {
         let outstanding = Outstanding {
             channel: Channel::tagged(process, lasting, take_tag(&comm)),
             comm,
+            memory: None,
         };
         outstanding.begin();
         outstanding
@@ -99,6 +126,7 @@ impl Call for Outstanding {
 
 impl Fabric for Outstanding {
     type Ticket = Ticket;
+    type Near = Near<64>;
 
     fn rank(&self) -> u32 {
         self.comm.rank
@@ -150,6 +178,29 @@ impl Fabric for Outstanding {
 
     fn wait(&self, ticket: Ticket) -> impl Future<Output = Result> {
         async move { self.put_off(self.end(Ok(ticket)).await) }
+    }
+
+    fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
+        Box::pin(algorithm)
+    }
+
+    unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
+        let fits = |kept: &Kept| kept.1 == layout;
+        if let Some(mut memory) = self.memory.as_ref().map(RefCell::borrow_mut)
+            && let Some(at) = memory.iter().position(fits)
+        {
+            return memory.swap_remove(at).0.as_ptr();
+        }
+        // SAFETY: the same contract.
+        unsafe { alloc(layout) }
+    }
+
+    unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
+        match &self.memory {
+            Some(memory) => memory.borrow_mut().push((at, layout)),
+            // SAFETY: the same contract.
+            None => unsafe { dealloc(at.as_ptr(), layout) },
+        }
     }
 
     fn put_off(&self, result: Result) -> Result {
@@ -310,4 +361,51 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
         awaited: 0,
     };
     request::make_persistent_operation(p, Box::new(running))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::*;
+    use super::*;
+
+    /// Bytes of what a request of the call keeps, beside its data.
+    fn size_of_running<C: Collective + 'static>() -> usize {
+        fn of<F, M: Fn(Outstanding, C) -> F, C>(_: M) -> usize {
+            size_of::<Running<F, fn() -> Option<F>>>()
+        }
+        // SAFETY: never run.
+        of(|f: Outstanding, call: C| async move { unsafe { call.run(&f).await } })
+    }
+
+    #[test]
+    fn request__takes_at_most_2_kib() {
+        let sizes = [
+            ("barrier", size_of_running::<Barrier>()),
+            ("bcast", size_of_running::<Bcast>()),
+            ("gather", size_of_running::<Gather>()),
+            ("gatherv", size_of_running::<Gatherv>()),
+            ("scatter", size_of_running::<Scatter>()),
+            ("scatterv", size_of_running::<Scatterv>()),
+            ("allgather", size_of_running::<Allgather>()),
+            ("allgatherv", size_of_running::<Allgatherv>()),
+            ("alltoall", size_of_running::<Alltoall>()),
+            ("alltoallv", size_of_running::<Alltoallv>()),
+            ("alltoallw", size_of_running::<Alltoallw>()),
+            ("reduce", size_of_running::<Reduce>()),
+            ("allreduce", size_of_running::<Allreduce>()),
+            ("reduce_scatter", size_of_running::<ReduceScatter>()),
+            (
+                "reduce_scatter_block",
+                size_of_running::<ReduceScatterBlock>(),
+            ),
+            ("scan", size_of_running::<Scan>()),
+            ("exscan", size_of_running::<Exscan>()),
+            ("neighbor_alltoallw", size_of_running::<NeighborAlltoallw>()),
+        ];
+        for (name, bytes) in sizes {
+            eprintln!("{name} {bytes}");
+            assert!(bytes <= 2048, "{name} takes {bytes} bytes");
+        }
+    }
 }

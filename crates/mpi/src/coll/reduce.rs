@@ -30,7 +30,7 @@ pub async unsafe fn reduce<C: Call>(
 ) -> Result {
     let root = check_root(f.channel().comm, root)?;
     let is_root = f.rank() == root;
-    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let red = &Reduction::new(op, datatype.0, datatype.1)?;
     let result = if is_root {
         Some(Vector::new(recv, count, datatype.0)?)
     } else {
@@ -61,7 +61,7 @@ pub async unsafe fn reduce<C: Call>(
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Reduce,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Option<Vector<'a>>,
     root: u32,
@@ -69,10 +69,11 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     // SAFETY: the same contract.
     unsafe {
         match (how, result) {
-            (choose::Reduce::Flat, None) => f.send(root, operand.buffer()).await,
-            (choose::Reduce::Flat, Some(result)) => flat_root(f, red, operand, result).await,
+            (choose::Reduce::Flat, _) => flat(f, red, operand, result, root).await,
             (choose::Reduce::Binomial, _) => binomial(f, red, operand, result, root).await,
-            (choose::Reduce::RingGather, _) => ring_gather(f, red, operand, result, root).await,
+            (choose::Reduce::RingGather, _) => {
+                f.apart(ring_gather(f, red, operand, result, root)).await
+            }
         }
     }
 }
@@ -92,18 +93,38 @@ fn places<'a>(
     }
 }
 
+/// All send to the root.
+///
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn flat<'a, F: Fabric>(
+    f: &F,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Option<Vector<'a>>,
+    root: u32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match result {
+            None => f.send(root, operand.buffer()).await,
+            Some(result) => flat_root(f, red, operand, result).await,
+        }
+    }
+}
+
 /// The root receives the operands and combines them: in the order of ranks, or its own first if the order is free.
 ///
 /// # Safety
 /// As [`run`].
 async unsafe fn flat_root<'a, F: Fabric>(
     f: &F,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     own: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
     let (root, ranks) = (f.rank(), f.size());
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let other = scratch.elements(red.layout, own.count)?;
     // SAFETY: the same contract; the scratch is as long as the operand.
     unsafe {
@@ -120,7 +141,7 @@ async unsafe fn flat_root<'a, F: Fabric>(
             return sum.value().copy_to(result);
         }
         // Rank 0's operand comes first; where the own one lies in the result, it moves out of the way.
-        let mut copy = Scratch::new();
+        let mut copy = Scratch::new(f);
         let mut own = own;
         if own.ptr == result.ptr {
             let copy = copy.elements(red.layout, own.count)?;
@@ -149,7 +170,7 @@ async unsafe fn flat_root<'a, F: Fabric>(
 /// As [`run`].
 async unsafe fn binomial<'a, F: Fabric>(
     f: &F,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Option<Vector<'a>>,
     root: u32,
@@ -162,7 +183,7 @@ async unsafe fn binomial<'a, F: Fabric>(
         .map(|bit| 1u32 << bit)
         .take_while(|d| *d < distance && me + d < ranks);
     let combines = children.clone().count() as u32;
-    let mut scratch = [Scratch::new(), Scratch::new()];
+    let mut scratch = [Scratch::new(f), Scratch::new(f)];
     let [a, b] = &mut scratch;
     let other = if combines > 0 {
         a.elements(red.layout, operand.count)?
@@ -203,14 +224,14 @@ async unsafe fn binomial<'a, F: Fabric>(
 /// As [`run`]; the operation commutes.
 async unsafe fn ring_gather<'a, F: Fabric>(
     f: &F,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Option<Vector<'a>>,
     root: u32,
 ) -> Result {
     let deal = deal_evenly(operand.count, f.size());
     let (first, count) = deal.block(f.rank());
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     let mine = match result {
         Some(result) => result.part(first, count),
         None => scratch.elements(red.layout, count)?,

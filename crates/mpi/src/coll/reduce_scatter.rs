@@ -27,7 +27,7 @@ pub async unsafe fn reduce_scatter<C: Call>(
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let red = &Reduction::new(op, datatype.0, datatype.1)?;
     let mut starts = Vec::with_capacity(counts.len());
     let mut total = 0u64;
     for &count in counts {
@@ -68,7 +68,7 @@ pub async unsafe fn reduce_scatter_block<C: Call>(
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let red = &Reduction::new(op, datatype.0, datatype.1)?;
     let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
     let total = share
         .checked_mul(f.size() as u64)
@@ -130,7 +130,7 @@ fn buffers<'a>(
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::ReduceScatter,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     deal: &impl Deal,
     result: Vector<'a>,
@@ -140,23 +140,25 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
     let (first, count) = deal.block(f.rank());
     let in_place = operand.ptr == result.ptr;
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::new(f);
     // SAFETY: the same contract; the scratch is as long as what is written to it.
     unsafe {
         match how {
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
                 let how = choose::allreduce(red.size(operand.count), f.size(), f.room());
-                allreduce::run(f, how, red, operand, whole).await?;
+                f.apart(allreduce::run(f, how, red, operand, whole)).await?;
                 whole.part(first, count).copy_to(result)
             }
             choose::ReduceScatter::Ring if in_place => {
                 let mine = scratch.elements(red.layout, count)?;
-                ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr).await?;
+                f.apart(ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr))
+                    .await?;
                 mine.copy_to(result)
             }
             choose::ReduceScatter::Ring => {
-                ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr).await
+                f.apart(ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr))
+                    .await
             }
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn deal_evenly(count: u64, ranks: u32) -> impl Fn(u32) -> (u64, u64) 
 /// `send` is readable for all blocks, `result` writable for this rank's.
 pub(super) async unsafe fn reduce_scatter<F: Fabric>(
     f: &F,
-    red: Reduction<'_>,
+    red: &Reduction<'_>,
     send: *const u8,
     deal: &impl Deal,
     result: *mut u8,
@@ -51,7 +51,7 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
         red.at(send, 0).part(first, count)
     };
     let longest = (0..ranks).map(|r| deal.block(r).1).max().unwrap_or(0);
-    let (mut a, mut b) = (Scratch::new(), Scratch::new());
+    let (mut a, mut b) = (Scratch::new(f), Scratch::new(f));
     let places = [
         a.elements(red.layout, longest)?,
         b.elements(red.layout, longest)?,

@@ -62,7 +62,7 @@ async unsafe fn prefix<C: Call>(
     datatype: (&Datatype, usize),
     op: &Op,
 ) -> Result {
-    let red = Reduction::new(op, datatype.0, datatype.1)?;
+    let red = &Reduction::new(op, datatype.0, datatype.1)?;
     let result = Vector::new(recv, count, datatype.0)?;
     let operand = if is_in_place(send) {
         result
@@ -86,7 +86,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F,
     how: choose::Scan,
     prefix: Prefix,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
@@ -109,12 +109,12 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 async unsafe fn chain<'a, F: Fabric>(
     f: &F,
     prefix: Prefix,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
     let (rank, is_last) = (f.rank(), f.rank() + 1 == f.size());
-    let (mut before, mut through) = (Scratch::new(), Scratch::new());
+    let (mut before, mut through) = (Scratch::new(f), Scratch::new(f));
     let before = before.elements(red.layout, operand.count)?;
     // With this rank's operand: the result of a scan, and what the next rank needs.
     let through = match prefix {
@@ -151,12 +151,12 @@ async unsafe fn chain<'a, F: Fabric>(
 async unsafe fn doubling<'a, F: Fabric>(
     f: &F,
     prefix: Prefix,
-    red: Reduction<'a>,
+    red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
-    let (mut a, mut b) = (Scratch::new(), Scratch::new());
+    let (mut a, mut b) = (Scratch::new(f), Scratch::new(f));
     let mut block = a.elements(red.layout, operand.count)?;
     let mut other = b.elements(red.layout, operand.count)?;
     // SAFETY: the same contract; the scratches are as long as the operand.

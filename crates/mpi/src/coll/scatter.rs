@@ -99,9 +99,11 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
             (choose::Gather::Linear, None, Some(own)) if own.bytes() > 0 => {
                 f.recv(root, own.buffer()).await
             }
-            (choose::Gather::Binomial, Some(block), own) => binomial_root(f, block, own).await,
+            (choose::Gather::Binomial, Some(block), own) => {
+                f.apart(binomial_root(f, block, own)).await
+            }
             (choose::Gather::Binomial, None, Some(own)) if own.bytes() > 0 => {
-                binomial_other(f, own, root).await
+                f.apart(binomial_other(f, own, root)).await
             }
             _ => Ok(()),
         }
@@ -148,7 +150,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
     // SAFETY: the same contract; the scratch holds one block for each rank, counted from the root.
     unsafe {
         if bytes > 0 {
-            let mut scratch = Scratch::new();
+            let mut scratch = Scratch::new(f);
             let packed = scratch.room(bytes * ranks as u64)?;
             for i in 1..ranks {
                 block(absolute(i, root, ranks)).pack(packed.add((bytes * i as u64) as usize));
@@ -171,7 +173,7 @@ async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> 
         if bytes == own.bytes() {
             return f.recv(parent, own.buffer()).await;
         }
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::new(f);
         let packed = scratch.room(bytes)?;
         f.recv(parent, Vector::raw(packed, bytes).buffer()).await?;
         serve_children(f, packed, own.bytes(), root).await?;

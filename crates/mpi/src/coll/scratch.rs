@@ -1,35 +1,62 @@
-//! Memory for the length of one collective call: a few lines on the stack, or the heap.
+//! Memory for the length of one collective call: a few lines beside its variables, or the heap.
 #![allow(unsafe_code)]
 
+use super::fabric::Fabric;
 use super::vector::Vector;
 use crate::consts::MPI_ERR_NO_MEM;
 use crate::error::{Error, Result};
 use fastpath_protocol::layout::Layout;
 use std::alloc;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes that need no allocation.
-pub(super) const NEAR_BYTES: u64 = 256;
 /// Alignment of the memory in bytes.
 const ALIGN: usize = 64;
 
+/// Bytes that need no allocation, and lie where the algorithm keeps its variables.
 #[repr(C, align(64))]
-struct Near([MaybeUninit<u8>; NEAR_BYTES as usize]);
+pub struct Near<const BYTES: usize>([MaybeUninit<u8>; BYTES]);
+
+/// [`Near`] of any size.
+pub trait NearMemory {
+    /// How many bytes there are.
+    const BYTES: u64;
+    /// Bytes without content.
+    fn new() -> Self;
+    /// Their address.
+    fn at(&mut self) -> *mut u8;
+}
+
+impl<const BYTES: usize> NearMemory for Near<BYTES> {
+    const BYTES: u64 = BYTES as u64;
+
+    #[inline]
+    fn new() -> Self {
+        Near([MaybeUninit::uninit(); BYTES])
+    }
+
+    #[inline]
+    fn at(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
 
 /// Memory for one purpose. The address that a method returns is good until the next call of one, and as long as the
 /// object is neither moved nor dropped.
-pub(super) struct Scratch {
-    near: Near,
-    far: Option<(*mut u8, alloc::Layout)>,
+pub(super) struct Scratch<'f, F: Fabric> {
+    fabric: &'f F,
+    near: F::Near,
+    far: Option<(NonNull<u8>, alloc::Layout)>,
 }
 
-impl Scratch {
+impl<'f, F: Fabric> Scratch<'f, F> {
     /// No memory yet.
     #[inline]
-    pub(super) fn new() -> Self {
+    pub(super) fn new(fabric: &'f F) -> Self {
         Scratch {
-            near: Near([MaybeUninit::uninit(); NEAR_BYTES as usize]),
+            fabric,
+            near: F::Near::new(),
             far: None,
         }
     }
@@ -37,8 +64,8 @@ impl Scratch {
     /// `bytes` bytes without content, aligned for any type.
     #[inline]
     pub(super) fn room(&mut self, bytes: u64) -> Result<*mut u8> {
-        if bytes <= NEAR_BYTES {
-            return Ok(self.near.0.as_mut_ptr().cast());
+        if bytes <= F::Near::BYTES {
+            return Ok(self.near.at());
         }
         self.allocate(bytes)
     }
@@ -77,23 +104,20 @@ impl Scratch {
         let size = usize::try_from(bytes).map_err(|_| refuse())?;
         let layout = alloc::Layout::from_size_align(size, ALIGN).map_err(|_| refuse())?;
         // SAFETY: the size is above 0.
-        let at = unsafe { alloc::alloc(layout) };
-        if at.is_null() {
-            return Err(refuse());
-        }
+        let at = NonNull::new(unsafe { self.fabric.allocate(layout) }).ok_or_else(refuse)?;
         self.far = Some((at, layout));
-        Ok(at)
+        Ok(at.as_ptr())
     }
 
     fn release(&mut self) {
         if let Some((at, layout)) = self.far.take() {
-            // SAFETY: allocated with this layout by `allocate`, and not yet freed.
-            unsafe { alloc::dealloc(at, layout) };
+            // SAFETY: allocated with this layout by `allocate`, and not yet released.
+            unsafe { self.fabric.release(at, layout) };
         }
     }
 }
 
-impl Drop for Scratch {
+impl<F: Fabric> Drop for Scratch<'_, F> {
     #[inline]
     fn drop(&mut self) {
         if self.far.is_some() {

@@ -6,6 +6,7 @@
 
 use super::choose::Room;
 use super::fabric::Fabric;
+use super::scratch::Near;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::collections::{HashSet, VecDeque};
@@ -222,6 +223,7 @@ impl Drop for Rank<'_> {
 
 impl Fabric for Rank<'_> {
     type Ticket = u64;
+    type Near = Near<256>;
 
     fn rank(&self) -> u32 {
         self.rank

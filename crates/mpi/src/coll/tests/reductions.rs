@@ -147,7 +147,7 @@ proptest! {
                 }
                 let result = recv.vector(0, count);
                 let operand = if in_place && is_root { result } else { send.vector(0, count) };
-                let red = operation.reduction(&recv);
+                let red = &operation.reduction(&recv);
                 // SAFETY: the areas live in this thread.
                 unsafe { drive(reduce::run(f, how, red, operand, is_root.then_some(result), root)).unwrap() };
                 assert_eq!(send.data(), own, "the send buffer changed");
@@ -181,7 +181,7 @@ proptest! {
                 }
                 let result = recv.vector(0, count);
                 let operand = if in_place { result } else { send.vector(0, count) };
-                let red = operation.reduction(&recv);
+                let red = &operation.reduction(&recv);
                 // SAFETY: the areas live in this thread.
                 unsafe {
                     if how == Allreduce::Doubling && pieces {
@@ -217,7 +217,7 @@ proptest! {
                 let whole = send.vector(0, total);
                 let mine = if in_place { send.vector(0, length(f.rank())) } else { recv.vector(0, length(f.rank())) };
                 // SAFETY: the areas live in this thread.
-                unsafe { drive(reduce_scatter::run(f, how, operation.reduction(&recv), whole, &deal, mine)).unwrap() };
+                unsafe { drive(reduce_scatter::run(f, how, &operation.reduction(&recv), whole, &deal, mine)).unwrap() };
                 let data = if in_place { send.data() } else { recv.data() };
                 data[..length(f.rank()) as usize * WORDS].to_vec()
             });
@@ -250,7 +250,7 @@ proptest! {
                 }
                 let result = recv.vector(0, count);
                 let operand = if in_place { result } else { send.vector(0, count) };
-                let red = operation.reduction(&recv);
+                let red = &operation.reduction(&recv);
                 // SAFETY: the areas live in this thread.
                 unsafe { drive(scan::run(f, how, prefix, red, operand, result)).unwrap() };
                 recv.data()
@@ -278,7 +278,7 @@ proptest! {
             let once = || run(ranks, mode, |f| {
                 let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
                 let op = crate::op::Builtin::ALL.into_iter().find(|b| b.handle() == MPI_SUM).map(Op::builtin).unwrap();
-                let red = Reduction::new(&op, &double, MPI_DOUBLE).unwrap();
+                let red = &Reduction::new(&op, &double, MPI_DOUBLE).unwrap();
                 let own: Vec<f64> = values.iter().map(|v| v / (f.rank() as f64 + 0.3)).collect();
                 let mut sum = vec![0.0f64; values.len()];
                 let (operand, result) = (red.at(own.as_ptr().cast(), count), red.at(sum.as_mut_ptr().cast(), count));
