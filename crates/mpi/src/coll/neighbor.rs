@@ -1,7 +1,7 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
 //!
-//! A pair may have several edges. Then the messages of the pair belong to the edges in their order, which is that of the
-//! lists; but on a Cartesian grid what goes to the neighbour below comes from the neighbour above, also where those are
+//! A pair may have several edges. Then the messages of the pair belong to the edges in their order, which is that of
+//! the lists; but on a Cartesian grid what goes to the neighbour below comes from the neighbour above, also where those are
 //! one process.
 #![allow(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Collective calls that do not block: the fabric that posts and returns, and the request that goes on with an algorithm.
+//! Collective calls that do not block: the fabric that posts and returns, and the request that goes on with an
+//! algorithm.
 #![allow(unsafe_code)]
 
 use super::arguments::Collective;
