@@ -25,6 +25,7 @@ mod message;
 mod numbered;
 mod post;
 mod queue;
+mod reached;
 mod region;
 mod resolve;
 
