@@ -36,6 +36,7 @@ pub mod status;
 pub mod table;
 pub mod topology;
 pub mod traced;
+pub mod win;
 
 pub use error::{Error, Result};
 pub use process::Process;

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::mem::offset_of;
 
 /// Pieces of memory that a rank can have attached at the same time.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 13;
 
 /// A piece of attached memory, for the others.
 #[repr(C)]
@@ -142,7 +142,11 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
 pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
     window.require_dynamic()?;
     let at = base.addr();
-    let found = window.pieces.borrow().iter().position(|piece| piece.0 == at);
+    let found = window
+        .pieces
+        .borrow()
+        .iter()
+        .position(|piece| piece.0 == at);
     let Some(found) = found else {
         let text = format!("no memory that begins at {at:#x} is attached to the window");
         return Err(Error::new(MPI_ERR_RMA_ATTACH, text)
@@ -181,7 +185,8 @@ pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64)
         // SAFETY: as above; `read_far` may have let others in.
         let attached = unsafe { &mut (*window.reach(p, rank)?).attached };
         let holds = |entry: &Entry| {
-            at >= entry.address && at - entry.address <= entry.len
+            at >= entry.address
+                && at - entry.address <= entry.len
                 && len <= entry.len - (at - entry.address)
         };
         let Some((entry, key)) = attached.pieces.iter_mut().find(|(entry, _)| holds(entry)) else {
@@ -197,7 +202,9 @@ pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64)
         let Some(key) = key else { continue };
         let offset = at - entry.address;
         let base = worker.region_address(key).map_err(fail)?;
-        let base = base.map_or(std::ptr::null_mut(), |base| base.wrapping_add(offset as usize));
+        let base = base.map_or(std::ptr::null_mut(), |base| {
+            base.wrapping_add(offset as usize)
+        });
         return Ok((base, &raw mut **key, offset));
     }
     Err(Error::new(
@@ -213,7 +220,8 @@ pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64)
 fn take(attached: &mut Attached, number: u64, entries: Vec<Entry>) {
     let mut old = std::mem::take(&mut attached.pieces);
     let keep = |entry: Entry| {
-        let same = |(other, _): &(Entry, _)| other.key == entry.key && other.address == entry.address;
+        let same =
+            |(other, _): &(Entry, _)| other.key == entry.key && other.address == entry.address;
         let key = old.iter().position(same).map(|at| old.swap_remove(at).1);
         (entry, key.flatten())
     };
@@ -263,7 +271,8 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
             let Some(key) = &mut (*reached).memory else {
                 return Ok(());
             };
-            (*worker).get_nbi(key, offset, to, len).map_err(fail)?;
+            // Complete after the flush, whatever it is now.
+            let _ = (*worker).get_nbi(key, offset, to, len).map_err(fail)?;
             Worker::flush(worker, world).map_err(fail)
         }
     };
@@ -273,7 +282,11 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
         let count = head[1].min(MOST as u64) as usize;
         let mut entries: Vec<Entry> = Vec::with_capacity(count);
         if count != 0 {
-            get(ENTRIES_AT, entries.as_mut_ptr().cast(), count * size_of::<Entry>())?;
+            get(
+                ENTRIES_AT,
+                entries.as_mut_ptr().cast(),
+                count * size_of::<Entry>(),
+            )?;
             // SAFETY: as many have been written, of plain bytes.
             unsafe { entries.set_len(count) };
         }

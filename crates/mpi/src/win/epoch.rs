@@ -27,7 +27,9 @@ enum Access {
     /// To ranks that are locked, one by one.
     Locks,
     /// Since `MPI_Win_lock_all`: to every rank, whose lock is taken when it is first accessed, unless nobody checks.
-    LockAll { unchecked: bool },
+    LockAll {
+        unchecked: bool,
+    },
 }
 
 /// Why a call does not fit.
@@ -81,8 +83,14 @@ impl Refusal {
                 "no epoch by MPI_Win_lock_all is open",
                 "call MPI_Win_lock_all first; a lock on one rank ends by MPI_Win_unlock",
             ),
-            Refusal::NoStart => ("no epoch by MPI_Win_start is open", "call MPI_Win_start first"),
-            Refusal::NoPost => ("no epoch by MPI_Win_post is open", "call MPI_Win_post first"),
+            Refusal::NoStart => (
+                "no epoch by MPI_Win_start is open",
+                "call MPI_Win_start first",
+            ),
+            Refusal::NoPost => (
+                "no epoch by MPI_Win_post is open",
+                "call MPI_Win_post first",
+            ),
             Refusal::InLock => (
                 "this process holds a lock on a rank of the window",
                 "call MPI_Win_unlock first",
@@ -133,6 +141,19 @@ impl Epoch {
             holds: 0,
             posted: None,
         }
+    }
+
+    /// Whether the open access epoch is that of a fence.
+    pub fn is_fenced(&self) -> bool {
+        self.access == Access::Fence
+    }
+
+    /// The ranks on which locks are held.
+    pub fn locked(&self) -> Vec<u32> {
+        let held = self.held.iter().zip(0..);
+        held.filter(|(held, _)| **held != Held::None)
+            .map(|(_, rank)| rank)
+            .collect()
     }
 
     fn refuse_access(&self) -> Result<(), Refusal> {
@@ -214,11 +235,7 @@ impl Epoch {
     /// The ranks on which `MPI_Win_lock_all` has taken locks.
     pub fn may_unlock_all(&self) -> Result<Vec<u32>, Refusal> {
         match self.access {
-            Access::LockAll { .. } => {
-                let held = self.held.iter().zip(0..);
-                let taken = held.filter(|(held, _)| **held != Held::None);
-                Ok(taken.map(|(_, rank)| rank).collect())
-            }
+            Access::LockAll { .. } => Ok(self.locked()),
             _ => Err(Refusal::NotLockedAll),
         }
     }
@@ -325,13 +342,19 @@ mod tests {
         assert!(!epoch.fence(false));
         assert_eq!(epoch.permit(3), Err(Refusal::NoAccess));
         epoch.start(vec![2, 1]);
-        assert_eq!((epoch.permit(1), epoch.permit(2)), (Ok(Permit::Open), Ok(Permit::Open)));
+        assert_eq!(
+            (epoch.permit(1), epoch.permit(2)),
+            (Ok(Permit::Open), Ok(Permit::Open))
+        );
         assert_eq!(epoch.permit(0), Err(Refusal::NotStarted));
         assert_eq!(epoch.may_complete(), Ok(vec![1, 2]));
         epoch.complete();
         assert_eq!(epoch.may_complete(), Err(Refusal::NoStart));
         epoch.lock(2, Held::Exclusive);
-        assert_eq!((epoch.permit(2), epoch.permit(1)), (Ok(Permit::Open), Err(Refusal::NoAccess)));
+        assert_eq!(
+            (epoch.permit(2), epoch.permit(1)),
+            (Ok(Permit::Open), Err(Refusal::NoAccess))
+        );
     }
 
     #[test]
@@ -346,7 +369,10 @@ mod tests {
         assert_eq!(epoch.may_unlock(0), Err(Refusal::NotLocked));
         assert_eq!(epoch.may_unlock(2), Ok(Held::Unchecked));
         epoch.unlock(2);
-        assert_eq!((epoch.may_flush(Some(2)), epoch.may_flush(Some(1))), (Err(Refusal::NotLocked), Ok(())));
+        assert_eq!(
+            (epoch.may_flush(Some(2)), epoch.may_flush(Some(1))),
+            (Err(Refusal::NotLocked), Ok(()))
+        );
         assert_eq!(epoch.may_free(), Err(Refusal::InLock));
         epoch.unlock(1);
         assert_eq!((epoch.may_free(), epoch.may_lock(None)), (Ok(()), Ok(())));
@@ -366,7 +392,10 @@ mod tests {
         epoch.unlock_all();
         assert_eq!(epoch.may_unlock_all(), Err(Refusal::NotLockedAll));
         epoch.lock_all(true);
-        assert_eq!((epoch.permit(0), epoch.may_unlock_all()), (Ok(Permit::Open), Ok(vec![])));
+        assert_eq!(
+            (epoch.permit(0), epoch.may_unlock_all()),
+            (Ok(Permit::Open), Ok(vec![]))
+        );
     }
 
     #[test]
@@ -380,14 +409,26 @@ mod tests {
         epoch.complete();
         epoch.post(vec![0]);
         assert_eq!(epoch.may_post(), Err(Refusal::InPost));
-        assert_eq!((epoch.may_fence(), epoch.may_free()), (Err(Refusal::InPost), Err(Refusal::InPost)));
+        assert_eq!(
+            (epoch.may_fence(), epoch.may_free()),
+            (Err(Refusal::InPost), Err(Refusal::InPost))
+        );
         assert_eq!(epoch.posted(), Ok(&[0][..]));
         // Both sides of an exchange.
-        assert_eq!((epoch.may_start(), epoch.may_lock(Some(0))), (Ok(()), Ok(())));
+        assert_eq!(
+            (epoch.may_start(), epoch.may_lock(Some(0))),
+            (Ok(()), Ok(()))
+        );
         epoch.end_post();
-        assert_eq!((epoch.posted(), epoch.may_fence()), (Err(Refusal::NoPost), Ok(())));
+        assert_eq!(
+            (epoch.posted(), epoch.may_fence()),
+            (Err(Refusal::NoPost), Ok(()))
+        );
         // A fence that no access follows opens nothing that a lock would have to end.
         epoch.fence(true);
-        assert_eq!((epoch.may_lock(Some(1)), epoch.may_start()), (Ok(()), Ok(())));
+        assert_eq!(
+            (epoch.may_lock(Some(1)), epoch.may_start()),
+            (Ok(()), Ok(()))
+        );
     }
 }

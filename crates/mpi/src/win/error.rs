@@ -6,16 +6,6 @@ use crate::consts::*;
 use crate::error::Error;
 use fastpath_protocol::rma::RmaError;
 
-/// A window as a person would call it, with its ranks.
-pub(crate) fn describe(window: &Window) -> String {
-    format!(
-        "{}, {} ranks, this process is rank {}",
-        window.title(),
-        window.size(),
-        window.rank
-    )
-}
-
 #[cold]
 #[inline(never)]
 pub(super) fn refuse_rank(window: &Window, rank: i32) -> Error {
@@ -29,13 +19,43 @@ pub(super) fn refuse_rank(window: &Window, rank: i32) -> Error {
 /// A call that does not fit the epochs.
 #[cold]
 #[inline(never)]
-pub(super) fn refuse_epoch(rank: Option<u32>, refusal: Refusal) -> Error {
+pub(super) fn refuse_epoch(window: &Window, rank: Option<u32>, refusal: Refusal) -> Error {
     let (what, advice) = refusal.explain();
+    let title = window.title();
     let text = match rank {
-        Some(rank) => format!("{what} (rank {rank})"),
-        None => what.to_string(),
+        Some(rank) => format!("{what} (rank {rank}, window {title})"),
+        None => format!("{what} (window {title})"),
     };
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
+}
+
+/// A window that cannot be freed yet.
+#[cold]
+#[inline(never)]
+pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
+    let (what, advice) = refusal.explain();
+    let held = window.epoch.borrow().locked();
+    let ranks: Vec<String> = held.iter().map(u32::to_string).collect();
+    let ranks = match ranks.is_empty() {
+        true => String::new(),
+        false => format!(" (locked: {})", ranks.join(", ")),
+    };
+    let text = format!(
+        "the window ({}) is freed while {what}{ranks}",
+        window.title()
+    );
+    Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
+}
+
+/// A rank that says of its memory what cannot be.
+#[cold]
+#[inline(never)]
+pub(super) fn refuse_part(window: &Window, rank: u32) -> Error {
+    let text = format!(
+        "rank {rank} describes its part of the window ({}) wrongly",
+        window.title()
+    );
+    Error::new(MPI_ERR_INTERN, text)
 }
 
 /// Bytes that are not all inside of a rank's part.
@@ -47,9 +67,14 @@ pub(super) fn refuse_range(window: &Window, rank: u32, disp: i64, low: i64, byte
     if disp < 0 {
         return Error::new(
             MPI_ERR_DISP,
-            format!("the displacement {disp} is negative (window {}, rank {rank})", window.title()),
+            format!(
+                "the displacement {disp} is negative (window {}, rank {rank})",
+                window.title()
+            ),
         )
-        .with_advice(Some("pass a displacement from the begin of the target's memory"));
+        .with_advice(Some(
+            "pass a displacement from the begin of the target's memory",
+        ));
     }
     let from = i128::from(disp) * i128::from(unit) + i128::from(low);
     Error::new(
@@ -76,10 +101,15 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
         RmaError::Misaligned | RmaError::BadKey(_) => MPI_ERR_INTERN,
     };
     let why = match error {
-        RmaError::Withdrawn => "the memory cannot be reached: it was unmapped, detached or freed, or it may not be \
+        RmaError::Withdrawn => {
+            "the memory cannot be reached: it was unmapped, detached or freed, or it may not be \
                                 written"
-            .to_string(),
+                .to_string()
+        }
         other => other.to_string(),
     };
-    Error::new(class, format!("{why} (window {}, rank {rank})", window.title()))
+    Error::new(
+        class,
+        format!("{why} (window {}, rank {rank})", window.title()),
+    )
 }

@@ -195,7 +195,13 @@ pub unsafe fn try_fetch_and_op(
     let hot_type = hot::datatype(datatype);
     // SAFETY: as in `try_move`.
     let (base, size, unit, limit, lock) = unsafe {
-        ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit, (*peer).lock)
+        (
+            (*peer).base,
+            (*peer).size,
+            (*peer).unit,
+            (*peer).limit,
+            (*peer).lock,
+        )
     };
     let bytes = hot_type.size;
     if hot_type.key != datatype as u64
@@ -218,7 +224,10 @@ pub unsafe fn try_fetch_and_op(
     unsafe {
         let lock = &*lock;
         // ORDERING: acquire and release: the partners are those of whoever has the lock before and after.
-        if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if lock
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             return false;
         }
         let target = base.wrapping_add(start as usize);

@@ -1,8 +1,8 @@
 //! A window (MPI 5.0, chapter 12): what each rank of its group exposes, and how this process reaches it.
 #![allow(unsafe_code)]
 
-use super::control::{ACCUMULATE, Control};
-use super::dynamic::{Attached, Pieces};
+use super::control::{self, ACCUMULATE, Control};
+use super::dynamic::{Attached, LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::error;
 use super::hot::HotPeer;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::process::Process;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey};
+use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Way};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -42,6 +42,9 @@ impl Flavor {
         }
     }
 }
+
+/// A key that names nothing.
+pub(super) const NO_KEY: PackedKey = [0; size_of::<PackedKey>()];
 
 /// What a rank has said of its part of the window.
 #[derive(Debug, Clone, Copy)]
@@ -120,7 +123,7 @@ pub struct Window {
     /// Hints given at creation or by `MPI_Win_set_info`.
     pub hints: RefCell<Vec<(String, String)>>,
     /// The own memory's first byte.
-    pub(super) base: *mut u8,
+    pub base: Cell<*mut u8>,
     /// The list of what is attached, of a dynamic window.
     pub(super) list: *mut u8,
     pub(super) described: Described,
@@ -185,7 +188,7 @@ impl Window {
     pub fn predefined(&self, key: i32) -> Option<*mut c_void> {
         let described = &self.described;
         Some(match key {
-            MPI_WIN_BASE => self.base.cast(),
+            MPI_WIN_BASE => self.base.get().cast(),
             MPI_WIN_SIZE => (&raw const described.size).cast_mut().cast(),
             MPI_WIN_DISP_UNIT => (&raw const described.unit).cast_mut().cast(),
             MPI_WIN_CREATE_FLAVOR => (&raw const described.flavor).cast_mut().cast(),
@@ -240,11 +243,27 @@ impl Window {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
         let worker: &mut Worker = unsafe { &mut *worker };
         let mut control = worker.unpack_key(world, &part.control).map_err(fail)?;
-        let words = worker.map_region(&mut control).map_err(fail)?;
+        if control.len() < control::bytes(self.size()) as u64 {
+            return Err(error::refuse_part(self, rank));
+        }
+        let words = worker.region_address(&mut control).map_err(fail)?;
         let (mut memory, mut base) = (None, std::ptr::null_mut());
-        if part.memory != [0; size_of::<PackedKey>()] {
+        if part.memory != NO_KEY {
             let owner = self.world(part.owner);
             let mut key = worker.unpack_key(owner, &part.memory).map_err(fail)?;
+            // Of a dynamic window: its list, at the begin of the memory.
+            let len = if self.flavor == Flavor::Dynamic {
+                LIST_BYTES as u64
+            } else {
+                part.size
+            };
+            if part
+                .start
+                .checked_add(len)
+                .is_none_or(|end| end > key.len())
+            {
+                return Err(error::refuse_part(self, rank));
+            }
             let found = match self.flavor {
                 Flavor::Shared => worker.map_region(&mut key),
                 _ => worker.region_address(&mut key),
@@ -272,8 +291,34 @@ impl Window {
         }
     }
 
-    /// Shows a rank to the immediate path, where it is reached by load and store.
-    pub(super) fn open(&self, rank: u32, reached: &Reached) {
+    /// Counts an epoch by `MPI_Win_start` to a rank; which one it is.
+    pub(super) fn count_start(&self, rank: u32) -> u64 {
+        let count = &mut self.started.borrow_mut()[rank as usize];
+        *count += 1;
+        *count
+    }
+
+    /// How a rank is reached, if it was accessed: name and explanation.
+    pub(super) fn way(&self, rank: u32) -> Option<(&'static str, &'static str)> {
+        // SAFETY: as in `reach`.
+        let reached = unsafe { (*self.peers[rank as usize].reached.get()).as_ref()? };
+        let near = (Way::LoadStore.name(), Way::LoadStore.how());
+        match &reached.memory {
+            _ if !reached.base.is_null() => Some(near),
+            Some(key) => Some((key.way().name(), key.way().how())),
+            None => None,
+        }
+    }
+
+    /// Shows a rank, to which an epoch gives access, to the immediate path, where it is reached by load and store.
+    pub(super) fn show(&self, p: &Process, rank: u32) -> Result {
+        let reached = self.reach(p, rank)?;
+        // SAFETY: lives as long as the window; nothing below lets other threads in.
+        self.open(rank, unsafe { &*reached });
+        Ok(())
+    }
+
+    fn open(&self, rank: u32, reached: &Reached) {
         let part = self.peers[rank as usize].part;
         let lock = reached.control.word(ACCUMULATE);
         if reached.base.is_null() || lock.is_null() || self.flavor == Flavor::Dynamic {

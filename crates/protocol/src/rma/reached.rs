@@ -18,7 +18,8 @@ impl Worker {
         Ok((key.way == Way::LoadStore).then_some(key.base))
     }
 
-    /// The same of memory of [`Worker::allocate_memory`], even where operations go another way by the user's wish.
+    /// The same of memory of [`Worker::allocate_memory`] of any rank of this host, even where operations go another way
+    /// by the user's wish.
     ///
     /// # Errors
     /// As [`Worker::unpack_key`].
@@ -26,7 +27,7 @@ impl Worker {
         if let Some(base) = self.region_address(key)? {
             return Ok(Some(base));
         }
-        let shares = key.described.arena.is_some() && self.shares_memory(key.peer);
+        let shares = key.described.arena.is_some() && !self.is_elsewhere(key.peer);
         Ok((shares && self.map_key(key)).then_some(key.base))
     }
 
@@ -35,7 +36,7 @@ impl Worker {
     #[inline]
     pub fn wake_rank(&self, peer: u32) {
         if let Some(page) = self.job.rank_page(peer as usize) {
-            page.rouse(0);
+            page.wake(0);
         }
     }
 

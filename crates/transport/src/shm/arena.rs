@@ -186,7 +186,11 @@ impl Arena {
         let base = mapping.base();
         let skip = base.addr().get().next_multiple_of(align) - base.addr().get();
         let from = self.start + offset + skip as u64;
-        let there = if backed { segment.ensure_backed(from, pages) } else { Ok(()) };
+        let there = if backed {
+            segment.ensure_backed(from, pages)
+        } else {
+            Ok(())
+        };
         if let Err(error) = there {
             // Part of it may be there.
             let _ = segment.give_back(self.start + offset, pages + spare);
