@@ -239,13 +239,13 @@ impl<'a> Words<'a> {
     /// The same where only the layer below reaches the word: asks again and again, with pauses that grow.
     fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
         let worker = self.p.worker()?;
-        let mut rounds = 1;
+        let mut rounds: u32 = 1;
         while !done(self.load(at)?) {
-            let mut left = rounds;
+            let mut left: u32 = rounds;
             // SAFETY: as in `await_word`.
             unsafe {
                 Worker::wait_until(worker, None, note, |_| {
-                    left -= 1;
+                    left = left.saturating_sub(1);
                     left == 0
                 });
             }
@@ -286,8 +286,15 @@ impl<'a> Words<'a> {
                 naps: true,
                 ..self.note(Awaited::UNKNOWN)
             };
+            // A wait may ask once more after it was told that it is over.
+            let mut taken = false;
             // SAFETY: as in `await_word`.
-            unsafe { Worker::wait_until(self.p.worker()?, None, &note, |_| try_it()) };
+            unsafe {
+                Worker::wait_until(self.p.worker()?, None, &note, |_| {
+                    taken = taken || try_it();
+                    taken
+                });
+            }
             return Ok(());
         }
         while self.swap(ACCUMULATE, 0, 1)? != 0 {

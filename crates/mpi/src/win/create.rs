@@ -144,10 +144,11 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
             return Err(error);
         }
     };
-    let parts = sizes
-        .iter()
-        .zip(&all)
-        .map(|(size, words)| part_of(size, words));
+    let parts = sizes.iter().zip(&all).map(|(size, words)| {
+        // Of a shared window the memory is its owner's, which that one has told.
+        all.get(words[1] as usize)
+            .map_or_else(|| Err(wrong_part()), |owner| part_of(size, words, owner))
+    });
     let peers: Box<[Peer]> = parts
         .map(|part| part.map(Peer::new))
         .collect::<Result<_>>()?;
@@ -297,8 +298,9 @@ impl Taken {
 }
 
 /// What a rank says of its part. Nothing of it is trusted before a key of it is unpacked.
-fn part_of(size: &[u64; 3], words: &[u64; WORDS]) -> Result<Part> {
-    let (memory, control) = words[3..].split_at(size_of::<PackedKey>() / 8);
+fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Result<Part> {
+    let (_, control) = words[3..].split_at(size_of::<PackedKey>() / 8);
+    let memory = &owner[3..3 + size_of::<PackedKey>() / 8];
     match u32::try_from(words[1]) {
         Ok(owner) if size[2] != 0 => Ok(Part {
             size: size[1],
@@ -308,11 +310,14 @@ fn part_of(size: &[u64; 3], words: &[u64; WORDS]) -> Result<Part> {
             memory: key_of(memory),
             control: key_of(control),
         }),
-        _ => Err(Error::new(
-            MPI_ERR_INTERN,
-            "a rank describes its part of the window wrongly",
-        )),
+        _ => Err(wrong_part()),
     }
+}
+
+#[cold]
+fn wrong_part() -> Error {
+    let text = "a rank describes its part of the window wrongly";
+    Error::new(MPI_ERR_INTERN, text)
 }
 
 /// # Safety

@@ -247,40 +247,61 @@ impl Window {
             return Err(error::refuse_part(self, rank));
         }
         let words = worker.region_address(&mut control).map_err(fail)?;
-        let (mut memory, mut base) = (None, std::ptr::null_mut());
-        if part.memory != NO_KEY {
-            let owner = self.world(part.owner);
-            let mut key = worker.unpack_key(owner, &part.memory).map_err(fail)?;
-            // Of a dynamic window: its list, at the begin of the memory.
-            let len = if self.flavor == Flavor::Dynamic {
-                LIST_BYTES as u64
-            } else {
-                part.size
-            };
-            if part
-                .start
-                .checked_add(len)
-                .is_none_or(|end| end > key.len())
-            {
-                return Err(error::refuse_part(self, rank));
-            }
-            let found = match self.flavor {
-                Flavor::Shared => worker.map_region(&mut key),
-                _ => worker.region_address(&mut key),
-            };
-            let found = found.map_err(fail)?;
-            base = found.map_or(base, |base| base.wrapping_add(part.start as usize));
-            memory = Some(key);
-        }
+        let control = Control::new(control, words.unwrap_or(std::ptr::null_mut()));
+        let (memory, base) = self.reach_memory(p, rank)?;
         let reached = Reached {
             base,
             memory,
-            control: Control::new(control, words.unwrap_or(std::ptr::null_mut())),
+            control,
             attached: Attached::default(),
         };
         // SAFETY: as in `reach`.
         let place = unsafe { &mut *self.peers[rank as usize].reached.get() };
         Ok(&raw mut **place.insert(Box::new(reached)))
+    }
+
+    /// The memory that a rank's part lies in, and the part's first byte where it is reached by load and store.
+    fn reach_memory(&self, p: &Process, rank: u32) -> Result<(Option<RemoteKey>, *mut u8)> {
+        let part = self.peers[rank as usize].part;
+        let nowhere = std::ptr::null_mut();
+        if part.memory == NO_KEY {
+            return Ok((None, nowhere));
+        }
+        let fail = |e| error::explain(self, rank, e);
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        let worker: &mut Worker = unsafe { &mut *p.worker()? };
+        let mut key = worker
+            .unpack_key(self.world(part.owner), &part.memory)
+            .map_err(fail)?;
+        // Of a dynamic window: its list, at the begin of the memory.
+        let len = match self.flavor {
+            Flavor::Dynamic => LIST_BYTES as u64,
+            _ => part.size,
+        };
+        let end = part.start.checked_add(len);
+        if end.is_none_or(|end| end > key.len()) {
+            return Err(error::refuse_part(self, rank));
+        }
+        let start = part.start as usize;
+        if self.flavor != Flavor::Shared {
+            let found = worker.region_address(&mut key).map_err(fail)?;
+            let base = found.map_or(nowhere, |base| base.wrapping_add(start));
+            return Ok((Some(key), base));
+        }
+        if part.owner != rank {
+            // The parts of all ranks follow each other here too: they are mapped once.
+            let whole = self.reach(p, part.owner)?;
+            // SAFETY: lives as long as the window.
+            let first = unsafe { (*whole).base };
+            return match first.is_null() {
+                true => Err(error::refuse_part(self, rank)),
+                false => Ok((Some(key), first.wrapping_add(start))),
+            };
+        }
+        match worker.map_region(&mut key).map_err(fail)? {
+            Some(base) if start == 0 => Ok((Some(key), base)),
+            _ => Err(error::refuse_part(self, rank)),
+        }
     }
 
     /// Notes that operations are under way to a rank that a flush has to complete.
