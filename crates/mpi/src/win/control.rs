@@ -15,6 +15,7 @@ use super::window::Window;
 use super::{error, lock_word::LockWord};
 use crate::error::Result;
 use crate::process::Process;
+use fastpath_base::clock;
 use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
@@ -32,6 +33,9 @@ pub(super) const ACCUMULATE: u64 = 64;
 pub(super) const COMPLETED: u64 = 128;
 const QUEUE: u64 = 192;
 
+/// How long a rank that asks for a word elsewhere pauses before it asks again, in nanoseconds: at first and at most.
+const FIRST_PAUSE_NS: u64 = 1_000;
+const LAST_PAUSE_NS: u64 = 200_000;
 /// Tries of a lock before other work is looked for.
 const TRIES: u32 = 64;
 
@@ -239,17 +243,14 @@ impl<'a> Words<'a> {
     /// The same where only the layer below reaches the word: asks again and again, with pauses that grow.
     fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
         let worker = self.p.worker()?;
-        let mut rounds: u32 = 1;
+        // Nobody wakes who only asks.
+        let note = Note { naps: true, ..*note };
+        let mut pause_ns = FIRST_PAUSE_NS;
         while !done(self.load(at)?) {
-            let mut left: u32 = rounds;
+            let until = clock::now_ns() + pause_ns;
             // SAFETY: as in `await_word`.
-            unsafe {
-                Worker::wait_until(worker, None, note, |_| {
-                    left = left.saturating_sub(1);
-                    left == 0
-                });
-            }
-            rounds = (rounds * 2).min(1024);
+            unsafe { Worker::wait_until(worker, None, &note, |_| clock::now_ns() >= until) };
+            pause_ns = (pause_ns * 2).min(LAST_PAUSE_NS);
         }
         Ok(())
     }
