@@ -170,7 +170,8 @@ fn already_freed(key: i32) -> Error {
 }
 
 fn find_keyval(p: &Process, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
-    if predefined_address(p, kind, key).is_some() {
+    let of_window = kind == Kind::Win && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&key);
+    if of_window || predefined_address(p, kind, key).is_some() {
         let message = "the attribute is predefined: it can be read, but not set, deleted or freed";
         return Err(Error::new(MPI_ERR_KEYVAL, message));
     }

@@ -222,6 +222,17 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
     let wanted = match (error.comm(), scope) {
         (Some(comm), _) => p.comm_of_request(comm),
         (None, Scope::Comm(comm)) => p.comms.get(comm),
+        (None, Scope::Win(win)) if p.wins.get(win).is_some() => {
+            let handler = p
+                .wins
+                .get(win)
+                .map_or(MPI_ERRORS_ARE_FATAL, |win| win.errhandler.get());
+            return Target {
+                handler,
+                object: win,
+                comm: None,
+            };
+        }
         // Files return errors unless the user says otherwise.
         (None, Scope::File(file)) => {
             return Target {

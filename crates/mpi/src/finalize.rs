@@ -63,6 +63,7 @@ pub fn finalize(p: &Process) -> Result {
         thread.end(&p.lock);
     }
     p.hot_clear_all();
+    p.hot_win_clear_all();
     hot::set_worker(std::ptr::null_mut(), false);
     // SAFETY: as above.
     unsafe {

@@ -37,6 +37,7 @@ pub mod table;
 pub mod tool;
 pub mod topology;
 pub mod traced;
+pub mod win;
 
 pub use error::{Error, Result};
 pub use process::Process;

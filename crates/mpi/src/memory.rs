@@ -38,7 +38,7 @@ pub fn allocate(p: &Process, size: i64, info: usize) -> Result<NonNull<u8>> {
     })
 }
 
-fn find_alignment(info: &Info) -> Result<usize> {
+pub(crate) fn find_alignment(info: &Info) -> Result<usize> {
     let Some(value) = info.get(ALIGNMENT_KEY.as_bytes())? else {
         return Ok(MIN_ALIGN);
     };

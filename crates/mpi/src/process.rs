@@ -60,6 +60,8 @@ pub struct Process {
     pub infos: Table<Info>,
     /// Error handlers.
     pub errhandlers: Table<Errhandler>,
+    /// Windows.
+    pub wins: Table<crate::win::window::Window>,
     /// Attribute keys. Their "handles" are the keyval numbers.
     pub keyvals: Table<Keyval>,
     /// Context numbers for the communicators this process leads.
@@ -200,6 +202,7 @@ impl Process {
             ops: Table::new(),
             infos: Table::new(),
             errhandlers: Table::new(),
+            wins: Table::new(),
             keyvals: Table::new(),
             contexts: Pool::new(),
             environment: Environment::new(),

@@ -26,7 +26,21 @@ impl Worker {
         Ok(memory)
     }
 
-    /// Gives back what [`Worker::allocate_memory`] gave; false where `address` is nothing of it.
+    /// As [`Worker::allocate_memory`], of pages that get memory as they are touched: for windows, of which a program
+    /// may use little.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve_memory(
+        &mut self,
+        bytes: usize,
+        align: usize,
+    ) -> Result<NonNull<u8>, SegmentError> {
+        self.interfaces.arena.reserve(bytes, align)
+    }
+
+    /// Gives back what [`Worker::allocate_memory`] or [`Worker::reserve_memory`] gave; false where `address` is nothing
+    /// of it.
     pub fn free_memory(&mut self, address: usize) -> bool {
         self.interfaces.forget_memory(address);
         self.interfaces.arena.free(address)

@@ -25,10 +25,12 @@ mod message;
 mod numbered;
 mod post;
 mod queue;
+mod reached;
 mod region;
 mod resolve;
 
 pub use error::RmaError;
+pub use fastpath_transport::remote::copy_mapped;
 pub use key::{PACKED_BYTES, PackedKey};
 pub use region::{Exposed, RegionId};
 pub use resolve::{Reach, RemoteKey, Way};

@@ -230,7 +230,7 @@ unsafe fn free(p: &Process, kind: Kind, keyval: *mut c_int) -> Result<()> {
 ///
 /// # Safety
 /// `value` is null or a variable of pointer size, `flag` is null or a variable.
-unsafe fn read(
+pub(crate) unsafe fn read(
     p: &Process,
     holder: Holder,
     keyval: c_int,

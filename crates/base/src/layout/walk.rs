@@ -192,6 +192,29 @@ impl Visit for Unpack {
     }
 }
 
+/// Calls a function with every stretch of memory.
+struct Stretches<F>(F);
+
+impl<F: FnMut(i64, u64)> Visit for Stretches<F> {
+    fn run(&mut self, at: i64, len: u64, stride: i64, n: u64) {
+        if i64::try_from(len) == Ok(stride) {
+            return (self.0)(at, len * n);
+        }
+        for index in 0..n {
+            (self.0)(at.wrapping_add(stride.wrapping_mul(index as i64)), len);
+        }
+    }
+}
+
+impl Layout {
+    /// Calls `visit` with place (in bytes from the buffer's address) and length of every stretch of memory that `count`
+    /// elements have, in packed order.
+    pub fn visit_stretches(&self, count: u64, visit: impl FnMut(i64, u64)) {
+        let all = self.size.saturating_mul(count);
+        walk(self, count, 0, all, &mut Stretches(visit));
+    }
+}
+
 /// Visits bytes `from..from + room` of the packed form of `count` elements, as far as they go; returns how many.
 #[inline]
 fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) -> usize {

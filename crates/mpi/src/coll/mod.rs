@@ -129,3 +129,8 @@ fn refuse_root(comm: &Comm, root: i32) -> Error {
         format!("the root {root} is no rank of the communicator (0 to {last})"),
     )
 }
+
+/// Returns when all members have called it: a barrier as part of another call.
+pub(crate) fn meet(channel: &Channel<'_>) -> Result {
+    fabric::drive(barrier::barrier(channel))
+}

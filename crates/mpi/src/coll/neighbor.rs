@@ -1,8 +1,8 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
 //!
 //! A pair may have several edges. Then the messages of the pair belong to the edges in their order, which is that of
-//! the lists; but on a Cartesian grid what goes to the neighbour below comes from the neighbour above, also where those are
-//! one process.
+//! the lists; but on a Cartesian grid what goes to the neighbour below comes from the neighbour above, also where
+//! those are one process.
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};

@@ -54,7 +54,7 @@ impl Members for Channel<'_> {
 
 /// The contributions of all members, by rank. In each of log2(n) rounds a member passes on all it
 /// has to one whose distance doubles (Bruck et al., 1997).
-pub(super) fn gather_all<const WORDS: usize>(
+pub(crate) fn gather_all<const WORDS: usize>(
     members: &impl Members,
     mine: [u64; WORDS],
 ) -> Result<Vec<[u64; WORDS]>> {

@@ -190,6 +190,11 @@ impl Reducer {
         self.commutes
     }
 
+    /// Bytes from one element to the next.
+    pub fn extent(&self) -> i64 {
+        self.extent
+    }
+
     /// For each of `count` elements: `inout = left op inout`.
     ///
     /// # Safety

@@ -212,7 +212,7 @@ impl Worker {
     }
 
     /// Maps the region, unless it is; false where that is not possible.
-    fn map_key(&self, key: &mut RemoteKey) -> bool {
+    pub(super) fn map_key(&self, key: &mut RemoteKey) -> bool {
         if key.mapped.is_none() {
             let at = key.described.arena.unwrap_or(0);
             let mapped = self.interfaces.map_memory(key.peer, at, key.len as usize);

@@ -117,10 +117,29 @@ impl Arena {
             let class = object.next_power_of_two().ilog2() - MIN_ALIGN.ilog2();
             return self.allocate_small(class as usize);
         }
-        self.allocate_whole(bytes, align)
+        self.allocate_whole(bytes, align, true)
     }
 
-    fn allocate_whole(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
+    /// As [`Arena::allocate`], of pages that get memory as they are touched, as those of the C library's allocator do.
+    /// Where the job's file is not a memory file, they have it from the start: what is missing there could not be told
+    /// later.
+    ///
+    /// # Errors
+    /// As there; memory that is not there now is missing now.
+    pub fn reserve(&mut self, bytes: usize, align: usize) -> Result<NonNull<u8>, SegmentError> {
+        let lazily = self.domain.job.segment().file_system_room().is_none();
+        if lazily && bytes as u64 > fastpath_base::topology::available_memory() {
+            return Err(self.full(bytes));
+        }
+        self.allocate_whole(bytes, align.max(MIN_ALIGN), !lazily)
+    }
+
+    fn allocate_whole(
+        &mut self,
+        bytes: usize,
+        align: usize,
+        backed: bool,
+    ) -> Result<NonNull<u8>, SegmentError> {
         let pages = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
         let pages = pages
             .filter(|&pages| pages <= self.domain.arena_bytes())
@@ -135,7 +154,7 @@ impl Arena {
             .extents
             .take(pages + spare)
             .ok_or_else(|| self.full(bytes))?;
-        let made = self.map_backed(offset, pages, spare, align);
+        let made = self.map_pages(offset, pages, spare, (align, backed));
         let (mapping, address) = match made {
             Ok(made) => made,
             Err(error) => {
@@ -155,18 +174,24 @@ impl Arena {
         Ok(address)
     }
 
-    fn map_backed(
+    fn map_pages(
         &self,
         offset: u64,
         pages: u64,
         spare: u64,
-        align: usize,
+        (align, backed): (usize, bool),
     ) -> Result<(Mapping, NonNull<u8>), SegmentError> {
         let segment = self.domain.job.segment();
         let mapping = segment.map_range(self.start + offset, (pages + spare) as usize)?;
         let base = mapping.base();
         let skip = base.addr().get().next_multiple_of(align) - base.addr().get();
-        if let Err(error) = segment.ensure_backed(self.start + offset + skip as u64, pages) {
+        let from = self.start + offset + skip as u64;
+        let there = if backed {
+            segment.ensure_backed(from, pages)
+        } else {
+            Ok(())
+        };
+        if let Err(error) = there {
             // Part of it may be there.
             let _ = segment.give_back(self.start + offset, pages + spare);
             return Err(error);

@@ -1,0 +1,397 @@
+//! One-sided operations (MPI 5.0, section 12.3).
+#![allow(unsafe_code)]
+
+use super::store;
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::win::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
+use fastpath_mpi::win::hot;
+use fastpath_mpi::win::transfer::{self, Sides};
+use fastpath_mpi::win::{rget as begin_get, rput as begin_put, rupdate};
+use fastpath_mpi::{Process, Result};
+
+fn side(buffer: *const c_void, count: i64, datatype: usize) -> Side {
+    Side {
+        buffer: buffer.cast_mut().cast(),
+        count,
+        datatype,
+    }
+}
+
+/// `MPI_Put` to memory that is reached by load and store.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn put_quick(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    win: usize,
+) -> bool {
+    let sides = Sides {
+        origin: origin_addr.cast_mut().cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { hot::try_move::<true>(sides) }
+}
+
+/// `MPI_Put`
+///
+/// # Safety
+/// The buffer is readable as count and datatype say until the operation is completed.
+pub unsafe fn put(
+    p: &Process,
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    win: usize,
+) -> Result<()> {
+    let sides = Sides {
+        origin: origin_addr.cast_mut().cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { transfer::put(p, &sides) }
+}
+
+/// `MPI_Get` from memory that is reached by load and store.
+///
+/// # Safety
+/// The buffer is writable as count and datatype say.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn get_quick(
+    origin_addr: *mut c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    win: usize,
+) -> bool {
+    let sides = Sides {
+        origin: origin_addr.cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { hot::try_move::<false>(sides) }
+}
+
+/// `MPI_Get`
+///
+/// # Safety
+/// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
+pub unsafe fn get(
+    p: &Process,
+    origin_addr: *mut c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    win: usize,
+) -> Result<()> {
+    let sides = Sides {
+        origin: origin_addr.cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { transfer::get(p, &sides) }
+}
+
+/// `MPI_Rput`
+///
+/// # Safety
+/// As [`put`]; `request` is null or a variable.
+pub unsafe fn rput(
+    p: &Process,
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    win: usize,
+    request: *mut usize,
+) -> Result<()> {
+    let sides = Sides {
+        origin: origin_addr.cast_mut().cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(request, begin_put(p, &sides)?) }
+}
+
+/// `MPI_Rget`
+///
+/// # Safety
+/// As [`get`]; `request` is null or a variable.
+pub unsafe fn rget(
+    p: &Process,
+    origin_addr: *mut c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    win: usize,
+    request: *mut usize,
+) -> Result<()> {
+    let sides = Sides {
+        origin: origin_addr.cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(request, begin_get(p, &sides)?) }
+}
+
+/// `MPI_Accumulate`
+///
+/// # Safety
+/// As [`put`].
+pub unsafe fn accumulate(
+    p: &Process,
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    op: usize,
+    win: usize,
+) -> Result<()> {
+    let asked = Update {
+        origin: side(origin_addr, origin_count, origin_datatype),
+        result: None,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        op,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { update(p, &asked) }
+}
+
+/// `MPI_Raccumulate`
+///
+/// # Safety
+/// As [`put`]; `request` is null or a variable.
+pub unsafe fn raccumulate(
+    p: &Process,
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    op: usize,
+    win: usize,
+    request: *mut usize,
+) -> Result<()> {
+    let asked = Update {
+        origin: side(origin_addr, origin_count, origin_datatype),
+        result: None,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        op,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(request, rupdate(p, &asked)?) }
+}
+
+/// `MPI_Get_accumulate`
+///
+/// # Safety
+/// As [`put`], and [`get`] for the result.
+pub unsafe fn get_accumulate(
+    p: &Process,
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    result_addr: *mut c_void,
+    result_count: i64,
+    result_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    op: usize,
+    win: usize,
+) -> Result<()> {
+    let asked = Update {
+        origin: side(origin_addr, origin_count, origin_datatype),
+        result: Some(side(result_addr, result_count, result_datatype)),
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        op,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { update(p, &asked) }
+}
+
+/// `MPI_Rget_accumulate`
+///
+/// # Safety
+/// As [`get_accumulate`]; `request` is null or a variable.
+pub unsafe fn rget_accumulate(
+    p: &Process,
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: usize,
+    result_addr: *mut c_void,
+    result_count: i64,
+    result_datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: i64,
+    target_datatype: usize,
+    op: usize,
+    win: usize,
+    request: *mut usize,
+) -> Result<()> {
+    let asked = Update {
+        origin: side(origin_addr, origin_count, origin_datatype),
+        result: Some(side(result_addr, result_count, result_datatype)),
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        op,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(request, rupdate(p, &asked)?) }
+}
+
+/// `MPI_Fetch_and_op` on memory that is reached by load and store.
+///
+/// # Safety
+/// The buffers have an element of the datatype each.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn fetch_and_op_quick(
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    op: usize,
+    win: usize,
+) -> bool {
+    let place = (target_rank, target_disp);
+    let (origin, result) = (origin_addr.cast(), result_addr.cast());
+    // SAFETY: by the contract of this function.
+    unsafe { hot::try_fetch_and_op(origin, result, datatype, place, op, win) }
+}
+
+/// `MPI_Fetch_and_op`
+///
+/// # Safety
+/// The buffers have an element of the datatype each, and do not overlap.
+pub unsafe fn fetch_and_op(
+    p: &Process,
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    op: usize,
+    win: usize,
+) -> Result<()> {
+    let asked = Update {
+        origin: side(origin_addr, 1, datatype),
+        result: Some(side(result_addr, 1, datatype)),
+        rank: target_rank,
+        disp: target_disp,
+        target_count: 1,
+        target_datatype: datatype,
+        op,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { update(p, &asked) }
+}
+
+/// `MPI_Compare_and_swap`
+///
+/// # Safety
+/// The buffers have an element of the datatype each, and do not overlap.
+pub unsafe fn compare_and_swap(
+    p: &Process,
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: usize,
+    target_rank: c_int,
+    target_disp: isize,
+    win: usize,
+) -> Result<()> {
+    let asked = Swap {
+        origin: origin_addr.cast(),
+        compare: compare_addr.cast(),
+        result: result_addr.cast(),
+        datatype,
+        rank: target_rank,
+        disp: target_disp,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { swap(p, &asked) }
+}

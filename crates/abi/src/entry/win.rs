@@ -1,0 +1,311 @@
+//! Windows: making, freeing and asking about them (MPI 5.0, sections 12.2, 7.7, 7.8 and 9.3).
+#![allow(unsafe_code)]
+
+use super::attribute::read;
+use super::group::store_group;
+use super::info::store_info;
+use super::{Count, load, read_text, store, store_text};
+use core::ffi::{c_char, c_int, c_void};
+use fastpath_mpi::attribute::{delete_attribute, set_attribute};
+use fastpath_mpi::consts::{MPI_ERR_OTHER, MPI_MAX_OBJECT_NAME, MPI_WIN_NULL};
+use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::info::find_hints;
+use fastpath_mpi::win::create::{Wanted, free, make, query_shared};
+use fastpath_mpi::win::window::Flavor;
+use fastpath_mpi::win::{dynamic, hints};
+use fastpath_mpi::{Error, Process, Result};
+
+fn wanted(
+    p: &Process,
+    flavor: Flavor,
+    base: *mut c_void,
+    (size, unit): (isize, i64),
+    info: usize,
+) -> Result<Wanted> {
+    Ok(Wanted {
+        flavor,
+        base: base.cast(),
+        size: size as i64,
+        unit,
+        hints: find_hints(p, info)?,
+    })
+}
+
+/// `MPI_Win_create`
+///
+/// # Safety
+/// The memory stays until the window is freed; `win` is null or a variable.
+pub unsafe fn win_create(
+    p: &Process,
+    base: *mut c_void,
+    size: isize,
+    disp_unit: i64,
+    info: usize,
+    comm: usize,
+    win: *mut usize,
+) -> Result<()> {
+    let wanted = wanted(p, Flavor::Create, base, (size, disp_unit), info)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(win, make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
+}
+
+/// `MPI_Win_allocate`
+///
+/// # Safety
+/// `baseptr` is null or a variable that holds a pointer, `win` is null or a variable.
+pub unsafe fn win_allocate(
+    p: &Process,
+    size: isize,
+    disp_unit: i64,
+    info: usize,
+    comm: usize,
+    baseptr: *mut c_void,
+    win: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        allocate(
+            p,
+            Flavor::Allocate,
+            (size, disp_unit),
+            info,
+            comm,
+            baseptr,
+            win,
+        )
+    }
+}
+
+/// `MPI_Win_allocate_shared`
+///
+/// # Safety
+/// As [`win_allocate`].
+pub unsafe fn win_allocate_shared(
+    p: &Process,
+    size: isize,
+    disp_unit: i64,
+    info: usize,
+    comm: usize,
+    baseptr: *mut c_void,
+    win: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        allocate(
+            p,
+            Flavor::Shared,
+            (size, disp_unit),
+            info,
+            comm,
+            baseptr,
+            win,
+        )
+    }
+}
+
+/// # Safety
+/// As [`win_allocate`].
+unsafe fn allocate(
+    p: &Process,
+    flavor: Flavor,
+    place: (isize, i64),
+    info: usize,
+    comm: usize,
+    baseptr: *mut c_void,
+    win: *mut usize,
+) -> Result<()> {
+    let wanted = wanted(p, flavor, core::ptr::null_mut(), place, info)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let window = make(p, &*p.comm(comm)?, &wanted)?;
+        store(baseptr.cast(), window.base.get())?;
+        store(win, window.handle.get())
+    }
+}
+
+/// `MPI_Win_create_dynamic`
+///
+/// # Safety
+/// `win` is null or a variable.
+pub unsafe fn win_create_dynamic(
+    p: &Process,
+    info: usize,
+    comm: usize,
+    win: *mut usize,
+) -> Result<()> {
+    let wanted = wanted(p, Flavor::Dynamic, core::ptr::null_mut(), (0, 1), info)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(win, make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
+}
+
+/// `MPI_Win_attach`
+///
+/// # Safety
+/// The memory stays until it is detached or the window freed.
+pub unsafe fn win_attach(p: &Process, win: usize, base: *mut c_void, size: isize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { dynamic::attach(p, &*p.win(win)?, base.cast(), size as i64) }
+}
+
+/// `MPI_Win_detach`
+pub fn win_detach(p: &Process, win: usize, base: *const c_void) -> Result<()> {
+    dynamic::detach(p, &*p.win(win)?, base.cast())
+}
+
+/// `MPI_Win_free`
+///
+/// # Safety
+/// `win` is null or a variable.
+pub unsafe fn win_free(p: &Process, win: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        free(p, load(win)?)?;
+        store(win, MPI_WIN_NULL)
+    }
+}
+
+/// `MPI_Win_shared_query`
+///
+/// # Safety
+/// `size` and `disp_unit` are null or variables, `baseptr` is null or a variable that holds a pointer.
+pub unsafe fn win_shared_query<C: Count>(
+    p: &Process,
+    win: usize,
+    rank: c_int,
+    size: *mut isize,
+    disp_unit: *mut C,
+    baseptr: *mut c_void,
+) -> Result<()> {
+    let (bytes, unit, base) = query_shared(p, &*p.win(win)?, rank)?;
+    let Some(unit) = C::from_i64(unit) else {
+        let text = format!(
+            "the displacement unit {unit} does not fit an int: call MPI_Win_shared_query_c"
+        );
+        return Err(Error::new(MPI_ERR_OTHER, text));
+    };
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(size, bytes as isize)?;
+        store(disp_unit, unit)?;
+        store(baseptr.cast(), base)
+    }
+}
+
+/// `MPI_Win_get_group`
+///
+/// # Safety
+/// `group` is null or a variable.
+pub unsafe fn win_get_group(p: &Process, win: usize, group: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, group, p.win(win)?.group.clone()) }
+}
+
+/// `MPI_Win_set_info`
+pub fn win_set_info(p: &Process, win: usize, info: usize) -> Result<()> {
+    hints::change(&*p.win(win)?, find_hints(p, info)?);
+    Ok(())
+}
+
+/// `MPI_Win_get_info`
+///
+/// # Safety
+/// `info_used` is null or a variable.
+pub unsafe fn win_get_info(p: &Process, win: usize, info_used: *mut usize) -> Result<()> {
+    let info = hints::describe(&*p.win(win)?);
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, info_used, info) }
+}
+
+/// `MPI_Win_set_name`
+///
+/// # Safety
+/// `win_name` is null or a string.
+pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> Result<()> {
+    let window = p.win(win)?;
+    // SAFETY: by the contract of this function.
+    let name = unsafe { read_text("win_name", win_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
+    window.name.replace(name);
+    Ok(())
+}
+
+/// `MPI_Win_get_name`
+///
+/// # Safety
+/// `win_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
+pub unsafe fn win_get_name(
+    p: &Process,
+    win: usize,
+    win_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let name = match win {
+        MPI_WIN_NULL => "MPI_WIN_NULL".to_string(),
+        _ => p.win(win)?.name.borrow().clone(),
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store_text(&name, win_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
+}
+
+/// `MPI_Win_set_attr`
+///
+/// # Safety
+/// The value is what the key's functions expect.
+pub unsafe fn win_set_attr(
+    p: &Process,
+    win: usize,
+    win_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<()> {
+    set_attribute(p, p.win(win)?.holder(), win_keyval, attribute_val)
+}
+
+/// `MPI_Win_get_attr`
+///
+/// # Safety
+/// `attribute_val` is null or a variable of pointer size, `flag` is null or a variable.
+pub unsafe fn win_get_attr(
+    p: &Process,
+    win: usize,
+    win_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    let window = p.win(win)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match window.predefined(win_keyval) {
+            Some(value) => {
+                store(attribute_val.cast(), value)?;
+                store(flag, 1)
+            }
+            None => read(p, window.holder(), win_keyval, attribute_val, flag),
+        }
+    }
+}
+
+/// `MPI_Win_delete_attr`
+pub fn win_delete_attr(p: &Process, win: usize, win_keyval: c_int) -> Result<()> {
+    delete_attribute(p, p.win(win)?.holder(), win_keyval)
+}
+
+/// `MPI_Win_set_errhandler`
+pub fn win_set_errhandler(p: &Process, win: usize, errhandler: usize) -> Result<()> {
+    set_errhandler(p, Kind::Win, &p.win(win)?.errhandler, errhandler)
+}
+
+/// `MPI_Win_get_errhandler`
+///
+/// # Safety
+/// `errhandler` is null or a variable.
+pub unsafe fn win_get_errhandler(p: &Process, win: usize, errhandler: *mut usize) -> Result<()> {
+    let window = p.win(win)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(errhandler, get_errhandler(p, &window.errhandler)) }
+}
+
+/// `MPI_Win_call_errhandler`
+pub fn win_call_errhandler(p: &Process, win: usize, errorcode: c_int) -> Result<()> {
+    p.win(win)?;
+    call_errhandler(p, Scope::Win(win), "MPI_Win_call_errhandler", errorcode);
+    Ok(())
+}

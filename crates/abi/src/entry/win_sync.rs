@@ -1,0 +1,106 @@
+//! Synchronisation of windows (MPI 5.0, section 12.5).
+#![allow(unsafe_code)]
+
+use super::store;
+use core::ffi::c_int;
+use fastpath_mpi::win::{exposure, fence, hot, lock};
+use fastpath_mpi::{Process, Result};
+
+/// `MPI_Win_fence`
+pub fn win_fence(p: &Process, assert: c_int, win: usize) -> Result<()> {
+    fence::fence(p, &*p.win(win)?, assert)
+}
+
+/// `MPI_Win_post`
+pub fn win_post(p: &Process, group: usize, assert: c_int, win: usize) -> Result<()> {
+    let (window, group) = (p.win(win)?, p.group(group)?);
+    exposure::post(p, &window, &group, assert)
+}
+
+/// `MPI_Win_start`
+pub fn win_start(p: &Process, group: usize, assert: c_int, win: usize) -> Result<()> {
+    let (window, group) = (p.win(win)?, p.group(group)?);
+    exposure::start(p, &window, &group, assert)
+}
+
+/// `MPI_Win_complete`
+pub fn win_complete(p: &Process, win: usize) -> Result<()> {
+    exposure::complete(p, &*p.win(win)?)
+}
+
+/// `MPI_Win_wait`
+pub fn win_wait(p: &Process, win: usize) -> Result<()> {
+    exposure::wait(p, &*p.win(win)?)
+}
+
+/// `MPI_Win_test`
+///
+/// # Safety
+/// `flag` is null or a variable.
+pub unsafe fn win_test(p: &Process, win: usize, flag: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store(flag, 0)?;
+        store(flag, exposure::test(p, &*p.win(win)?)?.into())
+    }
+}
+
+/// `MPI_Win_lock`
+pub fn win_lock(
+    p: &Process,
+    lock_type: c_int,
+    rank: c_int,
+    assert: c_int,
+    win: usize,
+) -> Result<()> {
+    lock::lock(p, &*p.win(win)?, lock_type, rank, assert)
+}
+
+/// `MPI_Win_unlock`
+pub fn win_unlock(p: &Process, rank: c_int, win: usize) -> Result<()> {
+    lock::unlock(p, &*p.win(win)?, rank)
+}
+
+/// `MPI_Win_lock_all`
+pub fn win_lock_all(p: &Process, assert: c_int, win: usize) -> Result<()> {
+    lock::lock_all(&*p.win(win)?, assert)
+}
+
+/// `MPI_Win_unlock_all`
+pub fn win_unlock_all(p: &Process, win: usize) -> Result<()> {
+    lock::unlock_all(p, &*p.win(win)?)
+}
+
+/// `MPI_Win_flush` of a rank that is reached by load and store.
+///
+/// # Safety
+/// None of its own.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn win_flush_quick(rank: c_int, win: usize) -> bool {
+    hot::try_flush(rank, win)
+}
+
+/// `MPI_Win_flush`
+pub fn win_flush(p: &Process, rank: c_int, win: usize) -> Result<()> {
+    lock::flush(p, &*p.win(win)?, rank)
+}
+
+/// `MPI_Win_flush_local`: as [`win_flush`], which is as fast where memory is reached.
+pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
+    lock::flush(p, &*p.win(win)?, rank)
+}
+
+/// `MPI_Win_flush_all`
+pub fn win_flush_all(p: &Process, win: usize) -> Result<()> {
+    lock::flush_all(p, &*p.win(win)?)
+}
+
+/// `MPI_Win_flush_local_all`: as [`win_flush_all`].
+pub fn win_flush_local_all(p: &Process, win: usize) -> Result<()> {
+    lock::flush_all(p, &*p.win(win)?)
+}
+
+/// `MPI_Win_sync`
+pub fn win_sync(p: &Process, win: usize) -> Result<()> {
+    lock::sync(p, &*p.win(win)?)
+}

@@ -1,0 +1,348 @@
+//! The accumulate family (MPI 5.0, sections 12.3.3 and 12.3.4): the origin takes the target's lock of accumulates, and
+//! reads, combines and writes what it asks for. So every operation is atomic towards all others on the same target
+//! of the same window, whatever their operation, datatype and size, and they are ordered as they were called.
+#![allow(unsafe_code)]
+
+use super::control::Words;
+use super::target::{self, Elements, Target, copy_here, room};
+use super::window::Window;
+use crate::consts::*;
+use crate::datatype::{Basic, Kind};
+use crate::error::{Error, Result};
+use crate::op::Reducer;
+use crate::process::Process;
+
+/// A buffer with its elements, as the program gave them.
+#[derive(Clone, Copy)]
+pub struct Side {
+    /// Address.
+    pub buffer: *mut u8,
+    /// Elements.
+    pub count: i64,
+    /// Their datatype.
+    pub datatype: usize,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub struct Update {
+    /// The operand; not looked at with `MPI_NO_OP`.
+    pub origin: Side,
+    /// Where the target's elements go as they were before.
+    pub result: Option<Side>,
+    /// Rank of the target.
+    pub rank: i32,
+    /// Displacement there.
+    pub disp: isize,
+    /// Elements there.
+    pub target_count: i64,
+    /// Their datatype.
+    pub target_datatype: usize,
+    /// The operation.
+    pub op: usize,
+    /// The window.
+    pub win: usize,
+}
+
+/// `MPI_Accumulate` and `MPI_Get_accumulate`, complete when it returns.
+///
+/// # Errors
+/// As [`super::transfer::put`]; `MPI_ERR_OP` for an operation that is not predefined or not defined for the datatype,
+/// `MPI_ERR_TYPE` where a side is not made of one predefined datatype, the same on all.
+///
+/// # Safety
+/// The origin's buffer is readable and the result's writable as counts and datatypes say; they do not overlap.
+pub unsafe fn update(p: &Process, asked: &Update) -> Result {
+    let window = p.win(asked.win)?;
+    let op = p.op(asked.op)?;
+    if !op.is_predefined() {
+        return Err(Error::new(
+            MPI_ERR_OP,
+            "the operation was made by MPI_Op_create: one-sided communication takes predefined \
+             operations alone",
+        ));
+    }
+    let there = Elements::new(p, asked.target_count, asked.target_datatype)?;
+    let reads = asked.op != MPI_NO_OP;
+    let side = |side: Side| Elements::new(p, side.count, side.datatype);
+    let origin = if reads {
+        Some(side(asked.origin)?)
+    } else {
+        None
+    };
+    let result = asked.result.map(side).transpose()?;
+    if asked.rank == MPI_PROC_NULL {
+        return Ok(());
+    }
+    let rank = window.check_rank(asked.rank)?;
+    for (what, other) in [("origin", &origin), ("result", &result)] {
+        let Some(other) = other else { continue };
+        if other.bytes != there.bytes {
+            return Err(refuse_lengths(what, other, &there));
+        }
+        if other.datatype.signature().uniform() != there.datatype.signature().uniform() {
+            return Err(refuse_types(what));
+        }
+    }
+    target::enter(p, &window, rank)?;
+    if there.bytes == 0 {
+        return Ok(());
+    }
+    let basic = there
+        .datatype
+        .signature()
+        .uniform()
+        .ok_or_else(|| refuse_types("target"))?;
+    let handle = usize::from(basic.handle);
+    let reducer = op.reducer(&*p.datatype(handle)?, handle)?;
+    let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
+    window.show(p, rank)?;
+    let job = Job {
+        p,
+        window: &window,
+        found,
+        there: &there,
+        basic,
+        reducer,
+        writes: reads,
+    };
+    let (from, to) = (
+        asked.origin.buffer,
+        asked.result.map_or(std::ptr::null_mut(), |r| r.buffer),
+    );
+    // SAFETY: the caller's; the target's bytes are inside of its memory, as just seen.
+    unsafe {
+        job.run(
+            origin.map(|o| (from.cast_const(), o)),
+            result.map(|r| (to, r)),
+        )
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_lengths(what: &str, other: &Elements, there: &Elements) -> Error {
+    let text = format!(
+        "{} bytes at the {what} and {} bytes at the target: count and datatype of all sides must \
+         describe the same data",
+        other.bytes, there.bytes
+    );
+    Error::new(MPI_ERR_TRUNCATE, text)
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_types(what: &str) -> Error {
+    let text = format!(
+        "the {what}'s elements are not of the predefined datatype that those of the target are: \
+         accumulates take \
+         elements of one predefined datatype, the same on all sides"
+    );
+    Error::new(MPI_ERR_TYPE, text)
+}
+
+/// An update of which everything is known.
+struct Job<'a> {
+    p: &'a Process,
+    window: &'a Window,
+    found: Target,
+    there: &'a Elements,
+    basic: Basic,
+    reducer: Reducer,
+    writes: bool,
+}
+
+impl Job<'_> {
+    /// # Safety
+    /// As [`update`].
+    unsafe fn run(
+        &self,
+        origin: Option<(*const u8, Elements)>,
+        result: Option<(*mut u8, Elements)>,
+    ) -> Result {
+        let words = Words::of(self.p, self.window, self.found.rank)?;
+        let piece = |(at, elements): (*const u8, &Elements)| {
+            let offset = elements.piece()?;
+            Some(at.wrapping_offset(offset as isize))
+        };
+        let target = (!self.found.near.is_null()).then_some(self.found.near.cast_const());
+        let target = target.and_then(|near| piece((near, self.there)));
+        let from = origin.as_ref().map(|(at, elements)| piece((*at, elements)));
+        let to = result
+            .as_ref()
+            .map(|(at, elements)| piece((at.cast_const(), elements)));
+        if let (Some(target), true) = (
+            target,
+            from != Some(None) && to != Some(None) && self.is_dense(),
+        ) {
+            words.lock_accumulates()?;
+            // SAFETY: the caller's: all sides are one piece each.
+            unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
+            return words.unlock_accumulates();
+        }
+        // SAFETY: the caller's.
+        let operand = match &origin {
+            Some((at, elements)) => unsafe { elements.pack(*at)? },
+            None => Vec::new(),
+        };
+        let mut old = room(self.there.bytes)?;
+        words.lock_accumulates()?;
+        // SAFETY: the caller's.
+        let done = unsafe { self.change(&operand, &mut old, result.is_some()) };
+        words.unlock_accumulates()?;
+        done?;
+        if let Some((at, elements)) = result {
+            // SAFETY: the caller's.
+            unsafe { elements.layout().unpack(at, elements.count, 0, &old) };
+        }
+        Ok(())
+    }
+
+    /// Whether elements follow each other without a gap where there are several.
+    fn is_dense(&self) -> bool {
+        self.basic.kind != Kind::Pair || self.reducer.extent() == i64::from(self.basic.size)
+    }
+
+    /// # Safety
+    /// All are pieces of memory of as many elements as the target has.
+    unsafe fn combine_near(&self, from: Option<*const u8>, to: Option<*const u8>, target: *mut u8) {
+        let bytes = self.there.bytes as usize;
+        // SAFETY: the caller's.
+        unsafe {
+            if let Some(to) = to {
+                copy_here(to.cast_mut(), target, bytes);
+            }
+            if let Some(from) = from {
+                self.reducer
+                    .apply(from, target, self.there.bytes / u64::from(self.basic.size));
+            }
+        }
+    }
+
+    /// Reads the target's elements to `old`, combines and writes them.
+    ///
+    /// # Safety
+    /// As [`update`].
+    unsafe fn change(&self, operand: &[u8], old: &mut [u8], fetches: bool) -> Result {
+        let (p, window) = (self.p, self.window);
+        // SAFETY: the caller's.
+        unsafe {
+            self.found.gather(p, window, self.there, old)?;
+            if !self.writes {
+                return Ok(());
+            }
+            if !fetches {
+                self.combine_packed(operand, old)?;
+                return self.found.scatter(p, window, self.there, old);
+            }
+            let mut new = room(self.there.bytes)?;
+            new.copy_from_slice(old);
+            self.combine_packed(operand, &mut new)?;
+            self.found.scatter(p, window, self.there, &new)
+        }
+    }
+
+    /// Combines elements in packed form.
+    fn combine_packed(&self, operand: &[u8], into: &mut [u8]) -> Result {
+        let (size, extent) = (u64::from(self.basic.size), self.reducer.extent() as u64);
+        let count = into.len() as u64 / size;
+        if size == extent {
+            // SAFETY: both have so many elements.
+            unsafe {
+                self.reducer
+                    .apply(operand.as_ptr(), into.as_mut_ptr(), count)
+            };
+            return Ok(());
+        }
+        let layout = self.basic.layout().map_err(|_| refuse_types("target"))?;
+        let (mut left, mut right) = (room(count * extent)?, room(count * extent)?);
+        // SAFETY: the arrays have so many elements at their extent.
+        unsafe {
+            layout.unpack(left.as_mut_ptr(), count, 0, operand);
+            layout.unpack(right.as_mut_ptr(), count, 0, into);
+            self.reducer.apply(left.as_ptr(), right.as_mut_ptr(), count);
+            layout.pack(right.as_ptr(), count, 0, into);
+        }
+        Ok(())
+    }
+}
+
+/// Operand, comparand and result of `MPI_Compare_and_swap`.
+#[derive(Clone, Copy)]
+pub struct Swap {
+    /// The new value.
+    pub origin: *const u8,
+    /// What the target must hold.
+    pub compare: *const u8,
+    /// Where the target's value goes as it was before.
+    pub result: *mut u8,
+    /// The datatype of all of them.
+    pub datatype: usize,
+    /// Rank of the target.
+    pub rank: i32,
+    /// Displacement there.
+    pub disp: isize,
+    /// The window.
+    pub win: usize,
+}
+
+/// `MPI_Compare_and_swap`
+///
+/// # Errors
+/// As [`update`]; `MPI_ERR_TYPE` for a datatype that is no integer, logical or byte.
+///
+/// # Safety
+/// The buffers have an element each, and do not overlap.
+pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
+    let window = p.win(asked.win)?;
+    let there = Elements::new(p, 1, asked.datatype)?;
+    let kind = there.datatype.basic().map(|basic| basic.kind);
+    let allowed = [
+        Kind::Signed,
+        Kind::Unsigned,
+        Kind::Address,
+        Kind::Logical,
+        Kind::Byte,
+        Kind::Character,
+    ];
+    if !kind.is_some_and(|kind| allowed.contains(&kind)) {
+        let text = format!(
+            "{} is not compared: pass an integer, a logical or MPI_BYTE",
+            there.datatype.name()
+        );
+        return Err(Error::new(MPI_ERR_TYPE, text));
+    }
+    if asked.rank == MPI_PROC_NULL {
+        return Ok(());
+    }
+    let rank = window.check_rank(asked.rank)?;
+    target::enter(p, &window, rank)?;
+    if asked.origin.is_null() || asked.compare.is_null() || asked.result.is_null() {
+        return Err(Error::new(
+            MPI_ERR_BUFFER,
+            "the address of an operand or of the result is null",
+        ));
+    }
+    let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
+    window.show(p, rank)?;
+    let words = Words::of(p, &window, rank)?;
+    let len = there.bytes as usize;
+    let mut old = [0_u8; 32];
+    words.lock_accumulates()?;
+    // SAFETY: the caller's; no such type has more than 16 bytes.
+    let done = unsafe {
+        let compare = std::slice::from_raw_parts(asked.compare, len);
+        let new = std::slice::from_raw_parts(asked.origin, len);
+        found
+            .gather(p, &window, &there, &mut old[..len])
+            .and_then(|()| match old[..len] == *compare {
+                true => found.scatter(p, &window, &there, new),
+                false => Ok(()),
+            })
+    };
+    words.unlock_accumulates()?;
+    done?;
+    // SAFETY: the caller's.
+    unsafe { copy_here(asked.result, old.as_ptr(), len) };
+    Ok(())
+}

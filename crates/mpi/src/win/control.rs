@@ -1,0 +1,322 @@
+//! The words by which the ranks of a window synchronise: each rank has some in memory that every other reaches, by load
+//! and store within a host and by the atomic operations of the layer below elsewhere.
+//!
+//! | byte | word |
+//! |---|---|
+//! | 0 | the lock of `MPI_Win_lock` ([`super::lock_word`]) |
+//! | 8 | who has it alone: its rank plus 1, as far as is known |
+//! | 64 | the lock of accumulates: 0 or 1 |
+//! | 128 | how many epochs by `MPI_Win_start` have ended here |
+//! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
+//! | behind | for each rank, how many epochs it has posted for this one |
+#![allow(unsafe_code)]
+
+use super::window::Window;
+use super::{error, lock_word::LockWord};
+use crate::error::Result;
+use crate::process::Process;
+use fastpath_base::clock;
+use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::RemoteKey;
+use fastpath_protocol::waiting::Note;
+use std::ptr;
+
+/// The lock of a window.
+pub(super) const LOCK: u64 = 0;
+/// Who has it alone.
+pub(super) const OWNER: u64 = 8;
+/// The lock of accumulates.
+pub(super) const ACCUMULATE: u64 = 64;
+/// Epochs that have ended here.
+pub(super) const COMPLETED: u64 = 128;
+const QUEUE: u64 = 192;
+
+/// How long a rank that asks for a word elsewhere pauses before it asks again, in nanoseconds: at first and at most.
+const FIRST_PAUSE_NS: u64 = 1_000;
+const LAST_PAUSE_NS: u64 = 200_000;
+/// Tries of a lock before other work is looked for.
+const TRIES: u32 = 64;
+
+/// Tickets that can wait at the same time.
+fn tickets(ranks: u32) -> u64 {
+    u64::from(ranks).next_power_of_two()
+}
+
+/// Where a ticket's holder writes its rank.
+pub(super) fn queue_at(ranks: u32, ticket: u64) -> u64 {
+    QUEUE + 8 * (ticket & (tickets(ranks) - 1))
+}
+
+/// Where a rank counts the epochs that it has posted.
+pub(super) fn posts_of(ranks: u32, rank: u32) -> u64 {
+    QUEUE + 8 * (tickets(ranks) + u64::from(rank))
+}
+
+/// Bytes of one rank's words.
+pub(super) fn bytes(ranks: u32) -> usize {
+    posts_of(ranks, ranks) as usize
+}
+
+/// The words of one rank.
+pub(super) struct Control {
+    key: RemoteKey,
+    /// In this process; null where they are reached by operations of the layer below.
+    words: *mut u8,
+}
+
+impl Control {
+    pub fn new(key: RemoteKey, words: *mut u8) -> Self {
+        Control { key, words }
+    }
+
+    /// A word's address; null where there is none in this process.
+    #[inline]
+    pub fn word(&self, at: u64) -> *const AtomicU64 {
+        match self.words.is_null() {
+            true => ptr::null(),
+            false => self.words.wrapping_add(at as usize).cast_const().cast(),
+        }
+    }
+
+    /// A word in this process.
+    #[inline]
+    pub fn near(&self, at: u64) -> Option<&'static AtomicU64> {
+        // SAFETY: words are aligned and inside the memory, which stays mapped while the window lives, and no longer are
+        // they used. Every access to them is atomic.
+        unsafe { self.word(at).as_ref() }
+    }
+}
+
+/// A window's words of one rank, as this process uses them.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    pub p: &'a Process,
+    pub window: &'a Window,
+    pub rank: u32,
+    control: *mut Control,
+}
+
+impl<'a> Words<'a> {
+    /// Those of a rank.
+    #[inline]
+    pub fn of(p: &'a Process, window: &'a Window, rank: u32) -> Result<Self> {
+        let reached = window.reach(p, rank)?;
+        Ok(Words {
+            p,
+            window,
+            rank,
+            // SAFETY: lives as long as the window.
+            control: unsafe { &raw mut (*reached).control },
+        })
+    }
+
+    /// A word in this process, if it is there.
+    #[inline]
+    pub fn near(&self, at: u64) -> Option<&'static AtomicU64> {
+        // SAFETY: lives as long as the window.
+        unsafe { (*self.control).near(at) }
+    }
+
+    /// Adds to a word; what was there.
+    #[inline]
+    pub fn add(&self, at: u64, value: u64) -> Result<u64> {
+        match self.near(at) {
+            // ORDERING: what was written to the window before is there for who reads the word; the partners are the
+            // loads and the same operations of the ranks that synchronise.
+            Some(word) => Ok(word.fetch_add(value, Ordering::AcqRel)),
+            None => self.far(|worker, key, found| {
+                // SAFETY: `found` lives until the operation has ended.
+                unsafe { worker.fetch_add_nbi(key, at, value, found) }.map(drop)
+            }),
+        }
+    }
+
+    /// Replaces a word if it is as expected; what was there.
+    #[inline]
+    pub fn swap(&self, at: u64, expected: u64, value: u64) -> Result<u64> {
+        match self.near(at) {
+            Some(word) => {
+                // ORDERING: as in `add`.
+                let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
+                match word.compare_exchange(expected, value, done, seen) {
+                    Ok(found) | Err(found) => Ok(found),
+                }
+            }
+            None => self.far(|worker, key, found| {
+                // SAFETY: as in `add`.
+                unsafe { worker.compare_swap_nbi(key, at, expected, value, found) }.map(drop)
+            }),
+        }
+    }
+
+    /// What a word says.
+    #[inline]
+    pub fn load(&self, at: u64) -> Result<u64> {
+        match self.near(at) {
+            // ORDERING: as in `add`.
+            Some(word) => Ok(word.load(Ordering::Acquire)),
+            None => self.add(at, 0),
+        }
+    }
+
+    /// Changes the lock word as `change` says until nobody else has changed it meanwhile.
+    #[inline]
+    pub fn update<T>(&self, change: impl Fn(LockWord) -> (LockWord, T)) -> Result<T> {
+        let mut seen = match self.near(LOCK) {
+            Some(word) => word.load(Ordering::Relaxed),
+            // What it is where nobody has it for long: the first try tells.
+            None => 0,
+        };
+        loop {
+            let (new, result) = change(LockWord(seen));
+            let found = self.swap(LOCK, seen, new.0)?;
+            if found == seen {
+                return Ok(result);
+            }
+            seen = found;
+        }
+    }
+
+    /// An operation of the layer below, from its beginning to its end.
+    #[cold]
+    #[inline(never)]
+    fn far(
+        &self,
+        start: impl FnOnce(
+            &mut Worker,
+            &mut RemoteKey,
+            *mut u64,
+        ) -> core::result::Result<(), fastpath_protocol::rma::RmaError>,
+    ) -> Result<u64> {
+        let worker = self.p.worker()?;
+        let mut found = Box::new(0);
+        let world = self.window.world(self.rank);
+        // SAFETY: the worker lives while MPI runs, the control words as long as the window, and `found` until the flush
+        // has returned. No reference is held across it.
+        let done = unsafe {
+            start(&mut *worker, &mut (*self.control).key, &raw mut *found)
+                .and_then(|()| Worker::flush(worker, world))
+        };
+        done.map_err(|e| error::explain(self.window, self.rank, e))?;
+        Ok(*found)
+    }
+
+    /// The note of a wait for this rank's words.
+    pub fn note(&self, awaited: Awaited) -> Note {
+        Note {
+            call: self.p.call.get(),
+            peer: self.rank as i32,
+            tag: -1,
+            comm: self.window.comm.handle.get(),
+            bytes: 0,
+            awaited,
+            naps: !self.window.is_local,
+        }
+    }
+
+    /// Waits until a word says what `done` wants. `naps`: who changes it wakes nobody.
+    #[cold]
+    #[inline(never)]
+    pub fn await_word(
+        &self,
+        at: u64,
+        awaited: Awaited,
+        naps: bool,
+        done: impl Fn(u64) -> bool,
+    ) -> Result {
+        let worker = self.p.worker()?;
+        let mut note = self.note(awaited);
+        note.naps |= naps;
+        let Some(word) = self.near(at) else {
+            return self.poll_far(at, &note, done);
+        };
+        // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+        unsafe {
+            // ORDERING: acquire: what was written to the window before the word is there (as in `add`).
+            Worker::wait_until(worker, None, &note, |_| done(word.load(Ordering::Acquire)));
+        }
+        Ok(())
+    }
+
+    /// The same where only the layer below reaches the word: asks again and again, with pauses that grow.
+    fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
+        let worker = self.p.worker()?;
+        // Nobody wakes who only asks.
+        let note = Note {
+            naps: true,
+            ..*note
+        };
+        let mut pause_ns = FIRST_PAUSE_NS;
+        while !done(self.load(at)?) {
+            let until = clock::now_ns() + pause_ns;
+            // SAFETY: as in `await_word`.
+            unsafe { Worker::wait_until(worker, None, &note, |_| clock::now_ns() >= until) };
+            pause_ns = (pause_ns * 2).min(LAST_PAUSE_NS);
+        }
+        Ok(())
+    }
+
+    /// Takes the lock of accumulates. It is held for a moment only.
+    #[inline]
+    pub fn lock_accumulates(&self) -> Result {
+        if let Some(word) = self.near(ACCUMULATE) {
+            // ORDERING: acquire: the partner is the release in `unlock_accumulates`, here or in another rank.
+            let (done, seen) = (Ordering::Acquire, Ordering::Relaxed);
+            if word.compare_exchange(0, 1, done, seen).is_ok() {
+                return Ok(());
+            }
+        }
+        self.lock_accumulates_slow()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_accumulates_slow(&self) -> Result {
+        if let Some(word) = self.near(ACCUMULATE) {
+            let try_it = || {
+                // ORDERING: as in `lock_accumulates`.
+                let (done, seen) = (Ordering::Acquire, Ordering::Relaxed);
+                word.load(Ordering::Relaxed) == 0 && word.compare_exchange(0, 1, done, seen).is_ok()
+            };
+            for _ in 0..TRIES {
+                if try_it() {
+                    return Ok(());
+                }
+                spin_loop();
+            }
+            let note = Note {
+                naps: true,
+                ..self.note(Awaited::UNKNOWN)
+            };
+            // A wait may ask once more after it was told that it is over.
+            let mut taken = false;
+            // SAFETY: as in `await_word`.
+            unsafe {
+                Worker::wait_until(self.p.worker()?, None, &note, |_| {
+                    taken = taken || try_it();
+                    taken
+                });
+            }
+            return Ok(());
+        }
+        while self.swap(ACCUMULATE, 0, 1)? != 0 {
+            self.poll_far(ACCUMULATE, &self.note(Awaited::UNKNOWN), |word| word == 0)?;
+        }
+        Ok(())
+    }
+
+    /// Gives it back: what was written by operations of the layer below must be there.
+    #[inline]
+    pub fn unlock_accumulates(&self) -> Result {
+        match self.near(ACCUMULATE) {
+            Some(word) => {
+                // ORDERING: release: the partner is the acquire in `lock_accumulates`.
+                word.store(0, Ordering::Release);
+                Ok(())
+            }
+            None => self.swap(ACCUMULATE, 1, 0).map(drop),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `MPI_Win_fence` (MPI 5.0, section 12.5.1).
+
+use super::window::Window;
+use super::{error, lock};
+use crate::channel::Channel;
+use crate::coll;
+use crate::consts::*;
+use crate::error::Result;
+use crate::process::Process;
+
+const KNOWN: i32 = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+
+/// Returns when all ranks have called it.
+pub(super) fn meet(p: &Process, window: &Window) -> Result {
+    coll::meet(&Channel::next(p, &window.comm))
+}
+
+/// `MPI_Win_fence`
+///
+/// # Errors
+/// `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` inside of another epoch; those of operations that are under way, after all
+/// ranks have met.
+pub fn fence(p: &Process, window: &Window, assertion: i32) -> Result {
+    lock::check_assertion(assertion, KNOWN)?;
+    let may = window.epoch.borrow().may_fence();
+    may.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
+    let done = lock::complete_all(p, window);
+    meet(p, window)?;
+    if !window
+        .epoch
+        .borrow_mut()
+        .fence(assertion & MPI_MODE_NOSUCCEED == 0)
+    {
+        window.close_all();
+    }
+    done
+}

@@ -1,0 +1,281 @@
+//! What the immediate path of one-sided operations reads: two words per window, five per rank of it.
+//!
+//! A window's entry is found by the low bits of its handle, and its key must equal the handle, as with communicators
+//! ([`crate::hot`]). A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
+//! reached by load and store: so the check of the bounds is that of the epoch too, and whatever does not fit takes the
+//! ordinary path, which says what is wrong.
+#![allow(unsafe_code)]
+
+use super::window::Window;
+use crate::hot;
+use crate::op::cache;
+use crate::process::Process;
+use fastpath_base::sync::{AtomicU64, Ordering, fence};
+use fastpath_protocol::rma::copy_mapped;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+
+const ENTRIES: usize = 1 << 12;
+/// Flushes after which one looks for messages: a program may wait for one in a loop of flushes.
+const FLUSHES_PER_LOOK: u32 = 64;
+
+/// A rank's part of a window.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct HotPeer {
+    /// Its first byte in this process.
+    pub base: *mut u8,
+    /// Bytes; 0 where the ordinary path has to look.
+    pub size: u64,
+    /// Bytes that a displacement of 1 is.
+    pub unit: u64,
+    /// Largest displacement inside of it.
+    pub limit: u64,
+    /// The lock of accumulates.
+    pub lock: *const AtomicU64,
+}
+
+impl HotPeer {
+    /// A rank that the immediate path does not reach.
+    pub const CLOSED: HotPeer = HotPeer {
+        base: ptr::null_mut(),
+        size: 0,
+        unit: 1,
+        limit: 0,
+        lock: ptr::null(),
+    };
+}
+
+/// A window.
+#[repr(C, align(32))]
+struct HotWin {
+    /// Its handle; 0 where the ordinary path has to look.
+    key: Cell<u64>,
+    peers: Cell<*const Cell<HotPeer>>,
+    size: Cell<u32>,
+    /// Flushes until the next look for messages.
+    flushes: Cell<u32>,
+}
+
+struct Table(UnsafeCell<[HotWin; ENTRIES]>);
+
+// SAFETY: written inside MPI calls of the only thread; where there may be several, all keys are 0.
+unsafe impl Sync for Table {}
+
+static WINDOWS: Table = Table(UnsafeCell::new(
+    [const {
+        HotWin {
+            key: Cell::new(0),
+            peers: Cell::new(ptr::null()),
+            size: Cell::new(0),
+            flushes: Cell::new(FLUSHES_PER_LOOK),
+        }
+    }; ENTRIES],
+));
+
+#[inline]
+fn window(handle: usize) -> &'static HotWin {
+    // SAFETY: the index is masked, and the entries are cells.
+    unsafe { &(*WINDOWS.0.get())[handle & (ENTRIES - 1)] }
+}
+
+/// The entry of a rank that the immediate path reaches.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put
+fn peer(win: usize, rank: i32) -> Option<&'static Cell<HotPeer>> {
+    let window = window(win);
+    if window.key.get() != win as u64 || rank as u32 >= window.size.get() {
+        return None;
+    }
+    // SAFETY: the table has an entry for each rank, and lives as long as the key is there.
+    Some(unsafe { &*window.peers.get().add(rank as usize) })
+}
+
+/// The two sides of a put or a get, as the program gave them.
+#[derive(Clone, Copy)]
+pub struct Sides {
+    /// Address here.
+    pub origin: *mut u8,
+    /// Elements here.
+    pub count: i64,
+    /// Their datatype.
+    pub datatype: usize,
+    /// Rank of the target.
+    pub rank: i32,
+    /// Displacement there.
+    pub disp: isize,
+    /// Elements there.
+    pub target_count: i64,
+    /// Their datatype.
+    pub target_datatype: usize,
+    /// The window.
+    pub win: usize,
+}
+
+/// A put (or a get) of contiguous elements of one datatype to memory that is reached by load and store, or nothing.
+///
+/// # Safety
+/// The buffer is as count and datatype say.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
+pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
+    let Some(peer) = peer(sides.win, sides.rank) else {
+        return false;
+    };
+    let peer = peer.as_ptr();
+    let datatype = hot::datatype(sides.datatype);
+    // SAFETY: the cell is there; nobody writes it while this call runs.
+    let (base, size, unit, limit) =
+        unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
+    let plain = datatype.key == sides.datatype as u64
+        && sides.datatype == sides.target_datatype
+        && sides.count == sides.target_count
+        && sides.count as u64 <= u64::from(u32::MAX)
+        && sides.disp as u64 <= limit
+        && !sides.origin.is_null();
+    if !plain {
+        return false;
+    }
+    // Elements have at most 2^31 - 1 bytes, and a displacement within the limit is inside.
+    let bytes = sides.count as u64 * datatype.size;
+    let start = sides.disp as u64 * unit;
+    // No bytes become the largest number.
+    if bytes.wrapping_sub(1) >= size - start {
+        return false;
+    }
+    let target = base.wrapping_add(start as usize);
+    let (to, from) = match PUTS {
+        true => (target, sides.origin),
+        false => (sides.origin, target),
+    };
+    // SAFETY: inside the mapped part, as just seen; the buffer by the caller. What overlaps is an error of the program.
+    unsafe { copy_mapped(to, from, bytes as usize) };
+    true
+}
+
+/// Completes operations to a rank that is reached by load and store, or does nothing.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
+pub fn try_flush(rank: i32, win: usize) -> bool {
+    let Some(peer) = peer(win, rank) else {
+        return false;
+    };
+    let window = window(win);
+    let left = window.flushes.get().wrapping_sub(1);
+    // SAFETY: as in `try_move`.
+    if left == 0 || unsafe { (*peer.as_ptr()).size } == 0 {
+        return false;
+    }
+    window.flushes.set(left);
+    // ORDERING: what was put is there for others before this process reads anything else; the partner is the same
+    // fence of a rank that does so too.
+    fence(Ordering::SeqCst);
+    true
+}
+
+/// A flush has looked for messages.
+pub(super) fn note_look(win: usize) {
+    window(win).flushes.set(FLUSHES_PER_LOOK);
+}
+
+/// `MPI_Fetch_and_op` by arithmetic on memory that is reached by load and store, or nothing.
+///
+/// # Safety
+/// The buffers have an element of the datatype each.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
+pub unsafe fn try_fetch_and_op(
+    origin: *const u8,
+    result: *mut u8,
+    datatype: usize,
+    (rank, disp): (i32, isize),
+    op: usize,
+    win: usize,
+) -> bool {
+    let Some(peer) = peer(win, rank) else {
+        return false;
+    };
+    let peer = peer.as_ptr();
+    let hot_type = hot::datatype(datatype);
+    // SAFETY: as in `try_move`.
+    let (base, size, unit, limit, lock) = unsafe {
+        (
+            (*peer).base,
+            (*peer).size,
+            (*peer).unit,
+            (*peer).limit,
+            (*peer).lock,
+        )
+    };
+    let bytes = hot_type.size;
+    if hot_type.key != datatype as u64
+        || disp as u64 > limit
+        || origin.is_null()
+        || result.is_null()
+        || !matches!(bytes, 4 | 8)
+    {
+        return false;
+    }
+    let start = disp as u64 * unit;
+    if bytes - 1 >= size.wrapping_sub(start) {
+        return false;
+    }
+    let Some(kernel) = cache::find(op, datatype) else {
+        return false;
+    };
+    // SAFETY: the lock lies in a mapped word; the target inside the mapped part; the buffers by the caller. The kernel
+    // is that of operation and datatype.
+    unsafe {
+        let lock = &*lock;
+        // ORDERING: acquire and release: the partners are those of whoever has the lock before and after.
+        if lock
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        let target = base.wrapping_add(start as usize);
+        match bytes {
+            8 => {
+                let before = target.cast::<u64>().read_unaligned();
+                kernel(origin, target, 1);
+                result.cast::<u64>().write_unaligned(before);
+            }
+            _ => {
+                let before = target.cast::<u32>().read_unaligned();
+                kernel(origin, target, 1);
+                result.cast::<u32>().write_unaligned(before);
+            }
+        }
+        // ORDERING: as above.
+        lock.store(0, Ordering::Release);
+    }
+    true
+}
+
+impl Process {
+    /// Publishes a window to the immediate path.
+    pub(super) fn hot_win_set(&self, handle: usize, shown: &Window) {
+        let allowed = self.engine().is_some_and(|engine| {
+            let allowed = engine.allowed;
+            allowed.datatype && allowed.send && allowed.recv && !allowed.traced
+        });
+        let entry = window(handle);
+        if allowed && !self.lock.is_enabled() && entry.key.get() == 0 {
+            entry.key.set(handle as u64);
+            entry.peers.set(shown.hot.as_ptr());
+            entry.size.set(shown.size());
+        }
+    }
+
+    /// Takes a window out of the immediate path, before it is freed.
+    pub(super) fn hot_win_clear(&self, handle: usize) {
+        let entry = window(handle);
+        if entry.key.get() == handle as u64 {
+            entry.key.set(0);
+        }
+    }
+
+    /// The same of all windows.
+    pub(crate) fn hot_win_clear_all(&self) {
+        for handle in self.wins.handles() {
+            self.hot_win_clear(handle);
+        }
+    }
+}

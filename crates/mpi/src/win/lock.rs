@@ -1,0 +1,291 @@
+//! Passive targets (MPI 5.0, section 12.5.3): locks, which the origin takes by itself, and flushes.
+#![allow(unsafe_code)]
+
+use super::control::{LOCK, OWNER, Words, queue_at};
+use super::epoch::{Held, Refusal};
+use super::lock_word::{LockWord, Ticket};
+use super::window::Window;
+use super::{error, hot};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use fastpath_base::sync::{Ordering, fence};
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::Worker;
+
+/// Refuses bits that the call does not know.
+pub(super) fn check_assertion(assertion: i32, known: i32) -> Result {
+    match assertion & !known {
+        0 => Ok(()),
+        wrong => Err(Error::new(
+            MPI_ERR_ASSERT,
+            format!("the assertion {assertion} has bits ({wrong:#x}) that this call does not take"),
+        )),
+    }
+}
+
+fn refuse(window: &Window, rank: Option<u32>, result: core::result::Result<(), Refusal>) -> Result {
+    result.map_err(|refusal| error::refuse_epoch(window, rank, refusal))
+}
+
+/// An epoch begins that gives access to other ranks than a fence did.
+pub(super) fn leave_fence(window: &Window) {
+    if window.epoch.borrow().is_fenced() {
+        window.close_all();
+    }
+}
+
+/// `MPI_Win_lock`
+///
+/// # Errors
+/// `MPI_ERR_LOCKTYPE`, `MPI_ERR_RANK`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where another epoch is open.
+pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) -> Result {
+    let held = match kind {
+        MPI_LOCK_EXCLUSIVE => Held::Exclusive,
+        MPI_LOCK_SHARED => Held::Shared,
+        _ => {
+            let text = format!("{kind} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE");
+            return Err(Error::new(MPI_ERR_LOCKTYPE, text));
+        }
+    };
+    check_assertion(assertion, MPI_MODE_NOCHECK)?;
+    if rank == MPI_PROC_NULL {
+        return Ok(());
+    }
+    let rank = window.check_rank(rank)?;
+    let may = window.epoch.borrow().may_lock(Some(rank));
+    refuse(window, Some(rank), may)?;
+    leave_fence(window);
+    let held = match assertion & MPI_MODE_NOCHECK {
+        0 => {
+            take(p, window, rank, held == Held::Exclusive)?;
+            held
+        }
+        _ => Held::Unchecked,
+    };
+    window.epoch.borrow_mut().lock(rank, held);
+    window.show(p, rank)
+}
+
+/// `MPI_Win_unlock`: what was begun is complete at the target.
+///
+/// # Errors
+/// `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC` without a lock; those of operations that are under way, and then the lock is
+/// given back nevertheless.
+pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
+    if rank == MPI_PROC_NULL {
+        return Ok(());
+    }
+    let rank = window.check_rank(rank)?;
+    let held = window.epoch.borrow().may_unlock(rank);
+    let held = held.map_err(|refusal| error::refuse_epoch(window, Some(rank), refusal))?;
+    window.close(rank);
+    let done = complete(p, window, rank);
+    if held != Held::Unchecked {
+        give(p, window, rank, held == Held::Exclusive)?;
+    }
+    window.epoch.borrow_mut().unlock(rank);
+    done
+}
+
+/// `MPI_Win_lock_all`: the lock of a rank is taken when it is first accessed.
+///
+/// # Errors
+/// `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where another epoch is open.
+pub fn lock_all(window: &Window, assertion: i32) -> Result {
+    check_assertion(assertion, MPI_MODE_NOCHECK)?;
+    let may = window.epoch.borrow().may_lock(None);
+    refuse(window, None, may)?;
+    leave_fence(window);
+    let unchecked = assertion & MPI_MODE_NOCHECK != 0;
+    window.epoch.borrow_mut().lock_all(unchecked);
+    Ok(())
+}
+
+/// `MPI_Win_unlock_all`
+///
+/// # Errors
+/// `MPI_ERR_RMA_SYNC` without `MPI_Win_lock_all`; those of operations that are under way.
+pub fn unlock_all(p: &Process, window: &Window) -> Result {
+    let held = window.epoch.borrow().may_unlock_all();
+    let held = held.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
+    window.close_all();
+    let done = complete_all(p, window);
+    for rank in held {
+        give(p, window, rank, false)?;
+    }
+    window.epoch.borrow_mut().unlock_all();
+    done
+}
+
+/// `MPI_Win_flush` and `MPI_Win_flush_local`.
+///
+/// # Errors
+/// `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC` without a lock; those of operations that are under way.
+pub fn flush(p: &Process, window: &Window, rank: i32) -> Result {
+    if rank == MPI_PROC_NULL {
+        return Ok(());
+    }
+    let rank = window.check_rank(rank)?;
+    let may = window.epoch.borrow().may_flush(Some(rank));
+    refuse(window, Some(rank), may)?;
+    complete(p, window, rank)?;
+    look(p, window)
+}
+
+/// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
+///
+/// # Errors
+/// As [`flush`].
+pub fn flush_all(p: &Process, window: &Window) -> Result {
+    let may = window.epoch.borrow().may_flush(None);
+    refuse(window, None, may)?;
+    complete_all(p, window)?;
+    look(p, window)
+}
+
+/// `MPI_Win_sync`: what this process has written by load and store is there for others, and the other way round.
+///
+/// # Errors
+/// None of its own.
+pub fn sync(p: &Process, window: &Window) -> Result {
+    // ORDERING: a full fence between the program's own accesses before and after; its partner is the same fence in
+    // another rank.
+    fence(Ordering::SeqCst);
+    look(p, window)
+}
+
+/// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
+fn look(p: &Process, window: &Window) -> Result {
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    unsafe { (*p.worker()?).progress() };
+    hot::note_look(window.handle.get());
+    Ok(())
+}
+
+/// Completes what was begun to a rank.
+///
+/// # Errors
+/// What was found out about it.
+#[inline]
+pub(super) fn complete(p: &Process, window: &Window, rank: u32) -> Result {
+    match window.peers[rank as usize].pending.get() {
+        true => complete_slow(p, window, rank),
+        false => {
+            // ORDERING: as in `sync`.
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
+    // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+    let done = unsafe { Worker::flush(p.worker()?, window.world(rank)) };
+    note_complete(window, rank);
+    done.map_err(|e| error::explain(window, rank, e))
+}
+
+/// Nothing is under way to a rank any more.
+pub(super) fn note_complete(window: &Window, rank: u32) {
+    if window.peers[rank as usize].pending.replace(false) {
+        window.pending.borrow_mut().retain(|&other| other != rank);
+    }
+}
+
+/// Completes what was begun to any rank; the first error is told after all.
+///
+/// # Errors
+/// As [`complete`].
+pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
+    // ORDERING: as in `sync`.
+    fence(Ordering::SeqCst);
+    let mut result = Ok(());
+    loop {
+        let rank = window.pending.borrow().last().copied();
+        match rank {
+            Some(rank) => result = result.and(complete_slow(p, window, rank)),
+            None => return result,
+        }
+    }
+}
+
+/// Takes the lock of a rank.
+#[inline]
+pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
+    let words = Words::of(p, window, rank)?;
+    let (ticket, granted) = words.update(|word| {
+        let (asked, ticket, granted) = word.request(exclusive);
+        (asked, (ticket, granted))
+    })?;
+    if !granted {
+        await_turn(&words, ticket, exclusive)?;
+    }
+    if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
+        owner.store(u64::from(window.rank) + 1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn await_turn(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result {
+    let window = words.window;
+    let mut awaited = Awaited::UNKNOWN;
+    if let (Some(place), Some(owner)) = (
+        words.near(queue_at(window.size(), ticket)),
+        words.near(OWNER),
+    ) {
+        place.store(u64::from(window.rank) + 1, Ordering::Relaxed);
+        // ORDERING: who leaves sees this place, or this rank sees that it has left; partner: the fence in `wake_next`.
+        fence(Ordering::SeqCst);
+        let owner = owner.load(Ordering::Relaxed).wrapping_sub(1);
+        if let Some(&world) = window.group.world_ranks().get(owner as usize) {
+            awaited = Awaited::of(&[world]);
+        }
+    }
+    let is_turn = |word| LockWord(word).is_turn(ticket, exclusive);
+    words.await_word(LOCK, awaited, false, is_turn)?;
+    if exclusive {
+        return Ok(());
+    }
+    let after = words.update(|word| (word.admit(), word.admit()))?;
+    wake_next(words, after)
+}
+
+/// Gives the lock of a rank back.
+#[inline]
+pub(super) fn give(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
+    let words = Words::of(p, window, rank)?;
+    if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
+        owner.store(0, Ordering::Relaxed);
+    }
+    let after = words.update(|word| (word.release(exclusive), word.release(exclusive)))?;
+    match after.first_waiting() {
+        None => Ok(()),
+        Some(_) => wake_next(&words, after),
+    }
+}
+
+/// Wakes the first of those that wait. Who waits on another host than the words looks for itself.
+#[cold]
+#[inline(never)]
+fn wake_next(words: &Words<'_>, word: LockWord) -> Result {
+    let window = words.window;
+    let Some(ticket) = word.first_waiting() else {
+        return Ok(());
+    };
+    // ORDERING: partner: the fence in `await_turn`.
+    fence(Ordering::SeqCst);
+    let Some(place) = words.near(queue_at(window.size(), ticket)) else {
+        return Ok(());
+    };
+    let waiting = place.load(Ordering::Relaxed).wrapping_sub(1);
+    if let Some(&world) = window.group.world_ranks().get(waiting as usize) {
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        unsafe { (*words.p.worker()?).wake_rank(world) };
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The lock of one target's window memory, as one word: a fair lock for one writer or many readers, by tickets.
+//!
+//! Who asks takes the next ticket. A reader goes in when all before it are in or gone, and lets the one behind it try;
+//! a writer goes in when all before it are gone. So nobody is overtaken, and readers that follow each other are in
+//! together. Asking and leaving are one atomic operation each where nobody else is there (the ticket lock of Reed and
+//! Kanodia, 1979, with the second counter of Mellor-Crummey and Scott, 1991).
+
+/// Bits of each counter. They wrap around: there are never so many waiting at once.
+const BITS: u32 = 21;
+const MASK: u64 = (1 << BITS) - 1;
+
+/// What the word says. Zero is the free lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LockWord(pub u64);
+
+/// A place in the order of those who ask.
+pub(super) type Ticket = u64;
+
+impl LockWord {
+    fn pack(next: u64, readers: u64, writers: u64) -> Self {
+        LockWord((next & MASK) | (readers & MASK) << BITS | (writers & MASK) << (2 * BITS))
+    }
+
+    /// The ticket of the next who asks.
+    fn next(self) -> u64 {
+        self.0 & MASK
+    }
+
+    /// The ticket with which a reader may go in.
+    fn readers(self) -> u64 {
+        self.0 >> BITS & MASK
+    }
+
+    /// The ticket with which a writer may go in: so many have left.
+    fn writers(self) -> u64 {
+        self.0 >> (2 * BITS) & MASK
+    }
+
+    /// The word with one more who asks, its ticket, and whether it is in already.
+    pub fn request(self, exclusive: bool) -> (LockWord, Ticket, bool) {
+        let (next, readers, writers) = (self.next(), self.readers(), self.writers());
+        let granted = self.is_turn(next, exclusive);
+        let readers = readers + u64::from(granted && !exclusive);
+        (LockWord::pack(next + 1, readers, writers), next, granted)
+    }
+
+    /// Whether the holder of a ticket may go in.
+    pub fn is_turn(self, ticket: Ticket, exclusive: bool) -> bool {
+        match exclusive {
+            true => self.writers() == ticket,
+            false => self.readers() == ticket,
+        }
+    }
+
+    /// A reader that has waited is in, and the one behind it may try.
+    pub fn admit(self) -> LockWord {
+        LockWord::pack(self.next(), self.readers() + 1, self.writers())
+    }
+
+    /// One of those inside leaves.
+    pub fn release(self, exclusive: bool) -> LockWord {
+        let readers = self.readers() + u64::from(exclusive);
+        LockWord::pack(self.next(), readers, self.writers() + 1)
+    }
+
+    /// The ticket of the first that waits and may have its turn now.
+    pub fn first_waiting(self) -> Option<Ticket> {
+        (self.readers() != self.next()).then_some(self.readers())
+    }
+
+    /// Whether nobody is inside and nobody waits.
+    #[cfg(test)]
+    pub fn is_free(self) -> bool {
+        self.next() == self.readers() && self.next() == self.writers()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn lock__is_taken_at_once_where_it_is_free() {
+        for exclusive in [true, false] {
+            let mut word = LockWord(0);
+            for _ in 0..5_000_000 / 2 {
+                let (taken, _, granted) = word.request(exclusive);
+                assert!(granted && !taken.is_free());
+                word = taken.release(exclusive);
+                assert!(word.is_free() && word.first_waiting().is_none());
+            }
+        }
+    }
+
+    /// Those inside and those who wait, in their order.
+    #[derive(Default)]
+    struct Model {
+        inside: Vec<bool>,
+        waiting: VecDeque<bool>,
+    }
+
+    impl Model {
+        fn may_enter(&self, exclusive: bool) -> bool {
+            match exclusive {
+                true => self.inside.is_empty(),
+                false => !self.inside.contains(&true),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lock__lets_in_whom_a_queue_would(steps in prop::collection::vec((0..3_u8, any::<bool>()), 0..300), start in 0..=MASK) {
+            let mut word = LockWord::pack(start, start, start);
+            let mut model = Model::default();
+            let mut tickets: VecDeque<(Ticket, bool)> = VecDeque::new();
+            for (step, exclusive) in steps {
+                match step {
+                    0 => {
+                        let at_once = model.waiting.is_empty() && model.may_enter(exclusive);
+                        let (asked, ticket, granted) = word.request(exclusive);
+                        word = asked;
+                        prop_assert_eq!(granted, at_once);
+                        match granted {
+                            true => model.inside.push(exclusive),
+                            false => {
+                                model.waiting.push_back(exclusive);
+                                tickets.push_back((ticket, exclusive));
+                            }
+                        }
+                    }
+                    1 if !model.inside.is_empty() => word = word.release(model.inside.remove(0)),
+                    _ => {}
+                }
+                while let Some(&(ticket, exclusive)) = tickets.front() {
+                    prop_assert_eq!(word.first_waiting(), Some(ticket));
+                    prop_assert_eq!(word.is_turn(ticket, exclusive), model.may_enter(exclusive));
+                    for &(later, kind) in tickets.iter().skip(1) {
+                        prop_assert!(!word.is_turn(later, kind));
+                    }
+                    if !word.is_turn(ticket, exclusive) {
+                        break;
+                    }
+                    if !exclusive {
+                        word = word.admit();
+                    }
+                    tickets.pop_front();
+                    model.waiting.pop_front();
+                    model.inside.push(exclusive);
+                }
+                let idle = model.inside.is_empty() && model.waiting.is_empty();
+                prop_assert_eq!(word.is_free(), idle);
+            }
+        }
+    }
+}

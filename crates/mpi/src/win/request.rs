@@ -1,0 +1,75 @@
+//! Operations with a request (MPI 5.0, section 12.3.5).
+#![allow(unsafe_code)]
+
+use super::accumulate::{Update, update};
+use super::hot::Sides;
+use super::transfer::{Begun, is_over, transfer};
+use super::window::Window;
+use crate::error::Result;
+use crate::process::Process;
+use crate::request::{Operation, completed_request, empty_status, make_operation};
+use crate::status::Status;
+use std::rc::Rc;
+
+/// An operation that a layer below carries out.
+struct UnderWay {
+    window: Rc<Window>,
+    rank: u32,
+}
+
+impl Operation for UnderWay {
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
+        match is_over(p, &self.window, self.rank) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(empty_status())),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+fn request_of(p: &Process, begun: Begun) -> Result<usize> {
+    match begun {
+        None => Ok(completed_request()),
+        Some((window, rank)) => make_operation(p, Box::new(UnderWay { window, rank })),
+    }
+}
+
+/// `MPI_Rput`
+///
+/// # Errors
+/// As [`super::transfer::put`].
+///
+/// # Safety
+/// As there.
+#[allow(unsafe_code)]
+pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
+    // SAFETY: the caller's.
+    request_of(p, unsafe { transfer::<true>(p, sides) }?)
+}
+
+/// `MPI_Rget`
+///
+/// # Errors
+/// As [`super::transfer::get`].
+///
+/// # Safety
+/// As there.
+#[allow(unsafe_code)]
+pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
+    // SAFETY: the caller's.
+    request_of(p, unsafe { transfer::<false>(p, sides) }?)
+}
+
+/// `MPI_Raccumulate` and `MPI_Rget_accumulate`: they are complete when the call returns.
+///
+/// # Errors
+/// As [`super::accumulate::update`].
+///
+/// # Safety
+/// As there.
+#[allow(unsafe_code)]
+pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
+    // SAFETY: the caller's.
+    unsafe { update(p, asked)? };
+    Ok(completed_request())
+}

@@ -1,0 +1,342 @@
+//! The target's side of an operation: whether an epoch gives access to it, where its bytes are, and how they are read
+//! and written.
+#![allow(unsafe_code)]
+
+use super::window::{Flavor, Window};
+use super::{dynamic, epoch::Permit, error, lock};
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use fastpath_base::copy::copy;
+use fastpath_protocol::Worker;
+use fastpath_protocol::layout::Layout;
+use fastpath_protocol::rma::{Moved, RemoteKey, Way, copy_mapped};
+use std::rc::Rc;
+
+/// Elements of one side of an operation.
+pub(super) struct Elements {
+    pub datatype: Rc<Datatype>,
+    pub count: u64,
+    /// Bytes of data in them.
+    pub bytes: u64,
+}
+
+impl Elements {
+    /// # Errors
+    /// `MPI_ERR_COUNT` for a negative count, `MPI_ERR_TYPE` for a datatype that may not be used.
+    pub fn new(p: &Process, count: i64, datatype: usize) -> Result<Elements> {
+        let datatype = p.datatype(datatype)?;
+        let Ok(count) = u64::try_from(count) else {
+            return Err(Error::new(
+                MPI_ERR_COUNT,
+                format!("the count {count} is negative"),
+            ));
+        };
+        if !datatype.is_supported() || !datatype.is_committed() {
+            let text = match datatype.is_supported() {
+                true => "the datatype is not committed: call MPI_Type_commit first".to_string(),
+                false => format!("{} is not supported by this library", datatype.name()),
+            };
+            return Err(Error::new(MPI_ERR_TYPE, text));
+        }
+        let bytes = datatype.layout().total_bytes(count).ok_or_else(too_many)?;
+        Ok(Elements {
+            datatype,
+            count,
+            bytes,
+        })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.datatype.layout()
+    }
+
+    /// Where all of it is, from the buffer's address, if it is one piece.
+    pub fn piece(&self) -> Option<i64> {
+        self.layout().dense_offset(self.count)
+    }
+
+    /// Lowest byte and number of bytes to behind the highest, from the buffer's address.
+    pub fn span(&self) -> Result<(i64, i64)> {
+        self.layout().span(self.count).map_err(|_| too_many())
+    }
+
+    /// All bytes in packed order, from a buffer of this process.
+    ///
+    /// # Safety
+    /// The buffer is readable as count and datatype say.
+    pub unsafe fn pack(&self, buffer: *const u8) -> Result<Vec<u8>> {
+        let mut packed = room(self.bytes)?;
+        // SAFETY: the caller's.
+        unsafe { self.layout().pack(buffer, self.count, 0, &mut packed) };
+        Ok(packed)
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(
+        MPI_ERR_COUNT,
+        "the elements have more bytes than an address space",
+    )
+}
+
+/// Zeroed memory, or the error that there is none.
+pub(super) fn room(bytes: u64) -> Result<Vec<u8>> {
+    let (mut memory, len) = (Vec::new(), bytes as usize);
+    if memory.try_reserve_exact(len).is_err() {
+        let text = format!("there is no memory for {bytes} bytes on their way");
+        return Err(Error::new(MPI_ERR_NO_MEM, text));
+    }
+    memory.resize(len, 0);
+    Ok(memory)
+}
+
+/// Makes sure that an epoch gives access to a rank.
+///
+/// # Errors
+/// `MPI_ERR_RMA_SYNC` where none does.
+#[inline]
+pub(super) fn enter(p: &Process, window: &Window, rank: u32) -> Result {
+    let permit = window.epoch.borrow().permit(rank);
+    match permit {
+        Ok(Permit::Open) => Ok(()),
+        Ok(Permit::TakeShared) => {
+            lock::take(p, window, rank, false)?;
+            // Another thread may have taken it too while this one waited.
+            let twice = window.epoch.borrow().permit(rank) == Ok(Permit::Open);
+            match twice {
+                true => lock::give(p, window, rank, false),
+                false => {
+                    window.epoch.borrow_mut().note_shared(rank);
+                    Ok(())
+                }
+            }
+        }
+        Err(refusal) => Err(error::refuse_epoch(window, Some(rank), refusal)),
+    }
+}
+
+/// Where a displacement of a rank is.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub rank: u32,
+    /// Its address in this process; null where it is not reached by load and store.
+    pub near: *mut u8,
+    key: *mut RemoteKey,
+    /// Its offset in the key's region.
+    offset: i64,
+}
+
+/// Finds a displacement of a rank, from which the bytes of `span` are used.
+///
+/// # Errors
+/// `MPI_ERR_DISP` for a negative displacement, `MPI_ERR_RMA_RANGE` for bytes outside of what the rank exposes.
+pub(super) fn find(
+    p: &Process,
+    window: &Window,
+    rank: u32,
+    disp: isize,
+    (low, len): (i64, i64),
+) -> Result<Target> {
+    let bytes = len as u64;
+    if window.flavor == Flavor::Dynamic {
+        let from = (disp as i64).wrapping_add(low);
+        let (near, key, offset) = dynamic::locate(p, window, rank, from as u64, bytes)?;
+        return Ok(Target {
+            rank,
+            near: match near.is_null() {
+                true => near,
+                false => near.wrapping_offset(low.wrapping_neg() as isize),
+            },
+            key,
+            offset: (offset as i64).wrapping_sub(low),
+        });
+    }
+    let part = &window.peers[rank as usize].part;
+    let from = i128::from(disp as i64) * i128::from(part.unit) + i128::from(low);
+    if disp < 0 || from < 0 || from + i128::from(bytes) > i128::from(part.size) {
+        return Err(error::refuse_range(window, rank, disp as i64, low, bytes));
+    }
+    let start = (from - i128::from(low)) as i64;
+    let reached = window.reach(p, rank)?;
+    // SAFETY: lives as long as the window; nothing here lets other threads in while the reference lives.
+    let reached = unsafe { &mut *reached };
+    let key = reached.memory.as_mut();
+    let near = match reached.base.is_null() {
+        true => reached.base,
+        false => reached.base.wrapping_offset(start as isize),
+    };
+    Ok(Target {
+        rank,
+        near,
+        key: key.map_or(std::ptr::null_mut(), |key| &raw mut *key),
+        offset: (part.start as i64).wrapping_add(start),
+    })
+}
+
+impl Target {
+    /// Writes `len` bytes to `at`, from the displacement.
+    ///
+    /// # Safety
+    /// The bytes are inside the span that the target was found with; `from` is readable until the window's next
+    /// [`lock::complete`] of the rank.
+    pub unsafe fn put(
+        &self,
+        p: &Process,
+        window: &Window,
+        at: i64,
+        from: *const u8,
+        len: usize,
+    ) -> Result {
+        // SAFETY: the caller's.
+        unsafe { self.transfer::<true>(p, window, at, from.cast_mut(), len) }
+    }
+
+    /// Reads `len` bytes at `at`, from the displacement. They are there after the window's next [`lock::complete`] of
+    /// the rank.
+    ///
+    /// # Safety
+    /// As [`Target::put`]; `to` is writable.
+    pub unsafe fn get(
+        &self,
+        p: &Process,
+        window: &Window,
+        at: i64,
+        to: *mut u8,
+        len: usize,
+    ) -> Result {
+        // SAFETY: the caller's.
+        unsafe { self.transfer::<false>(p, window, at, to, len) }
+    }
+
+    /// # Safety
+    /// As [`Target::put`] and [`Target::get`].
+    unsafe fn transfer<const PUTS: bool>(
+        &self,
+        p: &Process,
+        window: &Window,
+        at: i64,
+        local: *mut u8,
+        len: usize,
+    ) -> Result {
+        if !self.near.is_null() {
+            let there = self.near.wrapping_offset(at as isize);
+            // SAFETY: the caller's. Ranges that overlap are an error of the program, which a copy of its own memory
+            // through a window must survive.
+            unsafe {
+                match PUTS {
+                    _ if self.rank == window.rank && PUTS => std::ptr::copy(local, there, len),
+                    _ if self.rank == window.rank => std::ptr::copy(there, local, len),
+                    true => copy_mapped(there, local, len),
+                    false => copy_mapped(local, there, len),
+                }
+            }
+            return Ok(());
+        }
+        let offset = self.offset.wrapping_add(at) as u64;
+        let worker = p.worker()?;
+        // SAFETY: the worker lives while MPI runs, the key as long as the window; the buffer by the caller.
+        let moved = unsafe {
+            let (worker, key): (&mut Worker, _) = (&mut *worker, &mut *self.key);
+            match PUTS {
+                true => worker.put_nbi(key, offset, local, len),
+                false => worker.get_nbi(key, offset, local, len),
+            }
+        };
+        let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
+        // SAFETY: as above.
+        let way = unsafe { (*self.key).way() };
+        if moved == Moved::Pending || !matches!(way, Way::LoadStore | Way::Kernel) {
+            window.note_pending(self.rank);
+        }
+        Ok(())
+    }
+
+    /// Writes packed bytes to elements here, and waits until they are there or may be forgotten.
+    ///
+    /// # Safety
+    /// As [`Target::put`].
+    pub unsafe fn scatter(
+        &self,
+        p: &Process,
+        window: &Window,
+        elements: &Elements,
+        packed: &[u8],
+    ) -> Result {
+        if !self.near.is_null() {
+            // SAFETY: the caller's.
+            unsafe {
+                elements
+                    .layout()
+                    .unpack(self.near, elements.count, 0, packed)
+            };
+            return Ok(());
+        }
+        let from = packed.as_ptr();
+        // SAFETY: the caller's; the packed bytes are there until all have been completed.
+        unsafe {
+            let begun = self.each(elements, |at, done, len| {
+                self.put(p, window, at, from.wrapping_add(done), len)
+            });
+            lock::complete(p, window, self.rank).and(begun)
+        }
+    }
+
+    /// Reads elements here in packed order.
+    ///
+    /// # Safety
+    /// As [`Target::get`].
+    pub unsafe fn gather(
+        &self,
+        p: &Process,
+        window: &Window,
+        elements: &Elements,
+        packed: &mut [u8],
+    ) -> Result {
+        if !self.near.is_null() {
+            // SAFETY: the caller's.
+            unsafe { elements.layout().pack(self.near, elements.count, 0, packed) };
+            return Ok(());
+        }
+        let to = packed.as_mut_ptr();
+        // SAFETY: the caller's; the packed bytes are there until all have been completed.
+        unsafe {
+            let begun = self.each(elements, |at, done, len| {
+                self.get(p, window, at, to.wrapping_add(done), len)
+            });
+            lock::complete(p, window, self.rank).and(begun)
+        }
+    }
+
+    /// Calls `visit` for every piece of memory of elements here, with its place in packed order.
+    pub fn each(
+        &self,
+        elements: &Elements,
+        mut visit: impl FnMut(i64, usize, usize) -> Result,
+    ) -> Result {
+        if let Some(at) = elements.piece() {
+            return visit(at, 0, elements.bytes as usize);
+        }
+        let (mut done, mut result) = (0, Ok(()));
+        elements
+            .layout()
+            .visit_stretches(elements.count, |at, len| {
+                if result.is_ok() {
+                    result = visit(at, done, len as usize);
+                }
+                done += len as usize;
+            });
+        result
+    }
+}
+
+/// Copies bytes of this process.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes; they do not overlap.
+#[inline]
+pub(super) unsafe fn copy_here(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's.
+    unsafe { copy(to, from, len) }
+}

@@ -1,0 +1,174 @@
+//! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
+#![allow(unsafe_code)]
+
+use super::error;
+pub use super::hot::Sides;
+use super::lock;
+use super::target::{self, Elements, Target};
+use super::window::Window;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use std::rc::Rc;
+
+/// Bytes that are packed at a time where the data is in pieces on both sides.
+const CHUNK: usize = 1 << 14;
+
+/// Where an operation went, for who waits for it: none where it is complete.
+pub(super) type Begun = Option<(Rc<Window>, u32)>;
+
+/// `MPI_Put`
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_COUNT`, `MPI_ERR_TYPE`, `MPI_ERR_DISP`; `MPI_ERR_RMA_SYNC` outside of an
+/// epoch, `MPI_ERR_RMA_RANGE` outside of the window, `MPI_ERR_TRUNCATE` where the two sides differ in bytes.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say until the operation is completed.
+pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
+    // SAFETY: the caller's.
+    unsafe { transfer::<true>(p, sides) }.map(drop)
+}
+
+/// `MPI_Get`
+///
+/// # Errors
+/// As [`put`].
+///
+/// # Safety
+/// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
+pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
+    // SAFETY: the caller's.
+    unsafe { transfer::<false>(p, sides) }.map(drop)
+}
+
+/// A put or a get; what it needs for its completion.
+///
+/// # Safety
+/// As [`put`] or [`get`].
+pub(super) unsafe fn transfer<const PUTS: bool>(p: &Process, sides: &Sides) -> Result<Begun> {
+    let window = p.win(sides.win)?;
+    let origin = Elements::new(p, sides.count, sides.datatype)?;
+    let there = Elements::new(p, sides.target_count, sides.target_datatype)?;
+    if sides.rank == MPI_PROC_NULL {
+        return Ok(None);
+    }
+    let rank = window.check_rank(sides.rank)?;
+    if origin.bytes != there.bytes {
+        return Err(refuse_lengths(PUTS, &origin, &there));
+    }
+    target::enter(p, &window, rank)?;
+    if origin.bytes == 0 {
+        return Ok(None);
+    }
+    if sides.origin.is_null() && origin.datatype.is_predefined() {
+        let text = format!("the origin's buffer of {} bytes is null", origin.bytes);
+        return Err(Error::new(MPI_ERR_BUFFER, text));
+    }
+    let found = target::find(p, &window, rank, sides.disp, there.span()?)?;
+    // SAFETY: the caller's; the target's bytes are inside of its memory, as just seen.
+    unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
+    window.show(p, rank)?;
+    Ok(window.peers[rank as usize]
+        .pending
+        .get()
+        .then_some((window, rank)))
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_lengths(puts: bool, origin: &Elements, there: &Elements) -> Error {
+    let what = if puts { "put" } else { "get" };
+    let text = format!(
+        "a {what} of {} bytes at the origin and {} bytes at the target: count and datatype of \
+         both sides must describe \
+         the same data",
+        origin.bytes, there.bytes
+    );
+    Error::new(MPI_ERR_TRUNCATE, text)
+}
+
+/// # Safety
+/// As [`put`] or [`get`]; the target was found with the span of `there`.
+unsafe fn move_data<const PUTS: bool>(
+    p: &Process,
+    window: &Window,
+    found: &Target,
+    (buffer, origin): (*mut u8, &Elements),
+    there: &Elements,
+) -> Result {
+    // SAFETY: the caller's, in every call.
+    unsafe {
+        if let Some(at) = origin.piece() {
+            let first = buffer.wrapping_offset(at as isize);
+            let near = !found.near.is_null() && there.piece().is_none();
+            if near {
+                let bytes = std::slice::from_raw_parts_mut(first, origin.bytes as usize);
+                return match PUTS {
+                    true => found.scatter(p, window, there, bytes),
+                    false => found.gather(p, window, there, bytes),
+                };
+            }
+            // Nothing is waited for: the pieces lie in the program's own buffer.
+            return found.each(there, |at, done, len| {
+                let here = first.wrapping_add(done);
+                match PUTS {
+                    true => found.put(p, window, at, here, len),
+                    false => found.get(p, window, at, here, len),
+                }
+            });
+        }
+        if !found.near.is_null() {
+            move_in_chunks::<PUTS>(found, (buffer, origin), there);
+            return Ok(());
+        }
+        if PUTS {
+            let packed = origin.pack(buffer)?;
+            return found.scatter(p, window, there, &packed);
+        }
+        let mut packed = target::room(origin.bytes)?;
+        found.gather(p, window, there, &mut packed)?;
+        origin.layout().unpack(buffer, origin.count, 0, &packed);
+        Ok(())
+    }
+}
+
+/// Moves data that is in pieces on the origin's side, and that is reached by load and store.
+///
+/// # Safety
+/// As [`move_data`].
+unsafe fn move_in_chunks<const PUTS: bool>(
+    found: &Target,
+    (buffer, origin): (*mut u8, &Elements),
+    there: &Elements,
+) {
+    let (from, to) = match PUTS {
+        true => ((buffer, origin), (found.near, there)),
+        false => ((found.near, there), (buffer, origin)),
+    };
+    let mut chunk = [0; CHUNK];
+    let mut done = 0;
+    while done < origin.bytes {
+        let len = (origin.bytes - done).min(CHUNK as u64) as usize;
+        // SAFETY: the caller's.
+        unsafe {
+            from.1
+                .layout()
+                .pack(from.0, from.1.count, done, &mut chunk[..len]);
+            to.1.layout().unpack(to.0, to.1.count, done, &chunk[..len]);
+        }
+        done += len as u64;
+    }
+}
+
+/// Whether an operation is complete.
+pub(super) fn is_over(p: &Process, window: &Window, rank: u32) -> Result<bool> {
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    let over = unsafe { (*worker).progress_flush(window.world(rank)) };
+    let over = over.map_err(|e| error::explain(window, rank, e))?;
+    if over {
+        lock::note_complete(window, rank);
+    }
+    Ok(over)
+}

@@ -1,0 +1,409 @@
+//! A window (MPI 5.0, chapter 12): what each rank of its group exposes, and how this process reaches it.
+#![allow(unsafe_code)]
+
+use super::control::{self, ACCUMULATE, Control};
+use super::dynamic::{Attached, LIST_BYTES, Pieces};
+use super::epoch::Epoch;
+use super::error;
+use super::hot::HotPeer;
+use crate::attribute::{Attributes, Holder, Kind};
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::process::Process;
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Way};
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ffi::c_void;
+use std::rc::Rc;
+
+/// How a window was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    /// `MPI_Win_create`.
+    Create,
+    /// `MPI_Win_allocate`.
+    Allocate,
+    /// `MPI_Win_allocate_shared`.
+    Shared,
+    /// `MPI_Win_create_dynamic`.
+    Dynamic,
+}
+
+impl Flavor {
+    /// The value of `MPI_WIN_CREATE_FLAVOR`.
+    pub fn code(self) -> i32 {
+        match self {
+            Flavor::Create => MPI_WIN_FLAVOR_CREATE,
+            Flavor::Allocate => MPI_WIN_FLAVOR_ALLOCATE,
+            Flavor::Shared => MPI_WIN_FLAVOR_SHARED,
+            Flavor::Dynamic => MPI_WIN_FLAVOR_DYNAMIC,
+        }
+    }
+}
+
+/// A key that names nothing.
+pub(super) const NO_KEY: PackedKey = [0; size_of::<PackedKey>()];
+
+/// What a rank has said of its part of the window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    /// Bytes.
+    pub size: u64,
+    /// Bytes that a displacement of 1 is.
+    pub unit: u64,
+    /// The rank whose memory it lies in: itself, but in a shared window.
+    pub owner: u32,
+    /// Where it begins in the region of `memory`.
+    pub start: u64,
+    /// Its memory; of a dynamic window its list of what is attached. Zeros where there is none.
+    pub memory: PackedKey,
+    /// Its words for synchronisation.
+    pub control: PackedKey,
+}
+
+/// How this process reaches a rank's part, found out when it is first accessed.
+pub(super) struct Reached {
+    /// The part's first byte in this process, by load and store; null otherwise.
+    pub base: *mut u8,
+    /// The region that the part lies in; none where it has no bytes.
+    pub memory: Option<RemoteKey>,
+    /// The words for synchronisation.
+    pub control: Control,
+    /// What is attached there, of a dynamic window.
+    pub attached: Attached,
+}
+
+/// The part of the window that a rank has.
+pub(super) struct Peer {
+    pub part: Part,
+    reached: UnsafeCell<Option<Box<Reached>>>,
+    /// Whether operations may be under way that a flush has to complete.
+    pub pending: Cell<bool>,
+}
+
+/// Values of the predefined attributes, at addresses that stay.
+pub(super) struct Described {
+    pub size: isize,
+    pub unit: i32,
+    pub flavor: i32,
+    pub model: i32,
+}
+
+/// Memory of this process that the window has.
+#[derive(Default)]
+pub(super) struct Own {
+    /// What is exposed, to be withdrawn.
+    pub exposed: Vec<RegionId>,
+    /// What was allocated, to be freed.
+    pub allocated: Vec<usize>,
+}
+
+/// A window. All calls on it are made under the process's lock.
+pub struct Window {
+    /// Its handle.
+    pub handle: Cell<usize>,
+    /// How it was made.
+    pub flavor: Flavor,
+    /// Its group.
+    pub group: Rc<Group>,
+    /// The calling process's rank.
+    pub rank: u32,
+    /// A communicator of the group for the window alone.
+    pub(super) comm: Rc<Comm>,
+    /// As `MPI_Win_set_name` left it.
+    pub name: RefCell<String>,
+    /// The MPI call that made it.
+    pub(super) made_by: &'static str,
+    /// Handle of the error handler.
+    pub errhandler: Cell<usize>,
+    /// Cached attributes.
+    pub attributes: Attributes,
+    /// Hints given at creation or by `MPI_Win_set_info`.
+    pub hints: RefCell<Vec<(String, String)>>,
+    /// The own memory's first byte.
+    pub base: Cell<*mut u8>,
+    /// The list of what is attached, of a dynamic window.
+    pub(super) list: *mut u8,
+    pub(super) described: Described,
+    pub(super) peers: Box<[Peer]>,
+    pub(super) hot: Box<[Cell<HotPeer>]>,
+    pub(super) epoch: RefCell<Epoch>,
+    /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
+    pub(super) is_local: bool,
+    /// Ranks that the hot table shows as open.
+    pub(super) opened: RefCell<Vec<u32>>,
+    /// Ranks with [`Peer::pending`].
+    pub(super) pending: RefCell<Vec<u32>>,
+    /// Epochs by `MPI_Win_start` that each rank has opened to this one so far.
+    pub(super) started: RefCell<Vec<u64>>,
+    /// Epochs that ranks have to have ended here before the next `MPI_Win_wait` returns.
+    pub(super) completions: Cell<u64>,
+    pub(super) own: RefCell<Own>,
+    /// What this process has attached to a dynamic window.
+    pub(super) pieces: Pieces,
+}
+
+impl Peer {
+    pub fn new(part: Part) -> Self {
+        Peer {
+            part,
+            reached: UnsafeCell::new(None),
+            pending: Cell::new(false),
+        }
+    }
+
+    /// Where it is kept how the part is reached.
+    pub fn reached_place(&self) -> *mut Option<Box<Reached>> {
+        self.reached.get()
+    }
+}
+
+impl Window {
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// What a person would call it.
+    pub fn title(&self) -> String {
+        let name = self.name.borrow();
+        match name.is_empty() {
+            true => format!("made by {}", self.made_by),
+            false => name.clone(),
+        }
+    }
+
+    /// It as the holder of attributes.
+    pub fn holder(&self) -> Holder<'_> {
+        Holder {
+            kind: Kind::Win,
+            handle: self.handle.get(),
+            attributes: &self.attributes,
+        }
+    }
+
+    /// The value of a predefined attribute: an address.
+    pub fn predefined(&self, key: i32) -> Option<*mut c_void> {
+        let described = &self.described;
+        Some(match key {
+            MPI_WIN_BASE => self.base.get().cast(),
+            MPI_WIN_SIZE => (&raw const described.size).cast_mut().cast(),
+            MPI_WIN_DISP_UNIT => (&raw const described.unit).cast_mut().cast(),
+            MPI_WIN_CREATE_FLAVOR => (&raw const described.flavor).cast_mut().cast(),
+            MPI_WIN_MODEL => (&raw const described.model).cast_mut().cast(),
+            _ => return None,
+        })
+    }
+
+    /// The list of a dynamic window.
+    pub(super) fn base_of_list(&self) -> *mut u8 {
+        self.list
+    }
+
+    /// World rank of a rank.
+    #[inline]
+    pub(super) fn world(&self, rank: u32) -> u32 {
+        self.group.world_ranks()[rank as usize]
+    }
+
+    /// The rank that an argument names.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RANK`.
+    #[inline]
+    pub(super) fn check_rank(&self, rank: i32) -> Result<u32> {
+        match rank >= 0 && (rank as u32) < self.size() {
+            true => Ok(rank as u32),
+            false => Err(error::refuse_rank(self, rank)),
+        }
+    }
+
+    /// How a rank's part is reached, found out at the first call.
+    ///
+    /// # Errors
+    /// What keeps the rank from being reached.
+    #[inline]
+    pub(super) fn reach(&self, p: &Process, rank: u32) -> Result<*mut Reached> {
+        // SAFETY: under the lock; nothing here lets another thread in while the reference lives.
+        let reached = unsafe { &mut *self.peers[rank as usize].reached.get() };
+        match reached {
+            Some(reached) => Ok(&raw mut **reached),
+            None => self.reach_first(p, rank),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reach_first(&self, p: &Process, rank: u32) -> Result<*mut Reached> {
+        let (part, world) = (self.peers[rank as usize].part, self.world(rank));
+        let worker = p.worker()?;
+        let fail = |e| error::explain(self, rank, e);
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        let worker: &mut Worker = unsafe { &mut *worker };
+        let mut control = worker.unpack_key(world, &part.control).map_err(fail)?;
+        if control.len() < control::bytes(self.size()) as u64 {
+            return Err(error::refuse_part(self, rank));
+        }
+        let words = worker.region_address(&mut control).map_err(fail)?;
+        let control = Control::new(control, words.unwrap_or(std::ptr::null_mut()));
+        let (memory, base) = self.reach_memory(p, rank)?;
+        let reached = Reached {
+            base,
+            memory,
+            control,
+            attached: Attached::default(),
+        };
+        // SAFETY: as in `reach`.
+        let place = unsafe { &mut *self.peers[rank as usize].reached.get() };
+        Ok(&raw mut **place.insert(Box::new(reached)))
+    }
+
+    /// The memory that a rank's part lies in, and the part's first byte where it is reached by load and store.
+    fn reach_memory(&self, p: &Process, rank: u32) -> Result<(Option<RemoteKey>, *mut u8)> {
+        let part = self.peers[rank as usize].part;
+        let nowhere = std::ptr::null_mut();
+        if part.memory == NO_KEY {
+            return Ok((None, nowhere));
+        }
+        let fail = |e| error::explain(self, rank, e);
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        let worker: &mut Worker = unsafe { &mut *p.worker()? };
+        let mut key = worker
+            .unpack_key(self.world(part.owner), &part.memory)
+            .map_err(fail)?;
+        // Of a dynamic window: its list, at the begin of the memory.
+        let len = match self.flavor {
+            Flavor::Dynamic => LIST_BYTES as u64,
+            _ => part.size,
+        };
+        let end = part.start.checked_add(len);
+        if end.is_none_or(|end| end > key.len()) {
+            return Err(error::refuse_part(self, rank));
+        }
+        let start = part.start as usize;
+        if self.flavor != Flavor::Shared {
+            let found = worker.region_address(&mut key).map_err(fail)?;
+            let base = found.map_or(nowhere, |base| base.wrapping_add(start));
+            return Ok((Some(key), base));
+        }
+        if part.owner != rank {
+            // The parts of all ranks follow each other here too: they are mapped once.
+            let whole = self.reach(p, part.owner)?;
+            // SAFETY: lives as long as the window.
+            let first = unsafe { (*whole).base };
+            return match first.is_null() {
+                true => Err(error::refuse_part(self, rank)),
+                false => Ok((Some(key), first.wrapping_add(start))),
+            };
+        }
+        match worker.map_region(&mut key).map_err(fail)? {
+            Some(base) if start == 0 => Ok((Some(key), base)),
+            _ => Err(error::refuse_part(self, rank)),
+        }
+    }
+
+    /// Notes that operations are under way to a rank that a flush has to complete.
+    #[inline]
+    pub(super) fn note_pending(&self, rank: u32) {
+        if !self.peers[rank as usize].pending.replace(true) {
+            self.pending.borrow_mut().push(rank);
+        }
+    }
+
+    /// Counts an epoch by `MPI_Win_start` to a rank; which one it is.
+    pub(super) fn count_start(&self, rank: u32) -> u64 {
+        let count = &mut self.started.borrow_mut()[rank as usize];
+        *count += 1;
+        *count
+    }
+
+    /// How a rank is reached, if it was accessed: name and explanation.
+    pub(super) fn way(&self, rank: u32) -> Option<(&'static str, &'static str)> {
+        // SAFETY: as in `reach`.
+        let reached = unsafe { (*self.peers[rank as usize].reached.get()).as_ref()? };
+        let near = (Way::LoadStore.name(), Way::LoadStore.how());
+        match &reached.memory {
+            _ if !reached.base.is_null() => Some(near),
+            Some(key) => Some((key.way().name(), key.way().how())),
+            None => None,
+        }
+    }
+
+    /// Shows a rank, to which an epoch gives access, to the immediate path, where it is reached by load and store.
+    pub(super) fn show(&self, p: &Process, rank: u32) -> Result {
+        let reached = self.reach(p, rank)?;
+        // SAFETY: lives as long as the window; nothing below lets other threads in.
+        self.open(rank, unsafe { &*reached });
+        Ok(())
+    }
+
+    fn open(&self, rank: u32, reached: &Reached) {
+        let part = self.peers[rank as usize].part;
+        let lock = reached.control.word(ACCUMULATE);
+        if reached.base.is_null() || lock.is_null() || self.flavor == Flavor::Dynamic {
+            return;
+        }
+        let shown = HotPeer {
+            base: reached.base,
+            size: part.size,
+            unit: part.unit,
+            limit: part.size / part.unit,
+            lock,
+        };
+        if self.hot[rank as usize].replace(shown).size == 0 && part.size != 0 {
+            self.opened.borrow_mut().push(rank);
+        }
+    }
+
+    /// Hides a rank from the immediate path.
+    #[inline]
+    pub(super) fn close(&self, rank: u32) {
+        if self.hot[rank as usize].replace(HotPeer::CLOSED).size != 0 {
+            let mut opened = self.opened.borrow_mut();
+            if let Some(at) = opened.iter().rposition(|&other| other == rank) {
+                opened.swap_remove(at);
+            }
+        }
+    }
+
+    /// Hides all ranks from the immediate path.
+    pub(super) fn close_all(&self) {
+        for rank in self.opened.borrow_mut().drain(..) {
+            self.hot[rank as usize].set(HotPeer::CLOSED);
+        }
+    }
+
+    /// Forgets how ranks are reached: nothing may be under way any more.
+    pub(super) fn forget_all(&self) {
+        self.close_all();
+        for peer in &self.peers {
+            // SAFETY: as in `reach`.
+            unsafe { *peer.reached.get() = None };
+        }
+    }
+}
+
+impl Process {
+    /// The window behind a handle, or the right error.
+    #[inline]
+    pub fn win(&self, handle: usize) -> Result<Rc<Window>> {
+        match self.wins.get(handle) {
+            Some(window) => Ok(window),
+            None => Err(refuse_handle(handle)),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_handle(handle: usize) -> Error {
+    match handle {
+        MPI_WIN_NULL => Error::new(MPI_ERR_WIN, "the window is MPI_WIN_NULL"),
+        _ => Error::new(
+            MPI_ERR_WIN,
+            format!("invalid window handle {handle:#x}: never made, or freed already"),
+        ),
+    }
+}

@@ -1,0 +1,111 @@
+/* test: ranks=1,2,3,4,8
+   Locks keep others out, shared ones let each other in; flushes complete; nothing of it needs the target. */
+#include "rma_check.h"
+
+/* A counter that is read and written by separate operations: right only if an exclusive lock excludes. */
+static void test_exclusive(int kind, int rounds)
+{
+    struct window w = make_window(kind, 2 * sizeof(long), 1);
+    int at = ranks - 1;
+    for (int i = 0; i < rounds; i++) {
+        long value[2], zero = 0;
+        OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, at, 0, w.win));
+        OK(MPI_Get(value, 2, MPI_LONG, at, place(&w, at, 0, 1), 2, MPI_LONG, w.win));
+        OK(MPI_Win_flush(at, w.win));
+        SAME(value[1], 0);
+        value[0]++, value[1] = rank + 1;
+        OK(MPI_Put(value, 2, MPI_LONG, at, place(&w, at, 0, 1), 2, MPI_LONG, w.win));
+        OK(MPI_Win_flush_local(at, w.win));
+        OK(MPI_Put(&zero, 1, MPI_LONG, at, place(&w, at, sizeof(long), 1), 1, MPI_LONG, w.win));
+        OK(MPI_Win_unlock(at, w.win));
+    }
+    meet();
+    if (rank == at) {
+        OK(MPI_Win_lock(MPI_LOCK_SHARED, at, 0, w.win));
+        SAME(*(long *)w.base, (long)ranks * rounds);
+        OK(MPI_Win_unlock(at, w.win));
+    }
+    free_window(&w);
+}
+
+/* Readers with shared locks on all ranks see what one writer with exclusive locks has written, whole. */
+static void test_readers(int kind, int rounds)
+{
+    enum { WORDS = 200 };
+    struct window w = make_window(kind, WORDS * sizeof(long), sizeof(long));
+    long words[WORDS];
+    for (int i = 1; i <= rounds; i++) {
+        for (int to = 0; to < ranks; to++) {
+            if (rank == 0) {
+                for (int k = 0; k < WORDS; k++)
+                    words[k] = i;
+                OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, w.win));
+                OK(MPI_Put(words, WORDS / 2, MPI_LONG, to, place(&w, to, 0, sizeof(long)), WORDS / 2, MPI_LONG, w.win));
+                OK(MPI_Put(words, WORDS / 2, MPI_LONG, to, place(&w, to, WORDS / 2 * sizeof(long), sizeof(long)),
+                           WORDS / 2, MPI_LONG, w.win));
+                OK(MPI_Win_unlock(to, w.win));
+            } else {
+                OK(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, w.win));
+                OK(MPI_Get(words, WORDS, MPI_LONG, to, place(&w, to, 0, sizeof(long)), WORDS, MPI_LONG, w.win));
+                OK(MPI_Win_unlock(to, w.win));
+                for (int k = 1; k < WORDS; k++)
+                    SAME(words[k], words[0]);
+            }
+        }
+    }
+    free_window(&w);
+}
+
+/* Several ranks locked at once, all ranks locked at once, and locks that nobody checks. */
+static void test_several(int kind)
+{
+    struct window w = make_window(kind, (size_t)ranks * sizeof(int), sizeof(int));
+    int *values = allocate((size_t)ranks * sizeof(int)), *got = allocate((size_t)ranks * sizeof(int));
+    for (int to = 0; to < ranks; to++)
+        OK(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, w.win));
+    for (int to = 0; to < ranks; to++) {
+        values[to] = 100 * rank + to;
+        OK(MPI_Put(values + to, 1, MPI_INT, to, place(&w, to, (size_t)rank * sizeof(int), sizeof(int)), 1, MPI_INT, w.win));
+    }
+    OK(MPI_Win_flush_all(w.win));
+    for (int to = 0; to < ranks; to++)
+        OK(MPI_Win_unlock(to, w.win));
+    meet();
+    OK(MPI_Win_lock_all(0, w.win));
+    for (int from = 0; from < ranks; from++)
+        OK(MPI_Get(got + from, 1, MPI_INT, from, place(&w, from, (size_t)rank * sizeof(int), sizeof(int)), 1, MPI_INT, w.win));
+    OK(MPI_Win_flush_local_all(w.win));
+    for (int from = 0; from < ranks; from++)
+        SAME(got[from], 100 * rank + from);
+    OK(MPI_Win_unlock_all(w.win));
+    meet();
+    OK(MPI_Win_lock_all(MPI_MODE_NOCHECK, w.win));
+    int right = (rank + 1) % ranks, minus = -rank;
+    OK(MPI_Put(&minus, 1, MPI_INT, right, place(&w, right, 0, sizeof(int)), 1, MPI_INT, w.win));
+    OK(MPI_Win_unlock_all(w.win));
+    meet();
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, MPI_MODE_NOCHECK, w.win));
+    OK(MPI_Get(got, 1, MPI_INT, right, place(&w, right, 0, sizeof(int)), 1, MPI_INT, w.win));
+    OK(MPI_Win_unlock(right, w.win));
+    SAME(got[0], -rank);
+    free(values);
+    free(got);
+    free_window(&w);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    int rounds = are_apart() || getenv("FASTPATH_TRANSPORTS") ? 20 : 500;
+    for (int kind = 0; kind < KINDS; kind++) {
+        int before = failures;
+        if (!has_kind(kind))
+            continue;
+        test_exclusive(kind, rounds);
+        test_readers(kind, rounds / 10);
+        test_several(kind);
+        if (failures != before)
+            fprintf(stderr, "rank %d: the window was of kind %s\n", rank, kind_names[kind]);
+    }
+    return finish();
+}
