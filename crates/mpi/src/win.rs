@@ -12,7 +12,7 @@
 //! | messages | any other | the target's progress |
 //!
 //! Puts and gets go the way of the memory. Accumulates are done by the origin on all ways: it takes the target's lock
-//! of accumulates, reads, combines and writes (`docs/decisions/0030-windows.md`). Locks of windows, post, start,
+//! of accumulates, reads, combines and writes (`docs/decisions/0035-windows.md`). Locks of windows, post, start,
 //! complete and wait are words that the origin changes by atomic operations: a target takes part in none of them.
 
 pub mod accumulate;

@@ -16,6 +16,7 @@
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,13 @@ static void make_call(const char *which) {
     } else if (!strcmp(which, "MPI_Put")) {
         COUNTED(MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window));
         MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Get")) {
+        COUNTED(MPI_Get(second, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window));
+        MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Fetch_and_op")) {
+        int64_t one = 1, before;
+        COUNTED(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, peer, 0, MPI_SUM, window));
+        MPI_Win_flush(peer, window);
     } else if (!strcmp(which, "MPI_Win_flush")) {
         MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window);
         COUNTED(MPI_Win_flush(peer, window));
@@ -208,9 +216,9 @@ static const char *const cases[] = {
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
     "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
     "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted",
-    "MPI_Put",         "MPI_Win_flush",
+    "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Win_flush",
 };
-enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 2 };
+enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 4 };
 
 /* Whether the library has windows; called by both ranks. */
 static int open_window(void) {

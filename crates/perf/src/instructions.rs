@@ -173,7 +173,7 @@ fn make_breakdowns(
 }
 
 /// Calls for which a library needs windows.
-const OF_WINDOWS: [&str; 2] = ["MPI_Put", "MPI_Win_flush"];
+const OF_WINDOWS: [&str; 4] = ["MPI_Put", "MPI_Get", "MPI_Fetch_and_op", "MPI_Win_flush"];
 
 /// What of the calls was not counted.
 fn list_missing(mpi: &str, counted: &[Breakdown]) -> Vec<Missing> {

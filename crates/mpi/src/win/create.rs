@@ -206,6 +206,7 @@ fn assemble(
         },
         peers,
         hot: (0..ranks).map(|_| Cell::new(HotPeer::CLOSED)).collect(),
+        locks: (0..ranks).map(|_| Cell::new(std::ptr::null())).collect(),
         epoch: RefCell::new(Epoch::new(ranks)),
         is_local,
         opened: RefCell::default(),

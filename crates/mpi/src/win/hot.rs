@@ -1,4 +1,4 @@
-//! What the immediate path of one-sided operations reads: two words per window, five per rank of it.
+//! What the immediate path of one-sided operations reads: a line per window, four words per rank of it.
 //!
 //! A window's entry is found by the low bits of its handle, and its key must equal the handle, as with communicators
 //! ([`crate::hot`]). A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
@@ -10,12 +10,13 @@ use super::window::Window;
 use crate::hot;
 use crate::op::cache;
 use crate::process::Process;
+use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
-use fastpath_protocol::rma::copy_mapped;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
 const ENTRIES: usize = 1 << 12;
+const SMALL: u64 = COPY_SMALL_MAX as u64;
 /// Flushes after which one looks for messages: a program may wait for one in a loop of flushes.
 const FLUSHES_PER_LOOK: u32 = 64;
 
@@ -31,9 +32,9 @@ pub struct HotPeer {
     pub unit: u64,
     /// Largest displacement inside of it.
     pub limit: u64,
-    /// The lock of accumulates.
-    pub lock: *const AtomicU64,
 }
+
+const _: () = assert!(size_of::<HotPeer>() == 32);
 
 impl HotPeer {
     /// A rank that the immediate path does not reach.
@@ -42,7 +43,6 @@ impl HotPeer {
         size: 0,
         unit: 1,
         limit: 0,
-        lock: ptr::null(),
     };
 }
 
@@ -52,6 +52,8 @@ struct HotWin {
     /// Its handle; 0 where the ordinary path has to look.
     key: Cell<u64>,
     peers: Cell<*const Cell<HotPeer>>,
+    /// The lock of accumulates of each rank that is shown.
+    locks: Cell<*const Cell<*const AtomicU64>>,
     size: Cell<u32>,
     /// Flushes until the next look for messages.
     flushes: Cell<u32>,
@@ -67,6 +69,7 @@ static WINDOWS: Table = Table(UnsafeCell::new(
         HotWin {
             key: Cell::new(0),
             peers: Cell::new(ptr::null()),
+            locks: Cell::new(ptr::null()),
             size: Cell::new(0),
             flushes: Cell::new(FLUSHES_PER_LOOK),
         }
@@ -81,13 +84,25 @@ fn window(handle: usize) -> &'static HotWin {
 
 /// The entry of a rank that the immediate path reaches.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
-fn peer(win: usize, rank: i32) -> Option<&'static Cell<HotPeer>> {
+fn peer(win: usize, rank: i32) -> Option<*mut HotPeer> {
     let window = window(win);
     if window.key.get() != win as u64 || rank as u32 >= window.size.get() {
         return None;
     }
     // SAFETY: the table has an entry for each rank, and lives as long as the key is there.
-    Some(unsafe { &*window.peers.get().add(rank as usize) })
+    let peer = unsafe { window.peers.get().add(rank as u32 as usize) };
+    Some(in_one_register(peer.cast_mut().cast()))
+}
+
+/// The same address, of which the compiler does not know that it is a sum: otherwise it keeps the parts in two
+/// registers, and saves others for them (6 instructions in `MPI_Put`).
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put
+fn in_one_register<T>(mut address: *mut T) -> *mut T {
+    // SAFETY: no instruction at all.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+    }
+    address
 }
 
 /// The two sides of a put or a get, as the program gave them.
@@ -111,18 +126,38 @@ pub struct Sides {
     pub win: usize,
 }
 
-/// A put (or a get) of contiguous elements of one datatype to memory that is reached by load and store, or nothing.
+/// A put (or a get) of a few bytes, in contiguous elements of one datatype, to memory that is reached by load and store,
+/// or nothing. No call is made: so the caller saves no registers.
 ///
 /// # Safety
 /// The buffer is as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
+    // SAFETY: the caller's.
+    unsafe { move_now::<PUTS, false>(&sides) }
+}
+
+/// The same of any number of bytes, for a call that is inside MPI.
+///
+/// # Safety
+/// As [`try_move`].
+#[inline(never)]
+pub(super) unsafe fn try_move_long<const PUTS: bool>(sides: &Sides) -> bool {
+    // SAFETY: the caller's.
+    unsafe { move_now::<PUTS, true>(sides) }
+}
+
+/// # Safety
+/// As [`try_move`].
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
+unsafe fn move_now<const PUTS: bool, const LONG: bool>(sides: &Sides) -> bool {
     let Some(peer) = peer(sides.win, sides.rank) else {
         return false;
     };
-    let peer = peer.as_ptr();
-    let datatype = hot::datatype(sides.datatype);
-    // SAFETY: the cell is there; nobody writes it while this call runs.
+    let datatype = in_one_register(ptr::from_ref(hot::datatype(sides.datatype)).cast_mut());
+    // SAFETY: an entry of the table.
+    let datatype = unsafe { &*datatype };
+    // SAFETY: the entry is there; nobody writes it while this call runs.
     let (base, size, unit, limit) =
         unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
     let plain = datatype.key == sides.datatype as u64
@@ -134,20 +169,39 @@ pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
     if !plain {
         return false;
     }
-    // Elements have at most 2^31 - 1 bytes, and a displacement within the limit is inside.
+    // Elements have at most 2^31 - 1 bytes, and a displacement within the limit is inside: no sum is too large.
     let bytes = sides.count as u64 * datatype.size;
-    let start = sides.disp as u64 * unit;
-    // No bytes become the largest number.
-    if bytes.wrapping_sub(1) >= size - start {
+    let end = sides.disp as u64 * unit + bytes;
+    if end > size {
         return false;
     }
-    let target = base.wrapping_add(start as usize);
+    let target_end = base.wrapping_add(end as usize);
+    let target = target_end.wrapping_sub(bytes as usize);
     let (to, from) = match PUTS {
         true => (target, sides.origin),
         false => (sides.origin, target),
     };
     // SAFETY: inside the mapped part, as just seen; the buffer by the caller. What overlaps is an error of the program.
-    unsafe { copy_mapped(to, from, bytes as usize) };
+    unsafe {
+        match bytes {
+            8 if PUTS => {
+                let value = from.cast::<u64>().read_unaligned();
+                target_end
+                    .cast::<u64>()
+                    .wrapping_sub(1)
+                    .write_unaligned(value);
+            }
+            8 => {
+                let value = target_end.cast::<u64>().wrapping_sub(1).read_unaligned();
+                to.cast::<u64>().write_unaligned(value);
+            }
+            1..=SMALL => copy_small(to, from, bytes as usize),
+            // Without any bytes nothing tells whether the rank is shown.
+            0 => return false,
+            _ if !LONG => return false,
+            _ => copy(to, from, bytes as usize),
+        }
+    }
     true
 }
 
@@ -159,11 +213,11 @@ pub fn try_flush(rank: i32, win: usize) -> bool {
     };
     let window = window(win);
     let left = window.flushes.get().wrapping_sub(1);
+    window.flushes.set(left);
     // SAFETY: as in `try_move`.
-    if left == 0 || unsafe { (*peer.as_ptr()).size } == 0 {
+    if left == 0 || unsafe { (*peer).size } == 0 {
         return false;
     }
-    window.flushes.set(left);
     // ORDERING: what was put is there for others before this process reads anything else; the partner is the same
     // fence of a rank that does so too.
     fence(Ordering::SeqCst);
@@ -191,16 +245,16 @@ pub unsafe fn try_fetch_and_op(
     let Some(peer) = peer(win, rank) else {
         return false;
     };
-    let peer = peer.as_ptr();
     let hot_type = hot::datatype(datatype);
-    // SAFETY: as in `try_move`.
+    // SAFETY: as in `try_move`; the locks have as many entries.
     let (base, size, unit, limit, lock) = unsafe {
+        let lock = (*window(win).locks.get().add(rank as u32 as usize)).get();
         (
             (*peer).base,
             (*peer).size,
             (*peer).unit,
             (*peer).limit,
-            (*peer).lock,
+            lock,
         )
     };
     let bytes = hot_type.size;
@@ -260,6 +314,7 @@ impl Process {
         if allowed && !self.lock.is_enabled() && entry.key.get() == 0 {
             entry.key.set(handle as u64);
             entry.peers.set(shown.hot.as_ptr());
+            entry.locks.set(shown.locks.as_ptr());
             entry.size.set(shown.size());
         }
     }

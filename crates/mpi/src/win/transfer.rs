@@ -1,11 +1,11 @@
 //! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
 #![allow(unsafe_code)]
 
-use super::error;
 pub use super::hot::Sides;
 use super::lock;
 use super::target::{self, Elements, Target};
 use super::window::Window;
+use super::{error, hot};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -27,7 +27,12 @@ pub(super) type Begun = Option<(Rc<Window>, u32)>;
 /// The buffer is readable as count and datatype say until the operation is completed.
 pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
     // SAFETY: the caller's.
-    unsafe { transfer::<true>(p, sides) }.map(drop)
+    unsafe {
+        match hot::try_move_long::<true>(sides) {
+            true => Ok(()),
+            false => transfer::<true>(p, sides).map(drop),
+        }
+    }
 }
 
 /// `MPI_Get`
@@ -39,7 +44,12 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
 /// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
 pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     // SAFETY: the caller's.
-    unsafe { transfer::<false>(p, sides) }.map(drop)
+    unsafe {
+        match hot::try_move_long::<false>(sides) {
+            true => Ok(()),
+            false => transfer::<false>(p, sides).map(drop),
+        }
+    }
 }
 
 /// A put or a get; what it needs for its completion.

@@ -12,6 +12,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::process::Process;
+use fastpath_base::sync::AtomicU64;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Way};
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -129,6 +130,8 @@ pub struct Window {
     pub(super) described: Described,
     pub(super) peers: Box<[Peer]>,
     pub(super) hot: Box<[Cell<HotPeer>]>,
+    /// The lock of accumulates of each rank that the hot table has shown.
+    pub(super) locks: Box<[Cell<*const AtomicU64>]>,
     pub(super) epoch: RefCell<Epoch>,
     /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
     pub(super) is_local: bool,
@@ -350,8 +353,8 @@ impl Window {
             size: part.size,
             unit: part.unit,
             limit: part.size / part.unit,
-            lock,
         };
+        self.locks[rank as usize].set(lock);
         if self.hot[rank as usize].replace(shown).size == 0 && part.size != 0 {
             self.opened.borrow_mut().push(rank);
         }
