@@ -224,7 +224,7 @@ pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> 
     let window = p.win(win)?;
     // SAFETY: by the contract of this function.
     let name = unsafe { read_text("win_name", win_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
-    window.name.replace(name);
+    window.set_name(name);
     Ok(())
 }
 

@@ -216,19 +216,20 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Waits until a word says what `done` wants. `naps`: who changes it wakes nobody.
+    /// Waits until a word says what `done` wants, which `peer`, a rank or negative, or who is awaited brings about.
     #[cold]
     #[inline(never)]
     pub fn await_word(
         &self,
         at: u64,
-        awaited: Awaited,
-        naps: bool,
+        (peer, awaited): (i32, Awaited),
         done: impl Fn(u64) -> bool,
     ) -> Result {
         let worker = self.p.worker()?;
-        let mut note = self.note(awaited);
-        note.naps |= naps;
+        let note = Note {
+            peer,
+            ..self.note(awaited)
+        };
         let Some(word) = self.near(at) else {
             return self.poll_far(at, &note, done);
         };

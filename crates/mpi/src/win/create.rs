@@ -49,6 +49,8 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Win
     coll::compare_calls(p, parent)?;
     let context = comms::take_spare(p, parent)?;
     let comm = Comm::new(p, context, parent.group.clone(), None, parent.rank);
+    comm.name
+        .replace(format!("of the window made by {}", p.call.get()));
     let handle = publish(p, comm)?;
     let made = p
         .comm(handle)

@@ -84,7 +84,7 @@ pub fn start(p: &Process, window: &Window, group: &Group, assertion: i32) -> Res
         for &rank in &ranks {
             let wanted = window.count_start(rank);
             let (at, who) = (posts_of(window.size(), rank), awaited(window, &[rank]));
-            own.await_word(at, who, false, |posts| posts >= wanted)?;
+            own.await_word(at, (rank as i32, who), |posts| posts >= wanted)?;
         }
     }
     window.epoch.borrow_mut().start(ranks);
@@ -131,7 +131,7 @@ fn end(window: &Window, wanted: u64) {
 pub fn wait(p: &Process, window: &Window) -> Result {
     let (ranks, wanted) = exposed(window)?;
     let own = Words::of(p, window, window.rank)?;
-    own.await_word(COMPLETED, awaited(window, &ranks), false, |ended| {
+    own.await_word(COMPLETED, (-1, awaited(window, &ranks)), |ended| {
         ended >= wanted
     })?;
     end(window, wanted);

@@ -247,7 +247,7 @@ fn await_turn(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result {
         }
     }
     let is_turn = |word| LockWord(word).is_turn(ticket, exclusive);
-    words.await_word(LOCK, awaited, false, is_turn)?;
+    words.await_word(LOCK, (words.rank as i32, awaited), is_turn)?;
     if exclusive {
         return Ok(());
     }

@@ -178,6 +178,13 @@ impl Window {
         }
     }
 
+    /// `MPI_Win_set_name`: what reports and messages call it too.
+    pub fn set_name(&self, name: String) {
+        self.comm.name.replace(format!("of the window {name}"));
+        self.comm.tell_title();
+        self.name.replace(name);
+    }
+
     /// It as the holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
         Holder {

@@ -1,0 +1,69 @@
+/* Does with a window what the argument names: a mistake that ends the job, or a wait that does not end.
+ * test: only=build */
+#include <mpi.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    int rank, ranks, value = 1;
+    void *base;
+    char mine[64];
+    MPI_Win win, other;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Win_allocate(64, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_set_name(win, "ledger");
+    MPI_Win_create(mine, sizeof mine, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &other);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    if (strcmp(how, "range") == 0 && rank == 1) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+        MPI_Put(&value, 1, MPI_INT, 0, 16, 1, MPI_INT, win);
+    } else if (strcmp(how, "epoch") == 0 && rank == 1) {
+        MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, win);
+    } else if (strcmp(how, "free") == 0 && rank == 1) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        MPI_Win_free(&win);
+    } else if (strcmp(how, "held") == 0) {
+        /* Rank 0 keeps a lock and waits for a message of rank 1, which wants the lock. */
+        if (rank == 0)
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    } else if (strcmp(how, "post") == 0) {
+        /* Rank 1 waits for a post that rank 0 never makes. */
+        MPI_Group world;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        if (rank == 0)
+            MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Win_start(world, 0, win);
+    } else if (strcmp(how, "dies") == 0) {
+        /* Rank 0 dies while it holds a lock that rank 1 wants. */
+        if (rank == 0)
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            _exit(9);
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    } else if (strcmp(how, "right") == 0) {
+        int to = (rank + 1) % ranks;
+        MPI_Win_lock_all(0, win);
+        MPI_Win_lock_all(0, other);
+        MPI_Put(&value, 1, MPI_INT, to, 0, 1, MPI_INT, win);
+        MPI_Put(&value, 1, MPI_INT, to, 0, 1, MPI_INT, other);
+        MPI_Win_unlock_all(other);
+        MPI_Win_unlock_all(win);
+    } else {
+        MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Win_free(&other);
+    MPI_Win_free(&win);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,72 @@
+"""Windows from outside: what ends a job says the window and what to do, what waits says for whom, the report says the ways."""
+
+import json
+import os
+
+from harness import program
+
+# What the program is told to do, the job's exit code, and what is said.
+ENDS = {
+    "range": (48, ["MPI_Put", "rank 1 of 2", "MPI_ERR_RMA_RANGE", "4 bytes", "at byte 64", "rank 0 has 64 bytes", "ledger", "to do:"]),
+    "epoch": (50, ["MPI_Put", "MPI_ERR_RMA_SYNC", "rank 0", "window ledger", "call MPI_Win_lock"]),
+    "free": (50, ["MPI_Win_free", "MPI_ERR_RMA_SYNC", "holds a lock", "locked: 0", "call MPI_Win_unlock first"]),
+    "dies": (9, ["rank 0", "exit code 9"]),
+}
+# What waits for ever, and what is said of it.
+HANGS = {
+    "held": ["MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
+             "which waits for rank 0 (MPI_Win_lock"],
+    "post": ["MPI_Win_start, peer 0", "which waits for rank 0 (MPI_Win_start"],
+}
+# What is switched off, and the way of memory that MPI allocates and of other memory then.
+WAYS = {"": ("load-store", "kernel"), "direct": ("kernel", "kernel"), "cma": ("load-store", "messages"), "cma,direct": ("messages", "messages")}
+
+
+def _judge(outcome, code, texts):
+    problem = outcome.problem(code, quiet=False)
+    missing = [text for text in texts if text not in outcome.err]
+    return problem or (f"the report lacks {missing}: {outcome.err}" if missing else None)
+
+
+def _make(how, code, texts, timeout):
+    def case(session):
+        return _judge(session.mpirun(2, [session.binary("rma_wrong"), how], timeout=timeout).finish(), code, texts)
+
+    return case
+
+
+for _how, (_code, _texts) in ENDS.items():
+    globals()[f"case_{_how}"] = _make(_how, _code, _texts, 60)
+for _how, _texts in HANGS.items():
+    globals()[f"case_{_how}"] = _make(_how, 124, _texts, 2)
+
+
+def case_ways(session):
+    """The report says by which way each rank of a window was reached."""
+    for off, (allocated, other) in WAYS.items():
+        env = {"FASTPATH_REPORT": "json", "FASTPATH_DISABLE": off}
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env=env).finish()
+        problem = outcome.problem(quiet=False)
+        if problem:
+            return problem, outcome.text()
+        lines = [json.loads(line) for line in outcome.err.splitlines() if '"window"' in line]
+        found = {(line["rank"], line["window"]): line["ways"] for line in lines}
+        for rank in range(2):
+            for window, way in (("ledger", allocated), ("made by MPI_Win_create", other)):
+                if found.get((rank, window)) != [{"way": way, "ranks": [1 - rank]}]:
+                    return f"without {off!r}, rank {rank} says of the window {window}: {found.get((rank, window))}", outcome.text()
+    return None
+
+
+def case_example(session):
+    """The example counts right on any number of ranks, and says so."""
+    source = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples", "table.c")
+    binary = os.path.join(session.build, "table")
+    complaint = program.build(binary, [session.mpicc, *program.FLAGS, "-o", binary, source], [source])
+    if complaint:
+        return f"it does not compile: {complaint}"
+    for ranks in (1, 2, 3, 4, 8):
+        outcome = session.mpirun(ranks, [binary, "5000"]).finish()
+        if outcome.problem() or "the table is right" not in outcome.out:
+            return f"{ranks} ranks: {outcome.problem()}", outcome.text()
+    return None
