@@ -12,6 +12,7 @@
 #![allow(
     clippy::missing_safety_doc,
     clippy::undocumented_unsafe_blocks,
+    clippy::too_many_arguments,
     clippy::pedantic
 )]
 

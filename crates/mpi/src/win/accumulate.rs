@@ -180,8 +180,8 @@ impl Job<'_> {
             unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
             return words.unlock_accumulates();
         }
-        // SAFETY: the caller's.
         let operand = match &origin {
+            // SAFETY: the caller's.
             Some((at, elements)) => unsafe { elements.pack(*at)? },
             None => Vec::new(),
         };

@@ -244,7 +244,7 @@ fn read_near(list: *mut List, attached: &mut Attached) {
             if number == attached.number {
                 return;
             }
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 let count = (*list).count.load(Ordering::Relaxed).min(MOST as u64) as usize;
                 let first = (&raw const (*list).entries).cast::<Entry>();
                 let entries = (0..count).map(|at| first.add(at).read_volatile()).collect();
@@ -296,7 +296,7 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
         }
         let mut after = Box::new(0_u64);
         get(0, (&raw mut *after).cast(), 8)?;
-        if head[0] % 2 == 0 && *after == head[0] {
+        if head[0].is_multiple_of(2) && *after == head[0] {
             // SAFETY: as above.
             unsafe {
                 if let Some(reached) = &mut *window.peers[rank as usize].reached_place() {

@@ -12,6 +12,7 @@ use crate::op::cache;
 use crate::process::Process;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
+use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 
@@ -97,10 +98,11 @@ fn peer(win: usize, rank: i32) -> Option<*mut HotPeer> {
 /// The same address, of which the compiler does not know that it is a sum: otherwise it keeps the parts in two
 /// registers, and saves others for them (6 instructions in `MPI_Put`).
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
+#[allow(clippy::pointers_in_nomem_asm_block)] // it is not followed
 fn in_one_register<T>(mut address: *mut T) -> *mut T {
     // SAFETY: no instruction at all.
     unsafe {
-        std::arch::asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
+        asm!("/* {0} */", inout(reg) address, options(pure, nomem, nostack, preserves_flags));
     }
     address
 }
@@ -126,8 +128,8 @@ pub struct Sides {
     pub win: usize,
 }
 
-/// A put (or a get) of a few bytes, in contiguous elements of one datatype, to memory that is reached by load and store,
-/// or nothing. No call is made: so the caller saves no registers.
+/// A put (or a get) of a few bytes, in contiguous elements of one datatype, to memory that is reached by load and
+/// store, or nothing. No call is made: so the caller saves no registers.
 ///
 /// # Safety
 /// The buffer is as count and datatype say.
@@ -267,7 +269,7 @@ pub unsafe fn try_fetch_and_op(
         return false;
     }
     let start = disp as u64 * unit;
-    if bytes - 1 >= size.wrapping_sub(start) {
+    if bytes > size.wrapping_sub(start) {
         return false;
     }
     let Some(kernel) = cache::find(op, datatype) else {
