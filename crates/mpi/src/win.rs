@@ -25,6 +25,7 @@ pub mod exposure;
 pub mod fence;
 pub mod hints;
 pub mod hot;
+pub mod hot_atomics;
 pub mod lock;
 mod lock_word;
 mod report;

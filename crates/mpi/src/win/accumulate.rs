@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::control::Words;
+use super::hot_atomics::note_compared;
 use super::target::{self, Elements, Target, copy_here, room};
 use super::window::Window;
 use crate::consts::*;
@@ -312,6 +313,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         );
         return Err(Error::new(MPI_ERR_TYPE, text));
     }
+    note_compared(asked.datatype);
     if asked.rank == MPI_PROC_NULL {
         return Ok(());
     }

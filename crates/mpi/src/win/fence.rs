@@ -24,7 +24,7 @@ pub fn fence(p: &Process, window: &Window, assertion: i32) -> Result {
     lock::check_assertion(assertion, KNOWN)?;
     let may = window.epoch.borrow().may_fence();
     may.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
-    let done = lock::complete_all(p, window);
+    let done = lock::complete_pending(p, window);
     meet(p, window)?;
     if !window
         .epoch

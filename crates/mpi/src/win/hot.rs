@@ -8,7 +8,6 @@
 
 use super::window::Window;
 use crate::hot;
-use crate::op::cache;
 use crate::process::Process;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
@@ -231,78 +230,34 @@ pub(super) fn note_look(win: usize) {
     window(win).flushes.set(FLUSHES_PER_LOOK);
 }
 
-/// `MPI_Fetch_and_op` by arithmetic on memory that is reached by load and store, or nothing.
-///
-/// # Safety
-/// The buffers have an element of the datatype each.
+/// Memory of a rank that is reached by load and store.
+pub(super) struct Place {
+    pub target: *mut u8,
+    /// The lock of accumulates.
+    pub lock: &'static AtomicU64,
+}
+
+/// Finds `bytes`, 1 to 2^62, at a displacement of a rank that is shown.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
-pub unsafe fn try_fetch_and_op(
-    origin: *const u8,
-    result: *mut u8,
-    datatype: usize,
-    (rank, disp): (i32, isize),
-    op: usize,
-    win: usize,
-) -> bool {
-    let Some(peer) = peer(win, rank) else {
-        return false;
-    };
-    let hot_type = hot::datatype(datatype);
-    // SAFETY: as in `try_move`; the locks have as many entries.
-    let (base, size, unit, limit, lock) = unsafe {
-        let lock = (*window(win).locks.get().add(rank as u32 as usize)).get();
-        (
-            (*peer).base,
-            (*peer).size,
-            (*peer).unit,
-            (*peer).limit,
-            lock,
-        )
-    };
-    let bytes = hot_type.size;
-    if hot_type.key != datatype as u64
-        || disp as u64 > limit
-        || origin.is_null()
-        || result.is_null()
-        || !matches!(bytes, 4 | 8)
-    {
-        return false;
+pub(super) fn find(win: usize, rank: i32, disp: isize, bytes: u64) -> Option<Place> {
+    let peer = peer(win, rank)?;
+    // SAFETY: as in `move_now`.
+    let (base, size, unit, limit) =
+        unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
+    if disp as u64 > limit {
+        return None;
     }
-    let start = disp as u64 * unit;
-    if bytes > size.wrapping_sub(start) {
-        return false;
+    let end = disp as u64 * unit + bytes;
+    if end > size {
+        return None;
     }
-    let Some(kernel) = cache::find(op, datatype) else {
-        return false;
-    };
-    // SAFETY: the lock lies in a mapped word; the target inside the mapped part; the buffers by the caller. The kernel
-    // is that of operation and datatype.
-    unsafe {
-        let lock = &*lock;
-        // ORDERING: acquire and release: the partners are those of whoever has the lock before and after.
-        if lock
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            return false;
-        }
-        let target = base.wrapping_add(start as usize);
-        match bytes {
-            8 => {
-                let before = target.cast::<u64>().read_unaligned();
-                kernel(origin, target, 1);
-                result.cast::<u64>().write_unaligned(before);
-            }
-            _ => {
-                let before = target.cast::<u32>().read_unaligned();
-                kernel(origin, target, 1);
-                result.cast::<u32>().write_unaligned(before);
-            }
-        }
-        // ORDERING: as above.
-        lock.store(0, Ordering::Release);
-    }
-    true
+    // SAFETY: there is an entry for each rank, which is set where the rank is shown: to a word in memory that stays
+    // mapped while the window lives.
+    let lock = unsafe { &*(*window(win).locks.get().add(rank as u32 as usize)).get() };
+    Some(Place {
+        target: base.wrapping_add((end - bytes) as usize),
+        lock,
+    })
 }
 
 impl Process {

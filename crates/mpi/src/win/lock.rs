@@ -80,7 +80,12 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     let held = window.epoch.borrow().may_unlock(rank);
     let held = held.map_err(|refusal| error::refuse_epoch(window, Some(rank), refusal))?;
     window.close(rank);
-    let done = complete(p, window, rank);
+    // Where nothing is under way, the lock's own order is enough: who takes it next sees what was written.
+    let done = match window.peers[rank as usize].pending.get() {
+        true => complete_slow(p, window, rank),
+        false if held == Held::Unchecked => complete(p, window, rank),
+        false => Ok(()),
+    };
     if held != Held::Unchecked {
         give(p, window, rank, held == Held::Exclusive)?;
     }
@@ -202,6 +207,11 @@ pub(super) fn note_complete(window: &Window, rank: u32) {
 pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
     // ORDERING: as in `sync`.
     fence(Ordering::SeqCst);
+    complete_pending(p, window)
+}
+
+/// As [`complete_all`], where messages follow that order what was written.
+pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
     let mut result = Ok(());
     loop {
         let rank = window.pending.borrow().last().copied();
