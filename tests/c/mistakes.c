@@ -234,6 +234,38 @@ static int level(void)
     return is("threads-multiple") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
 }
 
+/* Rank 1 accesses the same bytes of rank 0 twice. Right where nothing else was asked for. */
+static void access_twice(void)
+{
+    MPI_Win win;
+    int *base, right = (rank + 1) % size;
+    MPI_Win_allocate(64, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_set_name(win, "ledger");
+    MPI_Win_lock_all(0, win);
+    MPI_Put(ints, 4, MPI_INT, right, 0, 4, MPI_INT, win);
+    MPI_Put(ints, 2, MPI_INT, right, 4, 2, MPI_INT, win);
+    MPI_Accumulate(ints, 2, MPI_INT, right, 6, 2, MPI_INT, MPI_SUM, win);
+    MPI_Accumulate(ints, 1, MPI_INT, right, 7, 1, MPI_INT, MPI_SUM, win);
+    if (is("rma-puts") && rank == 1)
+        MPI_Put(ints, 2, MPI_INT, right, 3, 2, MPI_INT, win);
+    if (is("rma-get") && rank == 1)
+        MPI_Get(ints + 32, 1, MPI_INT, right, 5, 1, MPI_INT, win);
+    if (is("rma-accumulate") && rank == 1)
+        MPI_Accumulate(ints, 1, MPI_INT, right, 2, 1, MPI_INT, MPI_SUM, win);
+    if (is("rma-local") && rank == 1) {
+        MPI_Win_flush_local(right, win);
+        MPI_Get(ints + 32, 1, MPI_INT, right, 7, 1, MPI_INT, win);
+    }
+    MPI_Win_flush(right, win);
+    MPI_Get(ints + 32, 8, MPI_INT, right, 0, 8, MPI_INT, win);
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win);
+    MPI_Put(ints, 4, MPI_INT, right, 0, 4, MPI_INT, win);
+    MPI_Win_unlock(right, win);
+    MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -250,6 +282,8 @@ int main(int argc, char **argv)
         exchange_other_structs();
     else if (strncmp(how, "types", 5) == 0)
         exchange_other_types();
+    if (strncmp(how, "rma", 3) == 0 || is("none"))
+        access_twice();
     leave();
     disagree();
     MPI_Finalize();

@@ -16,6 +16,7 @@ static void test_exclusive(int kind, int rounds)
         value[0]++, value[1] = rank + 1;
         OK(MPI_Put(value, 2, MPI_LONG, at, place(&w, at, 0, 1), 2, MPI_LONG, w.win));
         OK(MPI_Win_flush_local(at, w.win));
+        OK(MPI_Win_flush(at, w.win));
         OK(MPI_Put(&zero, 1, MPI_LONG, at, place(&w, at, sizeof(long), 1), 1, MPI_LONG, w.win));
         OK(MPI_Win_unlock(at, w.win));
     }

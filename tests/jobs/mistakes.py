@@ -47,6 +47,11 @@ MISTAKES = {
     "coll-root": ([r"rank \d passes the root \d to MPI_Bcast at .*, this rank \d to MPI_Bcast"], 8),
     "coll-overlap": ([r"MPI_ERR_BUFFER", r"the send buffer \(16 bytes at .*\) and the receive buffer \(16 .*\) overlap"], 1),
     "coll-op": ([r"rank \d passes MPI_\w+ to MPI_Allreduce at .*, this rank MPI_\w+ to MPI_Allreduce"], 10),
+    "rma-puts": ([rf"rank 1: MPI_Put at {PLACE} accesses 8 bytes at byte 12 of rank 0 in the window \(ledger\) that MPI_Put at "
+                  rf"{PLACE} has accessed too, and nothing orders the two: call MPI_Win_flush"], 0),
+    "rma-get": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 20 of rank 0 .* that MPI_Put at .* has accessed too"], 0),
+    "rma-accumulate": ([r"rank 1: MPI_Accumulate at .* accesses 4 bytes at byte 8 of rank 0 .* that MPI_Put at "], 0),
+    "rma-local": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 28 of rank 0 .* that MPI_Accumulate at "], 0),
 }
 
 CHECK = {"FASTPATH_CHECK": "1"}

@@ -70,6 +70,11 @@ impl Checks {
             .clone()
     }
 
+    /// The call that this thread is in, with its place.
+    pub(crate) fn name(&self, call: &str) -> String {
+        name_call(call, &self.place())
+    }
+
     /// Writes a line about a mistake, once.
     pub(crate) fn tell(&self, p: &Process, what: &str) {
         let mut told = self.told.borrow_mut();

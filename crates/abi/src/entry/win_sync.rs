@@ -82,12 +82,12 @@ pub unsafe fn win_flush_quick(rank: c_int, win: usize) -> bool {
 
 /// `MPI_Win_flush`
 pub fn win_flush(p: &Process, rank: c_int, win: usize) -> Result<()> {
-    lock::flush(p, &*p.win(win)?, rank)
+    lock::flush(p, &*p.win(win)?, rank, false)
 }
 
 /// `MPI_Win_flush_local`: as [`win_flush`], which is as fast where memory is reached.
 pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
-    lock::flush(p, &*p.win(win)?, rank)
+    lock::flush(p, &*p.win(win)?, rank, true)
 }
 
 /// `MPI_Win_flush_all`

@@ -3,6 +3,7 @@
 //! of the same window, whatever their operation, datatype and size, and they are ordered as they were called.
 #![allow(unsafe_code)]
 
+use super::conflicts::Kind as Access;
 use super::control::Words;
 use super::hot_atomics::note_compared;
 use super::target::{self, Elements, Target, copy_here, room};
@@ -97,6 +98,8 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     let handle = usize::from(basic.handle);
     let reducer = op.reducer(&*p.datatype(handle)?, handle)?;
     let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
+    let whole = (&found, &there);
+    target::check(p, &window, whole, Access::Accumulate, true);
     window.show(p, rank)?;
     let job = Job {
         p,
@@ -326,6 +329,8 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         ));
     }
     let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
+    let whole = (&found, &there);
+    target::check(p, &window, whole, Access::Accumulate, true);
     window.show(p, rank)?;
     let words = Words::of(p, &window, rank)?;
     let len = there.bytes as usize;

@@ -216,6 +216,7 @@ fn assemble(
         started: RefCell::new(vec![0; ranks as usize]),
         completions: Cell::new(0),
         own: RefCell::new(own),
+        accesses: RefCell::default(),
         pieces: Pieces::default(),
         comm,
     })

@@ -80,6 +80,7 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     let held = window.epoch.borrow().may_unlock(rank);
     let held = held.map_err(|refusal| error::refuse_epoch(window, Some(rank), refusal))?;
     window.close(rank);
+    forget(p, window, Some(rank));
     // Where nothing is under way, the lock's own order is enough: who takes it next sees what was written.
     let done = match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
@@ -123,11 +124,11 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     done
 }
 
-/// `MPI_Win_flush` and `MPI_Win_flush_local`.
+/// `MPI_Win_flush` and, with `local`, `MPI_Win_flush_local`, which does as much.
 ///
 /// # Errors
 /// `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC` without a lock; those of operations that are under way.
-pub fn flush(p: &Process, window: &Window, rank: i32) -> Result {
+pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
     if rank == MPI_PROC_NULL {
         return Ok(());
     }
@@ -135,6 +136,9 @@ pub fn flush(p: &Process, window: &Window, rank: i32) -> Result {
     let may = window.epoch.borrow().may_flush(Some(rank));
     refuse(window, Some(rank), may)?;
     complete(p, window, rank)?;
+    if !local {
+        forget(p, window, Some(rank));
+    }
     look(p, window)
 }
 
@@ -193,6 +197,17 @@ fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
     done.map_err(|e| error::explain(window, rank, e))
 }
 
+/// Where mistakes are looked for: accesses to a rank, or to all of them, are complete.
+fn forget(p: &Process, window: &Window, rank: Option<u32>) {
+    if p.checks().is_some() {
+        let mut all = window.accesses.borrow_mut();
+        match rank {
+            Some(rank) => _ = all.remove(&rank),
+            None => all.clear(),
+        }
+    }
+}
+
 /// Nothing is under way to a rank any more.
 pub(super) fn note_complete(window: &Window, rank: u32) {
     if window.peers[rank as usize].pending.replace(false) {
@@ -212,6 +227,7 @@ pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
 
 /// As [`complete_all`], where messages follow that order what was written.
 pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
+    forget(p, window, None);
     let mut result = Ok(());
     loop {
         let rank = window.pending.borrow().last().copied();

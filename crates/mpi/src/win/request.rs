@@ -44,7 +44,7 @@ fn request_of(p: &Process, begun: Begun) -> Result<usize> {
 #[allow(unsafe_code)]
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
     // SAFETY: the caller's.
-    request_of(p, unsafe { transfer::<true>(p, sides) }?)
+    request_of(p, unsafe { transfer::<true>(p, sides, true) }?)
 }
 
 /// `MPI_Rget`
@@ -57,7 +57,7 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 #[allow(unsafe_code)]
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     // SAFETY: the caller's.
-    request_of(p, unsafe { transfer::<false>(p, sides) }?)
+    request_of(p, unsafe { transfer::<false>(p, sides, false) }?)
 }
 
 /// `MPI_Raccumulate` and `MPI_Rget_accumulate`: they are complete when the call returns.

@@ -2,8 +2,10 @@
 //! and written.
 #![allow(unsafe_code)]
 
+use super::conflicts::Kind;
 use super::window::{Flavor, Window};
 use super::{dynamic, epoch::Permit, error, lock};
+use crate::check::Checks;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -126,6 +128,8 @@ pub(super) struct Target {
     key: *mut RemoteKey,
     /// Its offset in the key's region.
     offset: i64,
+    /// The byte as a person would count it: from the begin of the rank's part, or its address in a dynamic window.
+    byte: i64,
 }
 
 /// Finds a displacement of a rank, from which the bytes of `span` are used.
@@ -151,6 +155,7 @@ pub(super) fn find(
             },
             key,
             offset: (offset as i64).wrapping_sub(low),
+            byte: disp as i64,
         });
     }
     let part = &window.peers[rank as usize].part;
@@ -172,6 +177,7 @@ pub(super) fn find(
         near,
         key: key.map_or(std::ptr::null_mut(), |key| &raw mut *key),
         offset: (part.start as i64).wrapping_add(start),
+        byte: start,
     })
 }
 
@@ -328,6 +334,67 @@ impl Target {
                 done += len as usize;
             });
         result
+    }
+}
+
+/// Where mistakes are looked for: tells of an access to bytes that another one of this process has accessed since the
+/// last flush, so that nothing orders the two. One that is not `kept` is complete when its request is.
+#[inline]
+pub(super) fn check(
+    p: &Process,
+    window: &Window,
+    access: (&Target, &Elements),
+    kind: Kind,
+    kept: bool,
+) {
+    if let Some(checks) = p.checks() {
+        check_slow(p, checks, window, access, kind, kept);
+    }
+}
+
+/// Pieces of an access that are looked at one by one.
+const PIECES_MOST: usize = 1 << 12;
+
+#[cold]
+#[inline(never)]
+fn check_slow(
+    p: &Process,
+    checks: &Checks,
+    window: &Window,
+    (found, elements): (&Target, &Elements),
+    kind: Kind,
+    kept: bool,
+) {
+    let mut pieces = Vec::new();
+    let visited = found.each(elements, |at, _, len| {
+        if pieces.len() < PIECES_MOST {
+            pieces.push((found.byte.wrapping_add(at), len as i64));
+        }
+        Ok(())
+    });
+    if visited.is_err() || pieces.len() >= PIECES_MOST {
+        return;
+    }
+    let call = checks.name(p.call.get());
+    let mut all = window.accesses.borrow_mut();
+    let accesses = all.entry(found.rank).or_default();
+    let conflict = pieces.iter().find_map(|&(from, len)| {
+        let other = accesses.find(kind, from, from.saturating_add(len))?;
+        Some((from, len, other.to_string()))
+    });
+    if let Some((from, len, other)) = conflict {
+        let rank = found.rank;
+        let title = window.title();
+        checks.tell(
+            p,
+            &format!(
+                "{call} accesses {len} bytes at byte {from} of rank {rank} in the window ({title}) that {other} has \
+                 accessed too, and nothing orders the two: call MPI_Win_flush between them"
+            ),
+        );
+    }
+    for (from, len) in pieces.into_iter().filter(|_| kept) {
+        accesses.add(kind, from, from.saturating_add(len), &call);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
 #![allow(unsafe_code)]
 
+use super::conflicts::Kind;
 pub use super::hot::Sides;
 use super::lock;
 use super::target::{self, Elements, Target};
@@ -30,7 +31,7 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
     unsafe {
         match hot::try_move_long::<true>(sides) {
             true => Ok(()),
-            false => transfer::<true>(p, sides).map(drop),
+            false => transfer::<true>(p, sides, true).map(drop),
         }
     }
 }
@@ -47,16 +48,20 @@ pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     unsafe {
         match hot::try_move_long::<false>(sides) {
             true => Ok(()),
-            false => transfer::<false>(p, sides).map(drop),
+            false => transfer::<false>(p, sides, true).map(drop),
         }
     }
 }
 
-/// A put or a get; what it needs for its completion.
+/// A put or a get; what it needs for its completion. `kept`: nothing but a flush completes it.
 ///
 /// # Safety
 /// As [`put`] or [`get`].
-pub(super) unsafe fn transfer<const PUTS: bool>(p: &Process, sides: &Sides) -> Result<Begun> {
+pub(super) unsafe fn transfer<const PUTS: bool>(
+    p: &Process,
+    sides: &Sides,
+    kept: bool,
+) -> Result<Begun> {
     let window = p.win(sides.win)?;
     let origin = Elements::new(p, sides.count, sides.datatype)?;
     let there = Elements::new(p, sides.target_count, sides.target_datatype)?;
@@ -76,6 +81,8 @@ pub(super) unsafe fn transfer<const PUTS: bool>(p: &Process, sides: &Sides) -> R
         return Err(Error::new(MPI_ERR_BUFFER, text));
     }
     let found = target::find(p, &window, rank, sides.disp, there.span()?)?;
+    let kind = if PUTS { Kind::Put } else { Kind::Get };
+    target::check(p, &window, (&found, &there), kind, kept);
     // SAFETY: the caller's; the target's bytes are inside of its memory, as just seen.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
     window.show(p, rank)?;

@@ -1,6 +1,7 @@
 //! A window (MPI 5.0, chapter 12): what each rank of its group exposes, and how this process reaches it.
 #![allow(unsafe_code)]
 
+use super::conflicts::Accesses;
 use super::control::{self, ACCUMULATE, Control};
 use super::dynamic::{Attached, LIST_BYTES, Pieces};
 use super::epoch::Epoch;
@@ -16,6 +17,7 @@ use fastpath_base::sync::AtomicU64;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Way};
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
@@ -144,6 +146,8 @@ pub struct Window {
     /// Epochs that ranks have to have ended here before the next `MPI_Win_wait` returns.
     pub(super) completions: Cell<u64>,
     pub(super) own: RefCell<Own>,
+    /// Accesses to each rank that nothing has completed, where mistakes are looked for.
+    pub(super) accesses: RefCell<BTreeMap<u32, Accesses>>,
     /// What this process has attached to a dynamic window.
     pub(super) pieces: Pieces,
 }

@@ -1,0 +1,126 @@
+//! What `FASTPATH_CHECK=1` looks for in windows: accesses of this process to the same bytes of a target that nothing
+//! orders (MPI 5.0, section 12.7). A put and anything else, or an accumulate and anything but another accumulate, of
+//! which the first has not been completed by a flush or the end of the epoch: which of them counts is not defined.
+//!
+//! Knows nothing of processes or memory; what other ranks do is not seen.
+
+use std::collections::BTreeMap;
+
+/// Ranges of one target that are kept at most; what comes behind is not looked at.
+const RANGES_MOST: usize = 1 << 16;
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `MPI_Put` and its request form.
+    Put,
+    /// `MPI_Get` and its request form.
+    Get,
+    /// The accumulate family.
+    Accumulate,
+}
+
+/// Bytes from the key to before `end`, and the call that accessed them.
+struct Range {
+    end: i64,
+    call: String,
+}
+
+/// The accesses to one target that nothing has completed yet. The ranges of one kind do not overlap.
+#[derive(Default)]
+pub struct Accesses {
+    puts: BTreeMap<i64, Range>,
+    gets: BTreeMap<i64, Range>,
+    accumulates: BTreeMap<i64, Range>,
+}
+
+fn overlapping(ranges: &BTreeMap<i64, Range>, from: i64, end: i64) -> Option<&str> {
+    let (_, last) = ranges.range(..end).next_back()?;
+    (last.end > from).then_some(last.call.as_str())
+}
+
+impl Accesses {
+    /// The call whose access nothing orders with one to the bytes `from..end`.
+    pub fn find(&self, kind: Kind, from: i64, end: i64) -> Option<&str> {
+        if from >= end {
+            return None;
+        }
+        let find = |ranges| overlapping(ranges, from, end);
+        match kind {
+            Kind::Put => find(&self.puts)
+                .or_else(|| find(&self.gets))
+                .or_else(|| find(&self.accumulates)),
+            Kind::Get => find(&self.puts).or_else(|| find(&self.accumulates)),
+            Kind::Accumulate => find(&self.puts).or_else(|| find(&self.gets)),
+        }
+    }
+
+    /// Keeps an access in mind.
+    pub fn add(&mut self, kind: Kind, from: i64, end: i64, call: &str) {
+        let ranges = match kind {
+            Kind::Put => &mut self.puts,
+            Kind::Get => &mut self.gets,
+            Kind::Accumulate => &mut self.accumulates,
+        };
+        if from >= end || ranges.len() >= RANGES_MOST {
+            return;
+        }
+        let (mut from, mut end) = (from, end);
+        while let Some((&start, last)) = ranges.range(..end).next_back() {
+            if last.end <= from {
+                break;
+            }
+            (from, end) = (from.min(start), end.max(last.end));
+            ranges.remove(&start);
+        }
+        let call = call.to_string();
+        ranges.insert(from, Range { end, call });
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::Kind::{Accumulate, Get, Put};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn find__tells_of_what_nothing_orders() {
+        let mut accesses = Accesses::default();
+        accesses.add(Put, 10, 20, "put");
+        accesses.add(Get, 30, 40, "get");
+        accesses.add(Accumulate, 50, 60, "accumulate");
+        assert_eq!(accesses.find(Put, 19, 25), Some("put"));
+        assert_eq!(accesses.find(Put, 20, 30), None);
+        assert_eq!(accesses.find(Get, 0, 11), Some("put"));
+        assert_eq!(accesses.find(Get, 25, 45), None);
+        assert_eq!(accesses.find(Put, 39, 40), Some("get"));
+        assert_eq!(accesses.find(Accumulate, 55, 56), None);
+        assert_eq!(accesses.find(Accumulate, 35, 56), Some("get"));
+        assert_eq!(accesses.find(Get, 0, 100), Some("put"));
+        assert_eq!(accesses.find(Get, 45, 100), Some("accumulate"));
+        assert_eq!(accesses.find(Put, 15, 15), None);
+    }
+
+    proptest! {
+        #[test]
+        fn find__agrees_with_a_list(steps in prop::collection::vec((0..3_usize, 0..60_i64, 0..20_i64), 0..60)) {
+            let mut accesses = Accesses::default();
+            let mut list: Vec<(Kind, i64, i64)> = Vec::new();
+            for (kind, from, len) in steps {
+                let kind = [Put, Get, Accumulate][kind];
+                let both = |other: Kind| match (kind, other) {
+                    (Get, Get) | (Accumulate, Accumulate) => false,
+                    _ => true,
+                };
+                let conflict = list.iter().any(|&(other, start, end)| both(other) && start < from + len && from < end);
+                prop_assert_eq!(accesses.find(kind, from, from + len).is_some(), conflict && len > 0);
+                accesses.add(kind, from, from + len, "call");
+                if len > 0 {
+                    list.push((kind, from, from + len));
+                }
+            }
+        }
+    }
+}
