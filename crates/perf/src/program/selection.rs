@@ -66,9 +66,11 @@ impl Selection {
     }
 }
 
-/// Whether a line says at the end of a job what was learnt of its messages, as the same variable has it told.
+/// Whether a line says what was learnt of the job's messages, or how ranks of a window were reached, as the same variable
+/// has it told.
 pub fn is_learnt(line: &str) -> bool {
-    line.starts_with('{') && line.contains("\"timed_messages\":")
+    let told = ["\"timed_messages\":", "\"ways\":["];
+    line.starts_with('{') && told.iter().any(|key| line.contains(key))
 }
 
 #[cfg(test)]
