@@ -309,6 +309,7 @@ fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Resul
         Ok(owner) if size[2] != 0 => Ok(Part {
             size: size[1],
             unit: size[2],
+            limit: size[1] / size[2],
             owner,
             start: words[2],
             memory: key_of(memory),

@@ -198,13 +198,10 @@ fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
 }
 
 /// Where mistakes are looked for: accesses to a rank, or to all of them, are complete.
+#[inline]
 fn forget(p: &Process, window: &Window, rank: Option<u32>) {
     if p.checks().is_some() {
-        let mut all = window.accesses.borrow_mut();
-        match rank {
-            Some(rank) => _ = all.remove(&rank),
-            None => all.clear(),
-        }
+        window.forget_accesses(rank);
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Part {
     pub size: u64,
     /// Bytes that a displacement of 1 is.
     pub unit: u64,
+    /// Largest displacement inside of it: a division, which `MPI_Win_lock` need not make.
+    pub limit: u64,
     /// The rank whose memory it lies in: itself, but in a shared window.
     pub owner: u32,
     /// Where it begins in the region of `memory`.
@@ -346,6 +348,7 @@ impl Window {
     }
 
     /// Shows a rank, to which an epoch gives access, to the immediate path, where it is reached by load and store.
+    #[inline]
     pub(super) fn show(&self, p: &Process, rank: u32) -> Result {
         let reached = self.reach(p, rank)?;
         // SAFETY: lives as long as the window; nothing below lets other threads in.
@@ -363,11 +366,21 @@ impl Window {
             base: reached.base,
             size: part.size,
             unit: part.unit,
-            limit: part.size / part.unit,
+            limit: part.limit,
         };
         self.locks[rank as usize].set(lock);
         if self.hot[rank as usize].replace(shown).size == 0 && part.size != 0 {
             self.opened.borrow_mut().push(rank);
+        }
+    }
+
+    /// Accesses to a rank, or to all of them, are complete.
+    #[cold]
+    pub(super) fn forget_accesses(&self, rank: Option<u32>) {
+        let mut all = self.accesses.borrow_mut();
+        match rank {
+            Some(rank) => _ = all.remove(&rank),
+            None => all.clear(),
         }
     }
 
