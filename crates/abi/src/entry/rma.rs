@@ -4,8 +4,8 @@
 use super::store;
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::win::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
-use fastpath_mpi::win::{hot, hot_atomics};
 use fastpath_mpi::win::transfer::{self, Sides};
+use fastpath_mpi::win::{hot, hot_atomics};
 use fastpath_mpi::win::{rget as begin_get, rput as begin_put, rupdate};
 use fastpath_mpi::{Process, Result};
 
@@ -197,7 +197,7 @@ pub unsafe fn rget(
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
-#[inline(always)] // measured: 22 ns in place of 61
+#[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn accumulate_quick(
     origin_addr: *const c_void,
     origin_count: i64,
@@ -437,7 +437,7 @@ pub unsafe fn fetch_and_op(
 ///
 /// # Safety
 /// The buffers have an element of the datatype each.
-#[inline(always)] // measured: 20 ns in place of 62
+#[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn compare_and_swap_quick(
     origin_addr: *const c_void,
     compare_addr: *const c_void,

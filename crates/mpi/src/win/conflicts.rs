@@ -110,10 +110,7 @@ mod tests {
             let mut list: Vec<(Kind, i64, i64)> = Vec::new();
             for (kind, from, len) in steps {
                 let kind = [Put, Get, Accumulate][kind];
-                let both = |other: Kind| match (kind, other) {
-                    (Get, Get) | (Accumulate, Accumulate) => false,
-                    _ => true,
-                };
+                let both = |other: Kind| !matches!((kind, other), (Get, Get) | (Accumulate, Accumulate));
                 let conflict = list.iter().any(|&(other, start, end)| both(other) && start < from + len && from < end);
                 prop_assert_eq!(accesses.find(kind, from, from + len).is_some(), conflict && len > 0);
                 accesses.add(kind, from, from + len, "call");

@@ -384,14 +384,12 @@ fn check_slow(
     });
     if let Some((from, len, other)) = conflict {
         let rank = found.rank;
-        let title = window.title();
-        checks.tell(
-            p,
-            &format!(
-                "{call} accesses {len} bytes at byte {from} of rank {rank} in the window ({title}) that {other} has \
-                 accessed too, and nothing orders the two: call MPI_Win_flush between them"
-            ),
+        let (bytes, title) = (format!("{len} bytes at byte {from}"), window.title());
+        let text = format!(
+            "{call} accesses {bytes} of rank {rank} in the window ({title}) that {other} has \
+             accessed too, and nothing orders the two: call MPI_Win_flush between them"
         );
+        checks.tell(p, &text);
     }
     for (from, len) in pieces.into_iter().filter(|_| kept) {
         accesses.add(kind, from, from.saturating_add(len), &call);
