@@ -6,6 +6,7 @@ pub mod contexts;
 pub mod create;
 pub mod freed;
 pub mod hints;
+pub mod inter;
 
 use crate::attribute::{self, Attributes};
 use crate::consts::*;
@@ -33,6 +34,8 @@ pub struct Comm {
     pub group: Rc<Group>,
     /// The other side of an intercommunicator.
     pub remote_group: Option<Rc<Group>>,
+    /// The local group of an intercommunicator as a communicator, which no handle names.
+    pub(crate) local: Option<Box<Comm>>,
     /// The calling process's rank in the local group.
     pub rank: u32,
     /// As `MPI_Comm_set_name` left it.
@@ -77,6 +80,8 @@ impl Comm {
         } else {
             Block::EMPTY
         };
+        let of_group = |group: &Rc<Group>| Comm::new(p, context, group.clone(), None, rank);
+        let local = remote_group.is_some().then(|| Box::new(of_group(&group)));
         let peers = remote_group.as_ref().unwrap_or(&group);
         let endpoints = peers
             .world_ranks()
@@ -88,6 +93,7 @@ impl Comm {
             context,
             group,
             remote_group,
+            local,
             rank,
             name: RefCell::default(),
             made_by: p.call.get(),
@@ -228,6 +234,9 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         .insert_rc(comm.clone())
         .ok_or_else(|| out_of_handles("communicator"))?;
     comm.handle.set(handle);
+    if let Some(local) = &comm.local {
+        local.handle.set(handle);
+    }
     errhandler::attach(p, comm.errhandler.get());
     comm.tell_title();
     p.hot_comm_set(handle, &comm);
@@ -263,7 +272,9 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
 /// As [`free_comm`], and those of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
-    if comm.size() > 1 && !comm.is_inter() {
+    if comm.is_inter() {
+        inter::synchronize(p, &comm)?;
+    } else if comm.size() > 1 {
         crate::coll::compare_calls(p, &comm)?;
         agree::synchronize(&crate::channel::Channel::next(p, &comm))?;
     }
