@@ -50,6 +50,10 @@ pub struct Comm {
     pub attributes: Attributes,
     /// Hints given at creation or by `MPI_Comm_set_info`: key and value.
     pub hints: RefCell<Vec<(String, String)>>,
+    /// The session that it comes from; 0 for the world model.
+    pub(crate) session: Cell<usize>,
+    /// The buffer attached to it.
+    pub(crate) buffer: crate::buffered::Place,
     /// Number of the next collective call, the same on all members.
     pub collective_sequence: Cell<u32>,
     /// Number of the next persistent collective call, the same on all members.
@@ -80,6 +84,7 @@ impl Comm {
         } else {
             Block::EMPTY
         };
+        let session = Cell::new(group.session());
         let of_group = |group: &Rc<Group>| Comm::new(p, context, group.clone(), None, rank);
         let local = remote_group.is_some().then(|| Box::new(of_group(&group)));
         let peers = remote_group.as_ref().unwrap_or(&group);
@@ -98,6 +103,8 @@ impl Comm {
             name: RefCell::default(),
             made_by: p.call.get(),
             errhandler: Cell::new(MPI_ERRORS_ARE_FATAL),
+            session,
+            buffer: Cell::new(None),
             topology: RefCell::default(),
             attributes: Attributes::default(),
             hints: RefCell::default(),
@@ -272,6 +279,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
 /// As [`free_comm`], and those of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
+    crate::buffered::drain_place(p, &comm.buffer)?;
     if comm.is_inter() {
         inter::synchronize(p, &comm)?;
     } else if comm.size() > 1 {

@@ -32,6 +32,7 @@ pub mod places;
 pub mod probe;
 pub mod process;
 pub mod request;
+pub mod session;
 pub mod status;
 pub mod table;
 pub mod tool;

@@ -7,6 +7,7 @@
 mod active;
 mod double;
 mod ended;
+pub mod generalized;
 mod immediate;
 mod persistent;
 mod result;
@@ -90,6 +91,17 @@ pub enum Watch {
     Always,
 }
 
+/// What a call of the program says to an operation by its request, or asks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// `MPI_Grequest_complete`.
+    Complete,
+    /// `MPI_Pready`: these partitions may leave, from the first to the last.
+    Ready(i32, i32),
+    /// `MPI_Parrived`: whether that partition is there.
+    Arrived(i32),
+}
+
 /// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
 /// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
 pub trait Operation {
@@ -126,6 +138,25 @@ pub trait Operation {
         Ok(())
     }
 
+    /// Takes what a call says to it, or answers. It may be inactive.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` where it is of another kind, and what is wrong with the notice.
+    fn notify(&mut self, p: &Process, notice: Notice) -> Result<bool> {
+        let _ = p;
+        let kind = match notice {
+            Notice::Complete => "of a generalized request",
+            Notice::Ready(..) => "of a partitioned send",
+            Notice::Arrived(_) => "of a partitioned receive",
+        };
+        Err(not_of_kind(kind))
+    }
+
+    /// Whether the request stays known by its handle after it is freed, until the operation has ended.
+    fn outlives_request(&self) -> bool {
+        false
+    }
+
     /// The places of the workers that carry it; a mask.
     fn places(&self, p: &Process) -> u32 {
         let _ = p;
@@ -147,6 +178,55 @@ pub trait Operation {
     }
 }
 
+#[cold]
+fn not_of_kind(kind: &str) -> Error {
+    Error::new(MPI_ERR_REQUEST, format!("the request is not that {kind}"))
+}
+
+/// Passes a notice on to the operation behind a request, whether active or not.
+///
+/// # Errors
+/// `MPI_ERR_REQUEST` for a request that is none, or none of such an operation; what the operation answers.
+pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
+    if handle == MPI_REQUEST_NULL {
+        let text = "the request is MPI_REQUEST_NULL";
+        return Err(Error::new(MPI_ERR_REQUEST, text));
+    }
+    let id = find(p, handle)?;
+    let request = pool_of(p, id)?.get(id);
+    let index = request.user;
+    let taken = match p.extras.slots().get_mut(index) {
+        Some(Some(Extra::Operation { poll, .. })) if request.kind == Kind::Foreign => poll.take(),
+        _ => return Err(not_of_kind("of an operation that takes such a call")),
+    };
+    let Some(mut operation) = taken else {
+        let text = "a function of the program that the request runs has called this";
+        return Err(Error::new(MPI_ERR_REQUEST, text));
+    };
+    let answer = operation.notify(p, notice);
+    if let Some(Some(Extra::Operation {
+        poll,
+        watch,
+        freed,
+        result,
+        ..
+    })) = p.extras.slots().get_mut(index)
+    {
+        let now = match result {
+            Some(_) => Watch::Named,
+            None => operation.watch(),
+        };
+        let before = std::mem::replace(watch, now);
+        let ends = *freed && !operation.outlives_request();
+        *poll = Some(operation);
+        active::note(p, index, before, now);
+        if ends {
+            free_operation(p, id, index)?;
+        }
+    }
+    answer
+}
+
 enum Extra {
     Persistent(Persistent),
     Operation {
@@ -155,6 +235,8 @@ enum Extra {
         watch: Watch,
         /// Whether a persistent one is active.
         started: Option<bool>,
+        /// Whether the program has freed the request, which [`Operation::outlives_request`].
+        freed: bool,
     },
 }
 
@@ -382,8 +464,12 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             (*started, *ended) = (false, None);
             return Ok(result);
         }
-        free_operation(p, outer, index)?;
+        // The request has gone even where the program's function that frees it fails.
+        // SAFETY: the caller's.
+        unsafe { *handle = MPI_REQUEST_NULL };
+        let freed = free_operation(p, outer, index);
         release_unused(p);
+        freed?;
     } else {
         free_plain(p, outer)?;
     }
@@ -445,6 +531,7 @@ pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usiz
         result: None,
         watch,
         started: None,
+        freed: false,
     });
     active::note(p, index, Watch::Named, watch);
     make_foreign(p, index)

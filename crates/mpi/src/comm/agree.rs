@@ -91,7 +91,7 @@ pub(super) fn broadcast(
 }
 
 /// The same of several words, as many on all members.
-pub(super) fn broadcast_words(
+pub(crate) fn broadcast_words(
     members: &impl Members,
     ranks: &[u32],
     position: usize,

@@ -103,7 +103,7 @@ fn refill_spares(p: &Process, parent: &Comm) -> Result {
     Ok(())
 }
 
-pub(super) fn take_context(block: &mut Block) -> Result<Context> {
+pub(crate) fn take_context(block: &mut Block) -> Result<Context> {
     block.take().ok_or_else(|| {
         Error::new(
             MPI_ERR_OTHER,
@@ -134,7 +134,7 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
 /// A communicator of an intracommunicator's members, with its error handler.
 pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
-    let comm = Comm::new(p, context, group, None, rank);
+    let comm = Comm::new(p, context, group.of_session(parent.session.get()), None, rank);
     comm.errhandler.set(parent.errhandler.get());
     comm
 }

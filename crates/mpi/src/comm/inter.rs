@@ -70,9 +70,8 @@ pub fn create_inter(
         greet(p, &local.group, bridge)
     });
     let (remote, block) = pass_on(p, &members, &local.group, leader, pact)?;
-    let mut made = assemble(p, local.group.clone(), Rc::new(remote), block)?;
+    let made = assemble(p, local.group.clone(), Rc::new(remote), block)?;
     made.errhandler.set(local.errhandler.get());
-    made.made_by = p.call.get();
     publish(p, made)
 }
 
@@ -321,7 +320,8 @@ pub(super) fn split(p: &Process, comm: &Comm, color: i32, key: i32) -> Result<us
     let Some((local, remote, block)) = parts? else {
         return Ok(MPI_COMM_NULL);
     };
-    let made = assemble(p, Rc::new(local), Rc::new(remote), block)?;
+    let local = Rc::new(local).of_session(comm.session.get());
+    let made = assemble(p, local, Rc::new(remote), block)?;
     made.errhandler.set(comm.errhandler.get());
     publish(p, made)
 }
