@@ -222,6 +222,7 @@ static int drop(MPI_Comm comm, int keyval, void *value, void *extra)
 static void check_attributes(MPI_Comm inter)
 {
     int keyval, flag = 0;
+    copies = deletes = 0;
     void *value;
     MPI_Comm dup;
     MPI_Comm_create_keyval(copy, drop, &keyval, NULL);

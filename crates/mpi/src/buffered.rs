@@ -1,6 +1,7 @@
 //! Buffered mode: the message is copied, and the copy is counted against the attached buffer.
 #![allow(unsafe_code)]
 
+use crate::channel::Ticket;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::engine::Engine;
@@ -251,6 +252,40 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         }
     }
     Ok(Started::Done)
+}
+
+/// Leaves a copy of the library's own, which was given to a send, to that one.
+///
+/// # Errors
+/// Those of the send.
+///
+/// # Safety
+/// `copy` is a box that was leaked; its bytes are what was sent.
+pub(crate) unsafe fn leave_copy(p: &Process, sent: Result<Ticket>, copy: *mut [u8]) -> Result {
+    // SAFETY: the caller's.
+    let give_back = || drop(unsafe { Box::from_raw(copy) });
+    let id = match sent {
+        Ok(ticket) => ticket.id(),
+        Err(error) => {
+            give_back();
+            return Err(error);
+        }
+    };
+    if id == 0 {
+        give_back();
+        return Ok(());
+    }
+    // SAFETY: the worker lives while MPI runs, and the caller is inside.
+    let requests = unsafe { &mut (*p.worker()?).requests };
+    let request = requests.get(id);
+    (request.owned, request.charged) = (true, false);
+    if request.state == fastpath_protocol::State::Complete {
+        release(request);
+        requests.free(id);
+    } else {
+        request.detached = true;
+    }
+    Ok(())
 }
 
 /// Copies a message that is on its way, in part, so that its send completes whatever the receiver does. The copy is the

@@ -58,6 +58,8 @@ pub struct Comm {
     pub collective_sequence: Cell<u32>,
     /// Number of the next persistent collective call, the same on all members.
     pub(crate) persistent_sequence: Cell<u32>,
+    /// Number of the next tag for partitions that this process sends.
+    pub(crate) partition_tags: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
@@ -110,6 +112,7 @@ impl Comm {
             hints: RefCell::default(),
             collective_sequence: Cell::new(0),
             persistent_sequence: Cell::new(0),
+            partition_tags: Cell::new(0),
             spares: Cell::new(spares),
             endpoints,
             place: 0,

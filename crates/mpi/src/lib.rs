@@ -28,6 +28,7 @@ pub mod memory;
 pub mod op;
 pub mod p2p;
 pub mod p2p_slow;
+pub mod partitioned;
 pub mod places;
 pub mod probe;
 pub mod process;

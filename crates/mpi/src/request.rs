@@ -179,7 +179,7 @@ pub trait Operation {
 }
 
 #[cold]
-fn not_of_kind(kind: &str) -> Error {
+pub(crate) fn not_of_kind(kind: &str) -> Error {
     Error::new(MPI_ERR_REQUEST, format!("the request is not that {kind}"))
 }
 
@@ -736,6 +736,11 @@ pub(crate) fn note_miss(p: &Process) -> Result {
     // SAFETY: the worker lives while MPI runs; no reference to it is held.
     unsafe { Worker::note_miss(p.worker()?) };
     Ok(())
+}
+
+/// A round of progress in the first worker, of a call that asks an operation of this layer.
+pub(crate) fn make_progress(p: &Process) -> Result {
+    progress(p, 1)
 }
 
 /// A round of progress, of a call that waits for none: in the workers at `places`, which the caller is inside, and in
