@@ -35,7 +35,7 @@ pub struct Comm {
     /// The other side of an intercommunicator.
     pub remote_group: Option<Rc<Group>>,
     /// The local group of an intercommunicator as a communicator, which no handle names.
-    pub(crate) local: Option<Box<Comm>>,
+    pub(crate) local: Option<Rc<Comm>>,
     /// The calling process's rank in the local group.
     pub rank: u32,
     /// As `MPI_Comm_set_name` left it.
@@ -88,7 +88,7 @@ impl Comm {
         };
         let session = Cell::new(group.session());
         let of_group = |group: &Rc<Group>| Comm::new(p, context, group.clone(), None, rank);
-        let local = remote_group.is_some().then(|| Box::new(of_group(&group)));
+        let local = remote_group.is_some().then(|| Rc::new(of_group(&group)));
         let peers = remote_group.as_ref().unwrap_or(&group);
         let endpoints = peers
             .world_ranks()

@@ -97,11 +97,7 @@ pub fn init(hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<u
     begin(p, hints, errhandler).map_err(|error| error.on_handler(errhandler))
 }
 
-fn begin(
-    p: &Process,
-    hints: Result<Vec<(String, String)>>,
-    errhandler: usize,
-) -> Result<usize> {
+fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {
     let required = find_level(&hints?)?;
     if process::world_phase() == Phase::Finalized && !p.session_use.is_begun() {
         let text = "MPI was finalized, and this process has left its job: initialise the first \
@@ -215,7 +211,9 @@ fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
     {
         Some(0) => Ok(all.collect()),
         Some(1) => Ok(vec![job.rank() as u32]),
-        Some(_) => Ok(all.filter(|&rank| job.host(rank as usize) == own_host).collect()),
+        Some(_) => Ok(all
+            .filter(|&rank| job.host(rank as usize) == own_host)
+            .collect()),
         None => {
             let known = PROCESS_SETS.join(", ");
             let text = format!("there is no process set {name:?}: there are {known}");

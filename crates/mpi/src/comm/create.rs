@@ -134,7 +134,13 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
 /// A communicator of an intracommunicator's members, with its error handler.
 pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
-    let comm = Comm::new(p, context, group.of_session(parent.session.get()), None, rank);
+    let comm = Comm::new(
+        p,
+        context,
+        group.of_session(parent.session.get()),
+        None,
+        rank,
+    );
     comm.errhandler.set(parent.errhandler.get());
     comm
 }

@@ -129,7 +129,11 @@ fn exchange_groups(
         let text = format!("the remote group says that it has {} members", theirs[0]);
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
-    let ours: Vec<u64> = group.world_ranks().iter().map(|&rank| rank.into()).collect();
+    let ours: Vec<u64> = group
+        .world_ranks()
+        .iter()
+        .map(|&rank| rank.into())
+        .collect();
     let mut ranks = vec![0; theirs[0] as usize];
     Members::exchange(channel, to, &ours, to, &mut ranks)?;
     let remote = read_ranks(&ranks, all)?;
@@ -229,9 +233,9 @@ pub(crate) fn is_first(comm: &Comm) -> bool {
 ///
 /// # Errors
 /// `MPI_ERR_COMM` for an intracommunicator.
-pub(crate) fn local_of(comm: &Comm) -> Result<&Comm> {
+pub(crate) fn local_of(comm: &Comm) -> Result<&Rc<Comm>> {
     comm.remote()?;
-    let local = comm.local.as_deref();
+    let local = comm.local.as_ref();
     local.ok_or_else(|| Error::new(MPI_ERR_INTERN, "an intercommunicator without a local group"))
 }
 
@@ -242,7 +246,8 @@ fn exchange_words(
     mine: &[u64],
     theirs: usize,
 ) -> Result<(Vec<u64>, Vec<u64>)> {
-    let (between, within) = (Channel::next(p, comm), Channel::next(p, local_of(comm)?));
+    let between = Channel::next(p, comm);
+    let within = Channel::tagged(p, local_of(comm)?, between.tag);
     let mut words = mine.to_vec();
     words.resize(mine.len() + theirs, 0);
     let (out, into) = words.split_at_mut(mine.len());
@@ -255,9 +260,15 @@ fn exchange_words(
     Ok((words, theirs))
 }
 
+/// The channel among the local group: its tags are those of the intercommunicator's calls, so that none is used twice.
+fn next_within<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
+    let local = local_of(comm)?;
+    Ok(Channel::tagged(p, local, Channel::take_tag(comm)))
+}
+
 /// Returns when all members of both groups have called it.
 pub(super) fn synchronize(p: &Process, comm: &Comm) -> Result {
-    agree::synchronize(&Channel::next(p, local_of(comm)?))?;
+    agree::synchronize(&next_within(p, comm)?)?;
     exchange_words(p, comm, &[0], 1).map(|_| ())
 }
 
@@ -340,7 +351,7 @@ fn exchange_colors(
         (color as u32 as u64) << 32 | u64::from(key as u32),
         own.to_wire(),
     ];
-    let here = agree::gather_all(&Channel::next(p, local_of(comm)?), mine)?;
+    let here = agree::gather_all(&next_within(p, comm)?, mine)?;
     let words: Vec<u64> = here.iter().flatten().copied().collect();
     let (_, theirs) = exchange_words(p, comm, &words, 2 * comm.peer_count() as usize)?;
     let there = theirs.chunks_exact(2).map(|pair| [pair[0], pair[1]]);

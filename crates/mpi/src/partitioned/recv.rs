@@ -48,7 +48,8 @@ struct Recv {
 pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usize> {
     let all = whole(args, partitions)?;
     if args.peer == MPI_ANY_SOURCE {
-        let text = "a partitioned receive has no wildcards: name the source instead of MPI_ANY_SOURCE";
+        let text =
+            "a partitioned receive has no wildcards: name the source instead of MPI_ANY_SOURCE";
         return Err(Error::new(MPI_ERR_RANK, text));
     }
     if args.tag == MPI_ANY_TAG {
@@ -85,7 +86,10 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
 impl Recv {
     /// Bytes of one partition of the receiver's.
     fn bytes(&self) -> u64 {
-        let all = self.checked.as_ref().map_or(0, |checked| checked.buffer.bytes);
+        let all = self
+            .checked
+            .as_ref()
+            .map_or(0, |checked| checked.buffer.bytes);
         all / u64::from(self.partitions.max(1))
     }
 
@@ -224,7 +228,9 @@ impl Recv {
             (u64::from(partition) + 1) * bytes,
         );
         let parts = (from / offer.bytes) as usize..to.div_ceil(offer.bytes) as usize;
-        Ok(parts.into_iter().fold(true, |all, part| self.take_part(p, part) && all))
+        Ok(parts
+            .into_iter()
+            .fold(true, |all, part| self.take_part(p, part) && all))
     }
 
     /// Takes what has come.
@@ -256,7 +262,10 @@ impl Operation for Recv {
         Some(match self.failed.take() {
             Some(error) => Err(error),
             None => {
-                let bytes = self.checked.as_ref().map_or(0, |checked| checked.buffer.bytes);
+                let bytes = self
+                    .checked
+                    .as_ref()
+                    .map_or(0, |checked| checked.buffer.bytes);
                 let (source, tag) = (self.args.peer, self.args.tag);
                 Ok(Status::new(source, tag, MPI_SUCCESS, bytes as i64))
             }
