@@ -76,8 +76,8 @@ impl Process {
     }
 }
 
-/// Initialises the world model at the thread level `required` and returns the level provided: where a session was first,
-/// that one's.
+/// Initialises the world model at the thread level `required` and returns the level provided: where a session was
+/// first, that one's.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` when called a second time, or when the job cannot be joined.

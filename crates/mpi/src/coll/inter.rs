@@ -37,7 +37,8 @@ impl<T: Collective> Collective for Between<T> {
 /// The error of a call that intercommunicators do not have.
 #[cold]
 pub(super) fn refuse_inter() -> Error {
-    let text = "the communicator is an intercommunicator, which has no such call: pass an intracommunicator";
+    let text = "the communicator is an intercommunicator, which has no such call: pass an \
+        intracommunicator";
     Error::new(MPI_ERR_COMM, text)
 }
 
@@ -66,8 +67,8 @@ impl Role {
                 _ => {
                     let last = comm.peer_count() - 1;
                     let text = format!(
-                        "the root {root} is no rank of the remote group (0 to {last}), nor MPI_ROOT \
-                         or MPI_PROC_NULL"
+                        "the root {root} is no rank of the remote group (0 to {last}), nor \
+                         MPI_ROOT or MPI_PROC_NULL"
                     );
                     Err(Error::new(MPI_ERR_ROOT, text))
                 }

@@ -1,4 +1,5 @@
 //! The receiver's side.
+#![allow(unsafe_code)]
 
 use super::{
     OFFER_WORDS, Offer, check_partition, keep_first, offer_route, refuse_cancel, refuse_free, whole,

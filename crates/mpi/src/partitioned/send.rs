@@ -1,4 +1,5 @@
 //! The sender's side.
+#![allow(unsafe_code)]
 
 use super::{Offer, check_partition, keep_first, offer_route, refuse_cancel, refuse_free, whole};
 use crate::buffered;
@@ -208,8 +209,8 @@ impl Operation for Send {
 /// `MPI_Pready` and its like: partitions from the first to the last may leave.
 ///
 /// # Errors
-/// `MPI_ERR_REQUEST` for a request that is no active partitioned send, `MPI_ERR_ARG` for a partition that is none or was
-/// marked before.
+/// `MPI_ERR_REQUEST` for a request that is no active partitioned send, `MPI_ERR_ARG` for a partition that is none or
+/// was marked before.
 pub fn mark_ready(p: &Process, request: usize, low: i32, high: i32) -> Result {
     request::notify(p, request, Notice::Ready(low, high))?;
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
