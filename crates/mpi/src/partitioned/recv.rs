@@ -140,8 +140,8 @@ impl Recv {
         let size = layout.size();
         if let Some(datatype) = &checked.datatype
             && size > 0
-            && from % size == 0
-            && offer.bytes % size == 0
+            && from.is_multiple_of(size)
+            && offer.bytes.is_multiple_of(size)
         {
             let offset = ((from / size) as i64).wrapping_mul(layout.extent());
             let at = all.ptr.wrapping_offset(offset as isize);
@@ -229,9 +229,7 @@ impl Recv {
             (u64::from(partition) + 1) * bytes,
         );
         let parts = (from / offer.bytes) as usize..to.div_ceil(offer.bytes) as usize;
-        Ok(parts
-            .into_iter()
-            .fold(true, |all, part| self.take_part(p, part) && all))
+        Ok(parts.into_iter().all(|part| self.take_part(p, part)))
     }
 
     /// Takes what has come.
