@@ -21,6 +21,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::lock;
 use crate::process::{self, Phase, Process, out_of_handles};
+use fastpath_base::sync::{AtomicU32, Ordering};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
@@ -51,9 +52,9 @@ pub struct Session {
 /// What sessions have done to the process.
 pub(crate) struct Use {
     /// Sessions that were initialised and not finalised.
-    open: Cell<u32>,
+    open: AtomicU32,
     /// The process that has begun its first one; 0 for none.
-    begun_by: Cell<u32>,
+    begun_by: AtomicU32,
     /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` of a world model that was finalised: requests may still name them.
     kept: RefCell<Vec<Rc<Comm>>>,
 }
@@ -62,20 +63,20 @@ impl Use {
     /// There was none.
     pub const fn new() -> Self {
         Use {
-            open: Cell::new(0),
-            begun_by: Cell::new(0),
+            open: AtomicU32::new(0),
+            begun_by: AtomicU32::new(0),
             kept: RefCell::new(Vec::new()),
         }
     }
 
     /// Whether there was one.
     pub fn is_begun(&self) -> bool {
-        self.begun_by.get() != 0
+        self.begun_by.load(Ordering::Relaxed) != 0
     }
 
     /// Sessions that were initialised and not finalised.
     pub fn open(&self) -> u32 {
-        self.open.get()
+        self.open.load(Ordering::Relaxed)
     }
 
     /// Keeps a communicator of the world model to the end.
@@ -113,7 +114,8 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
     if !p.session_use.is_begun() {
         // SAFETY: a function of this type that stays as long as the library, and no argument else.
         unsafe { libc::atexit(leave_at_exit) };
-        p.session_use.begun_by.set(std::process::id());
+        let own = std::process::id();
+        p.session_use.begun_by.store(own, Ordering::Relaxed);
     }
     let session = Session {
         errhandler: Cell::new(errhandler),
@@ -125,7 +127,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         .insert(session)
         .ok_or_else(|| out_of_handles("session"))?;
     errhandler::attach(p, errhandler);
-    p.session_use.open.set(p.session_use.open() + 1);
+    p.session_use.open.fetch_add(1, Ordering::Relaxed);
     p.set_phase(Phase::Running);
     Ok(handle)
 }
@@ -155,7 +157,7 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
     p.spare_buffers.put(&session.buffer);
     errhandler::detach(p, session.errhandler.get());
     p.sessions.remove(handle);
-    p.session_use.open.set(p.session_use.open() - 1);
+    p.session_use.open.fetch_sub(1, Ordering::Relaxed);
     if is_last {
         p.set_phase(process::world_phase());
     }
@@ -165,11 +167,13 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
 /// Leaves the job when a process ends that has finalised its sessions, and its world model if it had one. A process
 /// that has not leaves nothing undone: its launcher says that it did not finalise.
 extern "C" fn leave_at_exit() {
-    let Ok(p) = process::enter("exit", true) else {
+    // SAFETY: atomic counters alone are looked at: another thread may be inside MPI, and stay there.
+    let used = unsafe { &process::get_unlocked().session_use };
+    let is_own = used.begun_by.load(Ordering::Relaxed) == std::process::id();
+    if !is_own || used.open() != 0 || process::world_phase() == Phase::Running {
         return;
-    };
-    let is_own = p.session_use.begun_by.get() == std::process::id();
-    if is_own && p.session_use.open() == 0 && process::world_phase() != Phase::Running {
+    }
+    if let Ok(p) = process::enter("exit", true) {
         // Nobody is left to tell when this fails.
         let _ = finalize::leave(&p);
     }
