@@ -12,11 +12,19 @@ int main(int argc, char **argv)
         MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (strcmp(how, "early_type") == 0)
         MPI_Type_size(MPI_DOUBLE, &size);
+    MPI_Session session;
+    if (strcmp(how, "session") == 0) {
+        /* There is no world model, and nobody has set an error handler. */
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+    }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (strncmp(how, "late", 4) == 0) {
         MPI_Finalize();
+        if (strcmp(how, "late_session") == 0)
+            MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
         if (strcmp(how, "late_type") == 0)
             MPI_Type_size(MPI_DOUBLE, &size);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -30,12 +38,26 @@ int main(int argc, char **argv)
         MPI_Comm comms[3] = {MPI_COMM_WORLD, half, named};
         MPI_Recv(&value, 1, MPI_INT, (rank + 1) % size, 3, comms[rank % 3], MPI_STATUS_IGNORE);
     }
+    MPI_Comm inter;
+    if (strcmp(how, "root") == 0 && rank == 2)
+        MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1, 3, &inter);
     if (rank == 1) {
         if (strcmp(how, "rank") == 0)
             MPI_Send(&value, 1, MPI_INT, size, 3, MPI_COMM_WORLD);
         if (strcmp(how, "named") == 0) {
             MPI_Comm_set_name(MPI_COMM_WORLD, "the one with a name");
             MPI_Recv(&value, 1, MPI_INT, size, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        if (strcmp(how, "overlap") == 0)
+            MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1, 3, &inter);
+        if (strcmp(how, "root") == 0) {
+            MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 2, 3, &inter);
+            MPI_Bcast(&value, 1, MPI_INT, 1, inter);
+        }
+        if (strcmp(how, "ready") == 0) {
+            MPI_Request request;
+            MPI_Psend_init(&value, 1, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+            MPI_Pready(0, request);
         }
         if (strcmp(how, "abort") == 0)
             MPI_Abort(MPI_COMM_WORLD, 7);

@@ -1,6 +1,8 @@
 //! Buffered mode: the message is copied, and the copy is counted against the attached buffer.
 #![allow(unsafe_code)]
 
+use crate::channel::Ticket;
+use crate::comm::Comm;
 use crate::consts::*;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -8,15 +10,18 @@ use crate::p2p::{Args, Mode};
 use crate::p2p_slow::{self as slow, Checked};
 use crate::places::{self, Mixed};
 use crate::process::Process;
+use crate::request::{self, Operation};
+use crate::status::Status;
 use fastpath_base::sync::{AtomicI64, Ordering};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Request, RequestId, Started, Worker};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
-/// The buffer of `MPI_Buffer_attach`.
+/// A buffer that the program has attached to the process, a communicator or a session. Copies that are under way hold
+/// its address: one of a communicator or session is never given back, but kept for the next one ([`Spares`]).
 #[derive(Default)]
 pub struct Attached {
     address: Cell<usize>,
@@ -36,6 +41,100 @@ impl Attached {
             is_attached: Cell::new(false),
         }
     }
+
+    fn used(&self) -> i64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is room for all messages.
+    fn is_automatic(&self) -> bool {
+        self.address.get() == MPI_BUFFER_AUTOMATIC
+    }
+}
+
+/// The buffer of a communicator or a session, once one was attached.
+pub(crate) type Place = Cell<Option<&'static Attached>>;
+
+/// Buffers of communicators and sessions that are gone.
+pub(crate) struct Spares(RefCell<Vec<&'static Attached>>);
+
+impl Spares {
+    /// None.
+    pub const fn new() -> Self {
+        Spares(RefCell::new(Vec::new()))
+    }
+
+    fn take(&self) -> &'static Attached {
+        let spare = self.0.borrow_mut().pop();
+        spare.unwrap_or_else(|| Box::leak(Box::default()))
+    }
+
+    /// Keeps the buffer of an object that goes, and of which no message is under way.
+    pub fn put(&self, place: &Place) {
+        if let Some(attached) = place.take() {
+            attached.is_attached.set(false);
+            self.0.borrow_mut().push(attached);
+        }
+    }
+}
+
+/// Which buffer a call is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// `MPI_Buffer_attach`.
+    Process,
+    /// `MPI_Comm_attach_buffer`, by the communicator's handle.
+    Comm(usize),
+    /// `MPI_Session_attach_buffer`, by the session's handle.
+    Session(usize),
+}
+
+/// Does something with the place of a buffer.
+fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&Place) -> Result<T>) -> Result<T> {
+    match owner {
+        Owner::Process => {
+            // The process is a variable of the library; its buffer is never given back.
+            let process = std::ptr::from_ref(&p.attached);
+            // SAFETY: a reference that is used within this call alone, or by copies of the process that MPI runs in.
+            act(&Cell::new(Some(unsafe { &*process })))
+        }
+        Owner::Comm(comm) => act(&p.comm(comm)?.buffer),
+        Owner::Session(session) => act(&p.session(session)?.buffer),
+    }
+}
+
+fn find(p: &Process, owner: Owner) -> Result<&'static Attached> {
+    let attached = at_place(p, owner, |place| Ok(place.get()))?;
+    attached
+        .filter(|attached| attached.is_attached.get())
+        .ok_or_else(|| Error::new(MPI_ERR_BUFFER, "no buffer is attached"))
+}
+
+/// The buffer that a message on a communicator is counted against: the communicator's own, that of the session it
+/// comes from, the process's (MPI-5.0 section 3.6).
+fn buffer_of(p: &Process, comm: &Comm) -> &'static Attached {
+    let in_use = |place: &Place| place.get().filter(|attached| attached.is_attached.get());
+    let of_session = || in_use(&p.sessions.get(comm.session.get())?.buffer);
+    in_use(&comm.buffer).or_else(of_session).unwrap_or_else(|| {
+        let process = std::ptr::from_ref(&p.attached);
+        // SAFETY: as in `at_place`.
+        unsafe { &*process }
+    })
+}
+
+/// Bytes behind a copy: the address of what it is counted against.
+const TRAILER: usize = size_of::<usize>();
+
+/// What a copy is counted against.
+///
+/// # Safety
+/// The request's buffer was made by [`send`].
+unsafe fn charged_to(request: &Request) -> &'static Attached {
+    // SAFETY: `send` has written the address there, of a buffer that is never given back.
+    unsafe {
+        let place = request.ptr.add(request.bytes as usize);
+        &*place.cast::<*const Attached>().read_unaligned()
+    }
 }
 
 /// Has completed copies given back.
@@ -53,15 +152,17 @@ fn release(request: &Request) {
         checks.forget(request.id());
     }
     if request.owned {
-        // SAFETY: `send` leaked a vector of exactly this length and capacity.
-        drop(unsafe {
-            Vec::from_raw_parts(request.ptr, request.bytes as usize, request.bytes as usize)
-        });
+        let mut length = request.bytes as usize;
         if request.charged {
-            p.attached
+            // SAFETY: made by `send`.
+            let attached = unsafe { charged_to(request) };
+            attached
                 .used
                 .fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
+            length += TRAILER;
         }
+        // SAFETY: `send` and `take_over` leaked a vector of exactly this length and capacity.
+        drop(unsafe { Vec::from_raw_parts(request.ptr, length, length) });
     }
 }
 
@@ -81,14 +182,17 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     let need = cost(p, bytes);
     let place = checked.comm.place;
     let _within = places::within(place);
-    let attached = &p.attached;
-    let room = |p: &Process| p.attached.size.get() - p.attached.used.load(Ordering::Relaxed);
-    if room(p) < need {
+    let attached = buffer_of(p, &checked.comm);
+    let room = || match attached.is_automatic() {
+        true => i64::MAX,
+        false => attached.size.get() - attached.used(),
+    };
+    if room() < need {
         // SAFETY: the worker lives while MPI runs.
         unsafe { (*p.worker_at(place)?).progress_all() };
     }
-    if room(p) < need {
-        let (bytes, have) = (checked.buffer.bytes, room(p).max(0));
+    if room() < need {
+        let (bytes, have) = (checked.buffer.bytes, room().max(0));
         return Err(Error::new(
             MPI_ERR_BUFFER,
             format!(
@@ -98,7 +202,12 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             ),
         ));
     }
-    let mut copy = Vec::with_capacity(bytes as usize);
+    let length = bytes as usize + TRAILER;
+    let mut copy: Vec<u8> = Vec::new();
+    if copy.try_reserve_exact(length).is_err() {
+        let text = format!("no memory for the copy of a message of {bytes} bytes");
+        return Err(Error::new(MPI_ERR_NO_MEM, text));
+    }
     // SAFETY: the user's buffer as promised; the vector has the capacity.
     unsafe {
         match &buffer.layout {
@@ -108,14 +217,18 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
                 layout.pack(buffer.ptr, buffer.count, 0, to);
             }
         }
-        copy.set_len(bytes as usize);
+        let behind = copy.as_mut_ptr().add(bytes as usize);
+        behind
+            .cast::<*const Attached>()
+            .write_unaligned(std::ptr::from_ref(attached));
+        copy.set_len(length);
     }
     let copy = copy.into_boxed_slice();
     let copied = Buffer::contiguous(Box::into_raw(copy).cast(), bytes);
     let ptr = copied.ptr;
     let give_back = || {
         // SAFETY: made above, and no request holds it.
-        drop(unsafe { Vec::from_raw_parts(ptr, bytes as usize, bytes as usize) });
+        drop(unsafe { Vec::from_raw_parts(ptr, length, length) });
     };
     // SAFETY: the copy lives until the request completes (`release`).
     match unsafe { slow::post_send(p, &checked.comm, copied, args, Mode::Standard) } {
@@ -141,6 +254,40 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     Ok(Started::Done)
 }
 
+/// Leaves a copy of the library's own, which was given to a send, to that one.
+///
+/// # Errors
+/// Those of the send.
+///
+/// # Safety
+/// `copy` is a box that was leaked; its bytes are what was sent.
+pub(crate) unsafe fn leave_copy(p: &Process, sent: Result<Ticket>, copy: *mut [u8]) -> Result {
+    // SAFETY: the caller's.
+    let give_back = || drop(unsafe { Box::from_raw(copy) });
+    let id = match sent {
+        Ok(ticket) => ticket.id(),
+        Err(error) => {
+            give_back();
+            return Err(error);
+        }
+    };
+    if id == 0 {
+        give_back();
+        return Ok(());
+    }
+    // SAFETY: the worker lives while MPI runs, and the caller is inside.
+    let requests = unsafe { &mut (*p.worker()?).requests };
+    let request = requests.get(id);
+    (request.owned, request.charged) = (true, false);
+    if request.state == fastpath_protocol::State::Complete {
+        release(request);
+        requests.free(id);
+    } else {
+        request.detached = true;
+    }
+    Ok(())
+}
+
 /// Copies a message that is on its way, in part, so that its send completes whatever the receiver does. The copy is the
 /// library's own: the attached buffer has room for what the program sends through it.
 pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
@@ -156,38 +303,67 @@ pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
     }
 }
 
-/// `MPI_Buffer_attach`.
-pub fn attach(p: &Process, address: usize, size: i64) -> Result {
-    if p.attached.is_attached.get() {
-        return Err(Error::new(
-            MPI_ERR_BUFFER,
-            "a buffer is attached already: detach it first",
-        ));
-    }
-    if size < 0 {
+/// `MPI_Buffer_attach` and its like.
+///
+/// # Errors
+/// `MPI_ERR_BUFFER` where one is attached already, `MPI_ERR_ARG` for a negative size.
+pub fn attach(p: &Process, owner: Owner, address: usize, size: i64) -> Result {
+    if size < 0 && address != MPI_BUFFER_AUTOMATIC {
         return Err(Error::new(
             MPI_ERR_ARG,
             format!("the size {size} is negative"),
         ));
     }
-    p.attached.address.set(address);
-    p.attached.size.set(size);
-    p.attached.is_attached.set(true);
-    Ok(())
+    at_place(p, owner, |place| {
+        let attached = place.get().unwrap_or_else(|| p.spare_buffers.take());
+        if attached.is_attached.get() {
+            return Err(Error::new(
+                MPI_ERR_BUFFER,
+                "a buffer is attached already: detach it first",
+            ));
+        }
+        attached.address.set(address);
+        attached.size.set(size);
+        attached.is_attached.set(true);
+        place.set(Some(attached));
+        Ok(())
+    })
 }
 
-/// `MPI_Buffer_detach`: waits until all buffered messages have left; returns address and size.
-pub fn detach(p: &Process) -> Result<(usize, i64)> {
-    if !p.attached.is_attached.get() {
-        return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached"));
+/// `MPI_Buffer_detach` and its like: waits until all messages have left; returns address and size.
+///
+/// # Errors
+/// `MPI_ERR_BUFFER` where none is attached.
+pub fn detach(p: &Process, owner: Owner) -> Result<(usize, i64)> {
+    let attached = find(p, owner)?;
+    drain(p, attached)?;
+    attached.is_attached.set(false);
+    let size = match attached.is_automatic() {
+        true => 0,
+        false => attached.size.get(),
+    };
+    attached.size.set(0);
+    Ok((attached.address.replace(0), size))
+}
+
+/// `MPI_Buffer_flush` and its like: waits until all messages have left. There are none without a buffer.
+///
+/// # Errors
+/// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for a handle that is none.
+pub fn flush(p: &Process, owner: Owner) -> Result {
+    let attached = at_place(p, owner, |place| Ok(place.get()))?;
+    attached.map_or(Ok(()), |attached| drain(p, attached))
+}
+
+/// Waits until all messages of an object that goes have left.
+pub(crate) fn drain_place(p: &Process, place: &Place) -> Result {
+    place.get().map_or(Ok(()), |attached| drain(p, attached))
+}
+
+fn drain(p: &Process, attached: &Attached) -> Result {
+    if attached.used() <= 0 {
+        return Ok(());
     }
-    drain(p)?;
-    p.attached.is_attached.set(false);
-    Ok((p.attached.address.replace(0), p.attached.size.replace(0)))
-}
-
-/// Waits until all buffered messages have left (`MPI_Buffer_flush`).
-pub fn drain(p: &Process) -> Result {
     let worker = p.worker()?;
     let places = places::made();
     let _within = places::within_all(places);
@@ -197,7 +373,7 @@ pub fn drain(p: &Process) -> Result {
         peer: -1,
         tag: -1,
         comm: 0,
-        bytes: p.attached.used.load(Ordering::Relaxed) as u64,
+        bytes: attached.used() as u64,
         awaited: Awaited::UNKNOWN,
         naps: places != 1,
     };
@@ -208,13 +384,61 @@ pub fn drain(p: &Process) -> Result {
                 if place != 0 {
                     (*worker).progress_all();
                 }
-                if p.attached.used.load(Ordering::Relaxed) > 0 {
+                if attached.used() > 0 {
                     // The receiver may have left.
                     (*worker).end_detached(|_, _| false);
                 }
             }
-            p.attached.used.load(Ordering::Relaxed) <= 0
+            attached.used() <= 0
         })
     };
     Ok(())
+}
+
+/// The messages of a buffer that had not left when a call asked for them: place of the worker, request, handle.
+struct Flush(Vec<(u32, RequestId, u32)>);
+
+/// `MPI_Buffer_iflush` and its like: a request that is complete when all messages which are in the buffer now have
+/// left.
+///
+/// # Errors
+/// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for a handle that is none.
+pub fn iflush(p: &Process, owner: Owner) -> Result<usize> {
+    let Some(attached) = at_place(p, owner, |place| Ok(place.get()))? else {
+        return Ok(request::completed_request());
+    };
+    let mut under_way = Vec::new();
+    for (place, worker) in p.workers() {
+        let _within = places::within(place);
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        let requests = unsafe { &(*worker).requests };
+        let copies = requests.in_use().filter(|r| r.owned && r.charged);
+        // SAFETY: a charged copy was made by `send`.
+        let own = copies.filter(|r| std::ptr::eq(unsafe { charged_to(r) }, attached));
+        under_way.extend(own.map(|request| (place, request.id(), request.handle)));
+    }
+    request::make_operation(p, Box::new(Flush(under_way)))
+}
+
+impl Operation for Flush {
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
+        self.0.retain(|&(place, id, handle)| {
+            let _within = places::within(place);
+            let Ok(worker) = p.worker_at(place) else {
+                return false;
+            };
+            // SAFETY: the worker lives while MPI runs, and the caller is inside.
+            let worker = unsafe { &mut *worker };
+            // The receiver may have left.
+            worker.end_detached(|_, _| false);
+            let request = worker.requests.get(id);
+            request.handle == handle && request.owned && request.charged
+        });
+        let ended = self.0.is_empty();
+        ended.then(|| Ok(request::empty_status()))
+    }
+
+    fn places(&self, _: &Process) -> u32 {
+        self.0.iter().fold(1, |mask, (place, ..)| mask | 1 << place)
+    }
 }

@@ -30,6 +30,11 @@ use std::cell::Cell;
 pub struct Ticket(u32);
 
 impl Ticket {
+    /// Whether the operation had ended when it was started.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0 == 0
+    }
+
     /// The request; 0 where the operation has ended already.
     pub(crate) fn id(&self) -> RequestId {
         self.0
@@ -52,6 +57,8 @@ pub struct Channel<'a> {
     pub comm: &'a Comm,
     /// The internal tag, below 0, that this call's messages carry.
     pub tag: i32,
+    /// The context that they carry.
+    context: Context,
     /// The first error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
     /// Where mistakes are looked for: whether the ranks have still to compare their arguments of this call.
@@ -117,10 +124,22 @@ impl<'a> Channel<'a> {
     /// make (`MPI_Comm_create_group`).
     #[inline]
     pub fn tagged(process: &'a Process, comm: &'a Comm, tag: i32) -> Self {
+        Channel::in_context(process, comm, comm.context.collective(), tag)
+    }
+
+    /// As [`Channel::tagged`], in either context of the communicator.
+    #[inline]
+    pub(crate) fn in_context(
+        process: &'a Process,
+        comm: &'a Comm,
+        context: Context,
+        tag: i32,
+    ) -> Self {
         Channel {
             process,
             comm,
             tag,
+            context,
             disagreement: Cell::new(None),
             is_unchecked: Cell::new(false),
         }
@@ -470,7 +489,7 @@ impl<'a> Channel<'a> {
 
     #[inline]
     fn context(&self) -> Context {
-        self.comm.context.collective()
+        self.context
     }
 
     #[inline]

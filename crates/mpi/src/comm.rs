@@ -6,6 +6,7 @@ pub mod contexts;
 pub mod create;
 pub mod freed;
 pub mod hints;
+pub mod inter;
 
 use crate::attribute::{self, Attributes};
 use crate::consts::*;
@@ -33,6 +34,8 @@ pub struct Comm {
     pub group: Rc<Group>,
     /// The other side of an intercommunicator.
     pub remote_group: Option<Rc<Group>>,
+    /// The local group of an intercommunicator as a communicator, which no handle names.
+    pub(crate) local: Option<Rc<Comm>>,
     /// The calling process's rank in the local group.
     pub rank: u32,
     /// As `MPI_Comm_set_name` left it.
@@ -47,10 +50,16 @@ pub struct Comm {
     pub attributes: Attributes,
     /// Hints given at creation or by `MPI_Comm_set_info`: key and value.
     pub hints: RefCell<Vec<(String, String)>>,
+    /// The session that it comes from; 0 for the world model.
+    pub(crate) session: Cell<usize>,
+    /// The buffer attached to it.
+    pub(crate) buffer: crate::buffered::Place,
     /// Number of the next collective call, the same on all members.
     pub collective_sequence: Cell<u32>,
     /// Number of the next persistent collective call, the same on all members.
     pub(crate) persistent_sequence: Cell<u32>,
+    /// Number of the next tag for partitions that this process sends.
+    pub(crate) partition_tags: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
@@ -77,6 +86,9 @@ impl Comm {
         } else {
             Block::EMPTY
         };
+        let session = Cell::new(group.session());
+        let of_group = |group: &Rc<Group>| Comm::new(p, context, group.clone(), None, rank);
+        let local = remote_group.is_some().then(|| Rc::new(of_group(&group)));
         let peers = remote_group.as_ref().unwrap_or(&group);
         let endpoints = peers
             .world_ranks()
@@ -88,15 +100,19 @@ impl Comm {
             context,
             group,
             remote_group,
+            local,
             rank,
             name: RefCell::default(),
             made_by: p.call.get(),
             errhandler: Cell::new(MPI_ERRORS_ARE_FATAL),
+            session,
+            buffer: Cell::new(None),
             topology: RefCell::default(),
             attributes: Attributes::default(),
             hints: RefCell::default(),
             collective_sequence: Cell::new(0),
             persistent_sequence: Cell::new(0),
+            partition_tags: Cell::new(0),
             spares: Cell::new(spares),
             endpoints,
             place: 0,
@@ -228,6 +244,9 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
         .insert_rc(comm.clone())
         .ok_or_else(|| out_of_handles("communicator"))?;
     comm.handle.set(handle);
+    if let Some(local) = &comm.local {
+        local.handle.set(handle);
+    }
     errhandler::attach(p, comm.errhandler.get());
     comm.tell_title();
     p.hot_comm_set(handle, &comm);
@@ -263,7 +282,10 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
 /// As [`free_comm`], and those of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
-    if comm.size() > 1 && !comm.is_inter() {
+    crate::buffered::drain_place(p, &comm.buffer)?;
+    if comm.is_inter() {
+        inter::synchronize(p, &comm)?;
+    } else if comm.size() > 1 {
         crate::coll::compare_calls(p, &comm)?;
         agree::synchronize(&crate::channel::Channel::next(p, &comm))?;
     }

@@ -76,14 +76,15 @@ impl Process {
     }
 }
 
-/// Initialises MPI at the thread level `required` and returns the level provided.
+/// Initialises the world model at the thread level `required` and returns the level provided: where a session was
+/// first, that one's.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` when called a second time, or when the job cannot be joined.
 pub fn init(required: i32) -> Result<i32> {
-    // SAFETY: the standard allows one thread to initialise; no other is inside MPI yet.
+    // SAFETY: the standard allows one thread to initialise; no other is inside MPI yet, or it is in a session.
     let p = unsafe { process::get_unlocked() };
-    match process::phase() {
+    match process::world_phase() {
         Phase::Uninitialized => {}
         Phase::Running => {
             return Err(Error::new(
@@ -97,6 +98,24 @@ pub fn init(required: i32) -> Result<i32> {
                 "MPI was finalized: it cannot be initialised again",
             ));
         }
+    }
+    let level = start(p, required)?;
+    let _inside = process::enter(p.call.get(), true)?;
+    p.main_thread.set(lock::thread_token());
+    let job = p.running()?.job;
+    make_world(p, job);
+    p.set_world_phase(Phase::Running);
+    p.set_phase(Phase::Running);
+    Ok(level)
+}
+
+/// Joins the job at the thread level `required`, if this process has not done so yet; returns the level provided.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when the job cannot be joined.
+pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
+    if p.engine().is_some() {
+        return Ok(p.thread_level.get());
     }
     let levels = [
         MPI_THREAD_SINGLE,
@@ -198,7 +217,6 @@ pub fn init(required: i32) -> Result<i32> {
         .set(Some(job.universe_size() as i32));
     register_predefined(p);
     describe_job(p, job, level)?;
-    make_world(p, job);
     crate::buffered::install(p);
     crate::crash::install();
     job.set_phase(RankPhase::Initialized);
@@ -206,7 +224,6 @@ pub fn init(required: i32) -> Result<i32> {
     if serves {
         start_progress(p, job, worker);
     }
-    p.set_phase(Phase::Running);
     Ok(level)
 }
 

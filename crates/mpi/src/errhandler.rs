@@ -178,17 +178,26 @@ pub fn detach(p: &Process, handle: usize) {
     }
 }
 
-/// Replaces the error handler that an object of kind `kind` keeps in `place`.
+/// Whether an object of kind `kind` may have the error handler.
 ///
 /// # Errors
 /// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
-pub fn set_errhandler(p: &Process, kind: Kind, place: &Cell<usize>, handle: usize) -> Result {
+pub fn check_errhandler(p: &Process, kind: Kind, handle: usize) -> Result {
     let handler = find_errhandler(p, handle)?;
     if matches!(handler.action, Action::Call(other, _) if other != kind) {
         let message = "the error handler was made for objects of another kind: communicator, \
             window, file or session";
         return Err(Error::new(MPI_ERR_ERRHANDLER, message));
     }
+    Ok(())
+}
+
+/// Replaces the error handler that an object of kind `kind` keeps in `place`.
+///
+/// # Errors
+/// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
+pub fn set_errhandler(p: &Process, kind: Kind, place: &Cell<usize>, handle: usize) -> Result {
+    check_errhandler(p, kind, handle)?;
     attach(p, handle);
     detach(p, place.replace(handle));
     Ok(())
@@ -219,6 +228,13 @@ struct Target {
 }
 
 fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
+    if let Some(handler) = error.handler() {
+        return Target {
+            handler,
+            object: MPI_COMM_NULL,
+            comm: None,
+        };
+    }
     let wanted = match (error.comm(), scope) {
         (Some(comm), _) => p.comm_of_request(comm),
         (None, Scope::Comm(comm)) => p.comms.get(comm),
@@ -230,6 +246,14 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
             return Target {
                 handler,
                 object: win,
+                comm: None,
+            };
+        }
+        (None, Scope::Session(handle)) if p.sessions.get(handle).is_some() => {
+            let session = p.sessions.get(handle);
+            return Target {
+                handler: session.map_or(MPI_ERRORS_ARE_FATAL, |found| found.errhandler.get()),
+                object: handle,
                 comm: None,
             };
         }

@@ -16,6 +16,7 @@ struct Info {
     code: i32,
     message: String,
     comm: Option<usize>,
+    handler: Option<usize>,
     peer: Option<i32>,
     tag: Option<i32>,
     bytes: Option<u64>,
@@ -34,6 +35,7 @@ impl Error {
             code,
             message,
             comm: None,
+            handler: None,
             peer: None,
             tag: None,
             bytes: None,
@@ -57,6 +59,18 @@ impl Error {
     pub fn on_comm(mut self, comm: usize) -> Self {
         self.0.comm = Some(comm);
         self
+    }
+
+    /// Raises the error on an error handler itself, of a call that makes the object which is to have it.
+    #[must_use]
+    pub fn on_handler(mut self, handler: usize) -> Self {
+        self.0.handler = Some(handler);
+        self
+    }
+
+    /// The error handler that [`Error::on_handler`] named.
+    pub fn handler(&self) -> Option<usize> {
+        self.0.handler
     }
 
     /// Names the message the error is about: the rank of the peer (or `MPI_ANY_SOURCE`), the tag (or

@@ -8,10 +8,10 @@
 #![allow(unsafe_code)]
 
 use crate::consts::*;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hot;
 use crate::places::{self, Mixed};
-use crate::process::{Phase, Process};
+use crate::process::{self, Phase, Process};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::wait::{futex_wait, register_membarrier};
@@ -26,14 +26,51 @@ const AWAIT_PAUSE: Duration = Duration::from_millis(1);
 /// How long a rank has slept in one wait, in nanoseconds, before it is taken to wait in vain.
 const SLEEPS_LONG_NS: u64 = 1_000_000_000;
 
-/// Finalises MPI: delivers what is under way, runs the callbacks that the standard asks for, and
-/// leaves the job.
+/// `MPI_Finalize`: runs the callbacks that the standard asks for, delivers what is under way, and leaves the job; where
+/// there were sessions, the process leaves when it ends, since there may be more.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` without `MPI_Init`; what a user's attribute delete function returns.
 pub fn finalize(p: &Process) -> Result {
-    let engine = p.running()?;
-    let worker = engine.worker();
+    if process::world_phase() != Phase::Running {
+        let text = "called without MPI_Init: a session is ended by MPI_Session_finalize";
+        return Err(Error::new(MPI_ERR_OTHER, text));
+    }
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
         crate::attribute::delete_all(p, &own)?;
     }
+    if !p.session_use.is_begun() {
+        p.set_world_phase(Phase::Finalized);
+        return leave(p);
+    }
+    deliver(p)?;
+    for handle in [MPI_COMM_WORLD, MPI_COMM_SELF] {
+        p.hot_comm_clear(handle);
+        if let Some(comm) = p.comms.remove_predefined(handle) {
+            p.session_use.keep(comm);
+        }
+    }
+    p.set_world_phase(Phase::Finalized);
+    if p.session_use.open() == 0 {
+        p.set_phase(Phase::Finalized);
+    }
+    Ok(())
+}
+
+/// Waits until what this process has sent has left.
+pub(crate) fn deliver(p: &Process) -> Result {
+    let worker = p.worker()?;
+    let places = places::made();
+    let _within = places::within_all(places);
+    let _mixed = Mixed::begin(places);
+    wait(p, worker, |w| w.is_idle());
+    Ok(())
+}
+
+/// Delivers what is under way, and leaves the job.
+pub(crate) fn leave(p: &Process) -> Result {
+    let engine = p.running()?;
+    let worker = engine.worker();
     // All of them, from here to the end.
     let places = places::made();
     let _within = places::within_all(places);

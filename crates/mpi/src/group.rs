@@ -13,6 +13,8 @@ pub struct Group {
     /// The calling process's world rank; the predefined empty group does not know it.
     me: Option<u32>,
     my_rank: Option<u32>,
+    /// The session that it comes from; 0 for the world model.
+    session: usize,
 }
 
 impl PartialEq for Group {
@@ -32,6 +34,24 @@ impl Group {
             ranks,
             me: Some(me),
             my_rank,
+            session: 0,
+        }
+    }
+
+    /// The handle of the session that the group comes from; 0 for the world model.
+    pub fn session(&self) -> usize {
+        self.session
+    }
+
+    /// The same group as one of a session.
+    #[must_use]
+    pub fn of_session(self: Rc<Self>, session: usize) -> Rc<Group> {
+        match self.session == session {
+            true => self,
+            false => Rc::new(Group {
+                session,
+                ..(*self).clone()
+            }),
         }
     }
 
@@ -109,6 +129,10 @@ impl Group {
         Group::derive(
             self.ranks.iter().chain(added).copied().collect(),
             self.me.or(other.me),
+            match self.session {
+                0 => other.session,
+                session => session,
+            },
         )
     }
 
@@ -123,6 +147,7 @@ impl Group {
                 .filter(|world| there.contains_key(world))
                 .collect(),
             self.me,
+            self.session,
         )
     }
 
@@ -137,6 +162,7 @@ impl Group {
                 .filter(|world| !there.contains_key(world))
                 .collect(),
             self.me,
+            self.session,
         )
     }
 
@@ -150,7 +176,7 @@ impl Group {
         for &rank in ranks {
             members.push(self.ranks[self.take(rank, &mut taken)?]);
         }
-        Ok(Group::derive(members, self.me))
+        Ok(Group::derive(members, self.me, self.session))
     }
 
     /// The members without those of the given ranks, in the order of this group.
@@ -166,6 +192,7 @@ impl Group {
         Ok(Group::derive(
             left.map(|(&world, _)| world).collect(),
             self.me,
+            self.session,
         ))
     }
 
@@ -198,11 +225,16 @@ impl Group {
         Ok(ranks)
     }
 
-    fn derive(ranks: Vec<u32>, me: Option<u32>) -> Group {
+    fn derive(ranks: Vec<u32>, me: Option<u32>, session: usize) -> Group {
         let my_rank = me
             .and_then(|me| ranks.iter().position(|&r| r == me))
             .map(|i| i as u32);
-        Group { ranks, me, my_rank }
+        Group {
+            ranks,
+            me,
+            my_rank,
+            session,
+        }
     }
 
     fn index(&self, rank: i32) -> Result<usize> {
@@ -238,7 +270,7 @@ impl Group {
 /// Makes the predefined groups.
 pub fn register_predefined(p: &Process) {
     p.groups
-        .insert_predefined(MPI_GROUP_EMPTY, Group::derive(Vec::new(), None));
+        .insert_predefined(MPI_GROUP_EMPTY, Group::derive(Vec::new(), None, 0));
 }
 
 /// Stores a group that an MPI call returns; an empty one is `MPI_GROUP_EMPTY` itself.
@@ -302,7 +334,7 @@ mod tests {
         assert_eq!(a.union(&b).world_ranks(), [5, 1, 4, 7, 6]);
         assert_eq!(a.intersection(&b).world_ranks(), [5, 4]);
         assert_eq!(a.difference(&b).world_ranks(), [1]);
-        let empty = Group::derive(Vec::new(), None);
+        let empty = Group::derive(Vec::new(), None, 0);
         assert_eq!(empty.union(&group(&[1, 2])).rank(), Some(1));
         assert_eq!(b.difference(&a).world_ranks(), [7, 6]);
     }

@@ -17,6 +17,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::lock::{self, Lock};
 use crate::op::Op;
+use crate::session::Session;
 use crate::table::Table;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::trace;
@@ -38,6 +39,8 @@ pub enum Phase {
 /// All MPI objects of this process.
 pub struct Process {
     phase: AtomicU32,
+    /// The same of the world model alone: between `MPI_Init` and `MPI_Finalize`, whatever sessions there are.
+    world: AtomicU32,
     /// The lock of `MPI_THREAD_MULTIPLE`.
     pub lock: Lock,
     /// The level granted at initialisation.
@@ -78,6 +81,12 @@ pub struct Process {
     pub extras: crate::request::Extras,
     /// The buffer of buffered sends.
     pub attached: crate::buffered::Attached,
+    /// Buffers of communicators and sessions that are gone.
+    pub(crate) spare_buffers: crate::buffered::Spares,
+    /// Sessions.
+    pub sessions: Table<Session>,
+    /// What sessions have done to the process.
+    pub(crate) session_use: crate::session::Use,
     /// Messages taken out of matching by a matched probe.
     pub messages: Table<crate::probe::Message>,
     /// What Fortran support told of its compiler.
@@ -172,7 +181,17 @@ pub(crate) fn refuse_phase() -> Error {
 #[inline]
 pub fn phase() -> Phase {
     // ORDERING: acquire pairs with the release in `set_phase`.
-    match PROCESS.phase.load(Ordering::Acquire) {
+    phase_of(PROCESS.phase.load(Ordering::Acquire))
+}
+
+/// Where the process is in the world model: what `MPI_Initialized` and `MPI_Finalized` ask.
+pub fn world_phase() -> Phase {
+    // ORDERING: acquire pairs with the release in `set_world_phase`.
+    phase_of(PROCESS.world.load(Ordering::Acquire))
+}
+
+fn phase_of(number: u32) -> Phase {
+    match number {
         0 => Phase::Uninitialized,
         1 => Phase::Running,
         _ => Phase::Finalized,
@@ -191,6 +210,7 @@ impl Process {
     pub const fn new() -> Self {
         Process {
             phase: AtomicU32::new(0),
+            world: AtomicU32::new(0),
             lock: Lock::new(),
             thread_level: Cell::new(MPI_THREAD_SINGLE),
             main_thread: Cell::new(0),
@@ -211,6 +231,9 @@ impl Process {
             own_handler_is_set: Cell::new(false),
             extras: crate::request::Extras::new(),
             attached: crate::buffered::Attached::new(),
+            spare_buffers: crate::buffered::Spares::new(),
+            sessions: Table::new(),
+            session_use: crate::session::Use::new(),
             messages: Table::new(),
             fortran: Fortran::new(),
             engine: std::cell::UnsafeCell::new(None),
@@ -221,6 +244,23 @@ impl Process {
     pub(crate) fn set_phase(&self, phase: Phase) {
         // ORDERING: release pairs with the acquire in `phase`.
         self.phase.store(phase as u32, Ordering::Release);
+    }
+
+    /// Moves to the next phase of the world model.
+    pub(crate) fn set_world_phase(&self, phase: Phase) {
+        // ORDERING: release pairs with the acquire in `world_phase`.
+        self.world.store(phase as u32, Ordering::Release);
+    }
+
+    /// The session behind a handle, or the right error.
+    pub fn session(&self, handle: usize) -> Result<Rc<Session>> {
+        self.sessions.get(handle).ok_or_else(|| match handle {
+            MPI_SESSION_NULL => Error::new(MPI_ERR_SESSION, "the session is MPI_SESSION_NULL"),
+            _ => Error::new(
+                MPI_ERR_SESSION,
+                format!("invalid session handle {handle:#x}"),
+            ),
+        })
     }
 
     /// The communicator behind a handle, or the right error.

@@ -7,7 +7,9 @@
 mod active;
 mod double;
 mod ended;
+pub mod generalized;
 mod immediate;
+mod operation;
 mod persistent;
 mod result;
 mod several;
@@ -17,6 +19,9 @@ use active::Active;
 pub use double::isendrecv;
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
+pub(crate) use operation::not_of_kind;
+pub use operation::{Notice, Operation, Watch, make_operation, notify};
+use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 use persistent::Persistent;
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
@@ -79,74 +84,6 @@ fn out_of_requests() -> Error {
     )
 }
 
-/// When an operation is polled by calls that do not name its request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
-    /// Never.
-    Named,
-    /// In any call that makes progress, when this request of the first worker is complete.
-    Request(RequestId),
-    /// In any call that makes progress.
-    Always,
-}
-
-/// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
-/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
-pub trait Operation {
-    /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
-    fn poll(&mut self, p: &Process) -> Option<Result<Status>>;
-
-    /// When other calls poll it; asked when it begins and after each poll.
-    fn watch(&self) -> Watch {
-        Watch::Named
-    }
-
-    /// Whether it runs functions of the program, which the progress thread leaves to the program's threads.
-    fn calls_back(&self) -> bool {
-        false
-    }
-
-    /// The communicator that it needs until its request is freed.
-    fn comm(&self) -> Option<usize> {
-        None
-    }
-
-    /// Called by `MPI_Start`, of a persistent one; what [`Operation::poll`] would return.
-    ///
-    /// # Errors
-    /// It has not begun.
-    fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
-        let _ = p;
-        Ok(None)
-    }
-
-    /// Called by `MPI_Cancel`.
-    fn cancel(&mut self, p: &Process) -> Result {
-        let _ = p;
-        Ok(())
-    }
-
-    /// The places of the workers that carry it; a mask.
-    fn places(&self, p: &Process) -> u32 {
-        let _ = p;
-        1
-    }
-
-    /// Whether its request may be freed now.
-    ///
-    /// # Errors
-    /// Why not.
-    fn check_free(&self) -> Result {
-        Ok(())
-    }
-
-    /// Called when the request is freed.
-    fn free(&mut self, p: &Process) -> Result {
-        let _ = p;
-        Ok(())
-    }
-}
-
 enum Extra {
     Persistent(Persistent),
     Operation {
@@ -155,6 +92,8 @@ enum Extra {
         watch: Watch,
         /// Whether a persistent one is active.
         started: Option<bool>,
+        /// Whether the program has freed the request, which [`Operation::outlives_request`].
+        freed: bool,
     },
 }
 
@@ -293,57 +232,6 @@ fn is_complete(p: &Process, named: &Named) -> Result<bool> {
     }
 }
 
-/// Polls an operation of this layer; says whether it has ended.
-fn poll_operation(p: &Process, index: usize) -> bool {
-    let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
-        return true;
-    };
-    // None while it runs a function of the program, which asks.
-    let Some(mut operation) = poll.take() else {
-        return false;
-    };
-    let ended = operation.poll(p);
-    keep_polled(p, index, operation, ended)
-}
-
-/// Puts an operation back that was polled; says whether it has ended. It is kept for `free`, but not polled again: the
-/// result says so.
-fn keep_polled(
-    p: &Process,
-    index: usize,
-    operation: Box<dyn Operation>,
-    ended: Option<Result<Status>>,
-) -> bool {
-    let complete = ended.is_some();
-    let now = match complete {
-        true => Watch::Named,
-        false => operation.watch(),
-    };
-    if let Some(Some(Extra::Operation {
-        poll,
-        result,
-        watch,
-        ..
-    })) = p.extras.slots().get_mut(index)
-    {
-        *poll = Some(operation);
-        *result = result.take().or(ended);
-        let before = std::mem::replace(watch, now);
-        active::note(p, index, before, now);
-    }
-    complete
-}
-
-fn operation_has_result(p: &Process, index: usize) -> bool {
-    matches!(
-        p.extras.slots().get(index),
-        Some(Some(Extra::Operation {
-            result: Some(_),
-            ..
-        }))
-    )
-}
-
 fn check_complete(p: &Process, named: &Named) -> Result<bool> {
     match *named {
         Named::Operation(index) if operation_has_result(p, index) => Ok(true),
@@ -382,8 +270,12 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             (*started, *ended) = (false, None);
             return Ok(result);
         }
-        free_operation(p, outer, index)?;
+        // The request has gone even where the program's function that frees it fails.
+        // SAFETY: the caller's.
+        unsafe { *handle = MPI_REQUEST_NULL };
+        let freed = free_operation(p, outer, index);
         release_unused(p);
+        freed?;
     } else {
         free_plain(p, outer)?;
     }
@@ -403,22 +295,6 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
     Ok(())
 }
 
-fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
-    let extra = p.extras.remove(index);
-    pool_of(p, id)?.free(id);
-    match extra {
-        Some(Extra::Operation {
-            poll: Some(mut operation),
-            watch,
-            ..
-        }) => {
-            active::note(p, index, watch, Watch::Named);
-            operation.free(p)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Handles of the communicators that requests were made on, and perhaps some that none was.
 pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
     let of_extra = |extra: &Extra| match extra {
@@ -435,19 +311,6 @@ pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
         comms.extend(plain.map(|request| request.user));
     }
     comms
-}
-
-/// Makes a request out of an operation of this layer and returns its handle.
-pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
-    let watch = operation.watch();
-    let index = p.extras.insert(Extra::Operation {
-        poll: Some(operation),
-        result: None,
-        watch,
-        started: None,
-    });
-    active::note(p, index, Watch::Named, watch);
-    make_foreign(p, index)
 }
 
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
@@ -649,6 +512,11 @@ pub(crate) fn note_miss(p: &Process) -> Result {
     // SAFETY: the worker lives while MPI runs; no reference to it is held.
     unsafe { Worker::note_miss(p.worker()?) };
     Ok(())
+}
+
+/// A round of progress in the first worker, of a call that asks an operation of this layer.
+pub(crate) fn make_progress(p: &Process) -> Result {
+    progress(p, 1)
 }
 
 /// A round of progress, of a call that waits for none: in the workers at `places`, which the caller is inside, and in

@@ -97,6 +97,11 @@ impl<T> Table<T> {
         inner.predefined[handle] = Some(Rc::new(object));
     }
 
+    /// Takes out the object at a predefined handle.
+    pub fn remove_predefined(&self, handle: usize) -> Option<Rc<T>> {
+        self.inner().predefined.get_mut(handle)?.take()
+    }
+
     /// The object behind `handle`, or `None` where the handle is null, stale or garbage.
     pub fn get(&self, handle: usize) -> Option<Rc<T>> {
         let inner = self.inner();

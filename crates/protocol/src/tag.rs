@@ -16,6 +16,9 @@ impl Context {
     /// The context of `MPI_COMM_SELF`.
     pub const SELF: Context = Context(2);
 
+    /// The context in which processes that share no communicator agree on one (sessions).
+    pub const SESSIONS: Context = Context(4);
+
     /// A context that only the process of world rank `leader` can make: the `counter`-th of its own.
     /// Counters of 4 and above are for communicators made at run time.
     pub fn from_leader(leader: u32, counter: u32) -> Self {

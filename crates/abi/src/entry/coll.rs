@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::pair::{self, Outcome};
 use fastpath_mpi::coll::{self, Block, Blocks, Side};
 use fastpath_mpi::comm::Comm;
-use fastpath_mpi::consts::MPI_SUCCESS;
+use fastpath_mpi::consts::{MPI_BYTE, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::{Process, Result, process};
 
@@ -50,7 +50,24 @@ pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
 
 /// Whether the calling process is the root; a wrong root is refused later.
 fn is_root(comm: &Comm, root: c_int) -> bool {
-    u32::try_from(root) == Ok(comm.rank)
+    match comm.is_inter() {
+        false => u32::try_from(root) == Ok(comm.rank),
+        true => root == MPI_ROOT,
+    }
+}
+
+/// Whether the calling process gives the root something, or gets something from it: on an intercommunicator no member
+/// of the root's group does.
+fn is_partner(comm: &Comm, root: c_int) -> bool {
+    !comm.is_inter() || root >= 0
+}
+
+/// The handle of a datatype that counts unless the process has no part in the call.
+pub(crate) fn used_type(comm: &Comm, root: c_int, datatype: usize) -> usize {
+    match comm.is_inter() && root == MPI_PROC_NULL {
+        true => MPI_BYTE,
+        false => datatype,
+    }
 }
 
 /// The code of a result; an error goes to the communicator's handler.
@@ -115,7 +132,8 @@ pub unsafe fn bcast(
     }
     // SAFETY: by the contract of this function.
     unsafe {
-        form.run(p, comm, |_| {
+        form.run(p, comm, |comm| {
+            let datatype = used_type(comm, root, datatype);
             let data = read_block(p, buffer, count, datatype)?;
             Ok(coll::Bcast { data, root })
         })
@@ -141,7 +159,8 @@ pub unsafe fn gather(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let used = is_partner(comm, root);
+            let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
             let used = is_root(comm, root);
             let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
             Ok(coll::Gather { send, recv, root })
@@ -169,10 +188,11 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let used = is_partner(comm, root);
+            let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
             let arrays = (recvcounts, displs);
             let recv = match is_root(comm, root) {
-                true => Some(read_blocks(p, comm.size(), recvbuf, arrays, recvtype)?),
+                true => Some(read_blocks(p, comm.peer_count(), recvbuf, arrays, recvtype)?),
                 false => None,
             };
             Ok(coll::Gatherv { send, recv, root })
@@ -201,7 +221,8 @@ pub unsafe fn scatter(
         form.run(p, comm, |comm| {
             let used = is_root(comm, root);
             let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
-            let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            let used = is_partner(comm, root);
+            let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
             Ok(coll::Scatter { send, recv, root })
         })
     }
@@ -229,10 +250,11 @@ pub unsafe fn scatterv<C: Count, D: Count>(
         form.run(p, comm, |comm| {
             let arrays = (sendcounts, displs);
             let send = match is_root(comm, root) {
-                true => Some(read_blocks(p, comm.size(), sendbuf, arrays, sendtype)?),
+                true => Some(read_blocks(p, comm.peer_count(), sendbuf, arrays, sendtype)?),
                 false => None,
             };
-            let recv = Side::new(p, true, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            let used = is_partner(comm, root);
+            let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
             Ok(coll::Scatterv { send, recv, root })
         })
     }

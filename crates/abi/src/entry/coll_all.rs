@@ -89,7 +89,7 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
-            let recv = read_blocks(p, comm.size(), recvbuf, (recvcounts, displs), recvtype)?;
+            let recv = read_blocks(p, comm.peer_count(), recvbuf, (recvcounts, displs), recvtype)?;
             Ok(coll::Allgatherv { send, recv })
         })
     }
@@ -144,7 +144,7 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let ranks = comm.size();
+            let ranks = comm.peer_count();
             let send = match is_in_place(sendbuf) {
                 true => None,
                 false => Some(read_blocks(
@@ -181,7 +181,7 @@ pub unsafe fn alltoallw<C: Count, D: Count>(
     // SAFETY: by the contract of this function.
     unsafe {
         form.run(p, comm, |comm| {
-            let ranks = comm.size();
+            let ranks = comm.peer_count();
             let send = match is_in_place(sendbuf) {
                 true => None,
                 false => Some(read_typed_blocks(

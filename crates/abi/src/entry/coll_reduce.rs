@@ -1,11 +1,11 @@
 //! Reductions (MPI 5.0, sections 6.9 to 6.11).
 #![allow(unsafe_code)]
 
-use super::coll::finish;
+use super::coll::{finish, used_type};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::{self, Operands};
-use fastpath_mpi::consts::MPI_SUCCESS;
+use fastpath_mpi::consts::{MPI_PROC_NULL, MPI_SUCCESS, MPI_SUM};
 use fastpath_mpi::{Process, Result, process};
 
 /// `MPI_Reduce` in its three forms.
@@ -25,7 +25,10 @@ pub unsafe fn reduce(
 ) -> Result<()> {
     // SAFETY: by the contract of this function.
     unsafe {
-        form.run(p, comm, |_| {
+        form.run(p, comm, |comm| {
+            let idle = comm.is_inter() && root == MPI_PROC_NULL;
+            let op = if idle { MPI_SUM } else { op };
+            let datatype = used_type(comm, root, datatype);
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
             Ok(coll::Reduce {
                 operands,

@@ -5,7 +5,7 @@ use super::group::store_group;
 use super::info::store_info;
 use super::{answer, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::comm::{create, disconnect_comm, free_comm, hints};
+use fastpath_mpi::comm::{create, disconnect_comm, free_comm, hints, inter};
 use fastpath_mpi::consts::{MPI_COMM_NULL, MPI_MAX_OBJECT_NAME};
 use fastpath_mpi::hot;
 use fastpath_mpi::info::find_hints;
@@ -326,4 +326,38 @@ pub unsafe fn comm_get_info(p: &Process, comm: usize, info_used: *mut usize) -> 
     let info = hints::describe(&p.comm(comm)?.hints.borrow());
     // SAFETY: by the contract of this function.
     unsafe { store_info(p, info_used, info) }
+}
+
+/// `MPI_Intercomm_create`
+///
+/// # Safety
+/// `newintercomm` is null or a variable.
+pub unsafe fn intercomm_create(
+    p: &Process,
+    local_comm: usize,
+    local_leader: c_int,
+    peer_comm: usize,
+    remote_leader: c_int,
+    tag: c_int,
+    newintercomm: *mut usize,
+) -> Result<()> {
+    let local = p.comm(local_comm)?;
+    let made = inter::create_inter(p, &local, local_leader, peer_comm, remote_leader, tag)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newintercomm, made) }
+}
+
+/// `MPI_Intercomm_merge`
+///
+/// # Safety
+/// `newintracomm` is null or a variable.
+pub unsafe fn intercomm_merge(
+    p: &Process,
+    intercomm: usize,
+    high: c_int,
+    newintracomm: *mut usize,
+) -> Result<()> {
+    let made = inter::merge(p, &*p.comm(intercomm)?, high != 0)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newintracomm, made) }
 }

@@ -5,6 +5,7 @@ use super::p2p_inside::{irecv_inside, isend_inside, recv_inside, send_inside};
 use super::{clear, store};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
+use fastpath_mpi::buffered::{Owner, attach, flush};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
 use fastpath_mpi::hot::{self, OPEN};
@@ -526,7 +527,7 @@ pub unsafe fn sendrecv_replace(
 /// # Safety
 /// The standard's.
 pub unsafe fn buffer_attach(p: &Process, buffer: *mut c_void, size: i64) -> Result<()> {
-    fastpath_mpi::buffered::attach(p, buffer as usize, size)
+    attach(p, Owner::Process, buffer as usize, size)
 }
 
 /// # Safety
@@ -536,18 +537,14 @@ pub unsafe fn buffer_detach<C: super::Count>(
     buffer_addr: *mut c_void,
     size: *mut C,
 ) -> Result<()> {
-    let (address, bytes) = fastpath_mpi::buffered::detach(p)?;
     // SAFETY: the caller's variables.
-    unsafe {
-        store(buffer_addr.cast::<usize>(), address)?;
-        store(size, C::from_i64_or_undefined(bytes))
-    }
+    unsafe { super::buffer::detach_into(p, Owner::Process, buffer_addr, size) }
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn buffer_flush(p: &Process) -> Result<()> {
-    fastpath_mpi::buffered::drain(p)
+    flush(p, Owner::Process)
 }
 
 /// # Safety

@@ -19,6 +19,15 @@ pub trait Collective {
     /// The buffers are as counts and datatypes say until the future is ready, and belong to the call.
     unsafe fn run<C: Call>(&self, f: &C) -> impl Future<Output = Result>;
 
+    /// The same on an intercommunicator.
+    ///
+    /// # Safety
+    /// As [`Collective::run`].
+    unsafe fn run_between<C: Call>(&self, f: &C) -> impl Future<Output = Result> {
+        let _ = f;
+        std::future::ready(Err(super::inter::refuse_inter()))
+    }
+
     /// Whether it runs functions of the program.
     fn calls_back(&self) -> bool {
         false

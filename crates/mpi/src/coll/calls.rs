@@ -4,7 +4,8 @@
 use super::arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
 use super::fabric::Call;
 use super::{
-    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
+    allgather, allreduce, alltoall, barrier, bcast, gather, inter, reduce, reduce_scatter, scan,
+    scatter,
 };
 use crate::error::Result;
 
@@ -14,6 +15,10 @@ pub struct Barrier;
 impl Collective for Barrier {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         barrier::barrier(f).await
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        inter::barrier(f).await
     }
 }
 
@@ -39,6 +44,11 @@ impl Collective for Bcast {
             .await
         }
     }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::bcast(f, self.data.parts(), self.root).await }
+    }
 }
 
 /// `MPI_Gather`
@@ -55,6 +65,11 @@ impl Collective for Gather {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         // SAFETY: the same contract.
         unsafe { gather::gather(f, self.send.to_send(), self.recv.to_recv(), self.root).await }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::gather(f, self.send.to_send(), self.recv.to_recv(), self.root).await }
     }
 }
 
@@ -81,6 +96,14 @@ impl Collective for Gatherv {
             .await
         }
     }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let recv = self.recv.as_ref().map(Blocks::array);
+            inter::gatherv(f, self.send.to_send(), recv, self.root).await
+        }
+    }
 }
 
 /// `MPI_Scatter`
@@ -97,6 +120,11 @@ impl Collective for Scatter {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         // SAFETY: the same contract.
         unsafe { scatter::scatter(f, self.send.to_send(), self.recv.to_recv(), self.root).await }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::scatter(f, self.send.to_send(), self.recv.to_recv(), self.root).await }
     }
 }
 
@@ -123,6 +151,14 @@ impl Collective for Scatterv {
             .await
         }
     }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let send = self.send.as_ref().map(Blocks::array);
+            inter::scatterv(f, send, self.recv.to_recv(), self.root).await
+        }
+    }
 }
 
 /// `MPI_Allgather`
@@ -137,6 +173,11 @@ impl Collective for Allgather {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         // SAFETY: the same contract.
         unsafe { allgather::allgather(f, self.send.to_send(), self.recv.parts()).await }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::allgather(f, self.send.to_send(), self.recv.parts()).await }
     }
 }
 
@@ -153,6 +194,11 @@ impl Collective for Allgatherv {
         // SAFETY: the same contract.
         unsafe { allgather::allgatherv(f, self.send.to_send(), self.recv.array()).await }
     }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::allgatherv(f, self.send.to_send(), self.recv.array()).await }
+    }
 }
 
 /// `MPI_Alltoall`
@@ -167,6 +213,11 @@ impl Collective for Alltoall {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         // SAFETY: the same contract.
         unsafe { alltoall::alltoall(f, self.send.to_send(), self.recv.parts()).await }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::alltoall(f, self.send.to_send(), self.recv.parts()).await }
     }
 }
 
@@ -183,6 +234,14 @@ impl Collective for Alltoallv {
         // SAFETY: the same contract.
         unsafe {
             alltoall::alltoallv(f, self.send.as_ref().map(Blocks::array), self.recv.array()).await
+        }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let send = self.send.as_ref().map(Blocks::array);
+            inter::alltoallv(f, send, self.recv.array()).await
         }
     }
 }
@@ -207,6 +266,14 @@ impl Collective for Alltoallw {
             .await
         }
     }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let send = self.send.as_ref().map(TypedBlocks::arrays);
+            inter::alltoallw(f, send, self.recv.arrays()).await
+        }
+    }
 }
 
 /// `MPI_Reduce`
@@ -225,6 +292,14 @@ impl Collective for Reduce {
         unsafe {
             let o = &self.operands;
             reduce::reduce(f, o.buffers(), self.count, o.typed(), &o.op, self.root).await
+        }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let o = &self.operands;
+            inter::reduce(f, o.buffers(), self.count, o.typed(), &o.op, self.root).await
         }
     }
 
@@ -250,6 +325,14 @@ impl Collective for Allreduce {
         }
     }
 
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let o = &self.operands;
+            inter::allreduce(f, o.buffers(), self.count, o.typed(), &o.op).await
+        }
+    }
+
     fn calls_back(&self) -> bool {
         !self.operands.op.is_predefined()
     }
@@ -272,6 +355,15 @@ impl Collective for ReduceScatter {
         }
     }
 
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let o = &self.operands;
+            let counts = |rank: u32| self.counts[rank as usize];
+            inter::reduce_scatter(f, o.buffers(), counts, o.typed(), &o.op).await
+        }
+    }
+
     fn calls_back(&self) -> bool {
         !self.operands.op.is_predefined()
     }
@@ -291,6 +383,14 @@ impl Collective for ReduceScatterBlock {
         unsafe {
             let o = &self.operands;
             reduce_scatter::reduce_scatter_block(f, o.buffers(), self.count, o.typed(), &o.op).await
+        }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe {
+            let o = &self.operands;
+            inter::reduce_scatter(f, o.buffers(), |_| self.count, o.typed(), &o.op).await
         }
     }
 

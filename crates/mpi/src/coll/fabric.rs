@@ -5,6 +5,7 @@ use super::choose::Room;
 use super::scratch::{Near, NearMemory};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
+use crate::comm::inter;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::{Layout, alloc, dealloc};
@@ -97,15 +98,26 @@ pub trait Fabric {
 }
 
 /// A fabric of a communicator, as the calls of the standard need it beside the messages.
-pub trait Call: Fabric {
+pub trait Call: Fabric + Sized {
     /// Communicator, tag, and what has still to be compared or told.
     fn channel(&self) -> &Channel<'_>;
+
+    /// The fabric of the same call among the local group of its intercommunicator.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` on an intracommunicator.
+    fn beside(&self) -> Result<Self>;
 }
 
 impl Call for Channel<'_> {
     #[inline]
     fn channel(&self) -> &Channel<'_> {
         self
+    }
+
+    fn beside(&self) -> Result<Self> {
+        let local = inter::local_of(self.comm)?;
+        Ok(Channel::tagged(self.process, local, self.tag))
     }
 }
 

@@ -3,11 +3,13 @@
 
 use super::arguments::Collective;
 use super::fabric::drive;
+use super::inter::Between;
 use super::{nonblocking, open};
 use crate::comm::Comm;
 use crate::consts::MPI_ERR_ARG;
 use crate::error::{Error, Result};
 use crate::process::Process;
+use std::rc::Rc;
 
 /// How a collective call is made; the pointer is the caller's variable for the request.
 #[derive(Debug, Clone, Copy)]
@@ -43,9 +45,41 @@ impl Form {
         read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
         let comm = p.comm(comm)?;
+        // SAFETY: the caller's.
+        unsafe {
+            match comm.is_inter() {
+                false => self.run_on(p, comm, read),
+                true => self.run_between(p, comm, read),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Form::run`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn run_between<C: Collective + 'static>(
+        self,
+        p: &Process,
+        comm: Rc<Comm>,
+        read: impl FnOnce(&Comm) -> Result<C>,
+    ) -> Result {
+        // SAFETY: the caller's.
+        unsafe { self.run_on(p, comm, |comm| read(comm).map(Between)) }
+    }
+
+    /// # Safety
+    /// As [`Form::run`].
+    #[inline]
+    unsafe fn run_on<C: Collective + 'static>(
+        self,
+        p: &Process,
+        comm: Rc<Comm>,
+        read: impl FnOnce(&Comm) -> Result<C>,
+    ) -> Result {
         let (request, made) = match self {
             Form::Blocking => {
-                let f = open(p, &comm)?;
+                let f = open(p, &comm);
                 let call = read(&comm)?;
                 // SAFETY: the caller's.
                 return drive(unsafe { call.run(&f) });

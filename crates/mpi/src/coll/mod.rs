@@ -1,4 +1,5 @@
-//! Collective communication on intracommunicators (MPI 5.0, chapter 6): blocking, nonblocking and persistent.
+//! Collective communication (MPI 5.0, chapter 6): blocking, nonblocking and persistent, on intracommunicators and, by
+//! `inter`, on intercommunicators.
 //!
 //! Each file has one family: the call as the standard has it, with the checks of its arguments, and below it the
 //! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
@@ -24,6 +25,7 @@ mod fabric;
 mod form;
 mod gather;
 mod halving;
+mod inter;
 mod local;
 mod neighbor;
 mod nonblocking;
@@ -63,19 +65,10 @@ fn is_in_place(buf: *const u8) -> bool {
 /// The channel of the next collective call. Taken before anything else is checked, so that all ranks stay in step
 /// when one of them refuses a call.
 #[inline]
-fn open<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
-    require_intra(comm)?;
+fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     let f = Channel::next(p, comm);
-    f.is_unchecked.set(p.checks().is_some());
-    Ok(f)
-}
-
-#[inline]
-fn require_intra(comm: &Comm) -> Result {
-    match comm.is_inter() {
-        true => Err(refuse_inter()),
-        false => Ok(()),
-    }
+    f.is_unchecked.set(p.checks().is_some() && !comm.is_inter());
+    f
 }
 
 /// Counts a collective call whose two sides, count and datatype of each, are empty, and which needs no more; false
@@ -101,14 +94,6 @@ fn count_empty(handle: usize, first: usize, second: usize, root: i32) -> bool {
         Channel::advance(unsafe { &*comm.comm });
     }
     known
-}
-
-#[cold]
-#[inline(never)]
-fn refuse_inter() -> Error {
-    let text =
-        "collective calls on an intercommunicator are not implemented in this version of Fastpath";
-    Error::new(MPI_ERR_UNSUPPORTED_OPERATION, text)
 }
 
 /// The root as a rank.

@@ -5,10 +5,9 @@
 use super::arguments::Collective;
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
-use super::require_intra;
 use super::scratch::Near;
 use crate::channel::{Channel, Ticket};
-use crate::comm::Comm;
+use crate::comm::{Comm, inter};
 use crate::consts::MPI_ERR_REQUEST;
 use crate::error::{Error, Result};
 use crate::process::{self, Process};
@@ -63,22 +62,26 @@ impl Outstanding {
     }
 
     fn tagged(comm: Rc<Comm>, take_tag: fn(&Comm) -> i32) -> Self {
-        // SAFETY: the caller is inside MPI, as whoever polls is.
-        let process = unsafe { process::get_unlocked() };
-        // SAFETY: what the `Rc` of this object points to does not move, and lives as long as the object.
-        let lasting: &'static Comm = unsafe { &*Rc::as_ptr(&comm) };
-        let outstanding = Outstanding {
-            channel: Channel::tagged(process, lasting, take_tag(&comm)),
-            comm,
-            memory: None,
-        };
+        let outstanding = Outstanding::with(comm, take_tag);
         outstanding.begin();
         outstanding
     }
 
+    fn with(comm: Rc<Comm>, take_tag: impl FnOnce(&Comm) -> i32) -> Self {
+        // SAFETY: the caller is inside MPI, as whoever polls is.
+        let process = unsafe { process::get_unlocked() };
+        // SAFETY: what the `Rc` of this object points to does not move, and lives as long as the object.
+        let lasting: &'static Comm = unsafe { &*Rc::as_ptr(&comm) };
+        Outstanding {
+            channel: Channel::tagged(process, lasting, take_tag(&comm)),
+            comm,
+            memory: None,
+        }
+    }
+
     /// Begins the call, perhaps again.
     fn begin(&self) {
-        let is_unchecked = self.channel.process.checks().is_some();
+        let is_unchecked = self.channel.process.checks().is_some() && !self.comm.is_inter();
         self.channel.is_unchecked.set(is_unchecked);
     }
 
@@ -122,6 +125,12 @@ impl Future for Ended<'_> {
 impl Call for Outstanding {
     fn channel(&self) -> &Channel<'_> {
         &self.channel
+    }
+
+    fn beside(&self) -> Result<Self> {
+        let local = inter::local_of(&self.comm)?.clone();
+        let tag = self.channel.tag;
+        Ok(Outstanding::with(local, |_| tag))
     }
 }
 
@@ -302,7 +311,6 @@ pub(super) unsafe fn start<C: Collective + 'static>(
     comm: Rc<Comm>,
     read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
-    require_intra(&comm)?;
     let handle = comm.handle.get();
     let f = Outstanding::next(comm);
     let call = read(&f.comm)?;
@@ -337,7 +345,6 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
     comm: Rc<Comm>,
     read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
-    require_intra(&comm)?;
     let handle = comm.handle.get();
     let f = Outstanding::persistent(comm);
     let call = read(&f.comm)?;

@@ -86,23 +86,34 @@ pub(super) fn broadcast(
     value: u64,
 ) -> Result<u64> {
     let mut word = [value];
+    broadcast_words(members, ranks, position, &mut word)?;
+    Ok(word[0])
+}
+
+/// The same of several words, as many on all members.
+pub(crate) fn broadcast_words(
+    members: &impl Members,
+    ranks: &[u32],
+    position: usize,
+    words: &mut [u64],
+) -> Result {
     // The lowest bit of a position says how far away its parent is, and below it come its children.
     let reach = match position {
         0 => ranks.len().next_power_of_two(),
         _ => {
             let bit = 1 << position.trailing_zeros();
-            members.recv(ranks[position - bit], &mut word)?;
+            members.recv(ranks[position - bit], words)?;
             bit
         }
     };
     let mut bit = reach >> 1;
     while bit > 0 {
         if let Some(&child) = ranks.get(position + bit) {
-            members.send(child, &word)?;
+            members.send(child, words)?;
         }
         bit >>= 1;
     }
-    Ok(word[0])
+    Ok(())
 }
 
 /// Returns when all members have called it: the dissemination barrier of Hensgen, Finkel and Manber

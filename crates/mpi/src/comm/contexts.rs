@@ -79,6 +79,11 @@ impl Block {
         }
     }
 
+    /// World rank of the process that handed it out.
+    pub fn leader(&self) -> u32 {
+        self.leader
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.count == 0

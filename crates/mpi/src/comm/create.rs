@@ -6,7 +6,7 @@
 
 use super::agree::{self, Members};
 use super::contexts::Block;
-use super::{Comm, hints, publish};
+use super::{Comm, hints, inter, publish};
 use crate::attribute::{self, Holder};
 use crate::channel::Channel;
 use crate::coll;
@@ -55,12 +55,12 @@ fn duplicate_at(
     given: Vec<(String, String)>,
     settles: bool,
 ) -> Result<usize> {
-    parent
-        .require_intra()
-        .map_err(|_| Error::unsupported("duplicating an intercommunicator"))?;
     let context = take_spare(p, parent)?;
     let mut comm = derive(p, parent, context, parent.group.clone());
-    if settles {
+    if let Some(remote) = &parent.remote_group {
+        comm = inter::join(p, context, parent.group.clone(), remote.clone());
+        comm.errhandler.set(parent.errhandler.get());
+    } else if settles {
         places::settle(p, &mut comm)?;
     }
     comm.topology.replace(parent.topology.borrow().clone());
@@ -91,6 +91,10 @@ pub(crate) fn take_spare(p: &Process, parent: &Comm) -> Result<Context> {
 
 /// Rank 0 hands out more contexts to all members.
 fn refill_spares(p: &Process, parent: &Comm) -> Result {
+    if parent.is_inter() {
+        parent.spares.set(inter::refill_spares(p, parent)?);
+        return Ok(());
+    }
     let ranks: Vec<u32> = (0..parent.size()).collect();
     let channel = Channel::next(p, parent);
     parent
@@ -99,7 +103,7 @@ fn refill_spares(p: &Process, parent: &Comm) -> Result {
     Ok(())
 }
 
-fn take_context(block: &mut Block) -> Result<Context> {
+pub(crate) fn take_context(block: &mut Block) -> Result<Context> {
     block.take().ok_or_else(|| {
         Error::new(
             MPI_ERR_OTHER,
@@ -128,9 +132,15 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
 }
 
 /// A communicator of an intracommunicator's members, with its error handler.
-fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
+pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
-    let comm = Comm::new(p, context, group, None, rank);
+    let comm = Comm::new(
+        p,
+        context,
+        group.of_session(parent.session.get()),
+        None,
+        rank,
+    );
     comm.errhandler.set(parent.errhandler.get());
     comm
 }
@@ -187,9 +197,10 @@ fn ranks_in(group: &Group, parent: &Comm) -> Result<Vec<u32>> {
 /// # Errors
 /// `MPI_ERR_GROUP` for a group with processes that the communicator does not have.
 pub fn create(p: &Process, parent: &Comm, group: &Rc<Group>) -> Result<usize> {
-    parent
-        .require_intra()
-        .map_err(|_| Error::unsupported("MPI_Comm_create on an intercommunicator"))?;
+    if parent.is_inter() {
+        ranks_in(group, parent)?;
+        return inter::create_part(p, parent, group);
+    }
     coll::compare_calls(p, parent)?;
     let channel = Channel::next(p, parent);
     ranks_in(group, parent)?;
@@ -224,13 +235,13 @@ pub fn create_group(p: &Process, parent: &Comm, group: &Rc<Group>, tag: i32) -> 
 /// # Errors
 /// `MPI_ERR_ARG` for another negative color.
 pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> {
-    parent
-        .require_intra()
-        .map_err(|_| Error::unsupported("splitting an intercommunicator"))?;
     if color < 0 && color != MPI_UNDEFINED {
         let message =
             format!("the color {color} is negative: pass one of 0 or more, or MPI_UNDEFINED");
         return Err(Error::new(MPI_ERR_ARG, message));
+    }
+    if parent.is_inter() {
+        return inter::split(p, parent, color, key);
     }
     coll::compare_calls(p, parent)?;
     let channel = Channel::next(p, parent);
@@ -290,7 +301,7 @@ fn split_members(
 }
 
 /// The ranks with that color, by key and where keys are equal by rank.
-fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
+pub(super) fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
     let of_color = (0..)
         .zip(all)
         .filter(|(_, [word, _])| (word >> 32) as u32 as i32 == color);

@@ -41,6 +41,7 @@ pub fn release_unused(p: &Process) {
     p.freed_comms.0.borrow_mut().retain(|comm| {
         let keep = needed.contains(&comm.handle.get());
         if !keep {
+            p.spare_buffers.put(&comm.buffer);
             errhandler::detach(p, comm.errhandler.get());
             p.contexts.release(comm.my_world_rank(), comm.context);
             if comm.place != 0 {

@@ -40,10 +40,17 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
         }
         if let Some(Some(Extra::Operation {
             poll: Some(operation),
+            freed,
             ..
-        })) = p.extras.slots().get(index)
+        })) = p.extras.slots().get_mut(index)
         {
             operation.check_free()?;
+            if operation.outlives_request() {
+                *freed = true;
+                // SAFETY: the caller's.
+                unsafe { *request = MPI_REQUEST_NULL };
+                return Ok(());
+            }
         }
         free_operation(p, id, index)?;
         release_unused(p);

@@ -50,6 +50,7 @@ pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> 
         result: None,
         watch: Watch::Named,
         started: Some(false),
+        freed: false,
     });
     make_foreign(p, index)
 }

@@ -1,0 +1,108 @@
+//! Partitioned communication (MPI 5.0, chapter 4).
+#![allow(unsafe_code)]
+
+use fastpath_mpi::info::find_hints;
+use super::{read_array, store};
+use core::ffi::{c_int, c_void};
+use fastpath_mpi::p2p::Args;
+use fastpath_mpi::partitioned::{has_arrived, make_recv, make_send, mark_ready};
+use fastpath_mpi::{Process, Result};
+
+/// `MPI_Psend_init`
+///
+/// # Safety
+/// The standard's.
+pub unsafe fn psend_init(
+    p: &Process,
+    buf: *const c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    info: usize,
+    request: *mut usize,
+) -> Result<()> {
+    find_hints(p, info)?;
+    let args = Args {
+        buf: buf.cast_mut().cast(),
+        count,
+        datatype,
+        peer: dest,
+        tag,
+        comm,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(request, make_send(p, args, partitions)?) }
+}
+
+/// `MPI_Precv_init`
+///
+/// # Safety
+/// The standard's.
+pub unsafe fn precv_init(
+    p: &Process,
+    buf: *mut c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: usize,
+    source: c_int,
+    tag: c_int,
+    comm: usize,
+    info: usize,
+    request: *mut usize,
+) -> Result<()> {
+    find_hints(p, info)?;
+    let args = Args {
+        buf: buf.cast(),
+        count,
+        datatype,
+        peer: source,
+        tag,
+        comm,
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(request, make_recv(p, args, partitions)?) }
+}
+
+/// `MPI_Pready`
+pub fn pready(p: &Process, partition: c_int, request: usize) -> Result<()> {
+    mark_ready(p, request, partition, partition)
+}
+
+/// `MPI_Pready_range`
+pub fn pready_range(p: &Process, low: c_int, high: c_int, request: usize) -> Result<()> {
+    mark_ready(p, request, low, high)
+}
+
+/// `MPI_Pready_list`
+///
+/// # Safety
+/// The array has `length` elements.
+pub unsafe fn pready_list(
+    p: &Process,
+    length: c_int,
+    array_of_partitions: *const c_int,
+    request: usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let partitions = unsafe { read_array(array_of_partitions, length) }?;
+    partitions
+        .iter()
+        .try_for_each(|&partition| mark_ready(p, request, partition, partition))
+}
+
+/// `MPI_Parrived`
+///
+/// # Safety
+/// `flag` is null or a variable.
+pub unsafe fn parrived(
+    p: &Process,
+    request: usize,
+    partition: c_int,
+    flag: *mut c_int,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(flag, has_arrived(p, request, partition)?.into()) }
+}

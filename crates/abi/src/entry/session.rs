@@ -1,0 +1,220 @@
+//! Sessions (MPI 5.0, section 11.3).
+#![allow(unsafe_code)]
+
+use super::group::store_group;
+use super::info::store_info;
+use super::{load, null_result, read_bytes, read_text, store};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::info::find_hints;
+use fastpath_mpi::{Error, Process, Result, process, session};
+
+/// `MPI_Session_init`
+///
+/// # Safety
+/// `session` is null or a variable.
+pub unsafe fn session_init(info: usize, errhandler: usize, session: *mut usize) -> Result<()> {
+    if session.is_null() {
+        return Err(null_result());
+    }
+    let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p, info));
+    // SAFETY: by the contract of this function.
+    unsafe { store(session, session::init(hints, errhandler)?) }
+}
+
+/// `MPI_Session_finalize`
+///
+/// # Safety
+/// `session` is null or a variable.
+pub unsafe fn session_finalize(p: &Process, session: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        session::finalize(p, load(session)?)?;
+        store(session, MPI_SESSION_NULL)
+    }
+}
+
+/// `MPI_Session_get_num_psets`
+///
+/// # Safety
+/// `npset_names` is null or a variable.
+pub unsafe fn session_get_num_psets(
+    p: &Process,
+    session: usize,
+    info: usize,
+    npset_names: *mut c_int,
+) -> Result<()> {
+    find_hints(p, info)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(npset_names, session::count_sets(p, session)?) }
+}
+
+/// `MPI_Session_get_nth_pset`: where `pset_len` is 0, only the length that the name needs.
+///
+/// # Safety
+/// `pset_len` is null or a variable; `pset_name` has room for that many bytes.
+pub unsafe fn session_get_nth_pset(
+    p: &Process,
+    session: usize,
+    info: usize,
+    n: c_int,
+    pset_len: *mut c_int,
+    pset_name: *mut c_char,
+) -> Result<()> {
+    find_hints(p, info)?;
+    let name = session::name_of_set(p, session, n)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let capacity = load(pset_len)?;
+        if capacity > 0 {
+            let mut length = 0;
+            super::store_text(name, pset_name, capacity as usize, &mut length)?;
+        }
+        store(pset_len, name.len() as c_int + 1)
+    }
+}
+
+/// The name of a process set.
+///
+/// # Safety
+/// `name` is null or a string.
+unsafe fn read_name(name: *const c_char) -> Result<String> {
+    // SAFETY: by the contract of this function.
+    unsafe { read_text("pset_name", name, MPI_MAX_PSET_NAME_LEN as usize) }
+}
+
+/// `MPI_Session_get_pset_info`
+///
+/// # Safety
+/// `pset_name` is null or a string; `info` is null or a variable.
+pub unsafe fn session_get_pset_info(
+    p: &Process,
+    session: usize,
+    pset_name: *const c_char,
+    info: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let described = session::describe_set(p, session, &read_name(pset_name)?)?;
+        store_info(p, info, described)
+    }
+}
+
+/// `MPI_Session_get_info`
+///
+/// # Safety
+/// `info_used` is null or a variable.
+pub unsafe fn session_get_info(p: &Process, session: usize, info_used: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, info_used, session::describe(p, session)?) }
+}
+
+/// `MPI_Group_from_session_pset`
+///
+/// # Safety
+/// `pset_name` is null or a string; `newgroup` is null or a variable.
+pub unsafe fn group_from_session_pset(
+    p: &Process,
+    session: usize,
+    pset_name: *const c_char,
+    newgroup: *mut usize,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let group = session::group_of_set(p, session, &read_name(pset_name)?)?;
+        store_group(p, newgroup, group)
+    }
+}
+
+/// The string that tells a call from others of the same processes.
+///
+/// # Safety
+/// `text` is null or a string, which nothing changes while the result lives.
+unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
+    // SAFETY: by the contract of this function.
+    let text = unsafe { read_bytes(text) };
+    let text = text.ok_or_else(|| Error::new(MPI_ERR_ARG, "stringtag is null"))?;
+    match text.len() < MPI_MAX_STRINGTAG_LEN as usize {
+        true => Ok(text),
+        false => Err(Error::new(
+            MPI_ERR_ARG,
+            format!("stringtag has {} bytes: give fewer", text.len()),
+        )),
+    }
+}
+
+/// `MPI_Comm_create_from_group`
+///
+/// # Safety
+/// `stringtag` is null or a string; `newcomm` is null or a variable.
+pub unsafe fn comm_create_from_group(
+    p: &Process,
+    group: usize,
+    stringtag: *const c_char,
+    info: usize,
+    errhandler: usize,
+    newcomm: *mut usize,
+) -> Result<()> {
+    find_hints(p, info)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let text = read_tag(stringtag)?;
+        let group = p.group(group)?;
+        store(newcomm, session::create_from_group(p, &group, text, errhandler)?)
+    }
+}
+
+/// `MPI_Intercomm_create_from_groups`
+///
+/// # Safety
+/// `stringtag` is null or a string; `newintercomm` is null or a variable.
+pub unsafe fn intercomm_create_from_groups(
+    p: &Process,
+    local_group: usize,
+    local_leader: c_int,
+    remote_group: usize,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: usize,
+    errhandler: usize,
+    newintercomm: *mut usize,
+) -> Result<()> {
+    find_hints(p, info)?;
+    let group = p.group(local_group)?;
+    let (local, remote) = ((&group, local_leader), (remote_group, remote_leader));
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let text = read_tag(stringtag)?;
+        let made = session::create_inter_from_groups(p, local, remote, text, errhandler)?;
+        store(newintercomm, made)
+    }
+}
+
+/// `MPI_Session_set_errhandler`
+pub fn session_set_errhandler(p: &Process, session: usize, errhandler: usize) -> Result<()> {
+    let session = p.session(session)?;
+    set_errhandler(p, Kind::Session, &session.errhandler, errhandler)
+}
+
+/// `MPI_Session_get_errhandler`
+///
+/// # Safety
+/// `errhandler` is null or a variable.
+pub unsafe fn session_get_errhandler(
+    p: &Process,
+    session: usize,
+    errhandler: *mut usize,
+) -> Result<()> {
+    let session = p.session(session)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(errhandler, get_errhandler(p, &session.errhandler)) }
+}
+
+/// `MPI_Session_call_errhandler`
+pub fn session_call_errhandler(p: &Process, session: usize, errorcode: c_int) -> Result<()> {
+    p.session(session)?;
+    let scope = Scope::Session(session);
+    call_errhandler(p, scope, "MPI_Session_call_errhandler", errorcode);
+    Ok(())
+}

@@ -1,0 +1,519 @@
+//! Collective calls on intercommunicators (MPI 5.0, section 6.2.3): what one group contributes the other one gets.
+//!
+//! A fabric of an intercommunicator reaches the ranks of the other group. [`Call::beside`] is one of the own group, on
+//! which the algorithms of intracommunicators run. Where all of a group contribute to all of the other one, each group
+//! works by itself, and its rank 0 speaks for it. With a root, that one sends and receives by itself: to rank 0 of the
+//! other group where all get the same.
+#![allow(unsafe_code)]
+
+use super::arguments::Collective;
+use super::fabric::{Batch, Call, trade};
+use super::local::Reduction;
+use super::scratch::Scratch;
+use super::vector::{Array, Arrays, Vector, even_blocks};
+use super::{barrier, bcast, choose, is_in_place, reduce};
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::op::Op;
+use fastpath_protocol::buffer::Buffer;
+
+/// A call on an intercommunicator.
+pub struct Between<T>(pub T);
+
+impl<T: Collective> Collective for Between<T> {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        let result = unsafe { self.0.run_between(f).await };
+        f.channel().conclude(result)
+    }
+
+    fn calls_back(&self) -> bool {
+        self.0.calls_back()
+    }
+}
+
+/// The error of a call that intercommunicators do not have.
+#[cold]
+pub(super) fn refuse_inter() -> Error {
+    let text = "the communicator is an intercommunicator, which has no such call: pass an \
+        intracommunicator";
+    Error::new(MPI_ERR_COMM, text)
+}
+
+/// What the calling process is in a call with a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The root.
+    Root,
+    /// In the root's group.
+    Idle,
+    /// In the other group; the root's rank.
+    Other(u32),
+}
+
+impl Role {
+    /// From the argument of the call.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ROOT`
+    fn of(comm: &Comm, root: i32) -> Result<Role> {
+        match root {
+            MPI_ROOT => Ok(Role::Root),
+            MPI_PROC_NULL => Ok(Role::Idle),
+            _ => match u32::try_from(root) {
+                Ok(rank) if rank < comm.peer_count() => Ok(Role::Other(rank)),
+                _ => {
+                    let last = comm.peer_count() - 1;
+                    let text = format!(
+                        "the root {root} is no rank of the remote group (0 to {last}), nor \
+                         MPI_ROOT or MPI_PROC_NULL"
+                    );
+                    Err(Error::new(MPI_ERR_ROOT, text))
+                }
+            },
+        }
+    }
+}
+
+fn role<C: Call>(f: &C, root: i32) -> Result<Role> {
+    Role::of(f.channel().comm, root)
+}
+
+/// A side of a call: buffer, count and datatype.
+type Side<'a, P> = (P, i64, Option<&'a Datatype>);
+
+/// The elements of a side that counts.
+fn elements<'a>(side: Side<'a, *const u8>) -> Result<Vector<'a>> {
+    let (buf, count, datatype) = side;
+    match datatype {
+        Some(datatype) => Vector::new(buf, count, datatype),
+        None if is_in_place(buf) => Err(refuse_in_place()),
+        None => Err(Error::new(
+            MPI_ERR_TYPE,
+            "the datatype is MPI_DATATYPE_NULL",
+        )),
+    }
+}
+
+fn received<'a>((buf, count, datatype): Side<'a, *mut u8>) -> Result<Vector<'a>> {
+    elements((buf.cast_const(), count, datatype))
+}
+
+#[cold]
+fn refuse_in_place() -> Error {
+    let text = "MPI_IN_PLACE is not allowed on an intercommunicator";
+    Error::new(MPI_ERR_BUFFER, text)
+}
+
+/// `MPI_Barrier`
+pub(super) async fn barrier<C: Call>(f: &C) -> Result {
+    let near = f.beside()?;
+    barrier::run(&near).await?;
+    if f.rank() == 0 {
+        // SAFETY: messages without bytes touch no memory.
+        unsafe {
+            f.exchange(0, Buffer::empty(), 0, Buffer::empty()).await?;
+        }
+    }
+    // Nobody leaves before rank 0 has heard of the other group.
+    barrier::run(&near).await
+}
+
+/// `MPI_Bcast`
+///
+/// # Safety
+/// The buffer is readable at the root and writable in the other group.
+pub(super) async unsafe fn bcast<C: Call>(
+    f: &C,
+    (buf, count, datatype): (*mut u8, i64, &Datatype),
+    root: i32,
+) -> Result {
+    let role = role(f, root)?;
+    if role == Role::Idle {
+        return Ok(());
+    }
+    let data = Vector::new(buf, count, datatype)?;
+    if data.bytes() == 0 {
+        return Ok(());
+    }
+    // SAFETY: the same contract.
+    unsafe {
+        match role {
+            Role::Root => f.send(0, data.buffer()).await,
+            Role::Idle => Ok(()),
+            Role::Other(root) => {
+                let near = f.beside()?;
+                if f.rank() == 0 {
+                    f.recv(root, data.buffer()).await?;
+                }
+                bcast::run(&near, data, 0).await
+            }
+        }
+    }
+}
+
+/// Receives a block from each rank of the other group.
+///
+/// # Safety
+/// The blocks are writable.
+async unsafe fn recv_from_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
+    let mut batch = Batch::new(f);
+    for rank in 0..f.channel().comm.peer_count() {
+        // SAFETY: by contract; used by the batch alone until it has finished.
+        unsafe { batch.recv(rank, block(rank)) };
+    }
+    batch.finish().await
+}
+
+/// Sends a block to each rank of the other group.
+///
+/// # Safety
+/// The blocks are readable.
+async unsafe fn send_to_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
+    let mut batch = Batch::new(f);
+    for rank in 0..f.channel().comm.peer_count() {
+        // SAFETY: by contract.
+        unsafe { batch.send(rank, block(rank)) };
+    }
+    batch.finish().await
+}
+
+/// Sends to the root.
+///
+/// # Safety
+/// The data is readable.
+async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result {
+    match data.bytes() {
+        0 => Ok(()),
+        // SAFETY: by contract.
+        _ => unsafe { f.send(root, data.buffer()).await },
+    }
+}
+
+/// `MPI_Gather`
+///
+/// # Safety
+/// The send buffer is readable, at the root the receive buffer writable for every block.
+pub(super) async unsafe fn gather<C: Call>(
+    f: &C,
+    send: Side<'_, *const u8>,
+    recv: Side<'_, *mut u8>,
+    root: i32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match role(f, root)? {
+            Role::Root => recv_from_all(f, even_blocks(received(recv)?)).await,
+            Role::Idle => Ok(()),
+            Role::Other(root) => send_one(f, root, elements(send)?).await,
+        }
+    }
+}
+
+/// `MPI_Gatherv`
+///
+/// # Safety
+/// As [`gather`].
+pub(super) async unsafe fn gatherv<C: Call>(
+    f: &C,
+    send: Side<'_, *const u8>,
+    recv: Option<Array<'_>>,
+    root: i32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (role(f, root)?, recv) {
+            (Role::Root, Some(recv)) => recv_from_all(f, recv.check()?).await,
+            (Role::Other(root), _) => send_one(f, root, elements(send)?).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Receives from the root.
+///
+/// # Safety
+/// The data is writable.
+async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result {
+    match data.bytes() {
+        0 => Ok(()),
+        // SAFETY: by contract.
+        _ => unsafe { f.recv(root, data.buffer()).await },
+    }
+}
+
+/// `MPI_Scatter`
+///
+/// # Safety
+/// The receive buffer is writable, at the root the send buffer readable for every block.
+pub(super) async unsafe fn scatter<C: Call>(
+    f: &C,
+    send: Side<'_, *const u8>,
+    recv: Side<'_, *mut u8>,
+    root: i32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match role(f, root)? {
+            Role::Root => send_to_all(f, even_blocks(elements(send)?)).await,
+            Role::Idle => Ok(()),
+            Role::Other(root) => recv_one(f, root, received(recv)?).await,
+        }
+    }
+}
+
+/// `MPI_Scatterv`
+///
+/// # Safety
+/// As [`scatter`].
+pub(super) async unsafe fn scatterv<C: Call>(
+    f: &C,
+    send: Option<Array<'_>>,
+    recv: Side<'_, *mut u8>,
+    root: i32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (role(f, root)?, send) {
+            (Role::Root, Some(send)) => send_to_all(f, send.check()?).await,
+            (Role::Other(root), _) => recv_one(f, root, received(recv)?).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Each rank of either group sends a block to each of the other one.
+///
+/// # Safety
+/// Blocks of `out` are readable, those of `into` writable; they do not overlap.
+async unsafe fn swap_all<'a, 'b, C: Call>(
+    f: &C,
+    out: impl Fn(u32) -> Vector<'a>,
+    into: impl Fn(u32) -> Vector<'b>,
+) -> Result {
+    let there = f.channel().comm.peer_count();
+    let mut batch = Batch::new(f);
+    // Each begins with another one, so that they spread.
+    let ranks = || (0..there).map(|i| (i + f.rank()) % there);
+    // SAFETY: by contract; used by the batch alone until it has finished.
+    unsafe {
+        ranks().for_each(|rank| batch.recv(rank, into(rank)));
+        ranks().for_each(|rank| batch.send(rank, out(rank)));
+    }
+    batch.finish().await
+}
+
+/// `MPI_Allgather`
+///
+/// # Safety
+/// The send buffer is readable, the receive buffer writable for every block; they do not overlap.
+pub(super) async unsafe fn allgather<C: Call>(
+    f: &C,
+    send: Side<'_, *const u8>,
+    (buf, count, datatype): (*mut u8, i64, &Datatype),
+) -> Result {
+    let (own, into) = (elements(send)?, Vector::new(buf, count, datatype)?);
+    // SAFETY: the same contract.
+    unsafe { swap_all(f, |_| own, even_blocks(into)).await }
+}
+
+/// `MPI_Allgatherv`
+///
+/// # Safety
+/// As [`allgather`].
+pub(super) async unsafe fn allgatherv<C: Call>(
+    f: &C,
+    send: Side<'_, *const u8>,
+    recv: Array<'_>,
+) -> Result {
+    let (own, into) = (elements(send)?, recv.check()?);
+    // SAFETY: the same contract.
+    unsafe { swap_all(f, |_| own, into).await }
+}
+
+/// `MPI_Alltoall`
+///
+/// # Safety
+/// The send buffer is readable and the receive buffer writable for every block; they do not overlap.
+pub(super) async unsafe fn alltoall<C: Call>(
+    f: &C,
+    send: Side<'_, *const u8>,
+    (buf, count, datatype): (*mut u8, i64, &Datatype),
+) -> Result {
+    let (out, into) = (elements(send)?, Vector::new(buf, count, datatype)?);
+    // SAFETY: the same contract.
+    unsafe { swap_all(f, even_blocks(out), even_blocks(into)).await }
+}
+
+/// `MPI_Alltoallv`
+///
+/// # Safety
+/// As [`alltoall`].
+pub(super) async unsafe fn alltoallv<C: Call>(
+    f: &C,
+    send: Option<Array<'_>>,
+    recv: Array<'_>,
+) -> Result {
+    let send = send.ok_or_else(refuse_in_place)?;
+    let (out, into) = (send.check()?, recv.check()?);
+    // SAFETY: the same contract.
+    unsafe { swap_all(f, out, into).await }
+}
+
+/// `MPI_Alltoallw`
+///
+/// # Safety
+/// As [`alltoall`].
+pub(super) async unsafe fn alltoallw<C: Call>(
+    f: &C,
+    send: Option<Arrays<'_>>,
+    recv: Arrays<'_>,
+) -> Result {
+    let send = send.ok_or_else(refuse_in_place)?;
+    let (out, into) = (send.check()?, recv.check()?);
+    // SAFETY: the same contract.
+    unsafe { swap_all(f, out, into).await }
+}
+
+/// The operands of the own group, combined at its rank 0 in `result`, which counts there alone.
+///
+/// # Safety
+/// The operand is readable, the result writable; they do not overlap.
+async unsafe fn reduce_near<C: Call>(
+    near: &C,
+    red: &Reduction<'_>,
+    operand: Vector<'_>,
+    result: Vector<'_>,
+) -> Result {
+    let how = choose::reduce(red.size(operand.count), near.size(), near.room());
+    let red = &Reduction { ..*red };
+    let at = |v: Vector<'_>| red.at(v.ptr, v.count);
+    let result = (near.rank() == 0).then(|| at(result));
+    // SAFETY: the same contract.
+    unsafe { reduce::run(near, how, red, at(operand), result, 0).await }
+}
+
+/// `MPI_Reduce`
+///
+/// # Safety
+/// The send buffer is readable in the other group, the receive buffer writable at the root.
+pub(super) async unsafe fn reduce<C: Call>(
+    f: &C,
+    (send, recv): (*const u8, *mut u8),
+    count: i64,
+    (datatype, handle): (&Datatype, usize),
+    op: &Op,
+    root: i32,
+) -> Result {
+    let role = role(f, root)?;
+    if role == Role::Idle {
+        return Ok(());
+    }
+    let red = &Reduction::new(op, datatype, handle)?;
+    // SAFETY: the same contract.
+    unsafe {
+        match role {
+            Role::Root => recv_one(f, 0, Vector::new(recv, count, datatype)?).await,
+            Role::Idle => Ok(()),
+            Role::Other(root) => {
+                let operand = Vector::new(send, count, datatype)?;
+                if operand.bytes() == 0 {
+                    return Ok(());
+                }
+                let near = f.beside()?;
+                let mut scratch = Scratch::new(f);
+                let result = match f.rank() {
+                    0 => scratch.elements(red.layout, operand.count)?,
+                    _ => operand,
+                };
+                reduce_near(&near, red, operand, result).await?;
+                match f.rank() {
+                    0 => f.send(root, result.buffer()).await,
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// `MPI_Allreduce`
+///
+/// # Safety
+/// The send buffer is readable, the receive buffer writable; they do not overlap.
+pub(super) async unsafe fn allreduce<C: Call>(
+    f: &C,
+    (send, recv): (*const u8, *mut u8),
+    count: i64,
+    (datatype, handle): (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    let red = &Reduction::new(op, datatype, handle)?;
+    let operand = Vector::new(send, count, datatype)?;
+    let result = Vector::new(recv, count, datatype)?;
+    if operand.bytes() == 0 {
+        return Ok(());
+    }
+    let near = f.beside()?;
+    let mut scratch = Scratch::new(f);
+    // SAFETY: the same contract.
+    unsafe {
+        let own = match f.rank() {
+            0 => scratch.elements(red.layout, operand.count)?,
+            _ => operand,
+        };
+        reduce_near(&near, red, operand, own).await?;
+        if f.rank() == 0 {
+            trade(f, 0, own, 0, result).await?;
+        }
+        bcast::run(&near, result, 0).await
+    }
+}
+
+/// `MPI_Reduce_scatter`: `counts` are those of the own group, as many elements in all as in the other one.
+///
+/// # Safety
+/// The send buffer is readable for all blocks, the receive buffer writable for the own one; they do not overlap.
+pub(super) async unsafe fn reduce_scatter<C: Call>(
+    f: &C,
+    (send, recv): (*const u8, *mut u8),
+    counts: impl Fn(u32) -> i64,
+    (datatype, handle): (&Datatype, usize),
+    op: &Op,
+) -> Result {
+    let red = &Reduction::new(op, datatype, handle)?;
+    let total = (0..f.size()).try_fold(0_i64, |sum, rank| match counts(rank) {
+        count if count < 0 => None,
+        count => sum.checked_add(count),
+    });
+    let total = total
+        .ok_or_else(|| Error::new(MPI_ERR_COUNT, "a count is negative, or too many elements"))?;
+    let operand = Vector::new(send, total, datatype)?;
+    let block = Vector::new(recv, counts(f.rank()), datatype)?;
+    if operand.bytes() == 0 {
+        return Ok(());
+    }
+    let near = f.beside()?;
+    let (mut first, mut second) = (Scratch::new(f), Scratch::new(f));
+    // SAFETY: the same contract; the scratch has room for all blocks.
+    unsafe {
+        if f.rank() != 0 {
+            reduce_near(&near, red, operand, operand).await?;
+            return recv_one(&near, 0, block).await;
+        }
+        let own = first.elements(red.layout, operand.count)?;
+        let theirs = second.elements(red.layout, operand.count)?;
+        reduce_near(&near, red, operand, own).await?;
+        trade(f, 0, own, 0, theirs).await?;
+        let mut batch = Batch::new(&near);
+        let mut at = counts(0);
+        for rank in 1..near.size() {
+            batch.send(rank, theirs.part(at as u64, counts(rank) as u64));
+            at += counts(rank);
+        }
+        let copied = theirs.part(0, counts(0) as u64).copy_to(block);
+        batch.finish().await?;
+        f.put_off(copied)
+    }
+}

@@ -1,0 +1,237 @@
+//! Operations of this layer behind a request, and what calls say to them.
+
+use super::{Extra, active, find, make_foreign, pool_of};
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use crate::status::Status;
+use fastpath_protocol::RequestId;
+use fastpath_protocol::request::Kind;
+
+/// When an operation is polled by calls that do not name its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Never.
+    Named,
+    /// In any call that makes progress, when this request of the first worker is complete.
+    Request(RequestId),
+    /// In any call that makes progress.
+    Always,
+}
+
+/// What a call of the program says to an operation by its request, or asks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// `MPI_Grequest_complete`.
+    Complete,
+    /// `MPI_Pready`: these partitions may leave, from the first to the last.
+    Ready(i32, i32),
+    /// `MPI_Parrived`: whether that partition is there.
+    Arrived(i32),
+}
+
+/// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
+/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
+pub trait Operation {
+    /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>>;
+
+    /// When other calls poll it; asked when it begins and after each poll.
+    fn watch(&self) -> Watch {
+        Watch::Named
+    }
+
+    /// Whether it runs functions of the program, which the progress thread leaves to the program's threads.
+    fn calls_back(&self) -> bool {
+        false
+    }
+
+    /// The communicator that it needs until its request is freed.
+    fn comm(&self) -> Option<usize> {
+        None
+    }
+
+    /// Called by `MPI_Start`, of a persistent one; what [`Operation::poll`] would return.
+    ///
+    /// # Errors
+    /// It has not begun.
+    fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
+        let _ = p;
+        Ok(None)
+    }
+
+    /// Called by `MPI_Cancel`.
+    fn cancel(&mut self, p: &Process) -> Result {
+        let _ = p;
+        Ok(())
+    }
+
+    /// Takes what a call says to it, or answers. It may be inactive.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` where it is of another kind, and what is wrong with the notice.
+    fn notify(&mut self, p: &Process, notice: Notice) -> Result<bool> {
+        let _ = p;
+        let kind = match notice {
+            Notice::Complete => "of a generalized request",
+            Notice::Ready(..) => "of a partitioned send",
+            Notice::Arrived(_) => "of a partitioned receive",
+        };
+        Err(not_of_kind(kind))
+    }
+
+    /// Whether the request stays known by its handle after it is freed, until the operation has ended.
+    fn outlives_request(&self) -> bool {
+        false
+    }
+
+    /// The places of the workers that carry it; a mask.
+    fn places(&self, p: &Process) -> u32 {
+        let _ = p;
+        1
+    }
+
+    /// Whether its request may be freed now.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_free(&self) -> Result {
+        Ok(())
+    }
+
+    /// Called when the request is freed.
+    fn free(&mut self, p: &Process) -> Result {
+        let _ = p;
+        Ok(())
+    }
+}
+
+#[cold]
+pub(crate) fn not_of_kind(kind: &str) -> Error {
+    Error::new(MPI_ERR_REQUEST, format!("the request is not that {kind}"))
+}
+
+/// Passes a notice on to the operation behind a request, whether active or not.
+///
+/// # Errors
+/// `MPI_ERR_REQUEST` for a request that is none, or none of such an operation; what the operation answers.
+pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
+    if handle == MPI_REQUEST_NULL {
+        let text = "the request is MPI_REQUEST_NULL";
+        return Err(Error::new(MPI_ERR_REQUEST, text));
+    }
+    let id = find(p, handle)?;
+    let request = pool_of(p, id)?.get(id);
+    let index = request.user;
+    let taken = match p.extras.slots().get_mut(index) {
+        Some(Some(Extra::Operation { poll, .. })) if request.kind == Kind::Foreign => poll.take(),
+        _ => return Err(not_of_kind("of an operation that takes such a call")),
+    };
+    let Some(mut operation) = taken else {
+        let text = "a function of the program that the request runs has called this";
+        return Err(Error::new(MPI_ERR_REQUEST, text));
+    };
+    let answer = operation.notify(p, notice);
+    if let Some(Some(Extra::Operation {
+        poll,
+        watch,
+        freed,
+        result,
+        ..
+    })) = p.extras.slots().get_mut(index)
+    {
+        let now = match result {
+            Some(_) => Watch::Named,
+            None => operation.watch(),
+        };
+        let before = std::mem::replace(watch, now);
+        let ends = *freed && !operation.outlives_request();
+        *poll = Some(operation);
+        active::note(p, index, before, now);
+        if ends {
+            free_operation(p, id, index)?;
+        }
+    }
+    answer
+}
+
+/// Polls an operation of this layer; says whether it has ended.
+pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
+    let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
+        return true;
+    };
+    // None while it runs a function of the program, which asks.
+    let Some(mut operation) = poll.take() else {
+        return false;
+    };
+    let ended = operation.poll(p);
+    keep_polled(p, index, operation, ended)
+}
+
+/// Puts an operation back that was polled; says whether it has ended. It is kept for `free`, but not polled again: the
+/// result says so.
+pub(super) fn keep_polled(
+    p: &Process,
+    index: usize,
+    operation: Box<dyn Operation>,
+    ended: Option<Result<Status>>,
+) -> bool {
+    let complete = ended.is_some();
+    let now = match complete {
+        true => Watch::Named,
+        false => operation.watch(),
+    };
+    if let Some(Some(Extra::Operation {
+        poll,
+        result,
+        watch,
+        ..
+    })) = p.extras.slots().get_mut(index)
+    {
+        *poll = Some(operation);
+        *result = result.take().or(ended);
+        let before = std::mem::replace(watch, now);
+        active::note(p, index, before, now);
+    }
+    complete
+}
+
+pub(super) fn operation_has_result(p: &Process, index: usize) -> bool {
+    matches!(
+        p.extras.slots().get(index),
+        Some(Some(Extra::Operation {
+            result: Some(_),
+            ..
+        }))
+    )
+}
+
+pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
+    let extra = p.extras.remove(index);
+    pool_of(p, id)?.free(id);
+    match extra {
+        Some(Extra::Operation {
+            poll: Some(mut operation),
+            watch,
+            ..
+        }) => {
+            active::note(p, index, watch, Watch::Named);
+            operation.free(p)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a request out of an operation of this layer and returns its handle.
+pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
+    let watch = operation.watch();
+    let index = p.extras.insert(Extra::Operation {
+        poll: Some(operation),
+        result: None,
+        watch,
+        started: None,
+        freed: false,
+    });
+    active::note(p, index, Watch::Named, watch);
+    make_foreign(p, index)
+}

@@ -1,0 +1,161 @@
+//! Communicators from groups whose members share no communicator yet.
+
+use crate::channel::Channel;
+use crate::comm::agree::{self, Members};
+use crate::comm::contexts::Block;
+use crate::comm::inter::{self, Bridge};
+use crate::comm::{Comm, create, publish};
+use crate::consts::*;
+use crate::errhandler::{Kind, check_errhandler};
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::places;
+use crate::process::Process;
+use fastpath_protocol::tag::Context;
+use std::rc::Rc;
+
+/// What makes the meetings of one call differ from each other.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Comm = 1,
+    Side = 2,
+    Leaders = 3,
+}
+
+/// Where the members of a group meet: a communicator of no handle, and what tells this meeting from others.
+struct Meeting {
+    comm: Comm,
+    /// Of the string, the purpose and the members.
+    mark: u64,
+}
+
+impl Meeting {
+    fn new(p: &Process, group: Rc<Group>, text: &[u8], purpose: Purpose) -> Self {
+        // The hash of Fowler, Noll and Vo, 64 bits.
+        let mut mark = 0xcbf2_9ce4_8422_2325_u64;
+        let ranks = group.world_ranks().iter();
+        let ranks = ranks.flat_map(|rank| rank.to_le_bytes());
+        let bytes = text.iter().copied().chain([0, purpose as u8]).chain(ranks);
+        bytes.for_each(|byte| mark = (mark ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let rank = group.rank().unwrap_or(0);
+        Meeting {
+            comm: Comm::new(p, Context::SESSIONS, group, None, rank),
+            mark,
+        }
+    }
+
+    fn channel<'a>(&'a self, p: &'a Process) -> Channel<'a> {
+        let tag = (self.mark ^ self.mark >> 32) as i32 & i32::MAX;
+        Channel::tagged(p, &self.comm, tag)
+    }
+
+    /// Two meetings at once of the same processes may have one tag, by chance.
+    fn check(&self, mark: u64) -> Result {
+        match mark == self.mark {
+            true => Ok(()),
+            false => Err(Error::new(
+                MPI_ERR_OTHER,
+                "another communicator is made of the same processes at the same time, and its \
+                 string looks the same: choose another one",
+            )),
+        }
+    }
+}
+
+/// `MPI_Comm_create_from_group`; `MPI_COMM_NULL` for an empty group.
+///
+/// # Errors
+/// Raised on `errhandler`: `MPI_ERR_GROUP` where the process is no member.
+pub fn create_from_group(
+    p: &Process,
+    group: &Rc<Group>,
+    text: &[u8],
+    errhandler: usize,
+) -> Result<usize> {
+    check_errhandler(p, Kind::Comm, errhandler)?;
+    create_comm(p, group, text, errhandler).map_err(|error| error.on_handler(errhandler))
+}
+
+fn create_comm(p: &Process, group: &Rc<Group>, text: &[u8], errhandler: usize) -> Result<usize> {
+    if group.size() == 0 {
+        return Ok(MPI_COMM_NULL);
+    }
+    require_member(group, "the group")?;
+    let meeting = Meeting::new(p, group.clone(), text, Purpose::Comm);
+    let leader = group.world_ranks()[0];
+    let members = meeting.channel(p);
+    let own = match members.rank() {
+        0 => p.contexts.reserve(leader),
+        _ => Block::EMPTY,
+    };
+    let ranks: Vec<u32> = (0..group.size()).collect();
+    let mut words = [own.to_wire(), meeting.mark];
+    agree::broadcast_words(&members, &ranks, members.rank() as usize, &mut words)?;
+    meeting.check(words[1])?;
+    let mut block = Block::from_wire(leader, words[0]);
+    let context = create::take_context(&mut block)?;
+    let mut made = Comm::new(p, context, group.clone(), None, meeting.comm.rank);
+    made.spares.set(block);
+    made.errhandler.set(errhandler);
+    places::settle(p, &mut made)?;
+    publish(p, made)
+}
+
+fn require_member(group: &Group, name: &str) -> Result {
+    match group.rank() {
+        Some(_) => Ok(()),
+        None => Err(Error::new(
+            MPI_ERR_GROUP,
+            format!("this process is not in {name}: its members alone make the call"),
+        )),
+    }
+}
+
+/// The world rank of the leader of a group.
+fn find_leader(group: &Group, leader: i32, side: &str) -> Result<u32> {
+    let found = usize::try_from(leader)
+        .ok()
+        .and_then(|leader| group.world_ranks().get(leader));
+    found.copied().ok_or_else(|| {
+        let size = group.size();
+        let text = format!("the {side} leader {leader} is no rank of its group of {size}");
+        Error::new(MPI_ERR_RANK, text)
+    })
+}
+
+/// `MPI_Intercomm_create_from_groups`. The remote group and its leader count on the local leader alone.
+///
+/// # Errors
+/// Raised on `errhandler`: `MPI_ERR_GROUP` where the process is not in the local group or it is empty, `MPI_ERR_RANK`
+/// for a leader that is not there, `MPI_ERR_COMM` where the groups have a process in common.
+pub fn create_inter_from_groups(
+    p: &Process,
+    (local, local_leader): (&Rc<Group>, i32),
+    (remote, remote_leader): (usize, i32),
+    text: &[u8],
+    errhandler: usize,
+) -> Result<usize> {
+    check_errhandler(p, Kind::Comm, errhandler)?;
+    let create = || {
+        require_member(local, "the local group")?;
+        let leader = find_leader(local, local_leader, "local")?;
+        let side = Meeting::new(p, local.clone(), text, Purpose::Side);
+        let me = side.comm.my_world_rank();
+        let pact = (leader == me).then(|| {
+            let there = find_leader(&*p.group(remote)?, remote_leader, "remote")?;
+            // Both see the same pair.
+            let pair = Rc::new(Group::new(vec![me.min(there), me.max(there)], me));
+            let bridge = Meeting::new(p, pair, text, Purpose::Leaders);
+            let channel = bridge.channel(p);
+            let leader = u32::from(there > me);
+            inter::greet(p, local, Bridge { channel, leader })
+        });
+        let members = side.channel(p);
+        let leader = local_leader as u32;
+        let (remote, block) = inter::pass_on(p, &members, local, leader, pact)?;
+        let made = inter::assemble(p, local.clone(), Rc::new(remote), block)?;
+        made.errhandler.set(errhandler);
+        publish(p, made)
+    };
+    create().map_err(|error: Error| error.on_handler(errhandler))
+}
