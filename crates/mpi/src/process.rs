@@ -62,6 +62,8 @@ pub struct Process {
     pub errhandlers: Table<Errhandler>,
     /// Windows.
     pub wins: Table<crate::win::window::Window>,
+    /// Open files.
+    pub files: Table<crate::file::File>,
     /// Attribute keys. Their "handles" are the keyval numbers.
     pub keyvals: Table<Keyval>,
     /// Context numbers for the communicators this process leads.
@@ -203,6 +205,7 @@ impl Process {
             infos: Table::new(),
             errhandlers: Table::new(),
             wins: Table::new(),
+            files: Table::new(),
             keyvals: Table::new(),
             contexts: Pool::new(),
             environment: Environment::new(),
