@@ -10,6 +10,7 @@ mod failure;
 pub mod hints;
 pub mod manage;
 pub mod open;
+mod representation;
 pub mod shared;
 pub mod split;
 
@@ -35,7 +36,7 @@ pub struct Shown {
     pub etype: Rc<Datatype>,
     /// What is repeated.
     pub filetype: Rc<Datatype>,
-    /// The data representation's name: "native" or "internal".
+    /// The data representation's name: "native", "internal" or "external32".
     pub representation: &'static str,
 }
 
@@ -43,6 +44,11 @@ impl Shown {
     /// Bytes of an etype in the file.
     pub fn unit(&self) -> u64 {
         self.etype.layout().size().max(1)
+    }
+
+    /// Whether numbers have the portable form in the file.
+    pub fn is_portable(&self) -> bool {
+        self.representation == "external32"
     }
 
     /// Etypes of the view before byte `offset` of the file, rounded up.

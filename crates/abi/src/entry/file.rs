@@ -224,7 +224,7 @@ pub unsafe fn file_get_byte_offset(
     unsafe { store(disp, find(p, fh)?.byte_offset(offset)?) }
 }
 
-/// `MPI_File_get_type_extent` and `MPI_File_get_type_extent_c`: as in memory, in the representations that are there.
+/// `MPI_File_get_type_extent` and `MPI_File_get_type_extent_c`
 ///
 /// # Safety
 /// `extent` is null or a variable.
@@ -234,8 +234,7 @@ pub unsafe fn file_get_type_extent<C: Count>(
     datatype: usize,
     extent: *mut C,
 ) -> Result<()> {
-    find(p, fh)?;
-    let (_, bytes) = p.datatype(datatype)?.extent();
+    let bytes = find(p, fh)?.type_extent(&*p.datatype(datatype)?)?;
     // SAFETY: by the contract of this function.
     unsafe { store(extent, C::from_i64_or_undefined(bytes)) }
 }

@@ -4,6 +4,7 @@
 //! the range of the file that it touches.
 #![allow(unsafe_code)]
 
+use super::representation::{self, memory_bytes};
 use super::{File, Refused};
 use crate::consts::*;
 use crate::datatype::Datatype;
@@ -51,6 +52,7 @@ pub struct Access {
 struct Checked {
     datatype: Rc<Datatype>,
     count: u64,
+    /// Bytes in the file.
     bytes: u64,
     /// The same in etypes.
     units: i64,
@@ -89,7 +91,12 @@ impl File {
         if access.buf.is_null() && bytes > 0 && layout.true_lb() == 0 {
             return Err(Error::new(MPI_ERR_BUFFER, "the buffer is null"));
         }
-        let unit = self.shown().unit();
+        let shown = self.shown();
+        let bytes = match shown.is_portable() {
+            true => datatype.external_size(access.count)? as u64,
+            false => bytes,
+        };
+        let unit = shown.unit();
         if bytes % unit != 0 {
             let text = format!("{bytes} bytes are no whole number of etypes of {unit} bytes");
             return Err(Error::new(MPI_ERR_ARG, text));
@@ -137,6 +144,7 @@ impl File {
                 self.take_ordered(p, checked.as_ref().map_or(0, |checked| checked.units))
             }
         };
+        let datatype = checked.as_ref().ok().map(|c| c.datatype.clone());
         let own = checked.map_err(Refused::Other).and_then(|checked| {
             // SAFETY: the caller's.
             unsafe { self.transfer(access, &checked, from?) }
@@ -144,6 +152,11 @@ impl File {
         let bytes = match access.collective {
             true => self.agree(p, own)?,
             false => own.map_err(|refused| self.explain(refused))?,
+        };
+        // The status tells of bytes in memory.
+        let in_memory = match &datatype {
+            Some(datatype) if self.shown().is_portable() => memory_bytes(datatype, bytes)?,
+            _ => bytes,
         };
         if access.place == Place::Individual {
             let units = (bytes / self.shown().unit()) as i64;
@@ -153,7 +166,7 @@ impl File {
             MPI_ANY_SOURCE,
             MPI_ANY_TAG,
             MPI_SUCCESS,
-            bytes as i64,
+            in_memory as i64,
         ))
     }
 
@@ -196,7 +209,18 @@ impl File {
                 false => None,
             };
             // SAFETY: the caller's.
-            let moved = unsafe { self.move_bytes(file, access, checked, start) };
+            let moved = unsafe {
+                match shown.is_portable() {
+                    true => representation::move_portable(
+                        file,
+                        &shown.view,
+                        start,
+                        access,
+                        &checked.datatype,
+                    ),
+                    false => self.move_bytes(file, access, checked, start),
+                }
+            };
             drop(lock);
             moved
         })

@@ -183,11 +183,12 @@ impl File {
         let representation = match representation {
             "native" => "native",
             "internal" => "internal",
+            "external32" => "external32",
             other => {
                 return Err(Error::new(
                     MPI_ERR_UNSUPPORTED_DATAREP,
                     format!(
-                        "the data representation \"{other}\" is not there: \"native\" and \"internal\" are"
+                        "the data representation \"{other}\" is not there: \"native\", \"internal\" and \"external32\" are"
                     ),
                 ));
             }
@@ -196,12 +197,31 @@ impl File {
         etype.check_ready()?;
         filetype.check_ready()?;
         check_filetype(&etype, &filetype)?;
+        if representation == "external32" {
+            check_portable(&etype)?;
+            check_portable(&filetype)?;
+        }
         Ok(Shown {
             view: View::new(displacement, filetype.layout().clone()),
             etype,
             filetype,
             representation,
         })
+    }
+
+    /// Bytes from one element to the next in the file (`MPI_File_get_type_extent`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_UNSUPPORTED_DATAREP` for a derived datatype whose basic types have other sizes in the file.
+    pub fn type_extent(&self, datatype: &Datatype) -> Result<i64> {
+        if !self.shown().is_portable() {
+            return Ok(datatype.extent().1);
+        }
+        if datatype.is_predefined() {
+            return Ok(datatype.external_size(1)?);
+        }
+        check_portable(datatype)?;
+        Ok(datatype.extent().1)
     }
 
     /// Where etype `position` of the view lies in the file, in bytes (`MPI_File_get_byte_offset`).
@@ -295,4 +315,15 @@ fn check_filetype(etype: &Datatype, filetype: &Datatype) -> Result {
         return wrong(format!("the filetype's extent is {}", layout.extent()));
     }
     Ok(())
+}
+
+/// Refuses a datatype whose basic types have other sizes in the portable form than in memory: where their bytes would
+/// lie is not worked out.
+fn check_portable(datatype: &Datatype) -> Result {
+    if datatype.external_size(1)? as u64 == datatype.layout().size() {
+        return Ok(());
+    }
+    let text = "in \"external32\" a view is made of types that have the same size there as in memory: not MPI_LONG, \
+        MPI_UNSIGNED_LONG or MPI_WCHAR";
+    Err(Error::new(MPI_ERR_UNSUPPORTED_DATAREP, text))
 }
