@@ -38,7 +38,7 @@ static void fill_disk(const char *path)
         OK(MPI_File_read_at_all(file, (MPI_Offset)(r * ranks + rank) * BLOCK, in, BLOCK, MPI_BYTE, &status));
         HOLDS(in, BLOCK, r * 16 + rank);
     }
-    CLASS(MPI_File_preallocate(file, 1 << 30), MPI_ERR_NO_SPACE);
+    CLASS(MPI_File_preallocate(file, (MPI_Offset)1 << 30), MPI_ERR_NO_SPACE);
     OK(MPI_File_close(&file));
 }
 

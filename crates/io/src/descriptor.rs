@@ -24,6 +24,7 @@ pub struct Opening {
 #[derive(Debug)]
 pub struct Descriptor {
     fd: OwnedFd,
+    readable: bool,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -87,7 +88,20 @@ impl Descriptor {
         }
         // SAFETY: just opened, and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        Ok(Descriptor { fd })
+        Ok(Descriptor {
+            fd,
+            readable: how.read,
+        })
+    }
+
+    /// Whether it was opened to be read, too.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    /// The system's number.
+    pub(crate) fn raw(&self) -> i32 {
+        self.fd.as_raw_fd()
     }
 
     /// Bytes in the file.

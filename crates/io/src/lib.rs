@@ -5,6 +5,7 @@
 
 mod descriptor;
 mod error;
+mod mapping;
 mod transfer;
 mod view;
 
