@@ -1,8 +1,8 @@
 //! Moves the bytes of a view: each piece by a call of its own or, reading pieces that lie close together, by a call for
 //! all of them (data sieving; Thakur, Gropp and Lusk, 1999).
 //!
-//! Writing never reads first: bytes between the pieces are not touched, so that nobody else's are lost. Many small pieces
-//! are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that.
+//! Writing never reads first: bytes between the pieces are not touched, so that nobody else's are lost. Many small
+//! pieces are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that.
 #![allow(unsafe_code)]
 
 use crate::descriptor::Descriptor;
@@ -192,8 +192,8 @@ impl Descriptor {
     }
 }
 
-/// The range of the file that pieces lie in, where storing them through a mapping of it costs less than a call for each:
-/// a page of it costs about as much as a call.
+/// The range of the file that pieces lie in, where storing them through a mapping of it costs less than a call for
+/// each: a page of it costs about as much as a call.
 fn mapped_range(pieces: &[Piece]) -> Option<Range<i64>> {
     if pieces.len() < MAPPED_PIECES {
         return None;

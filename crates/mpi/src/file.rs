@@ -109,7 +109,8 @@ impl File {
         match self.has_mode(MPI_MODE_SEQUENTIAL) {
             true => Err(Error::new(
                 MPI_ERR_UNSUPPORTED_OPERATION,
-                "the file was opened with MPI_MODE_SEQUENTIAL: only the shared file pointer moves in it",
+                "the file was opened with MPI_MODE_SEQUENTIAL: only the shared file pointer \
+                 moves in it",
             )),
             false => Ok(()),
         }

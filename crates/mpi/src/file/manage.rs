@@ -188,7 +188,8 @@ impl File {
                 return Err(Error::new(
                     MPI_ERR_UNSUPPORTED_DATAREP,
                     format!(
-                        "the data representation \"{other}\" is not there: \"native\", \"internal\" and \"external32\" are"
+                        "the data representation \"{other}\" is not there: \
+                         \"native\", \"internal\" and \"external32\" are"
                     ),
                 ));
             }
@@ -323,7 +324,7 @@ fn check_portable(datatype: &Datatype) -> Result {
     if datatype.external_size(1)? as u64 == datatype.layout().size() {
         return Ok(());
     }
-    let text = "in \"external32\" a view is made of types that have the same size there as in memory: not MPI_LONG, \
-        MPI_UNSIGNED_LONG or MPI_WCHAR";
+    let text = "in \"external32\" a view is made of types that have the same size there as in \
+        memory: not MPI_LONG, MPI_UNSIGNED_LONG or MPI_WCHAR";
     Err(Error::new(MPI_ERR_UNSUPPORTED_DATAREP, text))
 }
