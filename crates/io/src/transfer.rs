@@ -45,6 +45,10 @@ impl Descriptor {
         data: *const u8,
         len: usize,
     ) -> Result<(), IoError> {
+        if let Some(offset) = view.dense_offset(from) {
+            // SAFETY: the caller's.
+            return unsafe { self.write_at(data, len, offset) };
+        }
         let mut batch: Vec<Piece> = Vec::new();
         let (mut at, mut result) = (0, Ok(()));
         view.for_each_piece(from, len as u64, |offset, bytes| {
@@ -101,6 +105,10 @@ impl Descriptor {
         to: *mut u8,
         len: usize,
     ) -> Result<usize, IoError> {
+        if let Some(offset) = view.dense_offset(from) {
+            // SAFETY: the caller's.
+            return unsafe { self.read_at(to, len, offset) };
+        }
         let mut batch: Vec<Piece> = Vec::new();
         let (mut at, mut outcome) = (0, Ok(0));
         let mut is_over = false;

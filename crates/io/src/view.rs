@@ -65,6 +65,12 @@ impl View {
         offset.checked_add(self.displacement)
     }
 
+    /// Where byte `position` lies of a view without gaps, of which any bytes are one piece.
+    pub(crate) fn dense_offset(&self, position: u64) -> Option<i64> {
+        let dense = self.filetype.is_contiguous() && self.size() > 0;
+        dense.then(|| self.displacement.wrapping_add_unsigned(position))
+    }
+
     /// How many bytes of the view lie before byte `offset` of the file. The blocks of the filetype must be in
     /// ascending order, as the standard asks.
     pub fn bytes_before(&self, offset: i64) -> u64 {
