@@ -260,7 +260,10 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         // Files return errors unless the user says otherwise.
         (None, Scope::File(file)) => {
             return Target {
-                handler: p.file_errhandler.get(),
+                handler: p
+                    .files
+                    .get(file)
+                    .map_or(p.file_errhandler.get(), |file| file.errhandler.get()),
                 object: file,
                 comm: None,
             };

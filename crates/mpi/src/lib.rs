@@ -18,6 +18,7 @@ pub mod engine;
 pub mod environment;
 pub mod errhandler;
 pub mod error;
+pub mod file;
 pub mod finalize;
 pub mod fortran;
 pub mod group;

@@ -65,6 +65,8 @@ pub struct Process {
     pub errhandlers: Table<Errhandler>,
     /// Windows.
     pub wins: Table<crate::win::window::Window>,
+    /// Open files.
+    pub files: Table<crate::file::File>,
     /// Attribute keys. Their "handles" are the keyval numbers.
     pub keyvals: Table<Keyval>,
     /// Context numbers for the communicators this process leads.
@@ -223,6 +225,7 @@ impl Process {
             infos: Table::new(),
             errhandlers: Table::new(),
             wins: Table::new(),
+            files: Table::new(),
             keyvals: Table::new(),
             contexts: Pool::new(),
             environment: Environment::new(),

@@ -4,13 +4,13 @@
 use super::{load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::{
-    MPI_ERR_FILE, MPI_ERRHANDLER_NULL, MPI_FILE_NULL, MPI_MAX_ERROR_STRING,
+    MPI_ERRHANDLER_NULL, MPI_MAX_ERROR_STRING,
 };
 use fastpath_mpi::errhandler::{
     Kind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler, note_set,
     set_errhandler,
 };
-use fastpath_mpi::{Error, Process, Result};
+use fastpath_mpi::{Process, Result};
 
 /// `MPI_Comm_create_errhandler`
 ///
@@ -105,40 +105,6 @@ pub unsafe fn session_create_errhandler(
             errhandler,
             create_errhandler(p, Kind::Session, session_errhandler_fn)?,
         )
-    }
-}
-
-/// `MPI_File_set_errhandler`: of `MPI_FILE_NULL`, which files have when they are opened. There are no
-/// others yet.
-pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Result<()> {
-    check_file(file)?;
-    set_errhandler(p, Kind::File, &p.file_errhandler, errhandler)
-}
-
-/// `MPI_File_get_errhandler`
-///
-/// # Safety
-/// `errhandler` is null or a variable.
-pub unsafe fn file_get_errhandler(p: &Process, file: usize, errhandler: *mut usize) -> Result<()> {
-    check_file(file)?;
-    // SAFETY: by the contract of this function.
-    unsafe { store(errhandler, get_errhandler(p, &p.file_errhandler)) }
-}
-
-/// `MPI_File_call_errhandler`
-pub fn file_call_errhandler(p: &Process, fh: usize, errorcode: c_int) -> Result<()> {
-    check_file(fh)?;
-    call_errhandler(p, Scope::File(fh), "MPI_File_call_errhandler", errorcode);
-    Ok(())
-}
-
-fn check_file(file: usize) -> Result<()> {
-    match file {
-        MPI_FILE_NULL => Ok(()),
-        _ => Err(Error::new(
-            MPI_ERR_FILE,
-            format!("invalid file handle {file:#x}"),
-        )),
     }
 }
 

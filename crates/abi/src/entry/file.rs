@@ -1,0 +1,284 @@
+//! Files: opening, asking, views, pointers (MPI 5.0, sections 14.2, 14.3, 14.4 and 14.6) and their error handlers.
+#![allow(unsafe_code)]
+
+use super::datatype::insert;
+use super::group::store_group;
+use super::info::store_info;
+use super::{Count, load, read_bytes, read_text, store, store_text};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::{MPI_ERR_BAD_FILE, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
+use fastpath_mpi::datatype::Datatype;
+use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::file::{find, open};
+use fastpath_mpi::info::find_hints;
+use fastpath_mpi::{Error, Process, Result};
+
+/// The name of a file.
+///
+/// # Safety
+/// `name` is null or a string that outlives the result.
+unsafe fn read_name<'a>(name: *const c_char) -> Result<&'a str> {
+    // SAFETY: by the contract of this function.
+    let bytes = unsafe { read_bytes(name) };
+    bytes
+        .and_then(|bytes| core::str::from_utf8(bytes).ok())
+        .ok_or_else(|| Error::new(MPI_ERR_BAD_FILE, "the file name is null or no UTF-8"))
+}
+
+/// `MPI_File_open`
+///
+/// # Safety
+/// `filename` is null or a string, `fh` null or a variable.
+pub unsafe fn file_open(
+    p: &Process,
+    comm: usize,
+    filename: *const c_char,
+    amode: c_int,
+    info: usize,
+    fh: *mut usize,
+) -> Result<()> {
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        // A name that is none is refused by all together, as any other that cannot be opened.
+        let name = read_name(filename).unwrap_or_default();
+        store(fh, open::open(p, &comm, name, amode, find_hints(p, info))?)
+    }
+}
+
+/// `MPI_File_close`
+///
+/// # Safety
+/// `fh` is null or a variable.
+pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let handle = load(fh)?;
+        let result = open::close(p, handle);
+        if p.files.get(handle).is_none() {
+            store(fh, MPI_FILE_NULL)?;
+        }
+        result
+    }
+}
+
+/// `MPI_File_delete`
+///
+/// # Safety
+/// `filename` is null or a string.
+pub unsafe fn file_delete(p: &Process, filename: *const c_char, info: usize) -> Result<()> {
+    find_hints(p, info)?;
+    // SAFETY: by the contract of this function.
+    open::delete_file(unsafe { read_name(filename) }?)
+}
+
+/// `MPI_File_set_size`
+pub fn file_set_size(p: &Process, fh: usize, size: i64) -> Result<()> {
+    find(p, fh)?.set_size(p, size)
+}
+
+/// `MPI_File_preallocate`
+pub fn file_preallocate(p: &Process, fh: usize, size: i64) -> Result<()> {
+    find(p, fh)?.preallocate(p, size)
+}
+
+/// `MPI_File_get_size`
+///
+/// # Safety
+/// `size` is null or a variable.
+pub unsafe fn file_get_size(p: &Process, fh: usize, size: *mut i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(size, find(p, fh)?.size()?) }
+}
+
+/// `MPI_File_sync`
+pub fn file_sync(p: &Process, fh: usize) -> Result<()> {
+    find(p, fh)?.sync(p)
+}
+
+/// `MPI_File_get_group`
+///
+/// # Safety
+/// `group` is null or a variable.
+pub unsafe fn file_get_group(p: &Process, fh: usize, group: *mut usize) -> Result<()> {
+    let members = find(p, fh)?.group();
+    // SAFETY: by the contract of this function.
+    unsafe { store_group(p, group, (*members).clone()) }
+}
+
+/// `MPI_File_get_amode`
+///
+/// # Safety
+/// `amode` is null or a variable.
+pub unsafe fn file_get_amode(p: &Process, fh: usize, amode: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(amode, find(p, fh)?.amode) }
+}
+
+/// `MPI_File_set_info`
+pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
+    find(p, fh)?.set_info(p, find_hints(p, info))
+}
+
+/// `MPI_File_get_info`
+///
+/// # Safety
+/// `info_used` is null or a variable.
+pub unsafe fn file_get_info(p: &Process, fh: usize, info_used: *mut usize) -> Result<()> {
+    let info = find(p, fh)?.info();
+    // SAFETY: by the contract of this function.
+    unsafe { store_info(p, info_used, info) }
+}
+
+/// `MPI_File_set_view`
+///
+/// # Safety
+/// `datarep` is null or a string.
+pub unsafe fn file_set_view(
+    p: &Process,
+    fh: usize,
+    disp: i64,
+    etype: usize,
+    filetype: usize,
+    datarep: *const c_char,
+    info: usize,
+) -> Result<()> {
+    let file = find(p, fh)?;
+    // SAFETY: by the contract of this function. A null pointer is refused by all together.
+    let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
+    let datarep = datarep.unwrap_or_default();
+    file.set_view(p, disp, (etype, filetype), &datarep, find_hints(p, info))
+}
+
+/// A handle of a view's datatype: the predefined one, or a new one for the user to free.
+fn handle_of(p: &Process, datatype: &Datatype) -> Result<usize> {
+    match datatype.basic() {
+        Some(basic) => Ok(basic.handle.into()),
+        None => insert(p, datatype.clone()),
+    }
+}
+
+/// `MPI_File_get_view`
+///
+/// # Safety
+/// The pointers are null or variables; `datarep` is null or has room for `MPI_MAX_DATAREP_STRING` bytes.
+pub unsafe fn file_get_view(
+    p: &Process,
+    fh: usize,
+    disp: *mut i64,
+    etype: *mut usize,
+    filetype: *mut usize,
+    datarep: *mut c_char,
+) -> Result<()> {
+    let shown = find(p, fh)?.shown();
+    let mut length = 0;
+    let room = MPI_MAX_DATAREP_STRING as usize;
+    // SAFETY: by the contract of this function.
+    unsafe {
+        store_text(shown.representation, datarep, room, &mut length)?;
+        store(disp, shown.view.displacement())?;
+        store(etype, handle_of(p, &shown.etype)?)?;
+        store(filetype, handle_of(p, &shown.filetype)?)
+    }
+}
+
+/// `MPI_File_seek`
+pub fn file_seek(p: &Process, fh: usize, offset: i64, whence: c_int) -> Result<()> {
+    find(p, fh)?.seek(offset, whence)
+}
+
+/// `MPI_File_get_position`
+///
+/// # Safety
+/// `offset` is null or a variable.
+pub unsafe fn file_get_position(p: &Process, fh: usize, offset: *mut i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(offset, find(p, fh)?.position()?) }
+}
+
+/// `MPI_File_seek_shared`
+pub fn file_seek_shared(p: &Process, fh: usize, offset: i64, whence: c_int) -> Result<()> {
+    find(p, fh)?.seek_shared(p, offset, whence)
+}
+
+/// `MPI_File_get_position_shared`
+///
+/// # Safety
+/// `offset` is null or a variable.
+pub unsafe fn file_get_position_shared(p: &Process, fh: usize, offset: *mut i64) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(offset, find(p, fh)?.shared_position(p)?) }
+}
+
+/// `MPI_File_get_byte_offset`
+///
+/// # Safety
+/// `disp` is null or a variable.
+pub unsafe fn file_get_byte_offset(
+    p: &Process,
+    fh: usize,
+    offset: i64,
+    disp: *mut i64,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(disp, find(p, fh)?.byte_offset(offset)?) }
+}
+
+/// `MPI_File_get_type_extent` and `MPI_File_get_type_extent_c`
+///
+/// # Safety
+/// `extent` is null or a variable.
+pub unsafe fn file_get_type_extent<C: Count>(
+    p: &Process,
+    fh: usize,
+    datatype: usize,
+    extent: *mut C,
+) -> Result<()> {
+    let bytes = find(p, fh)?.type_extent(&*p.datatype(datatype)?)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(extent, C::from_i64_or_undefined(bytes)) }
+}
+
+/// `MPI_File_set_atomicity`
+pub fn file_set_atomicity(p: &Process, fh: usize, flag: c_int) -> Result<()> {
+    find(p, fh)?.set_atomicity(p, flag != 0)
+}
+
+/// `MPI_File_get_atomicity`
+///
+/// # Safety
+/// `flag` is null or a variable.
+pub unsafe fn file_get_atomicity(p: &Process, fh: usize, flag: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(flag, find(p, fh)?.is_atomic().into()) }
+}
+
+/// `MPI_File_set_errhandler`: of `MPI_FILE_NULL`, the one that files have when they are opened.
+pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Result<()> {
+    match file {
+        MPI_FILE_NULL => set_errhandler(p, Kind::File, &p.file_errhandler, errhandler),
+        _ => set_errhandler(p, Kind::File, &find(p, file)?.errhandler, errhandler),
+    }
+}
+
+/// `MPI_File_get_errhandler`
+///
+/// # Safety
+/// `errhandler` is null or a variable.
+pub unsafe fn file_get_errhandler(p: &Process, file: usize, errhandler: *mut usize) -> Result<()> {
+    let handle = match file {
+        MPI_FILE_NULL => get_errhandler(p, &p.file_errhandler),
+        _ => get_errhandler(p, &find(p, file)?.errhandler),
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(errhandler, handle) }
+}
+
+/// `MPI_File_call_errhandler`
+pub fn file_call_errhandler(p: &Process, fh: usize, errorcode: c_int) -> Result<()> {
+    if fh != MPI_FILE_NULL {
+        find(p, fh)?;
+    }
+    call_errhandler(p, Scope::File(fh), "MPI_File_call_errhandler", errorcode);
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! An open file, and the system calls on it: repeated where they were interrupted or moved less than asked.
+#![allow(unsafe_code)]
+
+use crate::error::{Action, IoError};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    /// Bytes can be read.
+    pub read: bool,
+    /// Bytes can be written.
+    pub write: bool,
+    /// The file is made where there is none.
+    pub create: bool,
+    /// There must be none.
+    pub exclusive: bool,
+    /// Permissions of a file that is made, before the process's mask.
+    pub mode: u32,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Descriptor {
+    fd: OwnedFd,
+    readable: bool,
+}
+
+/// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
+#[derive(Debug)]
+pub struct Lock<'f> {
+    file: &'f Descriptor,
+    offset: i64,
+    bytes: i64,
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        let _ = self
+            .file
+            .set_lock(libc::F_UNLCK as i16, self.offset, self.bytes);
+    }
+}
+
+/// Removes a file.
+///
+/// # Errors
+/// The system's.
+pub fn delete(path: &CStr) -> Result<(), IoError> {
+    // SAFETY: a string that ends in a NUL.
+    match unsafe { libc::unlink(path.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(IoError::last(Action::Delete, 0, 0)),
+    }
+}
+
+/// Repeats a call that a signal has interrupted.
+fn retry(mut call: impl FnMut() -> isize) -> isize {
+    loop {
+        let result = call();
+        let is_interrupted =
+            result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
+        if !is_interrupted {
+            return result;
+        }
+    }
+}
+
+impl Descriptor {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: &CString, how: Opening) -> Result<Descriptor, IoError> {
+        let access = match (how.read, how.write) {
+            (true, true) => libc::O_RDWR,
+            (false, true) => libc::O_WRONLY,
+            _ => libc::O_RDONLY,
+        };
+        let create = if how.create { libc::O_CREAT } else { 0 };
+        let exclusive = if how.exclusive { libc::O_EXCL } else { 0 };
+        let flags = access | create | exclusive | libc::O_CLOEXEC;
+        // SAFETY: a string that ends in a NUL; the mode is what O_CREAT wants.
+        let fd = retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize);
+        if fd < 0 {
+            return Err(IoError::last(Action::Open, 0, 0));
+        }
+        // SAFETY: just opened, and nobody else knows it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        Ok(Descriptor {
+            fd,
+            readable: how.read,
+        })
+    }
+
+    /// Whether it was opened to be read, too.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    /// The system's number.
+    pub(crate) fn raw(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// Bytes in the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn size(&self) -> Result<i64, IoError> {
+        // SAFETY: zeros are a value of it, which the call replaces.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: an open file and a variable of that type.
+        match unsafe { libc::fstat(self.fd.as_raw_fd(), &mut stat) } {
+            0 => Ok(stat.st_size),
+            _ => Err(IoError::last(Action::Inspect, 0, 0)),
+        }
+    }
+
+    /// Makes the file as long as said: cut, or with zeros at its end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_size(&self, size: i64) -> Result<(), IoError> {
+        // SAFETY: an open file.
+        match retry(|| unsafe { libc::ftruncate(self.fd.as_raw_fd(), size) } as isize) {
+            0 => Ok(()),
+            _ => Err(IoError::last(Action::Resize, 0, size as u64)),
+        }
+    }
+
+    /// Allocates space for the first `size` bytes; the file becomes longer where it has fewer, and what is in it stays.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn allocate(&self, size: i64) -> Result<(), IoError> {
+        if size == 0 {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: an open file.
+            match unsafe { libc::posix_fallocate(self.fd.as_raw_fd(), 0, size) } {
+                0 => return Ok(()),
+                libc::EINTR => {}
+                errno => {
+                    return Err(IoError {
+                        action: Action::Allocate,
+                        errno,
+                        offset: 0,
+                        bytes: size as u64,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns when all that was written is on the device.
+    ///
+    /// # Errors
+    /// The system's, those of earlier writes among them.
+    pub fn sync(&self) -> Result<(), IoError> {
+        // SAFETY: an open file.
+        match retry(|| unsafe { libc::fsync(self.fd.as_raw_fd()) } as isize) {
+            0 => Ok(()),
+            _ => Err(IoError::last(Action::Sync, 0, 0)),
+        }
+    }
+
+    /// Reads from `offset` until `buffer` is full or the file ends; the bytes read.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// `buffer` is writable for `len` bytes.
+    pub unsafe fn read_at(
+        &self,
+        buffer: *mut u8,
+        len: usize,
+        offset: i64,
+    ) -> Result<usize, IoError> {
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as i64;
+            // SAFETY: an open file; the rest of the caller's buffer.
+            let n = retry(|| unsafe {
+                let to = buffer.add(done).cast();
+                libc::pread(self.fd.as_raw_fd(), to, len - done, at)
+            });
+            match n {
+                0 => break,
+                n if n > 0 => done += n as usize,
+                _ => return Err(IoError::last(Action::Read, at, (len - done) as u64)),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all of `data` at `offset`.
+    ///
+    /// # Errors
+    /// The system's; a part may be in the file then.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    pub unsafe fn write_at(&self, data: *const u8, len: usize, offset: i64) -> Result<(), IoError> {
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as i64;
+            // SAFETY: an open file; the rest of the caller's data.
+            let n = retry(|| unsafe {
+                let from = data.add(done).cast();
+                libc::pwrite(self.fd.as_raw_fd(), from, len - done, at)
+            });
+            match n {
+                n if n > 0 => done += n as usize,
+                0 => {
+                    return Err(IoError {
+                        action: Action::Write,
+                        errno: libc::ENOSPC,
+                        offset: at,
+                        bytes: (len - done) as u64,
+                    });
+                }
+                _ => return Err(IoError::last(Action::Write, at, (len - done) as u64)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks `bytes` bytes at `offset` against other open files: against readers and writers to write, against writers
+    /// alone to read. Waits for those that hold a lock.
+    ///
+    /// # Errors
+    /// The system's: the file system has no locks, say.
+    pub fn lock(&self, writes: bool, offset: i64, bytes: i64) -> Result<Lock<'_>, IoError> {
+        let kind = if writes { libc::F_WRLCK } else { libc::F_RDLCK };
+        self.set_lock(kind as i16, offset, bytes)?;
+        Ok(Lock {
+            file: self,
+            offset,
+            bytes,
+        })
+    }
+
+    fn set_lock(&self, kind: i16, offset: i64, bytes: i64) -> Result<(), IoError> {
+        // SAFETY: zeros are a value of it.
+        let mut range: libc::flock = unsafe { std::mem::zeroed() };
+        range.l_type = kind;
+        range.l_whence = libc::SEEK_SET as i16;
+        (range.l_start, range.l_len) = (offset, bytes);
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: an open file and a range.
+        match retry(|| unsafe { libc::fcntl(fd, libc::F_OFD_SETLKW, &range) } as isize) {
+            0 => Ok(()),
+            _ => Err(IoError::last(Action::Lock, offset, bytes as u64)),
+        }
+    }
+
+    /// Closes the file.
+    ///
+    /// # Errors
+    /// The system's: what a network file system says only now.
+    pub fn close(self) -> Result<(), IoError> {
+        use std::os::fd::IntoRawFd;
+        let fd = self.fd.into_raw_fd();
+        // SAFETY: an open file that nobody else has; after EINTR it is closed too on Linux.
+        let result = unsafe { libc::close(fd) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        match result {
+            0 => Ok(()),
+            _ if error == Some(libc::EINTR) => Ok(()),
+            _ => Err(IoError::last(Action::Close, 0, 0)),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Stores into a file through a mapping: exactly the bytes that are to change, without a call for each piece.
+//!
+//! Only where the file system keeps the file's pages in this host's memory for all its processes, and gives their space
+//! in advance: a store that finds no space would end the process. Who shortens the file meanwhile, which the standard
+//! forbids, does that too.
+#![allow(unsafe_code)]
+
+use crate::descriptor::Descriptor;
+use std::ops::Range;
+
+/// A mapped range of a file.
+pub(crate) struct Mapping {
+    at: *mut u8,
+    len: usize,
+    /// Offset in the file of the first mapped byte.
+    start: i64,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `Descriptor::map`, and nobody has an address in it any more.
+        unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}
+
+impl Mapping {
+    /// Stores `len` bytes at `offset` of the file.
+    ///
+    /// # Safety
+    /// They lie in the mapped range; `data` is readable for `len` bytes.
+    pub(crate) unsafe fn store(&self, offset: i64, data: *const u8, len: usize) {
+        debug_assert!(offset >= self.start && (offset - self.start) as usize + len <= self.len);
+        // SAFETY: the caller's.
+        unsafe {
+            let to = self.at.add((offset - self.start) as usize);
+            to.copy_from_nonoverlapping(data, len);
+        }
+    }
+}
+
+impl Descriptor {
+    /// Whether files of its file system may be mapped to be written.
+    fn can_map(&self) -> bool {
+        if !self.is_readable() {
+            return false;
+        }
+        // SAFETY: zeros are a value of it, which the call replaces.
+        let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: an open file and a variable of that type.
+        let told = unsafe { libc::fstatfs(self.raw(), &mut facts) } == 0;
+        let kinds = [
+            libc::TMPFS_MAGIC,
+            libc::EXT4_SUPER_MAGIC,
+            libc::XFS_SUPER_MAGIC,
+        ];
+        told && kinds.contains(&facts.f_type)
+    }
+
+    /// Maps a range of the file, whose space is allocated then; none where that cannot be.
+    pub(crate) fn map(&self, range: Range<i64>) -> Option<Mapping> {
+        if !self.can_map() {
+            return None;
+        }
+        // SAFETY: a query.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096);
+        let start = range.start / page * page;
+        let len = usize::try_from(range.end - start).ok()?;
+        let (flags, rights) = (
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            libc::PROT_READ | libc::PROT_WRITE,
+        );
+        // SAFETY: an open file; the kernel chooses the address.
+        let at = unsafe {
+            let bytes = range.end - range.start;
+            if libc::fallocate(self.raw(), 0, range.start, bytes) != 0 {
+                return None;
+            }
+            libc::mmap(std::ptr::null_mut(), len, rights, flags, self.raw(), start)
+        };
+        (at != libc::MAP_FAILED).then_some(Mapping {
+            at: at.cast(),
+            len,
+            start,
+        })
+    }
+}

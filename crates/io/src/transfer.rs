@@ -1,0 +1,291 @@
+//! Moves the bytes of a view: each piece by a call of its own or, reading pieces that lie close together, by a call for
+//! all of them (data sieving; Thakur, Gropp and Lusk, 1999).
+//!
+//! Writing never reads first: bytes between the pieces are not touched, so that nobody else's are lost. Many small
+//! pieces are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that.
+#![allow(unsafe_code)]
+
+use crate::descriptor::Descriptor;
+use crate::error::IoError;
+use crate::view::View;
+use std::ops::Range;
+
+/// Bytes that a call of the system costs as much as copying.
+const CALL_BYTES: i64 = 4096;
+
+/// Bytes that are read at once where pieces lie close together.
+const SIEVE_BYTES: i64 = 1 << 20;
+
+/// Pieces that are looked at together.
+const BATCH: usize = 1 << 16;
+
+/// Pieces below which no mapping is made.
+const MAPPED_PIECES: usize = 64;
+
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    offset: i64,
+    bytes: usize,
+    /// Where it belongs in memory.
+    at: usize,
+}
+
+impl Descriptor {
+    /// Writes `len` bytes as bytes `from..` of the view, which reaches them.
+    ///
+    /// # Errors
+    /// The system's; a part may be in the file then.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    pub unsafe fn write_view(
+        &self,
+        view: &View,
+        from: u64,
+        data: *const u8,
+        len: usize,
+    ) -> Result<(), IoError> {
+        if let Some(offset) = view.dense_offset(from) {
+            // SAFETY: the caller's.
+            return unsafe { self.write_at(data, len, offset) };
+        }
+        let mut batch: Vec<Piece> = Vec::new();
+        let (mut at, mut result) = (0, Ok(()));
+        view.for_each_piece(from, len as u64, |offset, bytes| {
+            batch.push(Piece {
+                offset,
+                bytes: bytes as usize,
+                at,
+            });
+            at += bytes as usize;
+            if batch.len() == BATCH {
+                if result.is_ok() {
+                    // SAFETY: the pieces are `len` bytes in all.
+                    result = unsafe { self.write_batch(&batch, data) };
+                }
+                batch.clear();
+            }
+        });
+        // SAFETY: as above.
+        result.and_then(|()| unsafe { self.write_batch(&batch, data) })
+    }
+
+    /// Writes pieces in their order.
+    ///
+    /// # Safety
+    /// Every piece is readable where it is in memory.
+    unsafe fn write_batch(&self, pieces: &[Piece], data: *const u8) -> Result<(), IoError> {
+        if let Some(range) = mapped_range(pieces)
+            && let Some(mapping) = self.map(range)
+        {
+            for piece in pieces {
+                // SAFETY: the range has every piece in it; readable by the caller's promise.
+                unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
+            }
+            return Ok(());
+        }
+        for piece in pieces {
+            // SAFETY: the caller's.
+            unsafe { self.write_at(data.add(piece.at), piece.bytes, piece.offset)? };
+        }
+        Ok(())
+    }
+
+    /// Reads bytes `from..from + len` of the view, which reaches them, up to the end of the file; the bytes read.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes.
+    pub unsafe fn read_view(
+        &self,
+        view: &View,
+        from: u64,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<usize, IoError> {
+        if let Some(offset) = view.dense_offset(from) {
+            // SAFETY: the caller's.
+            return unsafe { self.read_at(to, len, offset) };
+        }
+        let mut batch: Vec<Piece> = Vec::new();
+        let (mut at, mut outcome) = (0, Ok(0));
+        let mut is_over = false;
+        view.for_each_piece(from, len as u64, |offset, bytes| {
+            batch.push(Piece {
+                offset,
+                bytes: bytes as usize,
+                at,
+            });
+            at += bytes as usize;
+            if batch.len() == BATCH && !is_over {
+                // SAFETY: the pieces are `len` bytes in all.
+                outcome = unsafe { self.read_batch(&batch, to) };
+                is_over = !matches!(outcome, Ok(done) if done == at);
+                batch.clear();
+            } else if is_over {
+                batch.clear();
+            }
+        });
+        if !is_over && !batch.is_empty() {
+            // SAFETY: as above.
+            outcome = unsafe { self.read_batch(&batch, to) };
+        }
+        outcome
+    }
+
+    /// Reads pieces in their order; where in memory the bytes end that are there.
+    ///
+    /// # Safety
+    /// Every piece is writable where it belongs.
+    unsafe fn read_batch(&self, pieces: &[Piece], to: *mut u8) -> Result<usize, IoError> {
+        let mut room = Vec::new();
+        let mut rest = pieces;
+        let mut done = 0;
+        while let Some(first) = rest.first() {
+            let together = count_together(rest);
+            let (now, later) = rest.split_at(together);
+            // SAFETY: the caller's.
+            let read = unsafe {
+                match now {
+                    [one] => self.read_at(to.add(one.at), one.bytes, one.offset)?,
+                    _ => self.read_sieved(now, to, &mut room)?,
+                }
+            };
+            done = first.at + read;
+            let whole: usize = now.iter().map(|piece| piece.bytes).sum();
+            if read < whole {
+                break;
+            }
+            rest = later;
+        }
+        Ok(done)
+    }
+
+    /// Reads pieces in ascending order by one call; the bytes of them that are there.
+    ///
+    /// # Safety
+    /// As [`Descriptor::read_batch`].
+    unsafe fn read_sieved(
+        &self,
+        pieces: &[Piece],
+        to: *mut u8,
+        room: &mut Vec<u8>,
+    ) -> Result<usize, IoError> {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+            return Ok(0);
+        };
+        let span = (last.offset - first.offset) as usize + last.bytes;
+        if room.len() < span {
+            room.resize(span, 0);
+        }
+        // SAFETY: the room has so many bytes.
+        let there = unsafe { self.read_at(room.as_mut_ptr(), span, first.offset)? };
+        let mut read = 0;
+        for piece in pieces {
+            let start = (piece.offset - first.offset) as usize;
+            let bytes = piece.bytes.min(there.saturating_sub(start));
+            // SAFETY: within the room; writable by the caller's promise.
+            unsafe {
+                to.add(piece.at)
+                    .copy_from_nonoverlapping(room.as_ptr().add(start), bytes)
+            };
+            read += bytes;
+            if bytes < piece.bytes {
+                break;
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// The range of the file that pieces lie in, where storing them through a mapping of it costs less than a call for
+/// each: a page of it costs about as much as a call.
+fn mapped_range(pieces: &[Piece]) -> Option<Range<i64>> {
+    if pieces.len() < MAPPED_PIECES {
+        return None;
+    }
+    let low = pieces.iter().map(|piece| piece.offset).min()?;
+    let high = pieces
+        .iter()
+        .map(|piece| piece.offset + piece.bytes as i64)
+        .max()?;
+    ((high - low) / CALL_BYTES < pieces.len() as i64 / 4).then_some(low..high)
+}
+
+/// How many of the first pieces are read by one call: while they ascend, and a gap costs less than a call.
+fn count_together(pieces: &[Piece]) -> usize {
+    let mut pairs = pieces.iter().zip(&pieces[1..]);
+    let Some(first) = pieces.first() else {
+        return 0;
+    };
+    let parted = pairs.position(|(piece, next)| {
+        let gap = next.offset - piece.offset - piece.bytes as i64;
+        let span = next.offset + next.bytes as i64 - first.offset;
+        !(0..=CALL_BYTES).contains(&gap) || span > SIEVE_BYTES
+    });
+    parted.map_or(pieces.len(), |index| index + 1)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Opening;
+    use fastpath_base::layout::Layout;
+    use proptest::prelude::*;
+    use std::ffi::CString;
+    use std::sync::Arc;
+
+    fn scratch(name: &str) -> (Descriptor, CString) {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        let how = Opening {
+            read: true,
+            write: true,
+            create: true,
+            exclusive: false,
+            mode: 0o600,
+        };
+        (Descriptor::open(&path, how).unwrap(), path)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn transfer__agrees_with_a_map_of_bytes(
+            displacement in 0i64..5000, len in 1u64..2000, wide in any::<bool>(), gap in 0u64..9000, from in 0u64..3000,
+            bytes in 0usize..20000, size in 0i64..60000,
+        ) {
+            let (len, gap) = if wide { (len, gap) } else { (1 + len % 20, gap % 60) };
+            let (file, path) = scratch("transfer");
+            crate::delete(&path).unwrap();
+            let block = Layout::contiguous(len).unwrap().resized(0, (len + gap) as i64).unwrap();
+            let view = View::new(displacement, Arc::new(block));
+            file.set_size(size).unwrap();
+            let data: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8 + 1).collect();
+            let mut model = vec![0u8; size as usize];
+            let mut next = data.iter();
+            view.for_each_piece(from, bytes as u64, |at, n| {
+                let end = at as usize + n as usize;
+                model.resize(model.len().max(end), 0);
+                model[at as usize..end].iter_mut().for_each(|byte| *byte = *next.next().unwrap());
+            });
+            // SAFETY: buffers of so many bytes.
+            unsafe {
+                file.write_view(&view, from, data.as_ptr(), bytes).unwrap();
+                prop_assert_eq!(file.size().unwrap() as usize, model.len());
+                let mut all = vec![0u8; model.len()];
+                file.read_at(all.as_mut_ptr(), all.len(), 0).unwrap();
+                prop_assert_eq!(&all, &model);
+                // More than there is: what is read ends where the file does.
+                let mut back = vec![9u8; bytes + 3000];
+                let read = file.read_view(&view, from, back.as_mut_ptr(), back.len()).unwrap();
+                let there = view.bytes_before(model.len() as i64).saturating_sub(from) as usize;
+                prop_assert_eq!(read, there.min(back.len()));
+                prop_assert_eq!(&back[..bytes.min(read)], &data[..bytes.min(read)]);
+            }
+        }
+    }
+}

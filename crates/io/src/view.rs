@@ -1,0 +1,196 @@
+//! Views (MPI 5.0, section 14.3): the bytes of a file that a process sees, in order.
+//!
+//! A view is a displacement and a layout that is repeated without end. Nothing is unrolled: setting a view of any
+//! number of blocks costs nothing, and an access walks the blocks that it touches alone.
+
+use fastpath_base::layout::Layout;
+use std::sync::Arc;
+
+/// A view. Its bytes are counted from 0: byte `position` is somewhere in the file ([`View::offset_of`]).
+#[derive(Debug, Clone)]
+pub struct View {
+    displacement: i64,
+    filetype: Arc<Layout>,
+}
+
+/// Elements of the filetype: as many as anyone could ask for.
+const ENDLESS: u64 = u64::MAX;
+
+impl View {
+    /// A view that starts at byte `displacement` of the file and repeats `filetype`.
+    pub fn new(displacement: i64, filetype: Arc<Layout>) -> View {
+        View {
+            displacement,
+            filetype,
+        }
+    }
+
+    /// Bytes of the view in one repetition; with 0 it shows nothing.
+    pub fn size(&self) -> u64 {
+        self.filetype.size()
+    }
+
+    /// Where the view starts in the file, in bytes.
+    pub fn displacement(&self) -> i64 {
+        self.displacement
+    }
+
+    /// Whether bytes `from..from + len` of the view lie within a file, whose offsets have 63 bits.
+    pub fn can_reach(&self, from: u64, len: u64) -> bool {
+        if len == 0 {
+            return true;
+        }
+        if self.size() == 0 {
+            return false;
+        }
+        let Some(last) = from.checked_add(len - 1) else {
+            return false;
+        };
+        let layout = &self.filetype;
+        let high = i128::from(last / self.size()) * i128::from(layout.extent())
+            + i128::from(layout.true_lb())
+            + i128::from(layout.true_extent())
+            + i128::from(self.displacement);
+        (0..=i128::from(i64::MAX)).contains(&high) && last <= i64::MAX as u64
+    }
+
+    /// Where byte `position` of the view lies in the file; none where that is beyond any file.
+    pub fn offset_of(&self, position: u64) -> Option<i64> {
+        if !self.can_reach(position, 1) {
+            return None;
+        }
+        let mut offset = 0;
+        self.filetype
+            .for_each_run(ENDLESS, position, 1, |run| offset = run.offset);
+        offset.checked_add(self.displacement)
+    }
+
+    /// Where byte `position` lies of a view without gaps, of which any bytes are one piece.
+    pub(crate) fn dense_offset(&self, position: u64) -> Option<i64> {
+        let dense = self.filetype.is_contiguous() && self.size() > 0;
+        dense.then(|| self.displacement.wrapping_add_unsigned(position))
+    }
+
+    /// How many bytes of the view lie before byte `offset` of the file. The blocks of the filetype must be in
+    /// ascending order, as the standard asks.
+    pub fn bytes_before(&self, offset: i64) -> u64 {
+        let (size, extent) = (self.size(), self.filetype.extent());
+        let first = self.displacement.saturating_add(self.filetype.true_lb());
+        if size == 0 || extent <= 0 || offset <= first {
+            return 0;
+        }
+        let whole = ((offset - first) / extent) as u64;
+        let Some(start) = whole.checked_mul(size) else {
+            return i64::MAX as u64;
+        };
+        if i64::try_from(size) == Ok(extent) && self.filetype.is_contiguous() {
+            return (offset - first) as u64;
+        }
+        let (mut low, mut high) = (0, size);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.offset_of(start + middle) {
+                Some(at) if at < offset => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        start + low
+    }
+
+    /// Names the pieces of the file that hold bytes `from..from + len` of the view, in their order: offset and bytes.
+    /// Neighbours are one piece. The range must be one that the view reaches.
+    pub fn for_each_piece(&self, from: u64, len: u64, mut visit: impl FnMut(i64, u64)) {
+        let mut open: Option<(i64, u64)> = None;
+        self.filetype.for_each_run(ENDLESS, from, len, |run| {
+            let mut at = run.offset.wrapping_add(self.displacement);
+            for _ in 0..run.count {
+                match &mut open {
+                    Some((start, bytes)) if start.wrapping_add_unsigned(*bytes) == at => {
+                        *bytes += run.len;
+                    }
+                    _ => {
+                        if let Some((start, bytes)) = open.replace((at, run.len)) {
+                            visit(start, bytes);
+                        }
+                    }
+                }
+                at = at.wrapping_add(run.stride);
+            }
+        });
+        if let Some((start, bytes)) = open {
+            visit(start, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Blocks of `len` bytes with `gap` between them, `count` times, the extent longer by `tail`.
+    fn strided(displacement: i64, len: u64, gap: u64, count: u64, tail: u64) -> View {
+        let block = Layout::contiguous(len).unwrap();
+        let places = (0..count).map(|i| (i * (len + gap)) as i64);
+        let layout = Layout::indexed(&block, 1, places).unwrap();
+        let extent = count * (len + gap) + tail;
+        View::new(
+            displacement,
+            Arc::new(layout.resized(0, extent as i64).unwrap()),
+        )
+    }
+
+    #[test]
+    fn view__of_a_thousand_million_blocks_is_walked_where_it_is_used() {
+        let eight = Layout::contiguous(8).unwrap().resized(0, 32).unwrap();
+        let view = View::new(5, Arc::new(eight.repeat(1_000_000_000).unwrap()));
+        let mut pieces = vec![];
+        view.for_each_piece(8 * 999_999_999, 12, |at, len| pieces.push((at, len)));
+        let end = 5 + 32 * 999_999_999;
+        assert_eq!(pieces, [(end, 8), (end + 32, 4)]);
+        assert_eq!(view.bytes_before(end + 3), 8 * 999_999_999 + 3);
+    }
+
+    #[test]
+    fn view__ends_where_offsets_do() {
+        let byte = Layout::contiguous(1).unwrap();
+        let view = View::new(i64::MAX - 3, Arc::new(byte));
+        assert!(view.can_reach(0, 3) && !view.can_reach(0, 4) && view.can_reach(9, 0));
+        assert_eq!(view.offset_of(2), Some(i64::MAX - 1));
+        assert_eq!(view.offset_of(3), None);
+        let empty = View::new(0, Arc::new(Layout::empty()));
+        assert!(!empty.can_reach(0, 1));
+        assert_eq!(empty.bytes_before(100), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn view__agrees_with_a_list_of_all_its_bytes(
+            displacement in 0i64..20, len in 1u64..6, gap in 0u64..5, count in 1u64..5, tail in 0u64..4,
+            from in 0u64..60, bytes in 0u64..40,
+        ) {
+            let view = strided(displacement, len, gap, count, tail);
+            let tile = (count * (len + gap) + tail) as i64;
+            let all: Vec<i64> = (0..120i64)
+                .flat_map(|t| (0..count as i64).flat_map(move |b| (0..len as i64).map(move |i|
+                    displacement + t * tile + b * (len + gap) as i64 + i)))
+                .collect();
+            let mut walked = vec![];
+            let mut last = i64::MIN;
+            view.for_each_piece(from, bytes, |at, n| {
+                assert!(at > last, "pieces are apart");
+                last = at + n as i64;
+                walked.extend(at..at + n as i64);
+            });
+            prop_assert_eq!(&walked[..], &all[from as usize..(from + bytes) as usize]);
+            for (position, &at) in all.iter().enumerate().take(100) {
+                prop_assert_eq!(view.offset_of(position as u64), Some(at));
+            }
+            for offset in 0..60 {
+                let before = all.iter().filter(|&&at| at < offset).count() as u64;
+                prop_assert_eq!(view.bytes_before(offset), before);
+            }
+        }
+    }
+}

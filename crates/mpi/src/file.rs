@@ -1,0 +1,118 @@
+//! Files (MPI 5.0, chapter 14): what the calls mean. Which bytes an access touches, and the system calls, are crate
+//! `io`'s.
+//!
+//! A file has a communicator of its own for its collective calls, which all end alike on every rank
+//! ([`failure::agree`]). Its shared pointer is a word of rank 0's memory that all change by atomic operations
+//! ([`shared`]): nothing of it lies in a file system.
+
+pub mod access;
+mod failure;
+pub mod hints;
+pub mod manage;
+pub mod open;
+mod representation;
+pub mod shared;
+pub mod split;
+
+pub use failure::Refused;
+
+use crate::comm::Comm;
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use crate::status::Status;
+use fastpath_io::{Descriptor, View};
+use hints::Hints;
+use shared::SharedPointer;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// What a rank sees of the file, as `MPI_File_set_view` left it.
+pub struct Shown {
+    /// Where the bytes are.
+    pub view: View,
+    /// What offsets and pointers count.
+    pub etype: Rc<Datatype>,
+    /// What is repeated.
+    pub filetype: Rc<Datatype>,
+    /// The data representation's name: "native", "internal" or "external32".
+    pub representation: &'static str,
+}
+
+impl Shown {
+    /// Bytes of an etype in the file.
+    pub fn unit(&self) -> u64 {
+        self.etype.layout().size().max(1)
+    }
+
+    /// Whether numbers have the portable form in the file.
+    pub fn is_portable(&self) -> bool {
+        self.representation == "external32"
+    }
+
+    /// Etypes of the view before byte `offset` of the file, rounded up.
+    pub fn units_before(&self, offset: i64) -> i64 {
+        self.view.bytes_before(offset).div_ceil(self.unit()) as i64
+    }
+}
+
+/// An open file.
+pub struct File {
+    /// Its handle.
+    pub handle: Cell<usize>,
+    /// Handle of the error handler.
+    pub errhandler: Cell<usize>,
+    /// The communicator of its collective calls: the members of the one that it was opened on.
+    pub(crate) comm: Rc<Comm>,
+    /// As the program named it.
+    name: String,
+    /// As the system calls it.
+    path: std::ffi::CString,
+    /// The access mode.
+    pub amode: i32,
+    descriptor: RefCell<Option<Descriptor>>,
+    hints: RefCell<Hints>,
+    shown: RefCell<Rc<Shown>>,
+    /// The individual file pointer, in etypes of the view.
+    position: Cell<i64>,
+    atomic: Cell<bool>,
+    pointer: RefCell<SharedPointer>,
+    /// The split collective access under way, and how it has ended.
+    pending: Cell<Option<(split::Which, Status)>>,
+}
+
+/// The file behind a handle.
+///
+/// # Errors
+/// `MPI_ERR_FILE` for a handle that is none.
+pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
+    p.files.get(handle).ok_or_else(|| match handle {
+        MPI_FILE_NULL => Error::new(MPI_ERR_FILE, "the file is MPI_FILE_NULL"),
+        _ => Error::new(MPI_ERR_FILE, format!("invalid file handle {handle:#x}")),
+    })
+}
+
+impl File {
+    /// What this rank sees of it.
+    pub fn shown(&self) -> Rc<Shown> {
+        self.shown.borrow().clone()
+    }
+
+    /// Whether it was opened with these bits of a mode.
+    fn has_mode(&self, bits: i32) -> bool {
+        self.amode & bits != 0
+    }
+
+    /// Refuses what only files without `MPI_MODE_SEQUENTIAL` have.
+    fn require_random(&self) -> Result {
+        match self.has_mode(MPI_MODE_SEQUENTIAL) {
+            true => Err(Error::new(
+                MPI_ERR_UNSUPPORTED_OPERATION,
+                "the file was opened with MPI_MODE_SEQUENTIAL: only the shared file pointer \
+                 moves in it",
+            )),
+            false => Ok(()),
+        }
+    }
+}

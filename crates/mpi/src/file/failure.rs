@@ -1,0 +1,160 @@
+//! Errors of files: the class of each, and one outcome for all ranks of a collective call.
+
+use super::File;
+use crate::channel::Channel;
+use crate::comm::Comm;
+use crate::comm::agree::gather_all;
+use crate::consts::*;
+use crate::errhandler::classes;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use fastpath_io::{Action, IoError};
+
+/// Why a rank cannot do its part.
+#[derive(Debug)]
+pub enum Refused {
+    /// The system's reason.
+    System(IoError),
+    /// A wrong argument, or anything else.
+    Other(Error),
+}
+
+impl From<IoError> for Refused {
+    fn from(error: IoError) -> Refused {
+        Refused::System(error)
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Other(error)
+    }
+}
+
+fn class_of(error: &IoError) -> i32 {
+    match error.errno {
+        libc::EACCES | libc::EPERM => MPI_ERR_ACCESS,
+        libc::ENOENT => MPI_ERR_NO_SUCH_FILE,
+        libc::EEXIST => MPI_ERR_FILE_EXISTS,
+        libc::EROFS => MPI_ERR_READ_ONLY,
+        libc::ENOSPC => MPI_ERR_NO_SPACE,
+        libc::EDQUOT => MPI_ERR_QUOTA,
+        libc::ENAMETOOLONG | libc::ENOTDIR | libc::EISDIR | libc::ELOOP => MPI_ERR_BAD_FILE,
+        libc::EBUSY | libc::ETXTBSY => MPI_ERR_FILE_IN_USE,
+        _ => MPI_ERR_IO,
+    }
+}
+
+/// The error of rank `rank` of the communicator that the file was opened on.
+pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
+    let text = format!("file \"{name}\", rank {rank}: {error}");
+    Error::new(class_of(error), text)
+}
+
+/// What a rank tells the others of its part: four words.
+fn to_words(own: &std::result::Result<(), Refused>) -> [u64; 4] {
+    match own {
+        Ok(()) => [0; 4],
+        Err(Refused::System(e)) => [
+            1 | (e.action as u64) << 8,
+            e.errno as u64,
+            e.offset as u64,
+            e.bytes,
+        ],
+        Err(Refused::Other(e)) => [2, e.code() as u64, 0, 0],
+    }
+}
+
+/// The error that a rank has told of; none where its words make no sense or there is none.
+fn from_words(name: &str, rank: u32, words: &[u64; 4]) -> Option<Error> {
+    match words[0] & 0xff {
+        0 => None,
+        1 => {
+            let action = Action::from_number((words[0] >> 8) as u8).unwrap_or(Action::Inspect);
+            let error = IoError {
+                action,
+                errno: words[1] as i32,
+                offset: words[2] as i64,
+                bytes: words[3],
+            };
+            Some(explain(name, rank, &error))
+        }
+        _ => {
+            let code = words[1] as i32;
+            let meaning = classes::find(code).map_or("an error of its own", |class| class.meaning);
+            let text = format!("file \"{name}\": rank {rank} of the call refuses it: {meaning}");
+            Some(Error::new(code, text))
+        }
+    }
+}
+
+/// The outcome of a collective call, the same on all members: the error of the first rank that has one.
+///
+/// # Errors
+/// That error; those of communication.
+pub(super) fn agree<T>(
+    p: &Process,
+    comm: &Comm,
+    name: &str,
+    own: std::result::Result<T, Refused>,
+) -> Result<T> {
+    let (value, told) = match own {
+        Ok(value) => (Some(value), Ok(())),
+        Err(refused) => (None, Err(refused)),
+    };
+    let words = to_words(&told);
+    let all = match comm.size() {
+        1 => vec![words],
+        _ => gather_all(&Channel::next(p, comm), words)?,
+    };
+    let Some((first, error)) = (0..)
+        .zip(&all)
+        .find_map(|(rank, words)| Some((rank, from_words(name, rank, words)?)))
+    else {
+        return value.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"));
+    };
+    match told {
+        // In its own words.
+        Err(Refused::Other(own)) if first == comm.rank => Err(own),
+        _ => Err(error),
+    }
+}
+
+impl File {
+    /// As [`agree`], on this file.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn agree<T>(&self, p: &Process, own: std::result::Result<T, Refused>) -> Result<T> {
+        agree(p, &self.comm, &self.name, own)
+    }
+
+    /// The error of a part that this rank alone was to do.
+    pub(super) fn explain(&self, refused: Refused) -> Error {
+        match refused {
+            Refused::System(error) => explain(&self.name, self.comm.rank, &error),
+            Refused::Other(error) => error,
+        }
+    }
+
+    /// Refuses arguments that are not those of rank 0.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NOT_SAME`, the same on all ranks; those of communication.
+    pub(super) fn require_same(&self, p: &Process, what: &str, value: u64) -> Result {
+        if self.comm.size() == 1 {
+            return Ok(());
+        }
+        let all = gather_all(&Channel::next(p, &self.comm), [value])?;
+        match all.iter().position(|other| *other != all[0]) {
+            None => Ok(()),
+            Some(rank) => {
+                let text = format!(
+                    "file \"{}\": {what} differs between rank 0 and rank {rank}",
+                    self.name
+                );
+                Err(Error::new(MPI_ERR_NOT_SAME, text))
+            }
+        }
+    }
+}

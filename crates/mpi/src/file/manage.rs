@@ -1,0 +1,330 @@
+//! Size, view, position, hints and atomicity (MPI 5.0, sections 14.2 to 14.6).
+
+use super::{File, Refused, Shown};
+use crate::consts::*;
+use crate::datatype::Datatype;
+use crate::error::{Error, Result};
+use crate::info::Info;
+use crate::process::Process;
+use fastpath_io::{Descriptor, View};
+use std::rc::Rc;
+
+fn negative(what: &str, value: i64) -> Error {
+    Error::new(MPI_ERR_ARG, format!("the {what} {value} is negative"))
+}
+
+impl File {
+    /// Runs `body` on the open file.
+    pub(super) fn with_descriptor<T>(
+        &self,
+        body: impl FnOnce(&Descriptor) -> std::result::Result<T, Refused>,
+    ) -> std::result::Result<T, Refused> {
+        match &*self.descriptor.borrow() {
+            Some(descriptor) => body(descriptor),
+            None => Err(Error::new(MPI_ERR_FILE, "the file is closed").into()),
+        }
+    }
+
+    /// Refuses a change of a file that was opened to be read.
+    pub(super) fn require_writable(&self) -> Result {
+        match self.has_mode(MPI_MODE_RDONLY) {
+            true => Err(Error::new(
+                MPI_ERR_READ_ONLY,
+                format!("file \"{}\" was opened with MPI_MODE_RDONLY", self.name),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn check_size(&self, size: i64) -> Result {
+        self.require_writable()?;
+        match size < 0 {
+            true => Err(negative("size", size)),
+            false => Ok(()),
+        }
+    }
+
+    /// `MPI_File_set_size`. Rank 0 does it.
+    ///
+    /// # Errors
+    /// The same on all ranks.
+    pub fn set_size(&self, p: &Process, size: i64) -> Result {
+        self.change_size(p, size, |file| Ok(file.set_size(size)?))
+    }
+
+    /// `MPI_File_preallocate`. Rank 0 does it.
+    ///
+    /// # Errors
+    /// The same on all ranks.
+    pub fn preallocate(&self, p: &Process, size: i64) -> Result {
+        self.change_size(p, size, |file| Ok(file.allocate(size)?))
+    }
+
+    fn change_size(
+        &self,
+        p: &Process,
+        size: i64,
+        change: impl FnOnce(&Descriptor) -> std::result::Result<(), Refused>,
+    ) -> Result {
+        self.agree(p, self.check_size(size).map_err(Refused::Other))?;
+        self.require_same(p, "the size", size as u64)?;
+        let own = match self.comm.rank {
+            0 => self.with_descriptor(change),
+            _ => Ok(()),
+        };
+        self.agree(p, own)
+    }
+
+    /// `MPI_File_get_size`, in bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn size(&self) -> Result<i64> {
+        self.with_descriptor(|file| Ok(file.size()?))
+            .map_err(|refused| self.explain(refused))
+    }
+
+    /// `MPI_File_sync`.
+    ///
+    /// # Errors
+    /// The same on all ranks.
+    pub fn sync(&self, p: &Process) -> Result {
+        let own = match self.has_mode(MPI_MODE_RDONLY) {
+            true => Ok(()),
+            false => self.with_descriptor(|file| Ok(file.sync()?)),
+        };
+        self.agree(p, own)
+    }
+
+    /// `MPI_File_set_info`: takes over what makes sense.
+    ///
+    /// # Errors
+    /// The same on all ranks.
+    pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
+        let given = self.agree(p, given.map_err(Refused::Other))?;
+        self.hints.borrow_mut().merge(given);
+        Ok(())
+    }
+
+    /// `MPI_File_get_info`.
+    pub fn info(&self) -> Info {
+        self.hints.borrow().describe(&self.name)
+    }
+
+    /// World ranks of the members, and the own one (`MPI_File_get_group`).
+    pub fn group(&self) -> Rc<crate::group::Group> {
+        self.comm.group.clone()
+    }
+
+    /// `MPI_File_set_atomicity`.
+    ///
+    /// # Errors
+    /// The same on all ranks.
+    pub fn set_atomicity(&self, p: &Process, atomic: bool) -> Result {
+        self.require_same(p, "the flag of atomicity", u64::from(atomic))?;
+        self.atomic.set(atomic);
+        Ok(())
+    }
+
+    /// `MPI_File_get_atomicity`.
+    pub fn is_atomic(&self) -> bool {
+        self.atomic.get()
+    }
+
+    /// `MPI_File_set_view`: both file pointers are at 0 then.
+    ///
+    /// # Errors
+    /// The same class on all ranks: `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types that make no view,
+    /// `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
+    pub fn set_view(
+        &self,
+        p: &Process,
+        displacement: i64,
+        (etype, filetype): (usize, usize),
+        representation: &str,
+        given: Result<Vec<(String, String)>>,
+    ) -> Result {
+        let shown = given.and_then(|given| {
+            let shown = self.make_view(p, displacement, (etype, filetype), representation)?;
+            Ok((shown, given))
+        });
+        let (shown, given) = self.agree(p, shown.map_err(Refused::Other))?;
+        let unit = shown.etype.layout().extent() as u64;
+        self.require_same(p, "the extent of the etype", unit)?;
+        self.hints.borrow_mut().merge(given);
+        self.shown.replace(Rc::new(shown));
+        self.position.set(0);
+        self.move_shared(p, 0)
+    }
+
+    fn make_view(
+        &self,
+        p: &Process,
+        displacement: i64,
+        (etype, filetype): (usize, usize),
+        representation: &str,
+    ) -> Result<Shown> {
+        let displacement = match displacement {
+            MPI_DISPLACEMENT_CURRENT if self.has_mode(MPI_MODE_SEQUENTIAL) => {
+                self.byte_offset(self.shared_position(p)?)?
+            }
+            MPI_DISPLACEMENT_CURRENT => {
+                let text = "MPI_DISPLACEMENT_CURRENT is for files with MPI_MODE_SEQUENTIAL";
+                return Err(Error::new(MPI_ERR_DISP, text));
+            }
+            displacement if displacement < 0 => {
+                return Err(Error::new(
+                    MPI_ERR_DISP,
+                    format!("the displacement {displacement} is negative"),
+                ));
+            }
+            displacement => displacement,
+        };
+        let representation = match representation {
+            "native" => "native",
+            "internal" => "internal",
+            "external32" => "external32",
+            other => {
+                return Err(Error::new(
+                    MPI_ERR_UNSUPPORTED_DATAREP,
+                    format!(
+                        "the data representation \"{other}\" is not there: \
+                         \"native\", \"internal\" and \"external32\" are"
+                    ),
+                ));
+            }
+        };
+        let (etype, filetype) = (p.datatype(etype)?, p.datatype(filetype)?);
+        etype.check_ready()?;
+        filetype.check_ready()?;
+        check_filetype(&etype, &filetype)?;
+        if representation == "external32" {
+            check_portable(&etype)?;
+            check_portable(&filetype)?;
+        }
+        Ok(Shown {
+            view: View::new(displacement, filetype.layout().clone()),
+            etype,
+            filetype,
+            representation,
+        })
+    }
+
+    /// Bytes from one element to the next in the file (`MPI_File_get_type_extent`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_UNSUPPORTED_DATAREP` for a derived datatype whose basic types have other sizes in the file.
+    pub fn type_extent(&self, datatype: &Datatype) -> Result<i64> {
+        if !self.shown().is_portable() {
+            return Ok(datatype.extent().1);
+        }
+        if datatype.is_predefined() {
+            return Ok(datatype.external_size(1)?);
+        }
+        check_portable(datatype)?;
+        Ok(datatype.extent().1)
+    }
+
+    /// Where etype `position` of the view lies in the file, in bytes (`MPI_File_get_byte_offset`).
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG` for one that no file has.
+    pub fn byte_offset(&self, position: i64) -> Result<i64> {
+        let shown = self.shown();
+        let at = u64::try_from(position).map_err(|_| negative("offset", position))?;
+        if shown.view.size() == 0 {
+            return Ok(shown.view.displacement());
+        }
+        at.checked_mul(shown.unit())
+            .and_then(|at| shown.view.offset_of(at))
+            .ok_or_else(|| {
+                let text = format!("the offset {position} lies beyond what a file can have");
+                Error::new(MPI_ERR_ARG, text)
+            })
+    }
+
+    /// The individual file pointer, in etypes.
+    pub fn position(&self) -> Result<i64> {
+        self.require_random()?;
+        Ok(self.position.get())
+    }
+
+    /// Where a seek leads from `current`.
+    fn target(&self, current: i64, offset: i64, whence: i32) -> Result<i64> {
+        let from = match whence {
+            MPI_SEEK_SET => 0,
+            MPI_SEEK_CUR => current,
+            MPI_SEEK_END => self.shown().units_before(self.size()?),
+            _ => {
+                let text = format!("{whence} is not MPI_SEEK_SET, MPI_SEEK_CUR or MPI_SEEK_END");
+                return Err(Error::new(MPI_ERR_ARG, text));
+            }
+        };
+        match from.checked_add(offset) {
+            Some(to) if to >= 0 => Ok(to),
+            _ => Err(Error::new(
+                MPI_ERR_ARG,
+                format!("a seek by {offset} from {from} leads before the view"),
+            )),
+        }
+    }
+
+    /// `MPI_File_seek`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ARG`, `MPI_ERR_UNSUPPORTED_OPERATION`.
+    pub fn seek(&self, offset: i64, whence: i32) -> Result {
+        self.require_random()?;
+        self.position
+            .set(self.target(self.position.get(), offset, whence)?);
+        Ok(())
+    }
+
+    /// `MPI_File_seek_shared`.
+    ///
+    /// # Errors
+    /// As [`File::seek`], the same on all ranks.
+    pub fn seek_shared(&self, p: &Process, offset: i64, whence: i32) -> Result {
+        self.require_same(p, "the offset", offset as u64)?;
+        self.require_same(p, "whence", whence as u64)?;
+        let target = self
+            .require_random()
+            .and_then(|()| self.shared_position(p))
+            .and_then(|current| self.target(current, offset, whence));
+        let target = self.agree(p, target.map_err(Refused::Other))?;
+        self.move_shared(p, target)
+    }
+}
+
+/// A filetype is made of etypes, lies in ascending order from 0 on, and does not run backwards.
+fn check_filetype(etype: &Datatype, filetype: &Datatype) -> Result {
+    let (unit, size) = (etype.layout().size(), filetype.layout().size());
+    let wrong = |what: String| Err(Error::new(MPI_ERR_ARG, what));
+    if unit == 0 {
+        return wrong("the etype has no bytes".into());
+    }
+    if !size.is_multiple_of(unit) {
+        return wrong(format!(
+            "the filetype's {size} bytes are no multiple of the etype's {unit}"
+        ));
+    }
+    let layout = filetype.layout();
+    if layout.true_lb() < 0 {
+        return wrong("the filetype has a negative displacement".into());
+    }
+    if size > 0 && layout.extent() <= 0 {
+        return wrong(format!("the filetype's extent is {}", layout.extent()));
+    }
+    Ok(())
+}
+
+/// Refuses a datatype whose basic types have other sizes in the portable form than in memory: where their bytes would
+/// lie is not worked out.
+fn check_portable(datatype: &Datatype) -> Result {
+    if datatype.external_size(1)? as u64 == datatype.layout().size() {
+        return Ok(());
+    }
+    let text = "in \"external32\" a view is made of types that have the same size there as in \
+        memory: not MPI_LONG, MPI_UNSIGNED_LONG or MPI_WCHAR";
+    Err(Error::new(MPI_ERR_UNSUPPORTED_DATAREP, text))
+}

@@ -1,0 +1,234 @@
+//! Opening, closing and deleting (MPI 5.0, section 14.2).
+
+use super::failure::{self, Refused, agree};
+use super::hints::Hints;
+use super::shared::SharedPointer;
+use super::{File, Shown, find};
+use crate::channel::Channel;
+use crate::comm::agree::gather_all;
+use crate::comm::{Comm, create, free_comm, publish};
+use crate::consts::*;
+use crate::errhandler;
+use crate::error::{Error, Result};
+use crate::process::{Process, out_of_handles};
+use fastpath_io::{Descriptor, Opening, View, delete};
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::rc::Rc;
+
+/// Prefixes by which programs name a kind of file system; it is found out without them.
+const PREFIXES: [&str; 5] = ["ufs:", "nfs:", "lustre:", "xfs:", "gpfs:"];
+
+const ALL_MODES: i32 = MPI_MODE_APPEND
+    | MPI_MODE_CREATE
+    | MPI_MODE_DELETE_ON_CLOSE
+    | MPI_MODE_EXCL
+    | MPI_MODE_RDONLY
+    | MPI_MODE_RDWR
+    | MPI_MODE_SEQUENTIAL
+    | MPI_MODE_UNIQUE_OPEN
+    | MPI_MODE_WRONLY;
+
+/// The system's name of a file.
+fn path_of(name: &str) -> Result<CString> {
+    let path = PREFIXES
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name);
+    match CString::new(path) {
+        Ok(path) if !path.is_empty() => Ok(path),
+        _ => Err(Error::new(MPI_ERR_BAD_FILE, "the file name is empty")),
+    }
+}
+
+fn check_mode(amode: i32) -> Result {
+    let wrong = |what: &str| {
+        Err(Error::new(
+            MPI_ERR_AMODE,
+            format!("access mode {amode}: {what}"),
+        ))
+    };
+    let ways = [MPI_MODE_RDONLY, MPI_MODE_WRONLY, MPI_MODE_RDWR];
+    if amode & !ALL_MODES != 0 {
+        return wrong("it has bits that are no mode");
+    }
+    if ways.iter().filter(|&&way| amode & way != 0).count() != 1 {
+        return wrong(
+            "exactly one of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR is needed",
+        );
+    }
+    if amode & MPI_MODE_RDONLY != 0 && amode & (MPI_MODE_CREATE | MPI_MODE_EXCL) != 0 {
+        return wrong("MPI_MODE_RDONLY with MPI_MODE_CREATE or MPI_MODE_EXCL");
+    }
+    if amode & MPI_MODE_RDWR != 0 && amode & MPI_MODE_SEQUENTIAL != 0 {
+        return wrong("MPI_MODE_RDWR with MPI_MODE_SEQUENTIAL");
+    }
+    Ok(())
+}
+
+/// `MPI_File_open`; returns the handle.
+///
+/// # Errors
+/// The same class on all ranks: `MPI_ERR_AMODE`, `MPI_ERR_NOT_SAME` for modes that differ, `MPI_ERR_COMM`, those of
+/// hints, and what the system says.
+pub fn open(
+    p: &Process,
+    parent: &Comm,
+    name: &str,
+    amode: i32,
+    given: Result<Vec<(String, String)>>,
+) -> Result<usize> {
+    parent.require_intra()?;
+    let made = create::create_of_first(p, parent, parent.size())?;
+    let made = made.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a member has no communicator"))?;
+    made.name.replace(format!("of file {name}"));
+    let comm = publish(p, made)?;
+    match open_on(p, comm, name, amode, given) {
+        Ok(handle) => Ok(handle),
+        Err(error) => {
+            free_comm(p, comm)?;
+            Err(error)
+        }
+    }
+}
+
+fn open_on(
+    p: &Process,
+    comm: usize,
+    name: &str,
+    amode: i32,
+    given: Result<Vec<(String, String)>>,
+) -> Result<usize> {
+    let comm = p.comm(comm)?;
+    let mut hints = Hints::default();
+    let checked = check_mode(amode).and_then(|()| {
+        hints.merge(given?);
+        path_of(name)
+    });
+    let path = agree(p, &comm, name, checked.map_err(Refused::Other))?;
+    if comm.size() > 1 {
+        let all = gather_all(&Channel::next(p, &comm), [amode as u64])?;
+        if all.iter().any(|mode| *mode != all[0]) {
+            let text = format!("file \"{name}\": the access modes of the ranks differ");
+            return Err(Error::new(MPI_ERR_NOT_SAME, text));
+        }
+    }
+    let descriptor = open_together(p, &comm, name, &path, amode, hints.mode())?;
+    let pointer = SharedPointer::make(p, &comm).map_err(Refused::Other);
+    let pointer = agree(p, &comm, name, pointer)?;
+    let byte = p.datatype(MPI_BYTE)?;
+    let shown = Shown {
+        view: View::new(0, byte.layout().clone()),
+        etype: byte.clone(),
+        filetype: byte,
+        representation: "native",
+    };
+    let file = Rc::new(File {
+        handle: Cell::new(MPI_FILE_NULL),
+        errhandler: Cell::new(p.file_errhandler.get()),
+        comm: comm.clone(),
+        name: name.to_owned(),
+        path,
+        amode,
+        descriptor: RefCell::new(Some(descriptor)),
+        hints: RefCell::new(hints),
+        shown: RefCell::new(Rc::new(shown)),
+        position: Cell::new(0),
+        atomic: Cell::new(false),
+        pointer: RefCell::new(pointer),
+        pending: Cell::new(None),
+    });
+    if amode & MPI_MODE_APPEND != 0 {
+        let size = file.agree(p, file.with_descriptor(|d| Ok(d.size()?)))?;
+        file.position.set(size);
+        file.move_shared(p, size)?;
+    }
+    let handle = p
+        .files
+        .insert_rc(file.clone())
+        .ok_or_else(|| out_of_handles("file"))?;
+    file.handle.set(handle);
+    errhandler::attach(p, file.errhandler.get());
+    Ok(handle)
+}
+
+/// Opens the file on all ranks; where it may have to be made, rank 0 comes first.
+fn open_together(
+    p: &Process,
+    comm: &Comm,
+    name: &str,
+    path: &CString,
+    amode: i32,
+    mode: u32,
+) -> Result<Descriptor> {
+    let has = |bits: i32| amode & bits != 0;
+    let how = Opening {
+        read: !has(MPI_MODE_WRONLY),
+        write: !has(MPI_MODE_RDONLY),
+        create: has(MPI_MODE_CREATE),
+        exclusive: has(MPI_MODE_EXCL) && has(MPI_MODE_CREATE),
+        mode,
+    };
+    let mut first = None;
+    if how.create {
+        let own = match comm.rank {
+            0 => Descriptor::open(path, how).map(|file| first = Some(file)),
+            _ => Ok(()),
+        };
+        agree(p, comm, name, own.map_err(Refused::System))?;
+    }
+    let own = match first {
+        Some(file) => Ok(file),
+        None => {
+            let there = Opening {
+                create: false,
+                exclusive: false,
+                ..how
+            };
+            Descriptor::open(path, there)
+        }
+    };
+    agree(p, comm, name, own.map_err(Refused::System))
+}
+
+/// `MPI_File_close`.
+///
+/// # Errors
+/// `MPI_ERR_FILE`; what the system says, the same on all ranks. The handle is freed all the same.
+pub fn close(p: &Process, handle: usize) -> Result {
+    let file = find(p, handle)?;
+    if let Some((which, _)) = file.pending.get() {
+        let text = format!(
+            "file \"{}\": the split collective access that {} began is under way",
+            file.name,
+            which.name()
+        );
+        return Err(Error::new(MPI_ERR_OTHER, text));
+    }
+    let descriptor = file.descriptor.borrow_mut().take();
+    let closed = descriptor.map_or(Ok(()), Descriptor::close);
+    // All have closed it, and nobody uses the shared pointer any more.
+    let result = file.agree(p, closed.map_err(Refused::System));
+    file.pointer.borrow_mut().release(p);
+    let deleted = match file.has_mode(MPI_MODE_DELETE_ON_CLOSE) && file.comm.rank == 0 {
+        true => delete(&file.path),
+        false => Ok(()),
+    };
+    let result = match file.has_mode(MPI_MODE_DELETE_ON_CLOSE) {
+        true => result.and(file.agree(p, deleted.map_err(Refused::System))),
+        false => result,
+    };
+    free_comm(p, file.comm.handle.get())?;
+    p.files.remove(handle);
+    errhandler::detach(p, file.errhandler.get());
+    result
+}
+
+/// `MPI_File_delete`.
+///
+/// # Errors
+/// `MPI_ERR_NO_SUCH_FILE` and what else the system says.
+pub fn delete_file(name: &str) -> Result {
+    let path = path_of(name)?;
+    delete(&path).map_err(|error| failure::explain(name, 0, &error))
+}

@@ -1,0 +1,69 @@
+/* What tests/jobs/files.py makes of files: a full disk, a rank that is killed in a collective write, and the file after
+ * that. Words: full | kill | again, then the file. */
+/* test: only=build */
+#include "check.h"
+#include <signal.h>
+
+enum { BLOCK = 1 << 16 };
+
+static MPI_File file;
+static MPI_Status status;
+static char out[BLOCK], in[BLOCK];
+
+static void open_file(const char *path)
+{
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+}
+
+/* All ranks learn of the same error in the same words, and what was written before is there. */
+static void fill_disk(const char *path)
+{
+    open_file(path);
+    int round = 0, code = MPI_SUCCESS;
+    while (code == MPI_SUCCESS && round < 100) {
+        fill(out, BLOCK, round * 16 + rank);
+        code = MPI_File_write_at_all(file, (MPI_Offset)(round * ranks + rank) * BLOCK, out, BLOCK, MPI_BYTE, &status);
+        round += code == MPI_SUCCESS;
+    }
+    CLASS(code, MPI_ERR_NO_SPACE);
+    CHECK(round > 0 && round < 100);
+    char text[MPI_MAX_ERROR_STRING], first[MPI_MAX_ERROR_STRING];
+    int length;
+    MPI_Error_string(code, text, &length);
+    memcpy(first, text, sizeof first);
+    MPI_Bcast(first, sizeof first, MPI_CHAR, 0, MPI_COMM_WORLD);
+    CHECK(strcmp(first, text) == 0);
+    CHECK(strstr(text, path) && strstr(text, "offset") && strstr(text, "No space") && strstr(text, "rank "));
+    for (int r = 0; r < round; r++) {
+        OK(MPI_File_read_at_all(file, (MPI_Offset)(r * ranks + rank) * BLOCK, in, BLOCK, MPI_BYTE, &status));
+        HOLDS(in, BLOCK, r * 16 + rank);
+    }
+    CLASS(MPI_File_preallocate(file, (MPI_Offset)1 << 30), MPI_ERR_NO_SPACE);
+    OK(MPI_File_close(&file));
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    if (argc < 3)
+        return 2;
+    if (strcmp(argv[1], "full") == 0) {
+        fill_disk(argv[2]);
+    } else if (strcmp(argv[1], "kill") == 0) {
+        open_file(argv[2]);
+        for (int round = 0; round < 1000; round++) {
+            memset(out, 'x', BLOCK);
+            if (round == 20 && rank == ranks - 1)
+                raise(SIGKILL);
+            MPI_File_write_at_all(file, (MPI_Offset)rank * BLOCK, out, BLOCK, MPI_BYTE, &status);
+        }
+    } else {
+        open_file(argv[2]);
+        OK(MPI_File_read_at_all(file, (MPI_Offset)rank * BLOCK, in, BLOCK, MPI_BYTE, &status));
+        memset(out, 'x', BLOCK);
+        CHECK(memcmp(in, out, BLOCK) == 0);
+        OK(MPI_File_write_shared(file, out, 1, MPI_BYTE, &status));
+        OK(MPI_File_close(&file));
+    }
+    return finish();
+}
