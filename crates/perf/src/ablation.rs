@@ -10,11 +10,11 @@ use crate::bench::options::{MeasureOptions, MpiOptions};
 use crate::bench::{BenchError, choose_mpi, surroundings};
 use crate::catalogue::find;
 use crate::compare::interval::{self, Ratio};
-use crate::compare::run::make_bar;
 use crate::document::{Document, Table};
 use crate::html;
 use crate::instructions::{Counted, count};
 use crate::output::file::Target;
+use crate::output::{LEFT, make_bar};
 use crate::program::{Job, Program, STALL, Settings};
 use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 
@@ -180,7 +180,7 @@ fn time_steps(
     steps: &mut [Step],
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true);
+    let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true, LEFT);
     for turn in 0..options.turns {
         let mut order: Vec<usize> = (0..steps.len()).collect();
         if turn % 2 == 1 {

@@ -17,12 +17,13 @@ mod statistics;
 pub mod table;
 pub mod units;
 
-use std::io::{self, Read};
+use std::io;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::document;
+use crate::files::read_input;
 use clocks::Explanation;
 use compare::{Comparison, compare_tables};
 use lattice::{Lattice, Rounding};
@@ -421,13 +422,8 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
 /// # Errors
 /// The text cannot be read, holds no table, or the findings cannot be written.
 pub fn run(options: &AuditOptions) -> io::Result<()> {
-    let bytes = if options.file.as_os_str() == "-" {
-        read_whole(io::stdin().lock(), BYTES_MAX)
-    } else {
-        std::fs::File::open(&options.file).and_then(|file| read_whole(file, BYTES_MAX))
-    };
-    let bytes =
-        bytes.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.file.display())))?;
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", options.file.display()));
+    let bytes = read_input(&options.file, BYTES_MAX).map_err(named)?;
     let text = remove_colours(&String::from_utf8_lossy(&bytes));
     let found = audit(&text);
     if found.tables.is_empty() {
@@ -441,18 +437,6 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     document::write(options.json, &found, || show::describe(&found))
-}
-
-/// All bytes; an error if there are more than `most`, since findings on a part would be taken for those on the whole.
-fn read_whole(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    input.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::other(format!(
-            "longer than {most} bytes, which is the most that is read; give a part of it"
-        )));
-    }
-    Ok(bytes)
 }
 
 /// The text without the sequences that colour it on a terminal, which NetPIPE 5 writes into files too.

@@ -18,14 +18,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::catalogue::{self, Class, Group, Test};
 use crate::html;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
 use crate::output::file::Target;
-use crate::output::{self, OutputError, Printer, csv, head, print_line};
+use crate::output::{self, OutputError, Printer, csv, head, make_bar, print_line};
 use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
 use options::{BenchOptions, MpiOptions};
@@ -141,7 +141,7 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         ..options.clone()
     };
     let no_table = options.check_places().map_err(BenchError::Usage)?;
-    let mut store = Store::open(options.json.as_deref())?;
+    let store = Store::open(options.json.as_deref())?;
     let csv = options.csv.as_deref().map(Target::open).transpose()?;
     let page = options.html.as_deref().map(Target::open).transpose()?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
@@ -152,13 +152,12 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
             // Nobody runs it.
             Program {
                 path: PathBuf::new(),
-                mpicc: mpicc.clone(),
             }
         },
         mpiexec,
         mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
         report: Report::new(surroundings::describe_run()),
-        bar: make_bar(!options.no_progress),
+        bar: make_bar(1, !options.no_progress, ""),
         printer: Printer::new(options.style),
         shows_table: !no_table,
         environment: options.path.environment(),
@@ -340,7 +339,6 @@ impl Session {
         let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
         let own = Program {
             path: std::env::current_exe().map_err(failed)?,
-            mpicc: PathBuf::new(),
         };
         let job = Job {
             arguments: vec!["bench".to_owned(), "rank".to_owned(), plan],
@@ -485,18 +483,6 @@ fn name_library(says: &str) -> String {
     let end = words.iter().skip(1).position(|word| is_version(word));
     let end = end.map_or(1, |at| at + 1);
     words[..end.min(words.len())].join(" ").to_lowercase()
-}
-
-fn make_bar(wanted: bool) -> ProgressBar {
-    let bar = ProgressBar::new(1);
-    if !wanted {
-        // On a terminal the bar goes to the standard error; elsewhere it hides by itself.
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn print_list() {

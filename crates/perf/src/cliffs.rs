@@ -9,9 +9,9 @@
 //! comes from "Understanding the Bandwidth Limit of RAMCloud's InfUdDriver" (1728 and 1729 B).
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use crate::compare::interval::find_quantile_interval;
+use crate::files::read_text;
 use crate::output::format::format_number;
 use crate::record::{Case, Key};
 
@@ -230,16 +230,16 @@ pub fn list_cache_boundaries() -> Vec<Boundary> {
     let mut boundaries = Vec::new();
     for index in 0..8 {
         let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
-        let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
+        let read = |name: &str| read_text(format!("{folder}/{name}"));
         let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
         else {
             continue;
         };
-        if kind.trim() == "Instruction" {
+        if kind == "Instruction" {
             continue;
         }
-        if let Ok(at) = fastpath_base::config::parse_size(size.trim()) {
-            let what = format!("one buffer fills the level {} cache", level.trim());
+        if let Ok(at) = fastpath_base::config::parse_size(&size) {
+            let what = format!("one buffer fills the level {} cache", level);
             boundaries.push(Boundary { at, what });
         }
     }

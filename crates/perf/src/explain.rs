@@ -167,6 +167,33 @@ pub struct Step {
     pub source: String,
 }
 
+impl Step {
+    /// Whether its bar goes from the level before to the level after; else it begins at nothing.
+    pub fn is_change(&self) -> bool {
+        matches!(self.kind, StepKind::Change | StepKind::Left)
+    }
+
+    /// Where its bar begins.
+    pub fn from(&self) -> f64 {
+        if self.is_change() {
+            self.level - self.change
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Waterfall {
+    /// The largest figure, to which bars are drawn.
+    pub fn most(&self) -> f64 {
+        let ends = self
+            .steps
+            .iter()
+            .flat_map(|s| [s.level, s.level - s.change]);
+        ends.filter(|v| v.is_finite()).fold(0.0, f64::max)
+    }
+}
+
 /// How sure a finding is, and what it is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

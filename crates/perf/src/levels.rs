@@ -37,17 +37,6 @@ pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS};
 pub use table::describe as describe_levels;
 
-/// Tests that exist at these levels.
-pub const TESTS: [&str; 7] = [
-    "latency",
-    "rate",
-    "bandwidth",
-    "put",
-    "get",
-    "atomics",
-    "flush",
-];
-
 /// What the ranks are told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelPlan {
@@ -133,13 +122,39 @@ struct LevelTest {
     name: &'static str,
     operation: &'static str,
     of: Of,
-    /// Operations by which the time of one run is divided, besides the window.
-    divisor: f64,
     window: u32,
     sizes: &'static [u64],
 }
 
 impl LevelTest {
+    /// One of single operations that carry nothing.
+    const fn new(name: &'static str, operation: &'static str, of: Of) -> LevelTest {
+        LevelTest {
+            name,
+            operation,
+            of,
+            window: 0,
+            sizes: &[0],
+        }
+    }
+
+    const fn with_sizes(self, sizes: &'static [u64]) -> LevelTest {
+        LevelTest { sizes, ..self }
+    }
+
+    const fn in_windows(self, window: u32) -> LevelTest {
+        LevelTest { window, ..self }
+    }
+
+    /// Operations by which the time of one run is divided, besides the window.
+    fn divisor(&self) -> f64 {
+        if self.of == Of::HalfRoundTrip {
+            2.0
+        } else {
+            1.0
+        }
+    }
+
     /// The sizes that were asked for, or its own.
     fn choose_sizes<'a>(&self, asked: &'a [u64]) -> &'a [u64] {
         match asked.is_empty() || self.has_fixed_size() {
@@ -184,75 +199,27 @@ const SIZES: &[u64] = &{
 };
 const LARGE: &[u64] = &steps_of_four::<5>(4 << 10);
 
-/// Of a test that carries none.
-const NO_BYTES: &[u64] = &[0];
-
 /// A window of puts or gets, as in the study of UCX over InfiniBand (CCGRID 2017).
 const REMOTE_WINDOW: u32 = 256;
 
-const LATENCY: LevelTest = LevelTest {
-    name: "latency",
-    operation: "send/receive",
-    of: Of::HalfRoundTrip,
-    divisor: 2.0,
-    window: 0,
-    sizes: SIZES,
-};
-
-const RATE: LevelTest = LevelTest {
-    name: "rate",
-    operation: "send/receive",
-    of: Of::Message,
-    divisor: 1.0,
-    window: 64,
-    sizes: &[8],
-};
-
-const BANDWIDTH: LevelTest = LevelTest {
-    name: "bandwidth",
-    operation: "send/receive",
-    of: Of::Message,
-    divisor: 1.0,
-    window: 64,
-    sizes: LARGE,
-};
-
-const PUT_WINDOWS: LevelTest = LevelTest {
-    name: "put",
-    operation: "put, flush after each window",
-    of: Of::Message,
-    divisor: 1.0,
-    window: REMOTE_WINDOW,
-    sizes: SIZES,
-};
-
-const GET_WINDOWS: LevelTest = LevelTest {
-    name: "get",
-    operation: "get, flush after each window",
-    of: Of::Message,
-    divisor: 1.0,
-    window: REMOTE_WINDOW,
-    sizes: SIZES,
-};
-
-const FLUSH: LevelTest = LevelTest {
-    name: "flush",
-    operation: "flush",
-    of: Of::Call,
-    divisor: 1.0,
-    window: 0,
-    sizes: NO_BYTES,
-};
-
+const LATENCY: LevelTest =
+    LevelTest::new("latency", "send/receive", Of::HalfRoundTrip).with_sizes(SIZES);
+const RATE: LevelTest = LevelTest::new("rate", "send/receive", Of::Message)
+    .in_windows(64)
+    .with_sizes(&[8]);
+const BANDWIDTH: LevelTest = LevelTest::new("bandwidth", "send/receive", Of::Message)
+    .in_windows(64)
+    .with_sizes(LARGE);
+const PUT_WINDOWS: LevelTest = LevelTest::new("put", "put, flush after each window", Of::Message)
+    .in_windows(REMOTE_WINDOW)
+    .with_sizes(SIZES);
+const GET_WINDOWS: LevelTest = LevelTest::new("get", "get, flush after each window", Of::Message)
+    .in_windows(REMOTE_WINDOW)
+    .with_sizes(SIZES);
+const FLUSH: LevelTest = LevelTest::new("flush", "flush", Of::Call);
 /// Of the protocol alone.
-const ATOMICS: LevelTest = LevelTest {
-    name: "atomics",
-    operation: "atomic, then flush",
-    of: Of::RoundTrip,
-    divisor: 1.0,
-    window: 0,
-    sizes: &[8],
-};
+const ATOMICS: LevelTest =
+    LevelTest::new("atomics", "atomic, then flush", Of::RoundTrip).with_sizes(&[8]);
 
 const KNOWN: [LevelTest; 7] = [
     LATENCY,
@@ -420,7 +387,7 @@ fn run_messages(
         checked,
         ..test.case(bytes, window, variant, way.name)
     };
-    let divisor = test.divisor * f64::from(window.max(1));
+    let divisor = test.divisor() * f64::from(window.max(1));
     let run = |operations| {
         for turn in 0..operations {
             match (window, leads) {

@@ -11,6 +11,7 @@ mod data;
 pub mod doctor;
 pub mod document;
 pub mod explain;
+mod files;
 #[cfg(test)]
 mod fuzz;
 pub mod html;

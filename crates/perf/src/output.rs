@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bench::table::{self, Table};
 use crate::cliffs;
@@ -151,6 +152,22 @@ pub fn print_line(line: &str) {
 /// Why [`print_line`] gave up the standard output; None where it did not.
 pub fn find_failure() -> Option<&'static str> {
     GIVEN_UP.get().map(String::as_str)
+}
+
+/// What a bar says at its end where the steps take alike.
+pub(crate) const LEFT: &str = ", {eta} left";
+
+/// A bar, which goes to the standard error where that is a terminal, and hides elsewhere.
+pub(crate) fn make_bar(length: u64, wanted: bool, left: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if !wanted {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = format!("{{bar:30}} {{pos}}/{{len}} {{msg}} {{elapsed}}{left}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
 }
 
 #[cfg(test)]

@@ -26,8 +26,6 @@ pub use source::CompileError;
 pub struct Program {
     /// The executable.
     pub path: PathBuf,
-    /// The compiler wrapper that made it.
-    pub mpicc: PathBuf,
 }
 
 /// One start of the program under a launcher.
@@ -165,10 +163,7 @@ impl Program {
     /// The wrapper is not there or fails; there is no folder to keep the program in.
     pub fn compile(mpicc: &Path) -> Result<Program, CompileError> {
         let path = source::compile(mpicc)?;
-        Ok(Program {
-            path,
-            mpicc: mpicc.to_owned(),
-        })
+        Ok(Program { path })
     }
 
     /// Runs the program; `on_event` sees each event as it comes.

@@ -4,6 +4,7 @@ mod chance;
 mod genuine;
 
 use super::*;
+use crate::files::read_whole;
 use proptest::prelude::*;
 
 /// `ib_read_lat`, ofw list, August 2009: size and t_typical.

@@ -8,17 +8,17 @@ use fastpath_base::copy::engine::Loop;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use super::BenchError;
 use super::floor::{Form, choose_processors, choose_sizes, parse_batch, parse_samples, print_json};
 use super::options::parse_bytes;
 use super::table::describe_pair;
-use super::{BenchError, make_bar};
 use crate::document::Table;
 use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
 use crate::measure::pipeline::Pipeline;
 use crate::measure::pipeline::search::{Effort, Found, compare, search};
 use crate::measure::statistics::Summary;
 use crate::measure::steps_of_four;
-use crate::output::print_line;
+use crate::output::{make_bar, print_line};
 
 /// Options of the copy loops.
 #[derive(Args, Debug)]
@@ -78,7 +78,7 @@ pub fn run(options: &CopyOptions) -> Result<(), BenchError> {
         options,
         pair: choose_processors(&options.processors)?,
         form: if options.json { Form::Json } else { Form::Text },
-        bar: make_bar(!options.no_progress),
+        bar: make_bar(1, !options.no_progress, ""),
     };
     if !options.pipeline {
         session.run_alone()?;

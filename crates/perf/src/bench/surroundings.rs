@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastpath_base::topology;
 
+use crate::files::read_text;
 use crate::record::{Machine, Run};
 
 /// Variables that change what an MPI library does begin so.
@@ -55,14 +55,8 @@ pub fn describe_run() -> Run {
     }
 }
 
-fn read_line(path: impl AsRef<Path>) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().next()?.trim();
-    (!line.is_empty()).then(|| line.to_owned())
-}
-
 /// A field of the first processor in the kernel's list.
-fn find_field<'a>(cpuinfo: &'a str, field: &str) -> Option<&'a str> {
+pub(crate) fn find_field<'a>(cpuinfo: &'a str, field: &str) -> Option<&'a str> {
     let line = cpuinfo.lines().find(|l| l.starts_with(field))?;
     Some(line.split_once(':')?.1.trim())
 }
@@ -72,8 +66,8 @@ fn describe_machine() -> Machine {
     let is_virtual =
         find_field(&cpuinfo, "flags").is_some_and(|f| f.split(' ').any(|w| w == "hypervisor"));
     let vendor = || {
-        read_line("/sys/hypervisor/type")
-            .or_else(|| read_line("/sys/class/dmi/id/sys_vendor"))
+        read_text("/sys/hypervisor/type")
+            .or_else(|| read_text("/sys/class/dmi/id/sys_vendor"))
             .unwrap_or_else(|| "unknown".to_owned())
     };
     let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
@@ -83,8 +77,8 @@ fn describe_machine() -> Machine {
             .unwrap_or("unknown")
             .to_owned(),
         processors: topology::usable_processors(),
-        kernel: read_line("/proc/sys/kernel/osrelease").unwrap_or_default(),
-        governor: read_line(governor),
+        kernel: read_text("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        governor: read_text(governor),
         hypervisor: is_virtual.then(vendor),
     }
 }

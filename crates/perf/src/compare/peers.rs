@@ -76,13 +76,7 @@ impl PeerOptions {
     /// # Errors
     /// A file that cannot be read, a word of another shape.
     pub fn list(&self) -> Result<Vec<Peer>, String> {
-        let mut words = Words {
-            peers: self.peer.clone(),
-            environment: self.peer_env.clone(),
-            arguments: self.peer_arg.clone(),
-            arguments_fit: self.peer_arg_fit.clone(),
-            arguments_crowded: self.peer_arg_crowded.clone(),
-        };
+        let mut words = self.clone();
         for path in &self.peers {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
@@ -91,30 +85,13 @@ impl PeerOptions {
         }
         words.parse()
     }
-}
 
-/// What the command line says about peers, each word as it was given.
-#[derive(Clone, Debug, Default)]
-pub struct Words {
-    /// `NAME=MPICC[,MPIEXEC]`
-    pub peers: Vec<String>,
-    /// `NAME:VAR=VALUE`
-    pub environment: Vec<String>,
-    /// `NAME:ARGUMENT[,ARGUMENT]...`
-    pub arguments: Vec<String>,
-    /// See `arguments`.
-    pub arguments_fit: Vec<String>,
-    /// See `arguments`.
-    pub arguments_crowded: Vec<String>,
-}
-
-impl Words {
     /// Adds those of a file: one option a line, as on the command line; empty lines and those that
     /// begin with `#` are passed over.
     ///
     /// # Errors
     /// A line that is no such option; it is named by its number.
-    pub fn add_file(&mut self, text: &str) -> Result<(), String> {
+    fn add_file(&mut self, text: &str) -> Result<(), String> {
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -124,11 +101,11 @@ impl Words {
                 .split_once(['=', ' '])
                 .ok_or_else(|| format!("line {}: `{line}` has no value", number + 1))?;
             let list = match option {
-                "--peer" => &mut self.peers,
-                "--peer-env" => &mut self.environment,
-                "--peer-arg" => &mut self.arguments,
-                "--peer-arg-fit" => &mut self.arguments_fit,
-                "--peer-arg-crowded" => &mut self.arguments_crowded,
+                "--peer" => &mut self.peer,
+                "--peer-env" => &mut self.peer_env,
+                "--peer-arg" => &mut self.peer_arg,
+                "--peer-arg-fit" => &mut self.peer_arg_fit,
+                "--peer-arg-crowded" => &mut self.peer_arg_crowded,
                 _ => {
                     let number = number + 1;
                     return Err(format!("line {number}: `{option}` is no option of a peer"));
@@ -143,16 +120,16 @@ impl Words {
     ///
     /// # Errors
     /// A word of another shape; a name that no `--peer` gives, or two give.
-    pub fn parse(&self) -> Result<Vec<Peer>, String> {
+    fn parse(&self) -> Result<Vec<Peer>, String> {
         let mut peers: Vec<Peer> = Vec::new();
-        for word in &self.peers {
+        for word in &self.peer {
             let peer = parse_peer(word)?;
             if peers.iter().any(|p| p.name == peer.name) {
                 return Err(format!("two peers are called `{}`", peer.name));
             }
             peers.push(peer);
         }
-        for word in &self.environment {
+        for word in &self.peer_env {
             let (peer, rest) = find_peer(&mut peers, "--peer-env", word)?;
             match rest.split_once('=') {
                 Some((variable, value)) if !variable.is_empty() => {
@@ -164,11 +141,11 @@ impl Words {
         }
         type Pick = fn(&mut Peer) -> &mut Vec<String>;
         let lists: [(&str, &[String], Pick); 3] = [
-            ("--peer-arg", &self.arguments, |p| &mut p.arguments),
-            ("--peer-arg-fit", &self.arguments_fit, |p| {
+            ("--peer-arg", &self.peer_arg, |p| &mut p.arguments),
+            ("--peer-arg-fit", &self.peer_arg_fit, |p| {
                 &mut p.arguments_fit
             }),
-            ("--peer-arg-crowded", &self.arguments_crowded, |p| {
+            ("--peer-arg-crowded", &self.peer_arg_crowded, |p| {
                 &mut p.arguments_crowded
             }),
         ];
@@ -255,9 +232,9 @@ mod tests {
 
     #[test]
     fn launcher__lies_beside_the_compiler_unless_named() {
-        let words = Words {
-            peers: strings(&["a=/opt/a/bin/mpicc", "b=/opt/b/bin/mpicc,/opt/c/mpirun"]),
-            ..Words::default()
+        let words = PeerOptions {
+            peer: strings(&["a=/opt/a/bin/mpicc", "b=/opt/b/bin/mpicc,/opt/c/mpirun"]),
+            ..PeerOptions::default()
         };
         let peers = words.parse().unwrap();
         assert_eq!(peers[0].mpiexec, Path::new("/opt/a/bin/mpiexec"));
@@ -266,7 +243,7 @@ mod tests {
 
     #[test]
     fn file__is_read_like_the_command_line() {
-        let mut words = Words::default();
+        let mut words = PeerOptions::default();
         let text = "# installed by \
             hand\n\n--peer=x=/opt/x/mpicc\n--peer-env=x:LD_LIBRARY_PATH=/a:/b\n\
                     --peer-arg-fit=x:--bind-to,core\n--peer-arg-crowded \
@@ -296,23 +273,23 @@ mod tests {
             ("a=x", Some("a:V"), "VAR=VALUE"),
             ("a=x", Some("aV=1"), "before `:`"),
         ] {
-            let words = Words {
-                peers: strings(&[peer]),
-                environment: environment.map(str::to_owned).into_iter().collect(),
-                ..Words::default()
+            let words = PeerOptions {
+                peer: strings(&[peer]),
+                peer_env: environment.map(str::to_owned).into_iter().collect(),
+                ..PeerOptions::default()
             };
             let error = words.parse().unwrap_err();
             assert!(error.contains(part), "{error}");
         }
-        let mut words = Words::default();
+        let mut words = PeerOptions::default();
         let error = words.add_file("--peer=a=x\n--pear=b=y").unwrap_err();
         assert!(
             error.contains("line 2") && error.contains("--pear"),
             "{error}"
         );
-        let words = Words {
-            peers: strings(&["a=x", "a=y"]),
-            ..Words::default()
+        let words = PeerOptions {
+            peer: strings(&["a=x", "a=y"]),
+            ..PeerOptions::default()
         };
         assert!(words.parse().unwrap_err().contains("two peers"));
     }

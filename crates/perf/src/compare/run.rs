@@ -5,8 +5,6 @@ use std::path::Path;
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use super::comparison::{self, Comparison};
 use super::kept::{Identity, Kept};
 use super::options::CompareOptions;
@@ -347,17 +345,4 @@ fn note_same_library(rounds: &mut Rounds) {
             "it runs on the same library as ours: is its LD_LIBRARY_PATH set (--peer-env)?";
         rounds.note(&name, String::new(), reason);
     }
-}
-
-/// A bar on the standard error, if that is a terminal.
-pub(crate) fn make_bar(length: u64, wanted: bool) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    if !wanted {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let template = "{bar:30} {pos}/{len} {msg} {elapsed}, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }

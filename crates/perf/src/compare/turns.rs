@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 
 use super::kept::Kept;
 use super::rounds::{Measured, Plan, Rounds, Turn};
-use super::run::make_bar;
+use crate::output::{LEFT, make_bar};
 
 /// Why the turns are not complete.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Progress {
     fn new(total: usize, wanted: bool) -> Progress {
         let now = Instant::now();
         Progress {
-            bar: make_bar(total as u64, wanted),
+            bar: make_bar(total as u64, wanted, LEFT),
             started: now,
             said: now,
             in_lines: wanted && !io::stderr().is_terminal(),

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use fastpath_transport::verbs::{DeviceContext, Library, list_devices};
 use serde::Serialize;
 
-use super::devices::{Device, list_names, read};
+use super::devices::Device;
+use crate::files::{list_names, read_text};
 
 /// The verbs library as this process has it.
 #[derive(Debug, Default, Serialize)]
@@ -93,7 +94,7 @@ pub(super) fn list_drivers(root: &Path, library: Option<&Path>) -> Vec<Driver> {
     let mut drivers = Vec::new();
     for name in names {
         let named_in = folder.join(name);
-        for line in read(&named_in).unwrap_or_default().lines() {
+        for line in read_text(&named_in).unwrap_or_default().lines() {
             let mut words = line.split_whitespace();
             if let (Some("driver"), Some(named)) = (words.next(), words.next()) {
                 drivers.push(resolve_driver(named, &named_in, beside.as_deref()));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::devices;
+use crate::files;
 
 /// Limits that RDMA meets.
 #[derive(Debug, Serialize, PartialEq)]
@@ -42,7 +42,7 @@ fn parse(limits: &str, status: &str) -> Limits {
 
 /// Those of this process, from proc below `root`.
 pub(super) fn read(root: &Path) -> Limits {
-    let text = |path: &str| devices::read(&root.join(path)).unwrap_or_default();
+    let text = |path: &str| files::read_text(root.join(path)).unwrap_or_default();
     parse(&text("proc/self/limits"), &text("proc/self/status"))
 }
 

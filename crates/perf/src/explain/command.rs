@@ -1,7 +1,7 @@
 //! `fastpath explain`: its subcommands, and how an explanation leaves the tool.
 
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use clap::{Arg, Args, Subcommand};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
@@ -17,6 +17,7 @@ use super::probe::{self, ProbeError, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
 use super::sysfs::{self, DeviceError};
 use super::{Explanation, page};
+use crate::files::read_input;
 use crate::output::file::Target;
 use crate::output::json::to_json;
 use crate::output::{self, OutputError};
@@ -201,8 +202,8 @@ pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
 }
 
 fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
-    let bytes =
-        read_text(&options.file).map_err(|e| ExplainError::Read(options.file.clone(), e))?;
+    let bytes = read_input(&options.file, TEXT_MAX)
+        .map_err(|e| ExplainError::Read(options.file.clone(), e))?;
     let functions = lspci::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|e| ExplainError::Listing(options.file.clone(), e))?;
     let chosen = choose(
@@ -218,24 +219,6 @@ fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
     match explanations.as_slice() {
         [_] => write(&explanations, &options.output),
         _ => write_as(&explanations, &options.output, format_overview),
-    }
-}
-
-fn read_text(path: &Path) -> io::Result<Vec<u8>> {
-    match path.as_os_str() == "-" {
-        true => read_whole(io::stdin().lock()),
-        false => read_whole(std::fs::File::open(path)?),
-    }
-}
-
-fn read_whole(from: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > TEXT_MAX {
-        true => Err(io::Error::other(
-            "more than 64 MiB: expected is what one `lspci -vv` prints",
-        )),
-        false => Ok(bytes),
     }
 }
 
@@ -361,6 +344,8 @@ fn write_as(
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     const HOST: &str = include_str!("samples/host.txt");
@@ -395,12 +380,12 @@ mod tests {
 
     #[test]
     fn text__of_more_than_64_mib_is_refused_and_none_is_cut() {
-        let read = |len| read_whole(io::repeat(b'x').take(len));
+        let read = |len| crate::files::read_whole(io::repeat(b'x').take(len), TEXT_MAX);
         let whole = read(TEXT_MAX).unwrap();
         assert_eq!(whole.len() as u64, TEXT_MAX);
         for len in [TEXT_MAX + 1, TEXT_MAX + 4096] {
             let error = read(len).unwrap_err().to_string();
-            assert!(error.contains("more than 64 MiB"), "{error}");
+            assert!(error.contains("longer than 67108864 bytes"), "{error}");
         }
     }
 

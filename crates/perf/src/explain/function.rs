@@ -44,18 +44,6 @@ impl Port {
         })
     }
 
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Port::Endpoint => "endpoint",
-            Port::Integrated => "integrated in the root complex",
-            Port::Root => "root port",
-            Port::Upstream => "upstream port of a switch",
-            Port::Downstream => "downstream port of a switch",
-            Port::Bridge => "bridge to PCI",
-        }
-    }
-
     /// Whether the link that its registers describe leads towards the processor.
     pub fn faces_up(self) -> bool {
         matches!(self, Port::Endpoint | Port::Upstream | Port::Bridge)

@@ -78,12 +78,10 @@ fn show_findings(findings: &[&Finding]) -> Markup {
 }
 
 fn figure_text(step: &Step) -> String {
-    match step.kind {
-        StepKind::Change | StepKind::Left if step.change > 0.0 => {
-            format!("+{}", four_digits(step.change))
-        }
-        StepKind::Change | StepKind::Left => four_digits(step.change),
-        _ => four_digits(step.level),
+    match step.is_change() {
+        true if step.change > 0.0 => format!("+{}", four_digits(step.change)),
+        true => four_digits(step.change),
+        false => four_digits(step.level),
     }
 }
 
@@ -107,7 +105,7 @@ fn show_figure(waterfall: &Waterfall, id: &str) -> Markup {
         svg class="steps" viewBox=(size) role="img" aria-labelledby=(format!("{id}t {id}d")) {
             title id=(format!("{id}t")) { (title) }
             desc id=(format!("{id}d")) { (text(&said.join("; "))) }
-            (draw_rows(steps))
+            (draw_rows(waterfall))
         }
         (tabulate(waterfall).to_fold("Numbers and where they come from"))
     } }
@@ -125,28 +123,22 @@ fn make_bar(step: &Step, most: f64) -> Bar {
         true => (level / most).clamp(0.0, 1.0) * WIDE,
         false => 0.0,
     };
-    let change = matches!(step.kind, StepKind::Change | StepKind::Left);
     let class = match step.kind {
         StepKind::Measured => "seen",
-        _ if !change => "level",
+        _ if !step.is_change() => "level",
         _ if step.change < 0.0 => "fall",
         _ => "rise",
     };
-    let from = if change {
-        step.level - step.change
-    } else {
-        0.0
-    };
     Bar {
-        from: place(from),
+        from: place(step.from()),
         to: place(step.level),
         class,
     }
 }
 
-fn draw_rows(steps: &[Step]) -> Markup {
-    let ends = steps.iter().flat_map(|s| [s.level, s.level - s.change]);
-    let most = ends.filter(|v| v.is_finite()).fold(0.0, f64::max);
+fn draw_rows(waterfall: &Waterfall) -> Markup {
+    let steps = &waterfall.steps;
+    let most = waterfall.most();
     let bars: Vec<Bar> = steps.iter().map(|s| make_bar(s, most)).collect();
     html! { @for (row, (step, bar)) in steps.iter().zip(&bars).enumerate() {
         @let line = ROW * row as f64 + TEXT;

@@ -256,11 +256,7 @@ struct Scale {
 
 impl Scale {
     fn of(waterfall: &Waterfall, columns: usize) -> Scale {
-        let ends = waterfall
-            .steps
-            .iter()
-            .flat_map(|s| [s.level, s.level - s.change]);
-        let most = ends.filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let most = waterfall.most();
         Scale { most, columns }
     }
 
@@ -277,18 +273,13 @@ impl Scale {
 /// The bar of a step, padded to its columns: from nothing for what states a figure, from the level
 /// before to the level after for a change.
 fn draw_bar(step: &Step, scale: Scale, look: Look) -> String {
-    let change = matches!(step.kind, StepKind::Change | StepKind::Left);
-    let from = if change {
-        step.level - step.change
-    } else {
-        0.0
-    };
-    let (a, b) = (scale.place(from), scale.place(step.level));
+    let change = step.is_change();
+    let (a, b) = (scale.place(step.from()), scale.place(step.level));
     let (low, high) = (a.min(b), a.max(b));
     let color = match step.kind {
         StepKind::Measured => YELLOW,
-        StepKind::Change | StepKind::Left if step.change < 0.0 => RED,
-        StepKind::Change | StepKind::Left => GREEN,
+        _ if change && step.change < 0.0 => RED,
+        _ if change => GREEN,
         _ => BLUE,
     };
     let (filled, drawn) = if look.blocks {

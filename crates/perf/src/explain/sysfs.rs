@@ -11,6 +11,7 @@ use super::advice::Subject;
 use super::classes::{class_name, virtio_name};
 use super::config_space;
 use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};
+use crate::files::read_text;
 
 /// Classes whose devices have a `device` that leads to the PCI function.
 const CLASSES: [&str; 4] = ["infiniband", "net", "nvme", "drm"];
@@ -144,21 +145,13 @@ fn list_siblings(folder: &Path, device: &Function) -> Vec<String> {
     siblings
 }
 
-/// The first line of a small file; what is longer or no text is not taken.
-fn read_line(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    let file = fs::File::open(path).ok()?;
-    file.take(4096).read_to_string(&mut text).ok()?;
-    Some(text.trim().to_owned()).filter(|t| !t.is_empty())
-}
-
 fn read_number(path: &Path) -> Option<u32> {
-    read_line(path)?.parse().ok()
+    read_text(path)?.parse().ok()
 }
 
 /// `8.0 GT/s PCIe`, as generation.
 fn read_speed(path: &Path) -> Option<u8> {
-    let text = read_line(path)?;
+    let text = read_text(path)?;
     generation_of_rate(text.split_whitespace().next()?.parse().ok()?)
 }
 
@@ -191,14 +184,14 @@ fn read_function(folder: &Path) -> Function {
     }
     function.dma_bits = read_number(&folder.join("dma_mask_bits")).filter(|b| *b <= 64);
     function.numa_node = read_number(&folder.join("numa_node"));
-    function.translated = match read_line(&folder.join("iommu_group/type")).as_deref() {
+    function.translated = match read_text(&folder.join("iommu_group/type")).as_deref() {
         Some("identity") => Some(false),
         Some(kind) if kind.starts_with("DMA") => Some(true),
         _ => None,
     };
-    function.asleep = read_line(&folder.join("power_state"))
+    function.asleep = read_text(&folder.join("power_state"))
         .filter(|s| s.starts_with('D') && s != "D0" && s.len() <= 8);
-    let corrected = read_line(&folder.join("aer_dev_correctable"));
+    let corrected = read_text(&folder.join("aer_dev_correctable"));
     function.errors.corrected_count = corrected.and_then(|t| count_link_errors(&t));
     function
 }
@@ -222,7 +215,7 @@ fn read_config(folder: &Path, function: &mut Function) {
 
 /// What a port is, where its registers could not be read: by its class, and whether it lies below another.
 fn guess_port(folder: &Path) -> Option<Port> {
-    let class = read_line(&folder.join("class"))?;
+    let class = read_text(&folder.join("class"))?;
     if !class.starts_with("0x0604") {
         return Some(Port::Endpoint);
     }
@@ -233,7 +226,7 @@ fn guess_port(folder: &Path) -> Option<Port> {
 
 fn read_name(folder: &Path) -> String {
     let hex = |file: &str| {
-        let text = read_line(&folder.join(file))?;
+        let text = read_text(&folder.join(file))?;
         u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
     };
     let (Some(vendor), Some(device), Some(class)) = (hex("vendor"), hex("device"), hex("class"))
@@ -272,11 +265,11 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
     let usable = |rate: f64| Some(rate).filter(|r| r.is_finite() && *r > 0.0);
     if let Some(path) = own("infiniband") {
         let port = path.join("ports/1");
-        let rate = read_line(&port.join("rate"))?;
+        let rate = read_text(&port.join("rate"))?;
         let signalled: f64 = rate.split_whitespace().next()?.parse().ok()?;
         // Up to QDR, eight of ten bits are data (InfiniBand Architecture Specification, volume 2).
         let old = ["SDR", "DDR", "QDR"].iter().any(|s| rate.contains(s));
-        let is_ethernet = read_line(&port.join("link_layer")).as_deref() == Some("Ethernet");
+        let is_ethernet = read_text(&port.join("link_layer")).as_deref() == Some("Ethernet");
         let share = if old && !is_ethernet { 0.8 } else { 1.0 };
         let rate = clean(&rate);
         return Some((
@@ -285,7 +278,7 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
         ));
     }
     let path = own("net")?;
-    let megabits: f64 = read_line(&path.join("speed"))?.parse().ok()?;
+    let megabits: f64 = read_text(&path.join("speed"))?.parse().ok()?;
     Some((
         usable(megabits / 1e3)?,
         format!("{}: {megabits} Mb/s", last_name(&path)),

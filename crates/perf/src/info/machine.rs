@@ -8,6 +8,8 @@ use fastpath_base::clock;
 use fastpath_base::topology::{self, Core};
 use serde::Serialize;
 
+use crate::files::read_text;
+
 /// Processors, caches, memory, limits.
 #[derive(Debug, Serialize)]
 pub struct Machine {
@@ -53,7 +55,7 @@ pub fn describe() -> Machine {
     };
     Machine {
         host: topology::host_name(),
-        kernel: read_line("/proc/sys/kernel/osrelease"),
+        kernel: read_text("/proc/sys/kernel/osrelease"),
         processor: fs::read_to_string("/proc/cpuinfo")
             .ok()
             .and_then(|text| find_model(&text)),
@@ -160,7 +162,7 @@ fn find_model(cpuinfo: &str) -> Option<String> {
 
 fn list_caches(processor: usize) -> Vec<Cache> {
     let folder = format!("/sys/devices/system/cpu/cpu{processor}/cache");
-    let read = |index: usize, file: &str| read_line(&format!("{folder}/index{index}/{file}"));
+    let read = |index: usize, file: &str| read_text(format!("{folder}/index{index}/{file}"));
     (0..8)
         .map_while(|index| {
             Some(Cache {
@@ -171,10 +173,6 @@ fn list_caches(processor: usize) -> Vec<Cache> {
             })
         })
         .collect()
-}
-
-fn read_line(path: &str) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 fn page_bytes() -> usize {

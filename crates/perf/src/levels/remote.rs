@@ -272,7 +272,7 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
     }
     let case = test.case(0, 0, "", "nothing outstanding");
     let leads = rank.leads();
-    rank.measure_served(case, test.divisor, link, |link, operations| {
+    rank.measure_served(case, test.divisor(), link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             complete(link);
             // Without something between them, the compiler makes one of many.

@@ -25,24 +25,11 @@ use wire::{DEPTHS, Wire};
 pub use facts::describe_software;
 
 /// Writes one at a time, back and forth.
-const WRITES: LevelTest = LevelTest {
-    name: "put",
-    operation: "RDMA write, seen in memory",
-    of: Of::HalfRoundTrip,
-    divisor: 2.0,
-    window: 0,
-    sizes: SIZES,
-};
+const WRITES: LevelTest =
+    LevelTest::new("put", "RDMA write, seen in memory", Of::HalfRoundTrip).with_sizes(SIZES);
 
 /// Reads one at a time.
-const READS: LevelTest = LevelTest {
-    name: "get",
-    operation: "RDMA read",
-    of: Of::RoundTrip,
-    divisor: 1.0,
-    window: 0,
-    sizes: SIZES,
-};
+const READS: LevelTest = LevelTest::new("get", "RDMA read", Of::RoundTrip).with_sizes(SIZES);
 
 /// The tests of the levels above, and single writes and reads.
 const KNOWN: [LevelTest; 8] = [
@@ -188,7 +175,7 @@ impl Tests<'_> {
             checked,
             ..test.case(bytes, window, variant, test.operation)
         };
-        let divisor = test.divisor * f64::from(window.max(1));
+        let divisor = test.divisor() * f64::from(window.max(1));
         let leads = rank.leads();
         let counts = || self.bare.borrow().describe_counts();
         rank.measure(

@@ -123,17 +123,8 @@ impl Direction {
             let at = claim as usize * piece;
             let len = piece.min(bytes - at);
             // SAFETY: `at` lies inside both buffers.
-            let (from, to) = unsafe { (source.add(at).cast(), target.add(at).cast()) };
-            let (from, to) = (
-                libc::iovec {
-                    iov_base: from,
-                    iov_len: len,
-                },
-                libc::iovec {
-                    iov_base: to,
-                    iov_len: len,
-                },
-            );
+            let (from, to) = unsafe { (source.add(at), target.add(at)) };
+            let (from, to) = (make_range(from, len), make_range(to, len));
             // SAFETY: both ranges are this process's own buffers, and the kernel checks them.
             let n = unsafe {
                 if sender {
@@ -180,14 +171,10 @@ impl Direction {
             unsafe { ptr::copy_nonoverlapping(source, target, bytes) };
             return Ok(());
         }
-        let local = libc::iovec {
-            iov_base: target.cast(),
-            iov_len: bytes,
-        };
-        let remote = libc::iovec {
-            iov_base: source.cast_mut().cast(),
-            iov_len: bytes,
-        };
+        let (local, remote) = (
+            make_range(target, bytes),
+            make_range(source.cast_mut(), bytes),
+        );
         // SAFETY: the local part is the target buffer; the remote one is checked by the kernel.
         let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
         match usize::try_from(n) {
@@ -195,6 +182,13 @@ impl Direction {
             Ok(_) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
             Err(_) => Err(io::Error::last_os_error()),
         }
+    }
+}
+
+fn make_range(at: *mut u8, len: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: at.cast(),
+        iov_len: len,
     }
 }
 

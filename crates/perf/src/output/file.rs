@@ -94,30 +94,44 @@ impl Target {
         })
     }
 
+    /// Whether it is the standard output.
+    pub fn is_standard(&self) -> bool {
+        matches!(self.place, Place::Standard)
+    }
+
+    /// Keeps what is known so far, if the place is a file.
+    ///
+    /// # Errors
+    /// No room, or the place cannot be written; the file then is as it was.
+    pub fn save(&self, text: &str) -> Result<(), OutputError> {
+        let Place::Regular(part) = &self.place else {
+            return Ok(());
+        };
+        let written = write_part(part, text).and_then(|()| fs::rename(part, &self.path));
+        written.map_err(|e| {
+            // Nothing can be done about a file that cannot be removed.
+            let _ = fs::remove_file(part);
+            OutputError::File(self.path.clone(), e)
+        })
+    }
+
     /// Writes the result and moves it to its place. A reader of the standard output that has seen enough is
     /// no failure.
     ///
     /// # Errors
     /// No room, or the place cannot be written; the file then is as it was.
-    pub fn finish(self, text: &str) -> Result<(), OutputError> {
-        let done = match self.place {
-            Place::Standard => {
-                return match super::print(text) {
-                    Err(e) if !e.is_closed_pipe() => Err(e),
-                    _ => Ok(()),
-                };
+    pub fn finish(mut self, text: &str) -> Result<(), OutputError> {
+        match &mut self.place {
+            Place::Standard => match super::print(text) {
+                Err(e) if !e.is_closed_pipe() => Err(e),
+                _ => Ok(()),
+            },
+            Place::Special(file) => {
+                let written = file.write_all(text.as_bytes());
+                written.map_err(|e| OutputError::File(self.path, e))
             }
-            Place::Special(mut file) => file.write_all(text.as_bytes()),
-            Place::Regular(part) => {
-                let written = write_part(&part, text).and_then(|()| fs::rename(&part, &self.path));
-                if written.is_err() {
-                    // Nothing can be done about a file that cannot be removed.
-                    let _ = fs::remove_file(&part);
-                }
-                written
-            }
-        };
-        done.map_err(|e| OutputError::File(self.path, e))
+            Place::Regular(_) => self.save(text),
+        }
     }
 }
 

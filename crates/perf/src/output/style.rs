@@ -1,8 +1,13 @@
 //! The columns of OSU's micro-benchmarks and of perftest, for people who read those, with the
 //! statistic that stands in each column named above it: theirs differ from column to column.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
 use super::Style;
 use super::format::{megabytes_per_s, million_per_s, standard_deviation};
+use crate::data::table;
 use crate::record::{Case, Of};
 
 /// A table in another tool's columns.
@@ -47,7 +52,7 @@ impl Styled {
         let (tool, name, columns, meaning) = match (self.style, Kind::of(case)) {
             (Style::Perftest, Kind::Bandwidth | Kind::Rate) => (
                 "perftest",
-                perftest_name(case),
+                name_program("ib", case),
                 " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   \
                  MsgRate[Mpps]",
                 "peak from the smallest sample, average and rate from the mean of all; MiB is \
@@ -55,7 +60,7 @@ impl Styled {
             ),
             (Style::Perftest, _) => (
                 "perftest",
-                perftest_name(case),
+                name_program("ib", case),
                 " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    \
                  t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
                 "t_typical is the median; t_max is the largest of all samples (perftest prints \
@@ -63,26 +68,26 @@ impl Styled {
             ),
             (_, Kind::Bandwidth) => (
                 "OSU",
-                osu_name(case),
+                name_program("osu", case),
                 "# Size      Bandwidth (MB/s)",
                 "from the mean over all samples; MB is 10^6 bytes",
             ),
             (_, Kind::Rate) => (
                 "OSU",
-                osu_name(case),
+                name_program("osu", case),
                 "# Size                  MB/s             Messages/s",
                 "from the mean over all samples; MB is 10^6 bytes",
             ),
             (_, Kind::Collective) => (
                 "OSU",
-                osu_name(case),
+                name_program("osu", case),
                 "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
                 "mean, smallest and largest of the samples of the leading rank (OSU's are over \
                  the means of the ranks)",
             ),
             (_, Kind::Latency) => (
                 "OSU",
-                osu_name(case),
+                name_program("osu", case),
                 "# Size       Avg Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail \
                  Lat(us)",
                 "mean over all samples; percentiles by nearest rank",
@@ -125,59 +130,28 @@ impl Kind {
     }
 }
 
-/// The program of OSU's suite that measures the same.
-fn osu_name(case: &Case) -> Option<String> {
-    let in_windows = case.of == Of::Message;
-    let variant = |part: &str| case.variant.split(", ").any(|p| p == part);
-    let name = match case.test.as_str() {
-        "put" if in_windows => "put_bw",
-        "get" if in_windows => "get_bw",
-        "atomics" if variant("fetch_and_op") => "fop_latency",
-        "atomics" if variant("compare_and_swap") => "cas_latency",
-        "atomics" if variant("accumulate") => "acc_latency",
-        "latency" => "latency",
-        "bandwidth" => "bw",
-        "bibandwidth" => "bibw",
-        "rate" | "multirate" => "mbw_mr",
-        "put" => "put_latency",
-        "get" => "get_latency",
-        "barrier"
-        | "bcast"
-        | "gather"
-        | "gatherv"
-        | "scatter"
-        | "scatterv"
-        | "allgather"
-        | "allgatherv"
-        | "alltoall"
-        | "alltoallv"
-        | "alltoallw"
-        | "reduce"
-        | "allreduce"
-        | "reduce_scatter"
-        | "reduce_scatter_block" => &case.test,
-        _ => return None,
-    };
-    Some(format!("osu_{name}"))
+#[derive(Deserialize)]
+struct Named {
+    tests: Vec<String>,
+    of: Option<Of>,
+    variant: Option<String>,
+    name: Option<String>,
 }
 
-/// The program of perftest that measures the same on an adapter.
-fn perftest_name(case: &Case) -> Option<String> {
-    let in_windows = case.of == Of::Message;
-    let name = match case.test.as_str() {
-        "bandwidth" | "rate" if case.variant == "both ways" => "send_bw --bidirectional",
-        "put" if in_windows => "write_bw",
-        "get" if in_windows => "read_bw",
-        "latency" => "send_lat",
-        "bandwidth" | "rate" => "send_bw",
-        "bibandwidth" => "send_bw --bidirectional",
-        // perftest's goes back and forth.
-        "put" if case.of == Of::HalfRoundTrip => "write_lat",
-        "get" => "read_lat",
-        "atomics" => "atomic_lat",
-        _ => return None,
+table!(NAMES: BTreeMap<String, Vec<Named>> = "programs.toml");
+
+/// The program of a tool (`osu`, `ib`) that measures the same.
+fn name_program(tool: &str, case: &Case) -> Option<String> {
+    let has = |wanted: &String| case.variant.split(", ").any(|part| part == wanted);
+    let fits = |named: &&Named| {
+        let is_of = named.of.is_none_or(|of| of == case.of);
+        named.tests.contains(&case.test) && is_of && named.variant.as_ref().is_none_or(has)
     };
-    Some(format!("ib_{name}"))
+    let named = NAMES[tool].iter().find(fits)?;
+    Some(format!(
+        "{tool}_{}",
+        named.name.as_ref().unwrap_or(&case.test)
+    ))
 }
 
 fn format_osu(case: &Case) -> String {
@@ -255,7 +229,7 @@ mod tests {
                 of,
                 ..make_case(8, &[1.0])
             };
-            osu_name(&case).unwrap_or_default()
+            name_program("osu", &case).unwrap_or_default()
         };
         assert_eq!(name("put", "windows", Of::Message), "osu_put_bw");
         assert_eq!(
@@ -301,7 +275,7 @@ mod tests {
                 variant: variant.into(),
                 ..make_case(8, &[1.0])
             };
-            assert_eq!(perftest_name(&case).as_deref(), name);
+            assert_eq!(name_program("ib", &case).as_deref(), name);
         };
         is_named("put", Of::HalfRoundTrip, "", Some("ib_write_lat"));
         is_named("put", Of::Call, "adapter, each completed", None);

@@ -70,7 +70,7 @@ fn run_memory(
             checked,
             ..test.case(8, 0, &variant, way)
         };
-        rank.measure_served(case, test.divisor, link, |link, operations| {
+        rank.measure_served(case, test.divisor(), link, |link, operations| {
             let mut last = LAST;
             for _ in 0..if leads { operations } else { 0 } {
                 let Some(found) = link.change(atomic, last.wrapping_add(1), last) else {
