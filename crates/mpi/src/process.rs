@@ -76,6 +76,8 @@ pub struct Process {
     pub own_handler_is_set: Cell<bool>,
     /// Requests of this layer.
     pub extras: crate::request::Extras,
+    /// Memory for outstanding collective calls.
+    pub(crate) spare_blocks: crate::coll::Spare,
     /// The buffer of buffered sends.
     pub attached: crate::buffered::Attached,
     /// Messages taken out of matching by a matched probe.
@@ -210,6 +212,7 @@ impl Process {
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
             own_handler_is_set: Cell::new(false),
             extras: crate::request::Extras::new(),
+            spare_blocks: crate::coll::Spare::new(),
             attached: crate::buffered::Attached::new(),
             messages: Table::new(),
             fortran: Fortran::new(),

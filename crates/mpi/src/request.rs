@@ -153,6 +153,8 @@ enum Extra {
         poll: Option<Box<dyn Operation>>,
         result: Option<Result<Status>>,
         watch: Watch,
+        /// How often it was polled.
+        polls: u32,
         /// Whether a persistent one is active.
         started: Option<bool>,
     },
@@ -323,9 +325,11 @@ fn keep_polled(
         poll,
         result,
         watch,
+        polls,
         ..
     })) = p.extras.slots().get_mut(index)
     {
+        *polls = polls.wrapping_add(1);
         *poll = Some(operation);
         *result = result.take().or(ended);
         let before = std::mem::replace(watch, now);
@@ -444,6 +448,7 @@ pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usiz
         poll: Some(operation),
         result: None,
         watch,
+        polls: 0,
         started: None,
     });
     active::note(p, index, Watch::Named, watch);
@@ -481,6 +486,9 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             Ok(())
         }
         Named::Operation(index) => {
+            while let Some(id) = awaited_request(p, named, index)? {
+                await_step(p, call, index, id)?;
+            }
             let places = match p.extras.slots().get(index) {
                 Some(Some(Extra::Operation {
                     poll: Some(operation),
@@ -497,6 +505,48 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             )
         }
     }
+}
+
+/// Polls an operation; the request that it waits for then, if it waits for one.
+fn awaited_request(p: &Process, named: &Named, index: usize) -> Result<Option<RequestId>> {
+    if check_complete(p, named)? {
+        return Ok(None);
+    }
+    Ok(match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation {
+            watch: Watch::Request(id),
+            ..
+        })) if pool_of(p, *id)?.get(*id).peer != ANY_PEER => Some(*id),
+        _ => None,
+    })
+}
+
+/// Waits until an operation, which waits for that request, has gone on or can; its peer is looked at first.
+fn await_step(p: &Process, call: &'static str, index: usize, id: RequestId) -> Result {
+    let worker = p.worker()?;
+    let polls = || match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation { polls, .. })) => Some(*polls),
+        _ => None,
+    };
+    // SAFETY: the worker lives while MPI runs.
+    let request = unsafe { (*worker).requests.get(id) };
+    let (peer, bytes, before) = (request.peer, request.bytes, polls());
+    let note = Note {
+        call,
+        peer: -1,
+        tag: -1,
+        comm: 0,
+        bytes,
+        awaited: Awaited::of(&[peer]),
+        naps: false,
+    };
+    // SAFETY: as above; no reference is held across the wait.
+    unsafe {
+        Worker::wait_until(worker, Some(peer), &note, |w| {
+            polls() != before || w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+        });
+    }
+    Ok(())
 }
 
 /// Who could complete a request; unknown for an operation of this layer.
