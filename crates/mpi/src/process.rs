@@ -81,6 +81,8 @@ pub struct Process {
     pub own_handler_is_set: Cell<bool>,
     /// Requests of this layer.
     pub extras: crate::request::Extras,
+    /// Memory for outstanding collective calls.
+    pub(crate) spare_blocks: crate::coll::Spare,
     /// The buffer of buffered sends.
     pub attached: crate::buffered::Attached,
     /// Buffers of communicators and sessions that are gone.
@@ -233,6 +235,7 @@ impl Process {
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
             own_handler_is_set: Cell::new(false),
             extras: crate::request::Extras::new(),
+            spare_blocks: crate::coll::Spare::new(),
             attached: crate::buffered::Attached::new(),
             spare_buffers: crate::buffered::Spares::new(),
             sessions: Table::new(),

@@ -90,6 +90,8 @@ enum Extra {
         poll: Option<Box<dyn Operation>>,
         result: Option<Result<Status>>,
         watch: Watch,
+        /// How often it was polled.
+        polls: u32,
         /// Whether a persistent one is active.
         started: Option<bool>,
         /// Whether the program has freed the request, which [`Operation::outlives_request`].
@@ -344,6 +346,12 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             Ok(())
         }
         Named::Operation(index) => {
+            while !check_complete(p, named)? {
+                match awaited_request(p, index)? {
+                    Some(id) => await_step(p, call, index, id)?,
+                    None => break,
+                }
+            }
             let places = match p.extras.slots().get(index) {
                 Some(Some(Extra::Operation {
                     poll: Some(operation),
@@ -360,6 +368,45 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             )
         }
     }
+}
+
+/// The request with a known peer that an operation waits for, if it waits for one.
+fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
+    Ok(match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation {
+            watch: Watch::Request(id),
+            ..
+        })) if pool_of(p, *id)?.get(*id).peer != ANY_PEER => Some(*id),
+        _ => None,
+    })
+}
+
+/// Waits until an operation, which waits for that request, has gone on or can; its peer is looked at first.
+fn await_step(p: &Process, call: &'static str, index: usize, id: RequestId) -> Result {
+    let worker = p.worker()?;
+    let polls = || match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation { polls, .. })) => Some(*polls),
+        _ => None,
+    };
+    // SAFETY: the worker lives while MPI runs.
+    let request = unsafe { (*worker).requests.get(id) };
+    let (peer, bytes, before) = (request.peer, request.bytes, polls());
+    let note = Note {
+        call,
+        peer: -1,
+        tag: -1,
+        comm: 0,
+        bytes,
+        awaited: Awaited::of(&[peer]),
+        naps: false,
+    };
+    // SAFETY: as above; no reference is held across the wait.
+    unsafe {
+        Worker::wait_until(worker, Some(peer), &note, |w| {
+            polls() != before || w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+        });
+    }
+    Ok(())
 }
 
 /// Who could complete a request; unknown for an operation of this layer.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::choose::Room;
-use super::scratch::{Near, NearMemory};
+use super::scratch::{NearMemory, OnStack};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
 use crate::comm::inter;
@@ -123,7 +123,7 @@ impl Call for Channel<'_> {
 
 impl Fabric for Channel<'_> {
     type Ticket = Ticket;
-    type Near = Near<256>;
+    type Near = OnStack;
 
     #[inline]
     fn rank(&self) -> u32 {

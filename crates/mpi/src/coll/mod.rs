@@ -19,6 +19,7 @@ mod apart;
 mod arguments;
 mod barrier;
 mod bcast;
+mod block;
 mod calls;
 mod choose;
 mod fabric;
@@ -44,6 +45,7 @@ mod vector;
 
 pub(crate) use agreement::{compare_calls, refuse_call};
 pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
+pub(crate) use block::Spare;
 pub use calls::*;
 pub use form::Form;
 pub use local::reduce_local;

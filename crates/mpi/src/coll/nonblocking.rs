@@ -3,9 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::arguments::Collective;
+use super::block::{Block, Spare};
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
-use super::scratch::Near;
+use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
 use crate::comm::{Comm, inter};
 use crate::consts::MPI_ERR_REQUEST;
@@ -85,6 +86,11 @@ impl Outstanding {
         self.channel.is_unchecked.set(is_unchecked);
     }
 
+    /// Where the state of the call may lie.
+    fn spare(&self) -> &'static Spare {
+        &self.channel.process.spare_blocks
+    }
+
     /// What becomes ready when the operation has ended.
     fn end(&self, started: Result<Ticket>) -> Ended<'_> {
         let channel = &self.channel;
@@ -136,7 +142,7 @@ impl Call for Outstanding {
 
 impl Fabric for Outstanding {
     type Ticket = Ticket;
-    type Near = Near<64>;
+    type Near = InState;
 
     fn rank(&self) -> u32 {
         self.comm.rank
@@ -218,11 +224,11 @@ impl Fabric for Outstanding {
     }
 }
 
-/// A call under way, or a persistent one between two. It stays where it was made: the state machine points into itself.
+/// A call under way, or a persistent one between two.
 struct Running<F, M> {
-    algorithm: Option<F>,
+    algorithm: Block<F>,
     /// Begins it again; none for a call that is made once.
-    make: M,
+    make: Option<M>,
     /// Name of the MPI call, for messages and checks.
     call: &'static str,
     comm: usize,
@@ -233,14 +239,12 @@ struct Running<F, M> {
 impl<F, M> Operation for Running<F, M>
 where
     F: Future<Output = Result>,
-    M: Fn() -> Option<F>,
+    M: Fn() -> F,
 {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
-        let Some(algorithm) = &mut self.algorithm else {
+        let Some(algorithm) = self.algorithm.get() else {
             return Some(Ok(request::empty_status()));
         };
-        // SAFETY: the object lies in the box of its request, and nothing moves the algorithm out of it.
-        let algorithm = unsafe { Pin::new_unchecked(algorithm) };
         let outer = p.call.replace(self.call);
         let polled = algorithm.poll(&mut Context::from_waker(Waker::noop()));
         p.call.set(outer);
@@ -250,7 +254,7 @@ where
                 None
             }
             Poll::Ready(result) => {
-                self.algorithm = None;
+                self.algorithm.clear();
                 self.awaited = 0;
                 Some(match result {
                     Ok(()) => Ok(request::empty_status()),
@@ -276,7 +280,9 @@ where
     }
 
     fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
-        self.algorithm = (self.make)();
+        if let Some(make) = &self.make {
+            self.algorithm.fill(make);
+        }
         Ok(self.poll(p))
     }
 
@@ -286,9 +292,9 @@ where
     }
 
     fn check_free(&self) -> Result {
-        match self.algorithm {
-            None => Ok(()),
-            Some(_) => {
+        match self.algorithm.is_full() {
+            false => Ok(()),
+            true => {
                 let text = format!(
                     "the request of {} is active: it can be freed when it is complete",
                     self.call
@@ -315,21 +321,29 @@ pub(super) unsafe fn start<C: Collective + 'static>(
     let f = Outstanding::next(comm);
     let call = read(&f.comm)?;
     let calls_back = call.calls_back();
-    let algorithm = async move {
-        // SAFETY: the caller's, until the request has completed.
-        unsafe { call.run(&f).await }
-    };
-    let mut running = Box::new(Running {
-        algorithm: Some(algorithm),
-        make: || None,
+    let mut running = Running {
+        algorithm: Block::new(f.spare()),
+        make: None,
         call: p.call.get(),
         comm: handle,
         calls_back,
         awaited: 0,
+    };
+    running.algorithm.fill(|| async move {
+        // SAFETY: the caller's, until the request has completed.
+        unsafe { call.run(&f).await }
     });
+    begin(p, running)
+}
+
+/// Polls a call for the first time. It may end at once; then it needs no request of its own.
+fn begin<F: Future<Output = Result> + 'static>(
+    p: &Process,
+    mut running: Running<F, fn() -> F>,
+) -> Result<usize> {
     match running.poll(p) {
         Some(result) => result.map(|_| request::completed_request()),
-        None => request::make_operation(p, running),
+        None => request::make_operation(p, Box::new(running)),
     }
 }
 
@@ -350,19 +364,20 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
     let call = read(&f.comm)?;
     f.channel.is_unchecked.set(false);
     let calls_back = call.calls_back();
+    let spare = f.spare();
     let kept = Rc::new((f, call));
     let make = move || {
         let kept = kept.clone();
-        Some(async move {
+        async move {
             let (f, call) = &*kept;
             f.begin();
             // SAFETY: the caller's, until the request has completed.
             unsafe { call.run(f).await }
-        })
+        }
     };
     let running = Running {
-        algorithm: None,
-        make,
+        algorithm: Block::new(spare),
+        make: Some(make),
         call: p.call.get(),
         comm: handle,
         calls_back,
@@ -380,7 +395,7 @@ mod tests {
     /// Bytes of what a request of the call keeps, beside its data.
     fn size_of_running<C: Collective + 'static>() -> usize {
         fn of<F, M: Fn(Outstanding, C) -> F, C>(_: M) -> usize {
-            size_of::<Running<F, fn() -> Option<F>>>()
+            size_of::<F>() + size_of::<Running<F, fn() -> F>>()
         }
         // SAFETY: never run.
         of(|f: Outstanding, call: C| async move { unsafe { call.run(&f).await } })

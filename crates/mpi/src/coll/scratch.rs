@@ -14,11 +14,15 @@ use std::sync::Arc;
 /// Alignment of the memory in bytes.
 const ALIGN: usize = 64;
 
-/// Bytes that need no allocation, and lie where the algorithm keeps its variables.
+/// Bytes that need no allocation, on the stack.
 #[repr(C, align(64))]
-pub struct Near<const BYTES: usize>([MaybeUninit<u8>; BYTES]);
+pub struct OnStack([MaybeUninit<u8>; 256]);
 
-/// [`Near`] of any size.
+/// A few bytes in the state of an outstanding call.
+#[repr(C, align(16))]
+pub struct InState([MaybeUninit<u8>; 64]);
+
+/// Bytes that lie where the algorithm keeps its variables, aligned for any type.
 pub trait NearMemory {
     /// How many bytes there are.
     const BYTES: u64;
@@ -28,19 +32,25 @@ pub trait NearMemory {
     fn at(&mut self) -> *mut u8;
 }
 
-impl<const BYTES: usize> NearMemory for Near<BYTES> {
-    const BYTES: u64 = BYTES as u64;
+macro_rules! impl_near {
+    ($($near:ident: $bytes:literal),*) => {$(
+        impl NearMemory for $near {
+            const BYTES: u64 = $bytes;
 
-    #[inline]
-    fn new() -> Self {
-        Near([MaybeUninit::uninit(); BYTES])
-    }
+            #[inline]
+            fn new() -> Self {
+                $near([MaybeUninit::uninit(); $bytes])
+            }
 
-    #[inline]
-    fn at(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
-    }
+            #[inline]
+            fn at(&mut self) -> *mut u8 {
+                self.0.as_mut_ptr().cast()
+            }
+        }
+    )*};
 }
+
+impl_near!(OnStack: 256, InState: 64);
 
 /// Memory for one purpose. The address that a method returns is good until the next call of one, and as long as the
 /// object is neither moved nor dropped.

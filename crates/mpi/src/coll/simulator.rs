@@ -6,7 +6,7 @@
 
 use super::choose::Room;
 use super::fabric::Fabric;
-use super::scratch::Near;
+use super::scratch::OnStack;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::collections::{HashSet, VecDeque};
@@ -223,7 +223,7 @@ impl Drop for Rank<'_> {
 
 impl Fabric for Rank<'_> {
     type Ticket = u64;
-    type Near = Near<256>;
+    type Near = OnStack;
 
     fn rank(&self) -> u32 {
         self.rank

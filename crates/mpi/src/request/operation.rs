@@ -185,9 +185,11 @@ pub(super) fn keep_polled(
         poll,
         result,
         watch,
+        polls,
         ..
     })) = p.extras.slots().get_mut(index)
     {
+        *polls = polls.wrapping_add(1);
         *poll = Some(operation);
         *result = result.take().or(ended);
         let before = std::mem::replace(watch, now);
@@ -229,6 +231,7 @@ pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usiz
         poll: Some(operation),
         result: None,
         watch,
+        polls: 0,
         started: None,
         freed: false,
     });

@@ -49,6 +49,7 @@ pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> 
         poll: Some(operation),
         result: None,
         watch: Watch::Named,
+        polls: 0,
         started: Some(false),
         freed: false,
     });

@@ -26,6 +26,8 @@ impl Worker {
         };
         wait.place = Place::At(free);
         let awaited = match wait.focus {
+            // Others may wait for what its operations do when a message comes from somebody else.
+            _ if self.on_progress.is_some() => Awaited::UNKNOWN,
             Some(peer) => Awaited::of(&[peer]),
             None => note.awaited,
         };
