@@ -13,6 +13,7 @@ mod operation;
 mod persistent;
 mod result;
 mod several;
+mod steps;
 mod workers;
 
 use active::Active;
@@ -32,6 +33,7 @@ pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
 
+use steps::{await_step, awaited_request};
 use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
 use crate::comm::freed::release_unused;
@@ -368,45 +370,6 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
             )
         }
     }
-}
-
-/// The request with a known peer that an operation waits for, if it waits for one.
-fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
-    Ok(match p.extras.slots().get(index) {
-        Some(Some(Extra::Operation {
-            watch: Watch::Request(id),
-            ..
-        })) if pool_of(p, *id)?.get(*id).peer != ANY_PEER => Some(*id),
-        _ => None,
-    })
-}
-
-/// Waits until an operation, which waits for that request, has gone on or can; its peer is looked at first.
-fn await_step(p: &Process, call: &'static str, index: usize, id: RequestId) -> Result {
-    let worker = p.worker()?;
-    let polls = || match p.extras.slots().get(index) {
-        Some(Some(Extra::Operation { polls, .. })) => Some(*polls),
-        _ => None,
-    };
-    // SAFETY: the worker lives while MPI runs.
-    let request = unsafe { (*worker).requests.get(id) };
-    let (peer, bytes, before) = (request.peer, request.bytes, polls());
-    let note = Note {
-        call,
-        peer: -1,
-        tag: -1,
-        comm: 0,
-        bytes,
-        awaited: Awaited::of(&[peer]),
-        naps: false,
-    };
-    // SAFETY: as above; no reference is held across the wait.
-    unsafe {
-        Worker::wait_until(worker, Some(peer), &note, |w| {
-            polls() != before || w.requests.get(id).state == State::Complete || w.give_up(id, peer)
-        });
-    }
-    Ok(())
 }
 
 /// Who could complete a request; unknown for an operation of this layer.

@@ -192,8 +192,8 @@ impl Fabric for Outstanding {
         unsafe { self.channel.post_recv(from, data) }
     }
 
-    fn wait(&self, ticket: Ticket) -> impl Future<Output = Result> {
-        async move { self.put_off(self.end(Ok(ticket)).await) }
+    async fn wait(&self, ticket: Ticket) -> Result {
+        self.put_off(self.end(Ok(ticket)).await)
     }
 
     fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {

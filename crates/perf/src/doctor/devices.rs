@@ -130,9 +130,9 @@ fn read_device(root: &Path, name: &str) -> Device {
     Device {
         name: name.to_owned(),
         driver: link_name(&folder.join("device/driver")),
-        firmware: read_text(&folder.join("fw_ver")),
-        board: read_text(&folder.join("board_id")),
-        node_guid: read_text(&folder.join("node_guid")),
+        firmware: read_text(folder.join("fw_ver")),
+        board: read_text(folder.join("board_id")),
+        node_guid: read_text(folder.join("node_guid")),
         uverbs: find_uverbs(root, name),
         pcie: read_pcie(root, &folder.join("device")),
         ports: list_numbers(&folder.join("ports"))
@@ -147,7 +147,7 @@ fn find_uverbs(root: &Path, device: &str) -> Option<Uverbs> {
     let folder = root.join("sys/class/infiniband_verbs");
     let found = list_names(&folder)
         .into_iter()
-        .find(|name| read_text(&folder.join(name).join("ibdev")).as_deref() == Some(device))?;
+        .find(|name| read_text(folder.join(name).join("ibdev")).as_deref() == Some(device))?;
     let path = format!("/dev/infiniband/{found}");
     let opened = fs::OpenOptions::new()
         .read(true)
@@ -160,7 +160,7 @@ fn find_uverbs(root: &Path, device: &str) -> Option<Uverbs> {
 }
 
 fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
-    let number = |name: &str| read_text(&folder.join(name))?.parse().ok();
+    let number = |name: &str| read_text(folder.join(name))?.parse().ok();
     let address = link_name(folder)?;
     // What the registers of the adapter and of the port above it say, as far as this user may read them.
     let subject = sysfs::read_device(&root.join("sys"), &address).ok();
@@ -177,9 +177,9 @@ fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
         payload: device.and_then(|d| Some([d.payload_is?, d.payload_can?])),
         read_request: device.and_then(|d| d.read_request),
         address,
-        node: read_text(&folder.join("numa_node")).and_then(|text| text.parse().ok()),
-        speed: read_text(&folder.join("current_link_speed"))?,
-        speed_most: read_text(&folder.join("max_link_speed"))?,
+        node: read_text(folder.join("numa_node")).and_then(|text| text.parse().ok()),
+        speed: read_text(folder.join("current_link_speed"))?,
+        speed_most: read_text(folder.join("max_link_speed"))?,
         lanes: number("current_link_width")?,
         lanes_most: number("max_link_width")?,
     })
@@ -187,7 +187,7 @@ fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {
 
 fn read_port(root: &Path, device: &Path, number: u32) -> Port {
     let folder = device.join("ports").join(number.to_string());
-    let text = |name: &str| read_text(&folder.join(name)).unwrap_or_default();
+    let text = |name: &str| read_text(folder.join(name)).unwrap_or_default();
     // `4: ACTIVE`
     let after_number = |name: &str| {
         let text = text(name);
@@ -196,7 +196,7 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
     let gids = read_gids(&folder);
     let interface = gids
         .iter()
-        .find_map(|gid| read_text(&folder.join(format!("gid_attrs/ndevs/{}", gid.index))))
+        .find_map(|gid| read_text(folder.join(format!("gid_attrs/ndevs/{}", gid.index))))
         .or_else(|| list_names(&device.join("device/net")).into_iter().min());
     Port {
         number,
@@ -210,8 +210,8 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
             Interface {
                 paused: read_paused(&folder),
                 slowed: read_slowed(&folder),
-                mtu: read_text(&folder.join("mtu")).and_then(|text| text.parse().ok()),
-                state: read_text(&folder.join("operstate")),
+                mtu: read_text(folder.join("mtu")).and_then(|text| text.parse().ok()),
+                state: read_text(folder.join("operstate")),
                 name,
             }
         }),
@@ -221,7 +221,7 @@ fn read_port(root: &Path, device: &Path, number: u32) -> Port {
 
 /// Priorities by the file of mlx5's driver as its maker delivers it: eight numbers, 1 for those that pause.
 fn read_paused(interface: &Path) -> Option<Vec<u8>> {
-    let text = read_text(&interface.join("qos/pfc"))?;
+    let text = read_text(interface.join("qos/pfc"))?;
     let words = text.split(|c: char| c == ',' || c.is_whitespace());
     let bits: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
     (bits.len() == 8).then_some(())?;
@@ -231,7 +231,7 @@ fn read_paused(interface: &Path) -> Option<Vec<u8>> {
 /// Priorities by the files of mlx5's driver: those at which marked packets are answered, and heeded.
 fn read_slowed(interface: &Path) -> Option<Vec<u8>> {
     let is_on = |side: &str, priority: u8| {
-        let text = read_text(&interface.join(format!("ecn/{side}/enable/{priority}")))?;
+        let text = read_text(interface.join(format!("ecn/{side}/enable/{priority}")))?;
         Some(text == "1")
     };
     is_on("roce_np", 0)?;
@@ -243,11 +243,11 @@ fn read_slowed(interface: &Path) -> Option<Vec<u8>> {
 
 fn read_gids(port: &Path) -> Vec<Gid> {
     let filled = |index: u32| {
-        let gid = read_text(&port.join(format!("gids/{index}")))?;
+        let gid = read_text(port.join(format!("gids/{index}")))?;
         let empty = !gid.contains(|c: char| c.is_ascii_hexdigit() && c != '0')
             || gid == "fe80:0000:0000:0000:0000:0000:0000:0000";
         // A table has hundreds of rows, of which a few are filled: the others are not asked what they are.
-        let of_row = |what: &str| read_text(&port.join(format!("gid_attrs/{what}/{index}")));
+        let of_row = |what: &str| read_text(port.join(format!("gid_attrs/{what}/{index}")));
         (!empty).then(|| Gid {
             index,
             gid,
@@ -267,12 +267,12 @@ pub(super) fn list_undriven(root: &Path) -> Vec<Undriven> {
     names.sort();
     let undriven = |name: &String| {
         let at = folder.join(name);
-        let class = read_text(&at.join("class"))?;
+        let class = read_text(at.join("class"))?;
         (class.starts_with(INFINIBAND) && list_names(&at.join("infiniband")).is_empty()).then(
             || Undriven {
                 address: name.clone(),
-                vendor: read_text(&at.join("vendor")).unwrap_or_default(),
-                device: read_text(&at.join("device")).unwrap_or_default(),
+                vendor: read_text(at.join("vendor")).unwrap_or_default(),
+                device: read_text(at.join("device")).unwrap_or_default(),
                 driver: link_name(&at.join("driver")),
             },
         )

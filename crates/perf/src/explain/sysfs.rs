@@ -184,14 +184,14 @@ fn read_function(folder: &Path) -> Function {
     }
     function.dma_bits = read_number(&folder.join("dma_mask_bits")).filter(|b| *b <= 64);
     function.numa_node = read_number(&folder.join("numa_node"));
-    function.translated = match read_text(&folder.join("iommu_group/type")).as_deref() {
+    function.translated = match read_text(folder.join("iommu_group/type")).as_deref() {
         Some("identity") => Some(false),
         Some(kind) if kind.starts_with("DMA") => Some(true),
         _ => None,
     };
-    function.asleep = read_text(&folder.join("power_state"))
+    function.asleep = read_text(folder.join("power_state"))
         .filter(|s| s.starts_with('D') && s != "D0" && s.len() <= 8);
-    let corrected = read_text(&folder.join("aer_dev_correctable"));
+    let corrected = read_text(folder.join("aer_dev_correctable"));
     function.errors.corrected_count = corrected.and_then(|t| count_link_errors(&t));
     function
 }
@@ -215,7 +215,7 @@ fn read_config(folder: &Path, function: &mut Function) {
 
 /// What a port is, where its registers could not be read: by its class, and whether it lies below another.
 fn guess_port(folder: &Path) -> Option<Port> {
-    let class = read_text(&folder.join("class"))?;
+    let class = read_text(folder.join("class"))?;
     if !class.starts_with("0x0604") {
         return Some(Port::Endpoint);
     }
@@ -226,7 +226,7 @@ fn guess_port(folder: &Path) -> Option<Port> {
 
 fn read_name(folder: &Path) -> String {
     let hex = |file: &str| {
-        let text = read_text(&folder.join(file))?;
+        let text = read_text(folder.join(file))?;
         u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
     };
     let (Some(vendor), Some(device), Some(class)) = (hex("vendor"), hex("device"), hex("class"))
@@ -265,11 +265,11 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
     let usable = |rate: f64| Some(rate).filter(|r| r.is_finite() && *r > 0.0);
     if let Some(path) = own("infiniband") {
         let port = path.join("ports/1");
-        let rate = read_text(&port.join("rate"))?;
+        let rate = read_text(port.join("rate"))?;
         let signalled: f64 = rate.split_whitespace().next()?.parse().ok()?;
         // Up to QDR, eight of ten bits are data (InfiniBand Architecture Specification, volume 2).
         let old = ["SDR", "DDR", "QDR"].iter().any(|s| rate.contains(s));
-        let is_ethernet = read_text(&port.join("link_layer")).as_deref() == Some("Ethernet");
+        let is_ethernet = read_text(port.join("link_layer")).as_deref() == Some("Ethernet");
         let share = if old && !is_ethernet { 0.8 } else { 1.0 };
         let rate = clean(&rate);
         return Some((
@@ -278,7 +278,7 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
         ));
     }
     let path = own("net")?;
-    let megabits: f64 = read_text(&path.join("speed"))?.parse().ok()?;
+    let megabits: f64 = read_text(path.join("speed"))?.parse().ok()?;
     Some((
         usable(megabits / 1e3)?,
         format!("{}: {megabits} Mb/s", last_name(&path)),

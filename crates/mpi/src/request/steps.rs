@@ -1,0 +1,49 @@
+//! Waits for an operation of this layer, step by step: each for the request that it waits for.
+#![allow(unsafe_code)]
+
+use super::{Extra, Watch, pool_of};
+use crate::error::Result;
+use crate::process::Process;
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::matching::ANY_PEER;
+use fastpath_protocol::waiting::Note;
+use fastpath_protocol::{RequestId, State, Worker};
+
+/// The request with a known peer that an operation waits for, if it waits for one.
+pub(super) fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
+    Ok(match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation {
+            watch: Watch::Request(id),
+            ..
+        })) if pool_of(p, *id)?.get(*id).peer != ANY_PEER => Some(*id),
+        _ => None,
+    })
+}
+
+/// Waits until an operation, which waits for that request, has gone on or can; its peer is looked at first.
+pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: RequestId) -> Result {
+    let worker = p.worker()?;
+    let polls = || match p.extras.slots().get(index) {
+        Some(Some(Extra::Operation { polls, .. })) => Some(*polls),
+        _ => None,
+    };
+    // SAFETY: the worker lives while MPI runs.
+    let request = unsafe { (*worker).requests.get(id) };
+    let (peer, bytes, before) = (request.peer, request.bytes, polls());
+    let note = Note {
+        call,
+        peer: -1,
+        tag: -1,
+        comm: 0,
+        bytes,
+        awaited: Awaited::of(&[peer]),
+        naps: false,
+    };
+    // SAFETY: as above; no reference is held across the wait.
+    unsafe {
+        Worker::wait_until(worker, Some(peer), &note, |w| {
+            polls() != before || w.requests.get(id).state == State::Complete || w.give_up(id, peer)
+        });
+    }
+    Ok(())
+}
