@@ -192,7 +192,13 @@ pub unsafe fn gatherv<C: Count, D: Count>(
             let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
             let arrays = (recvcounts, displs);
             let recv = match is_root(comm, root) {
-                true => Some(read_blocks(p, comm.peer_count(), recvbuf, arrays, recvtype)?),
+                true => Some(read_blocks(
+                    p,
+                    comm.peer_count(),
+                    recvbuf,
+                    arrays,
+                    recvtype,
+                )?),
                 false => None,
             };
             Ok(coll::Gatherv { send, recv, root })
@@ -250,7 +256,13 @@ pub unsafe fn scatterv<C: Count, D: Count>(
         form.run(p, comm, |comm| {
             let arrays = (sendcounts, displs);
             let send = match is_root(comm, root) {
-                true => Some(read_blocks(p, comm.peer_count(), sendbuf, arrays, sendtype)?),
+                true => Some(read_blocks(
+                    p,
+                    comm.peer_count(),
+                    sendbuf,
+                    arrays,
+                    sendtype,
+                )?),
                 false => None,
             };
             let used = is_partner(comm, root);

@@ -89,7 +89,13 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
-            let recv = read_blocks(p, comm.peer_count(), recvbuf, (recvcounts, displs), recvtype)?;
+            let recv = read_blocks(
+                p,
+                comm.peer_count(),
+                recvbuf,
+                (recvcounts, displs),
+                recvtype,
+            )?;
             Ok(coll::Allgatherv { send, recv })
         })
     }

@@ -545,7 +545,10 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
         ));
     }
     if object.is_freed() {
-        return Err(Error::new(MPI_ERR_TYPE, "the datatype has been freed already"));
+        return Err(Error::new(
+            MPI_ERR_TYPE,
+            "the datatype has been freed already",
+        ));
     }
     remove(p, handle, &object)?;
     // SAFETY: by the contract of this function.

@@ -3,9 +3,7 @@
 
 use super::{load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::{
-    MPI_ERRHANDLER_NULL, MPI_MAX_ERROR_STRING,
-};
+use fastpath_mpi::consts::{MPI_ERRHANDLER_NULL, MPI_MAX_ERROR_STRING};
 use fastpath_mpi::errhandler::{
     Kind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler, note_set,
     set_errhandler,

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
-use fastpath_mpi::file::access::{Access, Place};
 use fastpath_mpi::file;
+use fastpath_mpi::file::access::{Access, Place};
 use fastpath_mpi::request::write_status;
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Process, Result};

@@ -3,8 +3,8 @@
 
 use super::store;
 use core::ffi::c_void;
-use fastpath_mpi::file::access::{Access, Place};
 use fastpath_mpi::file;
+use fastpath_mpi::file::access::{Access, Place};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_File_iread_at`

@@ -37,7 +37,12 @@ pub unsafe fn finalize(p: &Process) -> Result<()> {
 /// The standard's.
 pub unsafe fn initialized(flag: *mut c_int) -> Result<()> {
     // SAFETY: the caller's variable.
-    unsafe { store(flag, (process::world_phase() != Phase::Uninitialized) as c_int) }
+    unsafe {
+        store(
+            flag,
+            (process::world_phase() != Phase::Uninitialized) as c_int,
+        )
+    }
 }
 
 /// # Safety

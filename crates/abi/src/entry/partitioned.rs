@@ -1,9 +1,9 @@
 //! Partitioned communication (MPI 5.0, chapter 4).
 #![allow(unsafe_code)]
 
-use fastpath_mpi::info::find_hints;
 use super::{read_array, store};
 use core::ffi::{c_int, c_void};
+use fastpath_mpi::info::find_hints;
 use fastpath_mpi::p2p::Args;
 use fastpath_mpi::partitioned::{has_arrived, make_recv, make_send, mark_ready};
 use fastpath_mpi::{Process, Result};

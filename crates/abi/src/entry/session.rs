@@ -161,7 +161,10 @@ pub unsafe fn comm_create_from_group(
     unsafe {
         let text = read_tag(stringtag)?;
         let group = p.group(group)?;
-        store(newcomm, session::create_from_group(p, &group, text, errhandler)?)
+        store(
+            newcomm,
+            session::create_from_group(p, &group, text, errhandler)?,
+        )
     }
 }
 
