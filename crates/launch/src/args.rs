@@ -19,7 +19,7 @@ mod values;
 pub use help::write_help;
 pub use hosts::ThisNode;
 pub use parse::parse_args;
-pub use spec::{App, Bind, Inherit, JobSpec, Output, Placement, Rank, Stdin};
+pub use spec::{App, Bind, Inherit, JobSpec, Node, Nodes, Output, Placement, Rank, Stdin};
 
 use fastpath_base::topology::Level;
 use std::fmt;
@@ -62,6 +62,8 @@ pub trait Surroundings {
     /// # Errors
     /// The kernel's.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// A variable of the environment; None where it is not set or empty.
+    fn variable(&self, name: &str) -> Option<String>;
     /// How many places of this kind there are; at least 1. For [`Level::Thread`] the processors that may
     /// be used at once.
     fn count(&self, level: Level) -> usize;

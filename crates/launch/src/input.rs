@@ -10,6 +10,7 @@ use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
 use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// With this much waiting for the slowest reader, nothing more is read.
@@ -52,7 +53,7 @@ struct Writer {
     watched: bool,
 }
 
-/// Opens what the ranks read; forwarding, where there is any, has events with this token.
+/// Opens what the `local` ranks read; forwarding, where there is any, has events with this token.
 ///
 /// # Errors
 /// The kernel's.
@@ -60,11 +61,11 @@ pub fn open_inputs(
     poller: &Poller,
     token: u64,
     who: &Stdin,
-    ranks: usize,
+    local: Range<usize>,
 ) -> io::Result<(Inputs, Option<Forward>)> {
     let list: Vec<usize> = match who {
-        Stdin::All => (0..ranks).collect(),
-        Stdin::Ranks(list) => list.clone(),
+        Stdin::All => local.collect(),
+        Stdin::Ranks(list) => list.iter().copied().filter(|r| local.contains(r)).collect(),
     };
     let mut inputs = Inputs {
         null: open_null()?,

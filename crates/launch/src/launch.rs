@@ -1,10 +1,12 @@
 #![allow(unsafe_code)]
 //! From a command line to running ranks.
 
-use crate::args::{App, JobSpec, Stdin};
+use crate::agent::Agent;
+use crate::args::{App, JobSpec, Nodes, Stdin};
 use crate::binding::{Machine, Plan, describe_plan, plan_binding};
 use crate::claims::{Pick, claim_processors};
 use crate::environment::{find_missing, select_variables};
+use crate::engine::hand_over;
 use crate::guard::Guard;
 use crate::input::{copy_above, open_inputs};
 use crate::limits::{Need, check_calls, describe_clone, describe_files, limit_files};
@@ -28,6 +30,7 @@ use fastpath_bootstrap::trace::prepare_file;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write as _;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -51,8 +54,8 @@ struct Prepared {
     trace: Option<PathBuf>,
 }
 
-/// Runs the job to its end; returns the launcher's exit code.
-pub fn run_job(spec: &JobSpec) -> i32 {
+/// Runs the job to its end; returns the launcher's exit code. `words`: the command line.
+pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
     let started = Instant::now();
     for notice in &spec.notices {
         eprintln!("mpiexec: {notice}");
@@ -78,6 +81,11 @@ pub fn run_job(spec: &JobSpec) -> i32 {
     }
     if let Some(text) = describe_copies() {
         eprintln!("mpiexec: {text}");
+    }
+    if let Nodes::Several(_) = spec.nodes {
+        let (code, text) = hand_over(spec, words);
+        eprintln!("mpiexec: {text}");
+        return code;
     }
     match start_job(spec) {
         Ok(Started::Shown) => 0,
@@ -140,14 +148,19 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     check_calls().map_err(|text| (1, text))?;
     let (signals, inherited) =
         Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
+    let mut agent = match &spec.nodes {
+        Nodes::Agent(counts) => Some(Agent::join(counts).map_err(|text| (1, text))?),
+        _ => None,
+    };
+    let local = agent.as_ref().map_or(0..app_of.len(), Agent::local);
     let need = Need {
-        ranks: app_of.len(),
-        files: count_files(spec, app_of.len()),
+        ranks: local.len(),
+        files: count_files(spec, local.len()),
     };
     limit_files(need, &inherited).map_err(|text| (1, text))?;
 
     let machine = read_machine();
-    let plan = plan_for(spec, app_of.len(), &machine);
+    let plan = plan_for(spec, local.len(), &machine);
     let host: &str = Box::leak(topology::host_name().into_boxed_str());
     let shown = describe_start(spec, &apps, &plan, host, &machine);
     if spec.only_show {
@@ -155,8 +168,11 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         return Ok(Started::Shown);
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
-    outputs.open_files().map_err(|text| (2, text))?;
+    outputs.open_files(&local).map_err(|text| (2, text))?;
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need)?;
+    if let Some(agent) = &mut agent {
+        agent.exchange(segment).map_err(|text| (1, text))?;
+    }
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let mut spared = list_children();
     adopt_orphans();
@@ -179,12 +195,14 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         guard,
         spared,
         trace,
+        agent,
     });
     watch.outputs.say(&shown);
     let done = start_ranks(
         &mut watch,
         &apps,
         &app_of,
+        local,
         &plan,
         &inherited,
         need,
@@ -221,11 +239,13 @@ fn describe_start(
     text
 }
 
-/// Starts all ranks, in order.
+/// Starts the `local` ranks, in order.
+#[allow(clippy::too_many_arguments)]
 fn start_ranks(
     watch: &mut Watch<'_>,
     apps: &[Prepared],
     app_of: &[usize],
+    local: Range<usize>,
     plan: &Plan,
     inherited: &Inherited,
     need: Need,
@@ -234,7 +254,7 @@ fn start_ranks(
     let files = |call: &str, e: std::io::Error| (1, describe_files(call, &e, need));
     let mut spawner =
         Spawner::new(*inherited).map_err(|e| (1, format!("no memory to start ranks: {e}")))?;
-    let (inputs, forward) = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, app_of.len())
+    let (inputs, forward) = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, local.clone())
         .map_err(|e| files("fcntl or pipe2", e))?;
     watch.input = forward;
     let mut identity = Identity {
@@ -244,7 +264,8 @@ fn start_ranks(
         job_id: watch.segment.header().job_id.load(Ordering::Relaxed),
     };
     let size = c_pair("FASTPATH_SIZE".as_ref(), app_of.len().to_string().as_ref());
-    for (rank, &app) in app_of.iter().enumerate() {
+    for (index, rank) in local.enumerate() {
+        let app = app_of[rank];
         let prepared = &apps[app];
         identity.rank = rank;
         let own = [
@@ -265,7 +286,7 @@ fn start_ranks(
                 wdir: prepared.wdir.as_ref(),
                 stdio: [inputs.of(rank), out.as_raw_fd(), err.as_raw_fd()],
                 keep,
-                cpus: plan.sets.get(rank),
+                cpus: plan.sets.get(index),
                 pid_cell: &page.launched_pid,
             })
             .map_err(|e| describe_spawn_error(&e, rank, prepared))?;

@@ -1,8 +1,10 @@
 //! `mpiexec`: starts the ranks of a job, watches them, and cleans up after them.
 
+mod agent;
 mod args;
 mod binding;
 mod claims;
+mod engine;
 mod environment;
 mod guard;
 mod input;
@@ -25,20 +27,22 @@ mod spawn;
 mod watch;
 
 use args::Request;
+use std::ffi::OsString;
 
 /// Exit code for a command line that cannot be understood.
 const USAGE_CODE: i32 = 2;
 
 fn main() {
     let here = args::ThisNode::new(fastpath_base::topology::host_name());
-    let code = match args::parse_args(std::env::args_os().skip(1), &here) {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let code = match args::parse_args(words.iter().cloned(), &here) {
         Ok(Request::Help) => print_text(&args::write_help()),
         Ok(Request::Version) => print_text(concat!(
             "mpiexec (Fastpath) ",
             env!("CARGO_PKG_VERSION"),
             "\n"
         )),
-        Ok(Request::Run(spec)) => launch::run_job(&spec),
+        Ok(Request::Run(spec)) => launch::run_job(&spec, &words),
         Err(e) => {
             eprintln!("mpiexec: {e}");
             USAGE_CODE

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -273,11 +274,11 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Opens the files that the output goes to, if there are any.
+    /// Opens the files that the output of the `local` ranks goes to, if there are any.
     ///
     /// # Errors
     /// Which file cannot be made, and why.
-    pub fn open_files(&mut self) -> Result<(), String> {
+    pub fn open_files(&mut self, local: &Range<usize>) -> Result<(), String> {
         let mut opened: HashMap<PathBuf, usize> = HashMap::new();
         for rank in 0..self.who.ranks {
             let who = Who { rank, ..self.who };
@@ -285,7 +286,8 @@ impl<'a> Outputs<'a> {
             for (which, place) in both.iter_mut().enumerate() {
                 let which = if self.what.merge { 0 } else { which };
                 place.0 = self.sink_of[which];
-                let Some(name) = &self.what.files[which] else {
+                let name = self.what.files[which].as_ref();
+                let Some(name) = name.filter(|_| local.contains(&rank)) else {
                     continue;
                 };
                 let mut path = Vec::new();

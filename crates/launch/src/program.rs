@@ -112,6 +112,11 @@ fn judge(at: &Path) -> Verdict {
     }
 }
 
+/// Whether there is a program that may be run.
+pub fn is_program(at: &Path) -> bool {
+    matches!(judge(at), Verdict::Good)
+}
+
 /// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it
 /// tells.
 fn may(path: &Path, mode: libc::c_int) -> bool {

@@ -1,5 +1,6 @@
 //! The loop from the start of the last rank to the end of the job.
 
+use crate::agent::Agent;
 use crate::args::JobSpec;
 use crate::guard::Guard;
 use crate::input::Forward;
@@ -68,6 +69,8 @@ pub struct Watch<'a> {
     pub spared: Vec<libc::pid_t>,
     /// The file for a trace.
     pub trace: Option<PathBuf>,
+    /// The agents of the other nodes, where there are any.
+    pub agent: Option<Agent>,
 }
 
 /// What changes while it runs.
@@ -179,7 +182,7 @@ impl Watch<'_> {
     /// it was.
     fn describe_interrupt(&self, signal: i32) -> String {
         let text = interrupted_text(signal);
-        if signal != libc::SIGTERM {
+        if signal != libc::SIGTERM || self.agent.is_some() {
             return text;
         }
         let ranks = describe_ranks(&self.ranks, self.segment);
@@ -274,6 +277,10 @@ impl Watch<'_> {
             self.outputs
                 .say(&format!("mpiexec: {}\n", trace::describe(path, outcome)));
             self.outputs.flush(|| !wants_end(signals));
+        }
+        // When all is said: the engine ends the other nodes, and this process too.
+        if let Some(agent) = &mut self.agent {
+            agent.leave(code);
         }
         self.guard.dismiss();
         code

@@ -1,6 +1,7 @@
-//! Names of hosts, on the command line and in files. All of them must be this node.
+//! Names of hosts, on the command line, in files and from the batch system; how many ranks each of them gets.
 
 use super::parse::{Given, Parser};
+use super::spec::Node;
 use super::values::parse_ranks;
 use super::{Surroundings, UsageError, wrong};
 use fastpath_base::topology::{self, Level};
@@ -10,8 +11,8 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 /// One host of a list.
-#[derive(Debug, PartialEq, Eq)]
-struct Host {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
     name: String,
     slots: Option<usize>,
     most: Option<usize>,
@@ -22,8 +23,8 @@ pub fn take_hosts(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
     for item in given.text().split(',').filter(|i| !i.is_empty()) {
         let place = format!("{} {item}", given.name);
         let host = read_host(item, &place)?;
-        check_host(&host, &place, parser.here)?;
         parser.count.host_slots += host.slots.unwrap_or(1);
+        parser.count.hosts.push(host);
     }
     Ok(())
 }
@@ -40,16 +41,12 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), Usage
         return wrong(format!("{}: it names no host", given.typed()));
     }
     let mut most = None;
-    for (number, host) in hosts {
-        check_host(
-            &host,
-            &format!("{} line {number}", given.text()),
-            parser.here,
-        )?;
+    for host in hosts {
         parser.count.file_slots += host.slots.or(host.most).unwrap_or(1);
         if let Some(n) = host.most {
             most = Some(most.unwrap_or(0) + n);
         }
+        parser.count.file_hosts.push(host);
     }
     if let Some(most) = most {
         parser.count.limit = Some((most, given.text().into_owned()));
@@ -57,7 +54,18 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), Usage
     Ok(())
 }
 
-fn read_hostfile(text: &str, file: &str) -> Result<Vec<(usize, Host)>, UsageError> {
+/// `--agent RANKS,...`
+pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+    let ranks = given.text().split(',').map(parse_ranks).collect();
+    parser.agent = Some(Option::map_or_else(
+        ranks,
+        || wrong(format!("{}: these are no numbers of ranks", given.typed())),
+        Ok,
+    )?);
+    Ok(())
+}
+
+fn read_hostfile(text: &str, file: &str) -> Result<Vec<Host>, UsageError> {
     let mut hosts = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("");
@@ -84,7 +92,7 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<(usize, Host)>, UsageErro
             };
             *field = Some(parse_ranks(value).map_or_else(|| bad_slots(&place, value), Ok)?);
         }
-        hosts.push((at + 1, host));
+        hosts.push(host);
     }
     Ok(hosts)
 }
@@ -120,17 +128,65 @@ fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
     ))
 }
 
-fn check_host(host: &Host, place: &str, here: &dyn Surroundings) -> Result<(), UsageError> {
-    if here.is_here(&host.name) {
-        return Ok(());
+/// Adds the hosts of one program to those of the job, of which each stands once: one that is listed twice has the slots
+/// of both lines.
+pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
+    let mut own: Vec<Node> = Vec::new();
+    for host in hosts {
+        let slots = host.slots.or(host.most).unwrap_or(1);
+        match own.iter_mut().find(|node| node.name == host.name) {
+            Some(node) => node.ranks += slots,
+            None => own.push(Node {
+                name: host.name.clone(),
+                ranks: slots,
+            }),
+        }
     }
-    wrong(format!(
-        "{place}: {:?} is not this node ({}), and this version runs a job on one node: name \
-         localhost \
-         alone, or start mpiexec there",
-        host.name,
-        here.name()
-    ))
+    for node in own {
+        match nodes.iter_mut().find(|other| other.name == node.name) {
+            Some(other) => other.ranks = other.ranks.max(node.ranks),
+            None => nodes.push(node),
+        }
+    }
+}
+
+/// How many of `total` ranks each node gets: in turn so many as it has slots, or `per_node` where that is said. Nodes
+/// that get none are left out.
+pub fn deal_ranks(mut nodes: Vec<Node>, total: usize, per_node: Option<usize>) -> Vec<Node> {
+    let turns: Vec<usize> = nodes
+        .iter()
+        .map(|node| per_node.unwrap_or(node.ranks).max(1))
+        .collect();
+    let round: usize = turns.iter().sum();
+    let mut left = total % round.max(1);
+    for (node, turn) in nodes.iter_mut().zip(turns) {
+        let last = left.min(turn);
+        node.ranks = total / round.max(1) * turn + last;
+        left -= last;
+    }
+    nodes.retain(|node| node.ranks != 0);
+    nodes
+}
+
+/// The nodes of Slurm's allocation, by `SLURM_TASKS_PER_NODE`, such as `2(x3),1`: their names are known to `srun`. None
+/// where that is not understood.
+pub fn read_tasks(text: &str) -> Option<Vec<Node>> {
+    let mut nodes = Vec::new();
+    for item in text.split(',') {
+        let (ranks, times) = match item.split_once("(x") {
+            Some((ranks, times)) => (ranks, times.strip_suffix(')')?.parse().ok()?),
+            None => (item, 1),
+        };
+        let node = Node {
+            name: String::new(),
+            ranks: ranks.trim().parse().ok().filter(|&n| n > 0)?,
+        };
+        if nodes.len() + times > MAX_RANKS {
+            return None;
+        }
+        nodes.extend(std::iter::repeat_n(node, times));
+    }
+    Some(nodes)
 }
 
 /// The machine that the launcher runs on.
@@ -158,6 +214,10 @@ impl Surroundings for ThisNode {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(path)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().filter(|text| !text.is_empty())
     }
 
     fn count(&self, level: Level) -> usize {
@@ -268,7 +328,6 @@ mod tests {
                     e max-slots=5\nme@f:2 binding=user:0,1 \
                     ifname=eth0\n[::1]:6\n::1\ng:4:mlx5_0\nh cpu=2\n";
         let hosts = read_hostfile(text, "f").unwrap();
-        let hosts: Vec<Host> = hosts.into_iter().map(|(_, h)| h).collect();
         assert_eq!(
             hosts,
             [

@@ -1,6 +1,7 @@
 //! From words to a job.
 
-use super::spec::{App, JobSpec};
+use super::hosts::{Host, add_hosts, deal_ranks, read_tasks};
+use super::spec::{App, JobSpec, Node, Nodes};
 use super::table::{Does, Opt, SECTIONS, Takes};
 use super::values::{Triplet, largest};
 use super::{Request, Surroundings, UsageError, wrong};
@@ -63,6 +64,10 @@ pub struct Count {
     pub host_slots: usize,
     /// Slots of `--hostfile`.
     pub file_slots: usize,
+    /// Hosts of `--host`.
+    pub hosts: Vec<Host>,
+    /// Hosts of `--hostfile`.
+    pub file_hosts: Vec<Host>,
     /// Most ranks that the hosts allow, and who says so.
     pub limit: Option<(usize, String)>,
 }
@@ -92,12 +97,18 @@ pub struct Parser<'a> {
     pub request: Option<Request>,
     /// No notices.
     pub quiet: bool,
+    /// This process is the agent of a node: how many ranks each node has.
+    pub agent: Option<Vec<usize>>,
     /// More ranks than slots or processors are refused; the option that says so.
     pub no_oversubscribe: Option<String>,
     /// The words are those of a `-configfile`.
     in_config: bool,
     idle: Vec<Idle>,
     slots: usize,
+    /// The hosts of all programs, with their slots.
+    nodes: Vec<Node>,
+    /// Most ranks of a node, by `-ppn` and its like.
+    per_node: Option<usize>,
 }
 
 /// Reads the words after the launcher's own name.
@@ -133,10 +144,13 @@ impl<'a> Parser<'a> {
             config: None,
             request: None,
             quiet: false,
+            agent: None,
             no_oversubscribe: None,
             in_config: false,
             idle: Vec::new(),
             slots: 0,
+            nodes: Vec::new(),
+            per_node: None,
         }
     }
 
@@ -250,7 +264,15 @@ impl<'a> Parser<'a> {
         if self.app.argv.is_empty() {
             return wrong("no program given (after the options, or beside a `:`)".into());
         }
-        let count = std::mem::take(&mut self.count);
+        let mut count = std::mem::take(&mut self.count);
+        if count.hosts.is_empty() {
+            count.hosts = std::mem::take(&mut count.file_hosts);
+        }
+        if count.hosts.is_empty() {
+            self.read_allocation(&mut count)?;
+        }
+        add_hosts(&mut self.nodes, &count.hosts);
+        self.per_node = self.per_node.or(count.per_node.as_ref().map(|p| p.ranks));
         let slots = match count.host_slots {
             0 => count.file_slots,
             slots => slots,
@@ -269,20 +291,20 @@ impl<'a> Parser<'a> {
         slots: usize,
         count: &Count,
     ) -> Result<usize, UsageError> {
+        let nodes = self.count_nodes();
         let mut ranks = match (asked, &count.per_node) {
-            (0, Some(per_node)) => per_node.ranks,
+            (0, Some(per_node)) => per_node.ranks * nodes,
             (0, None) if count.soft.is_some() => MAX_RANKS,
             // Like others, a list of hosts with slots says how many ranks there are.
             (0, None) => slots.max(1),
-            (n, Some(p)) if n > p.ranks && p.strict => {
+            (n, Some(p)) if n > p.ranks * nodes && p.strict => {
                 return wrong(format!(
-                    "{n} ranks, but {} allows {} on a node, and this version runs one node: leave \
-                     it \
-                     out, or ask for fewer ranks",
+                    "{n} ranks, but {} allows {} on each of {nodes} nodes: leave it out, ask for \
+                     fewer ranks, or name more hosts",
                     p.typed, p.ranks
                 ));
             }
-            (n, Some(p)) if n > p.ranks => {
+            (n, Some(p)) if n > p.ranks && nodes == 1 => {
                 self.note("all ranks run on this node", p.typed.clone());
                 n
             }
@@ -327,10 +349,73 @@ impl<'a> Parser<'a> {
                 if total == 1 { "" } else { "s" }
             ));
         }
-        if !self.quiet {
+        self.spec.nodes = self.place(total)?;
+        if self.spec.nodes == Nodes::Here {
+            for pair in std::mem::take(&mut self.spec.hydra_words).chunks(2) {
+                let typed: Vec<_> = pair.iter().map(|word| word.to_string_lossy()).collect();
+                self.note(super::table::NODES, typed.join(" "));
+            }
+        }
+        if !self.quiet && self.agent.is_none() {
             self.spec.notices = self.idle.iter().map(describe_idle).collect();
         }
         Ok(self.spec)
+    }
+
+    /// How many nodes there are: all names of this one are one.
+    fn count_nodes(&self) -> usize {
+        let is_here = |node: &&Node| !node.name.is_empty() && self.here.is_here(&node.name);
+        let here = self.nodes.iter().filter(is_here).count();
+        (self.nodes.len() - here + here.min(1)).max(1)
+    }
+
+    /// On which nodes the ranks run.
+    fn place(&mut self, total: usize) -> Result<Nodes, UsageError> {
+        if let Some(ranks) = self.agent.take() {
+            return match ranks.iter().sum::<usize>() == total {
+                true => Ok(Nodes::Agent(ranks)),
+                false => wrong(format!("--agent: not the {total} ranks of the job")),
+            };
+        }
+        let nodes = std::mem::take(&mut self.nodes);
+        let is_here = |node: &Node| !node.name.is_empty() && self.here.is_here(&node.name);
+        let nodes = match nodes.iter().all(is_here) {
+            true => Vec::new(),
+            false => deal_ranks(nodes, total, self.per_node),
+        };
+        match nodes.as_slice() {
+            [] => Ok(Nodes::Here),
+            [one] if is_here(one) => Ok(Nodes::Here),
+            _ => Ok(Nodes::Several(nodes)),
+        }
+    }
+
+    /// The hosts that a batch system has given to this job, where the user names none: several nodes of Slurm, or the
+    /// host file of Kubernetes' MPI operator.
+    fn read_allocation(&mut self, count: &mut Count) -> Result<(), UsageError> {
+        if self.agent.is_some() || !self.nodes.is_empty() {
+            return Ok(());
+        }
+        let variable = |name| self.here.variable(name);
+        if let Some(path) = variable("HYDRA_HOST_FILE") {
+            let given = Given {
+                name: "HYDRA_HOST_FILE".into(),
+                values: vec![path.into()],
+            };
+            super::hosts::take_hostfile(self, &given)?;
+            let hosts = std::mem::take(&mut self.count);
+            count.hosts = hosts.file_hosts;
+            count.file_slots = hosts.file_slots;
+            return Ok(());
+        }
+        let several = variable("SLURM_JOB_NUM_NODES").is_some_and(|n| n.trim() != "1");
+        if several
+            && let Some(nodes) = variable("SLURM_TASKS_PER_NODE").as_deref().and_then(read_tasks)
+        {
+            count.file_slots = nodes.iter().map(|node| node.ranks).sum();
+            self.nodes = nodes;
+        }
+        Ok(())
     }
 
     fn check_room(&self, total: usize) -> Result<(), UsageError> {

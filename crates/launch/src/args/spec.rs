@@ -38,6 +38,33 @@ pub struct JobSpec {
     pub report_pid: Option<OsString>,
     /// What is accepted and has no effect, a line each; empty where the user wants no such lines.
     pub notices: Vec<String>,
+    /// On which nodes the ranks run.
+    pub nodes: Nodes,
+    /// `--engine`: what starts the agents of several nodes.
+    pub engine: Option<OsString>,
+    /// Options that Hydra takes, as typed: how it reaches other nodes.
+    pub hydra_words: Vec<OsString>,
+}
+
+/// On which nodes the ranks of a job run. Ranks are numbered through, node after node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Nodes {
+    /// All on this one.
+    #[default]
+    Here,
+    /// On several, each with so many ranks: an engine starts an agent on each.
+    Several(Vec<Node>),
+    /// This process is the agent of one of them: how many ranks each node has. The engine says which one it is.
+    Agent(Vec<usize>),
+}
+
+/// A node of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// As the user or the batch system names it; empty where the engine knows.
+    pub name: String,
+    /// How many ranks it gets.
+    pub ranks: usize,
 }
 
 /// One program of a job.

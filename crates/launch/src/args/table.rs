@@ -2,7 +2,7 @@
 
 mod idle;
 
-pub use idle::BY_HAND;
+pub use idle::{BY_HAND, NODES};
 
 use super::output::{check_display, prefix, read_pattern, take_directory, take_list};
 use super::parse::{Given, Parser, PerNode};
@@ -139,7 +139,7 @@ const RANKS: &[Opt] = &[
         "-ppn -perhost -grr",
         One("N"),
         |p, g| per_node(p, g, false),
-        "number of ranks where -n is missing; with -n, all of its ranks run on this node",
+        "number of ranks on each host",
     ),
     opt(
         "-N --npernode",
@@ -183,13 +183,35 @@ const RANKS: &[Opt] = &[
         "--host -H -hosts -hostlist -machines -machinelist",
         One("NAME[:N],..."),
         hosts::take_hosts,
-        "names of this node; the sum of N is the number of ranks where -n is missing",
+        "the hosts of the job; the sum of N is the number of ranks where -n is missing. For \
+         others than this node an engine starts the ranks: srun, mpiexec.hydra, prterun or flux",
     ),
     opt(
         "--hostfile -f -machinefile -machine --default-hostfile",
         One("FILE"),
         hosts::take_hostfile,
         "the same from a file, a line each: NAME, NAME:N or NAME slots=N max_slots=N",
+    ),
+    set(
+        "--engine",
+        One("NAME"),
+        |p, g| p.spec.engine = Some(g.value().to_owned()),
+        "what starts ranks on other hosts: slurm, flux, hydra or prrte; without it the first of \
+         these that is there",
+    ),
+    set(
+        "-launcher -bootstrap -launcher-exec -bootstrap-exec",
+        One("WORD"),
+        |p, g| p.spec.hydra_words.extend([g.name.as_str().into(), g.value().to_owned()]),
+        "handed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
+         program",
+    ),
+    opt(
+        "--agent",
+        One("N,..."),
+        hosts::take_agent,
+        "for the engines that start a job on several hosts: this process starts the ranks of one \
+         of them",
     ),
     set(
         "-configfile",

@@ -31,7 +31,8 @@ pub const ALWAYS: &[Opt] = &[
     ),
 ];
 
-const NODES: &str = "all ranks are started on this node";
+/// Why options that say how other nodes are reached have no effect.
+pub const NODES: &str = "all ranks are started on this node";
 const NETWORK: &str = "ranks of one node talk through memory";
 const PARAMETERS: &str = "Fastpath has settings of its own, see `fastpath info`";
 const RECOVERY: &str = "a rank that fails ends the job";
@@ -56,7 +57,7 @@ pub const IDLE: &[Opt] = &[
         NETWORK,
     ),
     idle(
-        "-bootstrap -bootstrap-exec -bootstrap-exec-args -launcher -launcher-exec -rmk \
+        "-bootstrap-exec-args -rmk \
          --prefix --app-pmix-prefix --pmix-prefix --launch-agent --plm -localhost \
          -rankmap -order-nodes -hosts-group -branch-count -tree-width --preload-files \
          --max-vm-size --add-host --add-hostfile --dvm -arch -file",

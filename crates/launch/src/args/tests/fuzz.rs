@@ -48,6 +48,10 @@ impl Surroundings for Text<'_> {
         Ok(self.0.to_vec())
     }
 
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
     fn count(&self, _: Level) -> usize {
         4
     }

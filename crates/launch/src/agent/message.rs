@@ -1,0 +1,95 @@
+//! What one node's agent tells those of the others.
+
+/// Version of the message and of all that ranks of different nodes must have alike.
+const VERSION: u8 = 1;
+
+/// Most bytes of a rank's card.
+const CARD_MOST: usize = 255;
+
+/// One node's message: version, number, secret, then each rank's card behind its length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeMessage {
+    /// A number for the job; that of the first node counts.
+    pub job_id: u64,
+    /// What the ranks prove themselves by; that of the first node counts.
+    pub secret: [u8; 32],
+    /// How each rank of the node is reached.
+    pub cards: Vec<Vec<u8>>,
+}
+
+impl NodeMessage {
+    /// The message as it is sent. Cards have at most 255 bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        bytes.extend_from_slice(&self.job_id.to_le_bytes());
+        bytes.extend_from_slice(&self.secret);
+        for card in &self.cards {
+            let card = card.get(..CARD_MOST).unwrap_or(card);
+            bytes.push(card.len() as u8);
+            bytes.extend_from_slice(card);
+        }
+        bytes
+    }
+
+    /// Reads a message; None where it is none.
+    pub fn decode(bytes: &[u8]) -> Option<NodeMessage> {
+        let (&version, rest) = bytes.split_first()?;
+        let (job_id, rest) = rest.split_first_chunk::<8>()?;
+        let (secret, mut rest) = rest.split_first_chunk::<32>()?;
+        if version != VERSION {
+            return None;
+        }
+        let mut cards = Vec::new();
+        while let Some((&length, after)) = rest.split_first() {
+            let (card, after) = after.split_at_checked(length as usize)?;
+            cards.push(card.to_vec());
+            rest = after;
+        }
+        Some(NodeMessage {
+            job_id: u64::from_le_bytes(*job_id),
+            secret: *secret,
+            cards,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn message() -> NodeMessage {
+        NodeMessage {
+            job_id: 0x1234_5678_9abc_def0,
+            secret: std::array::from_fn(|i| i as u8),
+            cards: vec![vec![1, 2, 3], Vec::new(), vec![9; CARD_MOST]],
+        }
+    }
+
+    #[test]
+    fn message__is_read_as_it_was_written() {
+        let message = message();
+        assert_eq!(NodeMessage::decode(&message.encode()), Some(message));
+    }
+
+    #[test]
+    fn message__of_another_version_or_cut_is_none() {
+        let bytes = message().encode();
+        let mut other = bytes.clone();
+        other[0] += 1;
+        assert_eq!(NodeMessage::decode(&other), None);
+        for end in 0..41 {
+            assert_eq!(NodeMessage::decode(&bytes[..end]), None, "{end}");
+        }
+        assert_eq!(NodeMessage::decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    #[test]
+    fn fuzz__message_is_understood_or_refused() {
+        crate::mutate::run(&[&message().encode(), &[VERSION; 60]], |input| {
+            if let Some(message) = NodeMessage::decode(input) {
+                assert_eq!(message.encode(), input);
+            }
+        });
+    }
+}
