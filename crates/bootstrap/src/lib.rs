@@ -2,11 +2,13 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`engine`] | launchers that are not ours: PMI-1, PMIx |
 //! | [`segment`] | the memory that the ranks of a node share: layout, creation, mapping, backing |
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
 //! | [`inspect`] | what can be seen of a running job from outside |
 //! | [`trace`] | where the ranks' points are recorded, and the file they are merged into |
 
+pub mod engine;
 pub mod inspect;
 pub mod job;
 #[cfg(test)]

@@ -1,0 +1,177 @@
+//! What starts the processes of a job where it is not our own launcher: an engine, spoken to by PMI-1 or PMIx.
+//!
+//! An engine tells a process which rank it is and lets the ranks exchange a few values before they can reach each
+//! other: [`Engine::put`], [`Engine::fence`], [`Engine::get`]. It ends the job on demand ([`Aborter::abort`]). Which
+//! engines speak what, and where they differ, is in docs/decisions/0040-engines-and-nodes.md.
+
+#[cfg(test)]
+mod fake;
+mod pmi1;
+
+pub use pmi1::Pmi1;
+
+use std::fmt;
+use std::io;
+
+/// Why an engine cannot be talked to.
+#[derive(Debug)]
+pub enum EngineError {
+    /// A variable of the engine is missing, or cannot be understood.
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value, cut where it is long; empty where it is missing.
+        value: String,
+    },
+    /// A connection or a system call failed.
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// The engine has closed the connection.
+    Closed(&'static str),
+    /// The engine answers something else than was asked for, or refuses it.
+    Answer {
+        /// What was tried.
+        step: &'static str,
+        /// What it said, cut where it is long.
+        said: String,
+    },
+    /// A value does not fit the engine's limits.
+    TooLong {
+        /// What was tried.
+        step: &'static str,
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::Variable { name, value } if value.is_empty() => {
+                write!(f, "{name} is not set, which the launcher should do")
+            }
+            EngineError::Variable { name, value } => {
+                write!(
+                    f,
+                    "{name}={value:?}, set by the launcher, cannot be understood"
+                )
+            }
+            EngineError::System { step, cause } => write!(f, "{step}: {cause}"),
+            EngineError::Closed(step) => write!(
+                f,
+                "{step}: the launcher has closed its connection; most likely it is ending the job"
+            ),
+            EngineError::Answer { step, said } => {
+                write!(f, "{step}: the launcher answers {said:?}")
+            }
+            EngineError::TooLong { step, bytes } => {
+                write!(f, "{step}: {bytes} bytes are too many for the launcher")
+            }
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+/// What an engine tells a process of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// This process's rank, below `size`.
+    pub rank: usize,
+    /// Number of ranks, at least 1.
+    pub size: usize,
+    /// What the engine calls the job: the same in all its ranks, and no other job's on this host.
+    pub job: String,
+    /// Number of this rank's program in the command line, where it is told.
+    pub appnum: Option<usize>,
+    /// How many ranks the job can have at most, where it is told.
+    pub universe: Option<usize>,
+}
+
+/// A connection to an engine.
+#[derive(Debug)]
+pub enum Engine {
+    /// By PMI-1: Hydra, Slurm (`--mpi=pmi2`), Flux, gforker.
+    Pmi1(Pmi1),
+}
+
+impl Engine {
+    /// What it tells of this process.
+    pub fn about(&self) -> &About {
+        match self {
+            Engine::Pmi1(pmi) => pmi.about(),
+        }
+    }
+
+    /// Leaves a value for other ranks, who see it after the next fence. A key, of at most 16 letters, digits and
+    /// hyphens, is put once by a rank; ranks do not share keys.
+    ///
+    /// # Errors
+    /// The engine refuses, or cannot be reached.
+    pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.put(key, value),
+        }
+    }
+
+    /// Waits until all ranks of the job have come to this fence.
+    ///
+    /// # Errors
+    /// As [`Engine::put`].
+    pub fn fence(&mut self) -> Result<(), EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.fence(),
+        }
+    }
+
+    /// What a rank has put before a fence; None where it has put nothing under that key.
+    ///
+    /// # Errors
+    /// As [`Engine::put`].
+    pub fn get(&mut self, rank: usize, key: &str) -> Result<Option<Vec<u8>>, EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.get(rank, key),
+        }
+    }
+
+    /// What ends the job, for any thread: also while another one waits in a fence.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn aborter(&self) -> Result<Aborter, EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.aborter().map(Aborter::Pmi1),
+        }
+    }
+
+    /// Says that this process needs the engine no more: its end is no failure from here on.
+    ///
+    /// # Errors
+    /// As [`Engine::put`].
+    pub fn finalize(&mut self) -> Result<(), EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.finalize(),
+        }
+    }
+}
+
+/// Ends the job.
+#[derive(Debug)]
+pub enum Aborter {
+    /// By PMI-1.
+    Pmi1(pmi1::Aborter),
+}
+
+impl Aborter {
+    /// Asks the engine to end all processes of the job, with an exit code of 1 to 255. It does so a moment later. Some
+    /// (Slurm by PMI-1) end with a code of their own.
+    pub fn abort(&self, code: i32) {
+        match self {
+            Aborter::Pmi1(pmi) => pmi.abort(code),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! An engine inside of the test's process: PMI-1 over socket pairs, one thread for each rank.
+
+use super::Pmi1;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// How its answers look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As Hydra 5 answers.
+    Hydra,
+    /// As Slurm does.
+    Slurm,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    values: HashMap<String, String>,
+    /// Ranks that wait in the fence, and how many fences have been.
+    waiting: usize,
+    fences: usize,
+    gets: usize,
+    finalized: usize,
+    aborted: Option<i32>,
+}
+
+/// The server of one job.
+#[derive(Clone, Debug)]
+pub struct Server {
+    size: usize,
+    manner: Manner,
+    job: String,
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Server {
+    /// A job of so many ranks.
+    pub fn new(job: &str, size: usize, manner: Manner) -> Server {
+        Server {
+            size,
+            manner,
+            job: job.to_owned(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// A connection for a rank, and its thread.
+    pub fn connect(&self, rank: usize) -> Pmi1 {
+        Pmi1::over(self.open(), rank, self.size).unwrap()
+    }
+
+    /// The rank's end of a connection.
+    pub fn open(&self) -> OwnedFd {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = self.clone();
+        std::thread::spawn(move || server.serve(ours));
+        theirs.into()
+    }
+
+    /// Fences that are over.
+    pub fn fences(&self) -> usize {
+        self.shared.0.lock().unwrap().fences
+    }
+
+    /// Gets that were answered.
+    pub fn gets(&self) -> usize {
+        self.shared.0.lock().unwrap().gets
+    }
+
+    /// Ranks that have said that they are done.
+    pub fn finalized(&self) -> usize {
+        self.shared.0.lock().unwrap().finalized
+    }
+
+    /// Waits until somebody ends the job: with what.
+    pub fn await_abort(&self) -> i32 {
+        let (state, changed) = &*self.shared;
+        let state = state.lock().unwrap();
+        let state = changed.wait_while(state, |state| state.aborted.is_none());
+        state.unwrap().aborted.unwrap()
+    }
+
+    fn serve(&self, stream: UnixStream) {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut stream = stream;
+        while let Some(Ok(line)) = lines.next() {
+            let fields: HashMap<&str, &str> = line
+                .split(' ')
+                .filter_map(|word| word.split_once('='))
+                .collect();
+            let Some(answer) = self.answer(&fields) else {
+                continue;
+            };
+            if stream.write_all((answer + "\n").as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, fields: &HashMap<&str, &str>) -> Option<String> {
+        let tail = match self.manner {
+            Manner::Hydra => " tag=0",
+            Manner::Slurm => " msg=success",
+        };
+        let (state, changed) = &*self.shared;
+        let mut state = state.lock().unwrap();
+        Some(match fields["cmd"] {
+            "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".into(),
+            "get_maxes" => "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024".into(),
+            "get_my_kvsname" => format!("cmd=my_kvsname rc=0 kvsname={}", self.job),
+            "get_appnum" => "cmd=appnum rc=0 appnum=3".into(),
+            "get_universe_size" => match self.manner {
+                Manner::Hydra => "cmd=universe_size rc=0 size=-1".into(),
+                Manner::Slurm => format!("cmd=universe_size rc=0 size={}", self.size),
+            },
+            "put" => {
+                let key = fields["key"].to_owned();
+                assert!(key.len() <= 64);
+                state.values.insert(key, fields["value"].to_owned());
+                format!("cmd=put_result rc=0{tail}")
+            }
+            "get" => {
+                state.gets += 1;
+                match (state.values.get(fields["key"]), self.manner) {
+                    (Some(value), _) => format!("cmd=get_result rc=0 value={value}"),
+                    (None, Manner::Hydra) => "cmd=get_result rc=1".into(),
+                    (None, Manner::Slurm) => "cmd=get_result rc=-1 msg=key_not_found".into(),
+                }
+            }
+            "barrier_in" => {
+                state.waiting += 1;
+                let number = state.fences;
+                if state.waiting == self.size {
+                    (state.waiting, state.fences) = (0, number + 1);
+                    changed.notify_all();
+                }
+                drop(changed.wait_while(state, |state| state.fences == number));
+                match self.manner {
+                    Manner::Hydra => "cmd=barrier_out tag=0".into(),
+                    Manner::Slurm => "cmd=barrier_out rc=0".into(),
+                }
+            }
+            "abort" => {
+                state.aborted = fields["exitcode"].parse().ok();
+                changed.notify_all();
+                return None;
+            }
+            "finalize" => {
+                state.finalized += 1;
+                "cmd=finalize_ack rc=0".into()
+            }
+            other => panic!("unknown command {other}"),
+        })
+    }
+}

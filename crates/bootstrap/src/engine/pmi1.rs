@@ -1,0 +1,435 @@
+#![allow(unsafe_code)]
+//! PMI-1, the text protocol that Hydra, Slurm (`--mpi=pmi2`), Flux and gforker speak over a descriptor (`PMI_FD`) or a
+//! connection (`PMI_PORT`).
+
+mod line;
+
+use super::{About, EngineError};
+use fastpath_base::config::shorten;
+use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, join_value, read_first, split_value};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// A rank's connection.
+#[derive(Debug)]
+pub struct Pmi1 {
+    stream: File,
+    /// What has come and is not read yet.
+    ahead: Vec<u8>,
+    about: About,
+}
+
+impl Pmi1 {
+    /// Connects as the environment says.
+    ///
+    /// # Errors
+    /// The variables are not there, or the engine cannot be talked to.
+    pub fn connect() -> Result<Pmi1, EngineError> {
+        match read_variable("PMI_PORT") {
+            Some(port) => Pmi1::over_port(&port, &read_variable("PMI_ID").unwrap_or_default()),
+            None => {
+                let number = |name| read_number(name, &read_variable(name).unwrap_or_default());
+                let fd = number("PMI_FD")? as RawFd;
+                let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
+                Pmi1::over(take_inherited(fd)?, rank, size)
+            }
+        }
+    }
+
+    /// By a descriptor that leads to an engine.
+    ///
+    /// # Errors
+    /// It cannot be talked to.
+    pub fn over(stream: OwnedFd, rank: usize, size: usize) -> Result<Pmi1, EngineError> {
+        let mut pmi = Pmi1::new(stream);
+        pmi.start(rank, size)?;
+        Ok(pmi)
+    }
+
+    fn over_port(port: &str, id: &str) -> Result<Pmi1, EngineError> {
+        let id = read_number("PMI_ID", id)?;
+        let stream = TcpStream::connect(port).map_err(|cause| EngineError::System {
+            step: "connecting to the launcher (PMI_PORT)",
+            cause,
+        })?;
+        // Each question is a line of its own, and its answer is waited for.
+        let _ = stream.set_nodelay(true);
+        let mut pmi = Pmi1::new(OwnedFd::from(stream));
+        pmi.ask(&format!("cmd=initack pmiid={id}"), "initack")?;
+        // It tells size, rank and whether to debug, in this order today.
+        let (mut rank, mut size) = (None, None);
+        for _ in 0..3 {
+            let line = pmi.read_line("initack")?.1;
+            rank = rank.or(line.number("rank"));
+            size = size.or(line.number("size"));
+        }
+        let (Some(rank), Some(size)) = (rank, size) else {
+            return Err(EngineError::Answer {
+                step: "initack",
+                said: "no rank and size".into(),
+            });
+        };
+        pmi.start(rank, size)?;
+        Ok(pmi)
+    }
+
+    fn new(stream: OwnedFd) -> Pmi1 {
+        Pmi1 {
+            stream: File::from(stream),
+            ahead: Vec::new(),
+            about: About {
+                rank: 0,
+                size: 1,
+                job: String::new(),
+                appnum: None,
+                universe: None,
+            },
+        }
+    }
+
+    /// Says which rank this is and asks for what there is to know.
+    fn start(&mut self, rank: usize, size: usize) -> Result<(), EngineError> {
+        if rank >= size {
+            let value = format!("rank {rank} of {size}");
+            let name = "PMI_RANK";
+            return Err(EngineError::Variable { name, value });
+        }
+        (self.about.rank, self.about.size) = (rank, size);
+        self.ask(
+            "cmd=init pmi_version=1 pmi_subversion=1",
+            "response_to_init",
+        )?;
+        let maxes = self.ask("cmd=get_maxes", "maxes")?;
+        let name = self.ask("cmd=get_my_kvsname", "my_kvsname")?;
+        let name = name.field("kvsname").unwrap_or_default().to_owned();
+        let longest = maxes.number("kvsname_max").unwrap_or(256).min(256);
+        if name.is_empty() || name.len() > longest {
+            return Err(EngineError::Answer {
+                step: "my_kvsname",
+                said: shorten(&name),
+            });
+        }
+        self.about.job = name;
+        // What is not told is not needed.
+        let told = |line: Result<Line, EngineError>, name| line.ok()?.number(name);
+        self.about.appnum = told(self.ask("cmd=get_appnum", "appnum"), "appnum");
+        let universe = self.ask("cmd=get_universe_size", "universe_size");
+        self.about.universe = told(universe, "size").filter(|&n| n > 0);
+        Ok(())
+    }
+
+    /// What the engine tells of this process.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// As [`super::Engine::put`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), EngineError> {
+        let pieces = split_value(value);
+        if pieces.len() > PIECES_MOST {
+            return Err(EngineError::TooLong {
+                step: "put",
+                bytes: value.len(),
+            });
+        }
+        for (number, piece) in pieces.iter().enumerate() {
+            let key = name_key(self.about.rank, key, number);
+            let line = format!("cmd=put kvsname={} key={key} value={piece}", self.about.job);
+            self.ask(&line, "put_result")?;
+        }
+        Ok(())
+    }
+
+    /// As [`super::Engine::fence`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fence(&mut self) -> Result<(), EngineError> {
+        self.ask("cmd=barrier_in", "barrier_out").map(|_| ())
+    }
+
+    /// As [`super::Engine::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get(&mut self, rank: usize, key: &str) -> Result<Option<Vec<u8>>, EngineError> {
+        let Some(first) = self.get_piece(rank, key, 0)? else {
+            return Ok(None);
+        };
+        let malformed = |said: &str| EngineError::Answer {
+            step: "get",
+            said: shorten(said),
+        };
+        let (count, text) = read_first(&first).ok_or_else(|| malformed(&first))?;
+        let mut text = text.to_owned();
+        for number in 1..count {
+            let piece = self.get_piece(rank, key, number)?;
+            text += &piece.ok_or_else(|| malformed(&first))?;
+        }
+        let value = join_value(&text).ok_or_else(|| malformed(&text))?;
+        Ok(Some(value))
+    }
+
+    fn get_piece(
+        &mut self,
+        rank: usize,
+        key: &str,
+        number: usize,
+    ) -> Result<Option<String>, EngineError> {
+        let key = name_key(rank, key, number);
+        self.send(
+            &format!("cmd=get kvsname={} key={key}", self.about.job),
+            "get",
+        )?;
+        let (text, line) = self.read_line("get")?;
+        if line.field("cmd") != Some("get_result") {
+            return Err(EngineError::Answer {
+                step: "get",
+                said: shorten(&text),
+            });
+        }
+        // Not there is whatever is no success; engines differ in the number.
+        let found = line.answers("get_result").then(|| line.field("value"));
+        Ok(found.flatten().map(str::to_owned))
+    }
+
+    /// As [`super::Engine::aborter`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn aborter(&self) -> Result<Aborter, EngineError> {
+        let stream = self.stream.try_clone();
+        let stream = stream.map_err(|cause| EngineError::System { step: "dup", cause })?;
+        Ok(Aborter { stream })
+    }
+
+    /// As [`super::Engine::finalize`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finalize(&mut self) -> Result<(), EngineError> {
+        self.ask("cmd=finalize", "finalize_ack").map(|_| ())
+    }
+
+    /// Sends a command and reads its answer.
+    fn ask(&mut self, command: &str, answer: &'static str) -> Result<Line, EngineError> {
+        self.send(command, answer)?;
+        let (text, line) = self.read_line(answer)?;
+        match line.answers(answer) {
+            true => Ok(line),
+            false => Err(EngineError::Answer {
+                step: answer,
+                said: shorten(&text),
+            }),
+        }
+    }
+
+    fn send(&mut self, command: &str, step: &'static str) -> Result<(), EngineError> {
+        let bytes = command.len() + 1;
+        if bytes > LINE_MOST {
+            return Err(EngineError::TooLong { step, bytes });
+        }
+        let line = format!("{command}\n");
+        let written = self.stream.write_all(line.as_bytes());
+        written.map_err(|cause| match cause.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => EngineError::Closed(step),
+            _ => EngineError::System { step, cause },
+        })
+    }
+
+    /// The next line that has come, and its fields.
+    fn read_line(&mut self, step: &'static str) -> Result<(String, Line), EngineError> {
+        loop {
+            if let Some(end) = self.ahead.iter().position(|&b| b == b'\n') {
+                let rest = self.ahead.split_off(end + 1);
+                let line = std::mem::replace(&mut self.ahead, rest);
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                let line = Line::parse(&text);
+                return Ok((text, line));
+            }
+            if self.ahead.len() > ANSWER_MOST {
+                return Err(EngineError::Answer {
+                    step,
+                    said: shorten(&String::from_utf8_lossy(&self.ahead)),
+                });
+            }
+            let mut part = [0; 2048];
+            match self.stream.read(&mut part) {
+                Ok(0) => return Err(EngineError::Closed(step)),
+                Ok(n) => self.ahead.extend_from_slice(&part[..n]),
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) if cause.kind() == ErrorKind::ConnectionReset => {
+                    return Err(EngineError::Closed(step));
+                }
+                Err(cause) => return Err(EngineError::System { step, cause }),
+            }
+        }
+    }
+}
+
+/// Ends the job by the same connection, from any thread.
+#[derive(Debug)]
+pub struct Aborter {
+    stream: File,
+}
+
+impl Aborter {
+    /// As [`super::Aborter::abort`].
+    pub fn abort(&self, code: i32) {
+        // One short line, in one piece: it does not mix with one that another thread writes. There is nobody to tell
+        // when it fails.
+        let line = format!("cmd=abort exitcode={code}\n");
+        let _ = (&self.stream).write_all(line.as_bytes());
+    }
+}
+
+/// What a piece of a value is called in the space that all ranks share.
+fn name_key(rank: usize, key: &str, number: usize) -> String {
+    match number {
+        0 => format!("fp-{key}-{rank}"),
+        _ => format!("fp-{key}-{rank}-{number}"),
+    }
+}
+
+fn read_variable(name: &str) -> Option<String> {
+    let text = std::env::var_os(name)?.to_string_lossy().trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+fn read_number(name: &'static str, text: &str) -> Result<usize, EngineError> {
+    let number = text
+        .parse()
+        .ok()
+        .filter(|&n: &usize| n <= i32::MAX as usize);
+    number.ok_or_else(|| EngineError::Variable {
+        name,
+        value: shorten(text),
+    })
+}
+
+/// The inherited descriptor, which programs that this process starts are not to have.
+fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
+    // SAFETY: a plain call; on a descriptor that is not open it fails.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(EngineError::System {
+            step: "the descriptor that PMI_FD names",
+            cause: std::io::Error::last_os_error(),
+        });
+    }
+    // SAFETY: open, and the launcher has made it for this process alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::fake::{Manner, Server};
+    use super::*;
+    use std::io::BufRead;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn values__of_any_length_come_from_every_rank_after_a_fence() {
+        for manner in [Manner::Hydra, Manner::Slurm] {
+            let server = Server::new("kvs_1_0", 3, manner);
+            let value = |rank: usize, length: usize| vec![rank as u8 + 1; length];
+            let run = |rank: usize| {
+                let mut pmi = server.connect(rank);
+                for length in [0, 5, 3000] {
+                    pmi.put(&format!("v{length}"), &value(rank, length))
+                        .unwrap();
+                }
+                pmi.fence().unwrap();
+                for (peer, length) in (0..3).flat_map(|p| [0, 5, 3000].map(|n| (p, n))) {
+                    let got = pmi.get(peer, &format!("v{length}")).unwrap();
+                    assert_eq!(got, Some(value(peer, length)));
+                }
+                assert_eq!(pmi.get(1, "none").unwrap(), None);
+                pmi.finalize().unwrap();
+                pmi.about().clone()
+            };
+            let abouts: Vec<About> = std::thread::scope(|scope| {
+                let ranks: Vec<_> = (0..3).map(|r| scope.spawn(move || run(r))).collect();
+                ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+            });
+            for (rank, about) in abouts.iter().enumerate() {
+                assert_eq!((about.rank, about.size, about.appnum), (rank, 3, Some(3)));
+                let told = (manner == Manner::Slurm).then_some(3);
+                assert_eq!((about.universe, &*about.job), (told, "kvs_1_0"));
+            }
+            assert_eq!((server.fences(), server.finalized()), (1, 3));
+        }
+    }
+
+    #[test]
+    fn abort__goes_out_while_a_fence_is_waited_for() {
+        let server = Server::new("kvs_2_0", 2, Manner::Hydra);
+        let mut first = server.connect(0);
+        let aborter = first.aborter().unwrap();
+        // It never ends, since nobody else comes.
+        std::thread::spawn(move || first.fence());
+        // By a connection of its own, as this server reads no more of one that waits.
+        server.connect(1).aborter().unwrap().abort(7);
+        assert_eq!(server.await_abort(), 7);
+        drop(aborter);
+    }
+
+    /// What a server that answers these lines makes of it, one for each question.
+    fn ask_server(answers: &'static [&'static str]) -> Result<Pmi1, EngineError> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            let mut reader = std::io::BufReader::new(ours.try_clone().unwrap());
+            let mut ours = ours;
+            for answer in answers {
+                reader.read_line(&mut String::new()).unwrap();
+                ours.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        Pmi1::over(theirs.into(), 0, 2)
+    }
+
+    #[test]
+    fn server__that_refuses_or_ends_or_talks_too_much_is_an_error() {
+        let error = ask_server(&["cmd=response_to_init rc=-1\n"]).unwrap_err();
+        assert!(matches!(error, EngineError::Answer { .. }), "{error}");
+        assert!(error.to_string().contains("rc=-1"), "{error}");
+        let error = ask_server(&[]).unwrap_err();
+        assert!(matches!(error, EngineError::Closed(_)), "{error}");
+        const LONG: &str = match std::str::from_utf8(&[b'x'; 2 * ANSWER_MOST]) {
+            Ok(text) => text,
+            Err(_) => "",
+        };
+        let error = ask_server(&[LONG]).unwrap_err();
+        assert!(error.to_string().len() < 400, "{error}");
+        let no_name = &["cmd=response_to_init\n", "cmd=maxes\n", "cmd=my_kvsname\n"];
+        assert!(ask_server(no_name).is_err());
+    }
+
+    #[test]
+    fn server__may_leave_out_what_is_not_needed() {
+        let pmi = ask_server(&[
+            "cmd=response_to_init\n",
+            "cmd=maxes rc=0\n",
+            "cmd=my_kvsname kvsname=a\n",
+            "cmd=appnum rc=-1\n",
+            "cmd=what\n",
+        ]);
+        let about = pmi.unwrap().about().clone();
+        assert_eq!(
+            (about.appnum, about.universe, &*about.job),
+            (None, None, "a")
+        );
+    }
+
+    #[test]
+    fn rank__outside_of_the_job_is_refused() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let error = Pmi1::over(ours.into(), 2, 2).unwrap_err();
+        assert!(error.to_string().contains("rank 2 of 2"), "{error}");
+    }
+}
