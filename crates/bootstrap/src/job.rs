@@ -114,6 +114,7 @@ pub struct Job {
     launcher: Option<u32>,
     job_id: u64,
     segment: Segment,
+    node_size: usize,
     place: NetworkPlace,
 }
 
@@ -160,6 +161,7 @@ impl Job {
             bound: page.bound.load(Ordering::Relaxed) == 1,
             launcher: Some(id.launcher),
             job_id: id.job_id,
+            node_size: count_node_peers(&segment),
             segment,
             place: NetworkPlace::inheriting(id.listener),
         };
@@ -188,6 +190,7 @@ impl Job {
             launcher: None,
             job_id,
             segment,
+            node_size: 1,
             place: NetworkPlace::default(),
         };
         job.begin();
@@ -232,6 +235,7 @@ impl Job {
                 launcher: None,
                 job_id,
                 segment: Segment::attach(file, job_id)?,
+                node_size: ranks,
                 place: NetworkPlace::default(),
             };
             job.begin();
@@ -294,6 +298,11 @@ impl Job {
     pub fn is_node_peer(&self, rank: usize) -> bool {
         let page = self.segment.page(rank);
         page.is_some_and(|page| page.elsewhere.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Number of ranks that share this memory, this one among them: they share its processors too.
+    pub fn node_size(&self) -> usize {
+        self.node_size
     }
 
     /// Memory files that the job has, one on each of its nodes.
@@ -441,6 +450,14 @@ impl Job {
         }
         first
     }
+}
+
+/// Ranks whose page in this memory is their own.
+fn count_node_peers(segment: &Segment) -> usize {
+    let pages = (0..segment.layout().ranks()).filter_map(|rank| segment.page(rank));
+    pages
+        .filter(|page| page.elsewhere.load(Ordering::Relaxed) == 0)
+        .count()
 }
 
 /// What a process ends with for an MPI abort code: its low eight bits, 1 where those are 0.

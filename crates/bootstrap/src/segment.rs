@@ -29,9 +29,9 @@ pub use card::Card;
 pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
-pub use memory::{Mapping, Segment, SegmentError};
+pub use memory::{Mapping, Segment, SegmentError, draw_secret};
 pub use page::{
-    Awaited, NOTES, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
-    STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
+    Awaited, NOTES, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
+    STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
 pub use text::SharedText;

@@ -6,8 +6,12 @@
 
 mod message;
 
-use fastpath_bootstrap::engine::{Aborter, Engine};
+use fastpath_base::config::Config;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::engine::{Aborter, Engine, Pmi1};
 use fastpath_bootstrap::job::random_job_id;
+use fastpath_bootstrap::network::{self, Listener, Reach};
+use fastpath_bootstrap::segment::{STATE_ABSENT, Segment, draw_secret};
 use message::NodeMessage;
 use std::ops::Range;
 
@@ -22,27 +26,23 @@ pub struct Agent {
     node: usize,
     /// How many ranks each node has.
     counts: Vec<usize>,
-}
-
-/// What all agents have in common.
-#[derive(Debug)]
-pub struct Shared {
-    /// The job's number.
-    pub job_id: u64,
-    /// What its ranks prove themselves by.
-    pub secret: [u8; 32],
+    /// What the ranks of this node listen on, until they run.
+    listeners: Vec<Listener>,
+    job_id: u64,
+    secret: [u8; 32],
     /// How each rank of the job is reached.
-    pub cards: Vec<Vec<u8>>,
+    cards: Vec<Vec<u8>>,
 }
 
 impl Agent {
-    /// Finds the engine that has started this process. `counts`: how many ranks each node has.
+    /// Finds the engine that has started this process, tells the other agents how the ranks of this node are reached,
+    /// and learns it of theirs. `counts`: how many ranks each node has.
     ///
     /// # Errors
-    /// There is none, or it has started another number of agents.
-    pub fn join(counts: &[usize]) -> Result<Agent, String> {
+    /// There is no engine, or it has started another number of agents; no port; an agent of another version.
+    pub fn join(counts: &[usize], config: &Config) -> Result<Agent, String> {
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
-        let engine = Engine::connect().map_err(describe)?;
+        let engine = Pmi1::connect().map(Engine::Pmi1).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
             return Err(format!(
@@ -51,12 +51,18 @@ impl Agent {
                 counts.len()
             ));
         }
-        Ok(Agent {
+        let mut agent = Agent {
             aborter: engine.aborter().map_err(describe)?,
             node: about.rank,
             counts: counts.to_vec(),
+            listeners: Vec::new(),
+            job_id: 0,
+            secret: [0; 32],
+            cards: Vec::new(),
             engine,
-        })
+        };
+        agent.exchange(config)?;
+        Ok(agent)
     }
 
     /// The ranks of this node.
@@ -64,13 +70,13 @@ impl Agent {
         self.ranks_of(self.node)
     }
 
-    /// This node's number.
-    pub fn node(&self) -> usize {
-        self.node
+    /// The job's number, the same on all nodes.
+    pub fn job_id(&self) -> u64 {
+        self.job_id
     }
 
     /// Number of the node that a rank runs on.
-    pub fn node_of(&self, rank: usize) -> usize {
+    fn node_of(&self, rank: usize) -> usize {
         let mut end = 0;
         let ends = self.counts.iter().map(|count| {
             end += count;
@@ -84,35 +90,66 @@ impl Agent {
         first..first + self.counts[node]
     }
 
-    /// Tells the other agents how the ranks of this node are reached (`cards`), and learns it of theirs.
-    ///
-    /// # Errors
-    /// The engine; an agent of another version.
-    pub fn exchange(&mut self, cards: Vec<Vec<u8>>) -> Result<Shared, String> {
-        let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
-        let own = NodeMessage {
+    fn exchange(&mut self, config: &Config) -> Result<(), String> {
+        let ranks = self.local().len();
+        let mut own = NodeMessage {
             job_id: random_job_id(),
-            secret: random_secret(),
-            cards,
+            secret: draw_secret().map_err(|e| e.to_string())?,
+            cards: Vec::new(),
         };
+        for _ in 0..ranks {
+            let (listener, card) = network::open(config, Reach::Network, ranks)?;
+            self.listeners.push(listener);
+            own.cards.push(card.encode());
+        }
+        let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
         let put = self.engine.put(KEY, &own.encode());
         put.and_then(|()| self.engine.fence()).map_err(describe)?;
-        let mut shared: Option<Shared> = None;
         for node in 0..self.counts.len() {
             let said = self.engine.get(node, KEY).map_err(describe)?;
             let said = said.as_deref().and_then(NodeMessage::decode);
             let said = said.filter(|said| said.cards.len() == self.counts[node]);
             let said = said.ok_or_else(|| {
-                format!("the agent of node {node} says nothing that is understood: is Fastpath of another version there?")
+                format!(
+                    "the agent of node {node} says nothing that is understood: is Fastpath of \
+                     another version there?"
+                )
             })?;
-            let all = shared.get_or_insert_with(|| Shared {
-                job_id: said.job_id,
-                secret: said.secret,
-                cards: Vec::new(),
-            });
-            all.cards.extend(said.cards);
+            if node == 0 {
+                (self.job_id, self.secret) = (said.job_id, said.secret);
+            }
+            self.cards.extend(said.cards);
         }
-        shared.ok_or_else(|| "there is no node".to_owned())
+        Ok(())
+    }
+
+    /// Writes what the ranks of this node find in its memory: the secret, and how each rank of the job is reached.
+    pub fn fill(&self, segment: &Segment) {
+        let header = segment.header();
+        header.set_secret(&self.secret);
+        let nodes = self.counts.len() as u32;
+        header.nodes.store(nodes, Ordering::Relaxed);
+        let local = self.local();
+        for (rank, card) in self.cards.iter().enumerate() {
+            let Some(page) = segment.page(rank) else {
+                return;
+            };
+            page.host
+                .store(self.node_of(rank) as u32, Ordering::Relaxed);
+            page.network.store(card);
+            if !local.contains(&rank) {
+                page.elsewhere.store(1, Ordering::Relaxed);
+                page.set_left(STATE_ABSENT);
+            }
+        }
+    }
+
+    /// What a rank of this node listens on, for it alone; the first of them belongs to the first rank.
+    pub fn take_listener(&mut self) -> Option<Listener> {
+        match self.listeners.is_empty() {
+            true => None,
+            false => Some(self.listeners.remove(0)),
+        }
     }
 
     /// The ranks of this node have ended, with this code: ends the others unless it is 0.

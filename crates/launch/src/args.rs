@@ -53,8 +53,6 @@ fn wrong<T>(text: String) -> Result<T, UsageError> {
 
 /// What a command line may ask of the machine it is typed on.
 pub trait Surroundings {
-    /// The node's own name, for messages.
-    fn name(&self) -> &str;
     /// Is this a name or an address of this node?
     fn is_here(&self, name: &str) -> bool;
     /// The text of a file.

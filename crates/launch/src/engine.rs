@@ -159,7 +159,10 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     };
     let mut all = list_words(engine, nodes, spec, is_root());
     if engine == Engine::Prrte {
-        all.extend(list_exports(std::env::vars_os().map(|(name, _)| name), spec));
+        all.extend(list_exports(
+            std::env::vars_os().map(|(name, _)| name),
+            spec,
+        ));
     }
     all.extend([agent.into_os_string(), "--agent".into()]);
     let counts: Vec<String> = nodes.iter().map(|node| node.ranks.to_string()).collect();
@@ -179,9 +182,11 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
 fn check_input(spec: &JobSpec, nodes: &[Node]) -> Result<(), String> {
     let first = nodes.first().map_or(0, |node| node.ranks);
     match &spec.stdin {
-        Stdin::All => Err("--stdin all: standard input reaches the ranks of the first host \
+        Stdin::All => Err(
+            "--stdin all: standard input reaches the ranks of the first host \
             alone; name these"
-            .to_owned()),
+                .to_owned(),
+        ),
         Stdin::Ranks(list) => match list.iter().find(|&&rank| rank >= first) {
             Some(rank) => Err(format!(
                 "--stdin {rank}: standard input reaches the ranks of the first host alone, 0 to {}",
@@ -207,7 +212,11 @@ fn describe(nodes: &[Node], program: &Path, words: &[OsString]) -> String {
     }
     let words = words.iter().map(|word| word.to_string_lossy());
     let words: Vec<_> = words.collect();
-    text + &format!("mpiexec: started by {} {}\n", program.display(), words.join(" "))
+    text + &format!(
+        "mpiexec: started by {} {}\n",
+        program.display(),
+        words.join(" ")
+    )
 }
 
 /// A program on the search path.

@@ -5,8 +5,8 @@ use crate::agent::Agent;
 use crate::args::{App, JobSpec, Nodes, Stdin};
 use crate::binding::{Machine, Plan, describe_plan, plan_binding};
 use crate::claims::{Pick, claim_processors};
-use crate::environment::{find_missing, select_variables};
 use crate::engine::hand_over;
+use crate::environment::{find_missing, select_variables};
 use crate::guard::Guard;
 use crate::input::{copy_above, open_inputs};
 use crate::limits::{Need, check_calls, describe_clone, describe_files, limit_files};
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write as _;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -148,8 +148,10 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     check_calls().map_err(|text| (1, text))?;
     let (signals, inherited) =
         Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
-    let mut agent = match &spec.nodes {
-        Nodes::Agent(counts) => Some(Agent::join(counts).map_err(|text| (1, text))?),
+    let agent = match &spec.nodes {
+        Nodes::Agent(counts) => {
+            Some(Agent::join(counts, &own_config(spec)).map_err(|text| (1, text))?)
+        }
         _ => None,
     };
     let local = agent.as_ref().map_or(0..app_of.len(), Agent::local);
@@ -169,10 +171,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
     outputs.open_files(&local).map_err(|text| (2, text))?;
-    let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need)?;
-    if let Some(agent) = &mut agent {
-        agent.exchange(segment).map_err(|text| (1, text))?;
-    }
+    let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need, agent.as_ref())?;
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let mut spared = list_children();
     adopt_orphans();
@@ -269,6 +268,14 @@ fn start_ranks(
         let app = app_of[rank];
         let prepared = &apps[app];
         identity.rank = rank;
+        let listener = watch.agent.as_mut().and_then(Agent::take_listener);
+        // Kept by the rank; closed here when it runs.
+        listener
+            .iter()
+            .for_each(|listener| listener.set_inherited(true));
+        identity.listener = listener
+            .as_ref()
+            .map(|listener| listener.as_fd().as_raw_fd());
         let own = [
             c_pair(JOB_VARIABLE.as_ref(), identity.to_string().as_ref()),
             c_pair("FASTPATH_RANK".as_ref(), rank.to_string().as_ref()),
@@ -368,6 +375,12 @@ fn count_files(spec: &JobSpec, ranks: usize) -> u64 {
     (2 * ranks + 2 * copies + files) as u64
 }
 
+/// The settings of the launcher itself: those of its environment and of all ranks.
+fn own_config(spec: &JobSpec) -> Config {
+    let set = std::env::vars_os().chain(spec.env.iter().cloned());
+    Config::from_pairs(set).unwrap_or_else(|_| Config::defaults())
+}
+
 fn read_machine() -> Machine {
     let allowed = topology::affinity();
     let processors = topology::limit_by_quota(allowed.len(), topology::cpu_quota());
@@ -410,8 +423,10 @@ fn make_segment(
     machine: &Machine,
     plan: &Plan,
     need: Need,
+    agent: Option<&Agent>,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
-    let segment = Segment::create(app_of.len(), random_job_id())
+    let job_id = agent.map_or_else(random_job_id, Agent::job_id);
+    let segment = Segment::create(app_of.len(), job_id)
         .map_err(|e| (1, format!("cannot make the job's memory: {e}")))?;
     let segment: &'static Segment = Box::leak(Box::new(segment));
     let header = segment.header();
@@ -431,6 +446,9 @@ fn make_segment(
             page.bound
                 .store(u32::from(plan.exclusive), Ordering::Relaxed);
         }
+    }
+    if let Some(agent) = agent {
+        agent.fill(segment);
     }
     // Few files may be allowed: then any number must do.
     let keep = copy_above(segment.file(), SEGMENT_FD).or_else(|_| copy_above(segment.file(), 3));

@@ -145,7 +145,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
     let release_lock = threads.then_some(release_lock as ReleaseLock);
-    if job.size() > job.processors() && !job.is_bound() {
+    if job.node_size() > job.processors() && !job.is_bound() {
         // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
         // are.
         topology::start_on(job.rank());

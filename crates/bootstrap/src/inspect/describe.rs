@@ -3,7 +3,7 @@
 use super::facts::{Activity, Facts, look_at_ranks};
 use super::verdict::{Verdict, judge};
 use super::{End, Member};
-use crate::segment::{Awaited, Phase, Segment, WaitNote};
+use crate::segment::{Awaited, Phase, RankPage, Segment, WaitNote};
 use fastpath_base::clock::now_ns;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,6 +20,10 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     let now_ns = now_ns();
     let mut text = String::new();
     for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
+        if let Some(host) = segment.page(number).and_then(RankPage::other_host) {
+            let _ = writeln!(text, "  rank {number} is on another node, {host}");
+            continue;
+        }
         let doing = describe_rank(member, facts, now_ns);
         let _ = writeln!(text, "  rank {number} (process {}) {doing}", member.pid);
     }

@@ -46,7 +46,7 @@ impl Job {
             }
             // Where a program on the way has closed it, and nobody knows its port yet.
             _ if self.network_card(self.rank()).is_none() => {
-                network::open(config, self.network_reach(), self.node_ranks())?
+                network::open(config, self.network_reach(), self.node_size())?
             }
             Some(Err(e)) => {
                 return Err(format!(
@@ -78,11 +78,6 @@ impl Job {
             1 => Reach::Node,
             _ => Reach::Network,
         }
-    }
-
-    /// Ranks whose memory is this one.
-    fn node_ranks(&self) -> usize {
-        (0..self.size()).filter(|&r| self.is_node_peer(r)).count()
     }
 }
 

@@ -110,7 +110,10 @@ pub(super) fn system(step: &'static str) -> SegmentError {
 }
 
 /// Bytes that nobody guesses.
-fn draw_secret() -> Result<[u8; 32], SegmentError> {
+///
+/// # Errors
+/// The kernel refuses them.
+pub fn draw_secret() -> Result<[u8; 32], SegmentError> {
     let mut secret = [0; 32];
     // SAFETY: the buffer is writable for its length. So few bytes come whole.
     let got = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };

@@ -4,6 +4,7 @@ use super::call::Call;
 use super::card::Card;
 use super::layout::FURTHER;
 use super::text::SharedText;
+use crate::network::NetworkCard;
 use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering, fence};
 use fastpath_base::wait::futex_wake;
 use std::ops::Deref;
@@ -16,6 +17,9 @@ pub const STATE_SLEEPING: u32 = 1;
 pub const STATE_FINALIZED: u32 = 2;
 /// The rank's process is gone.
 pub const STATE_DEAD: u32 = 3;
+
+/// There is no such rank in this memory: it runs on another node.
+pub const STATE_ABSENT: u32 = 4;
 
 /// From here on: a worker of the rank for which a thread looks that sleeps on the state word of another one, whose
 /// place is added.
@@ -365,6 +369,15 @@ impl RankPage {
             elsewhere: word(),
             network: Card::fresh(),
         }
+    }
+
+    /// Name of the host, where the rank is on another node.
+    pub fn other_host(&self) -> Option<String> {
+        if self.elsewhere.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let card = self.network.load().as_deref().and_then(NetworkCard::decode);
+        Some(card.map_or_else(|| "whose name is not known".to_owned(), |card| card.host))
     }
 
     /// How far the rank has come. What no rank can have written counts as the start.

@@ -203,10 +203,6 @@ impl ThisNode {
 }
 
 impl Surroundings for ThisNode {
-    fn name(&self) -> &str {
-        &self.host
-    }
-
     fn is_here(&self, name: &str) -> bool {
         let aliases = || std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         is_own_name(name, &self.host, &aliases, &is_own_address)

@@ -410,7 +410,9 @@ impl<'a> Parser<'a> {
         }
         let several = variable("SLURM_JOB_NUM_NODES").is_some_and(|n| n.trim() != "1");
         if several
-            && let Some(nodes) = variable("SLURM_TASKS_PER_NODE").as_deref().and_then(read_tasks)
+            && let Some(nodes) = variable("SLURM_TASKS_PER_NODE")
+                .as_deref()
+                .and_then(read_tasks)
         {
             count.file_slots = nodes.iter().map(|node| node.ranks).sum();
             self.nodes = nodes;

@@ -202,7 +202,11 @@ const RANKS: &[Opt] = &[
     set(
         "-launcher -bootstrap -launcher-exec -bootstrap-exec",
         One("WORD"),
-        |p, g| p.spec.hydra_words.extend([g.name.as_str().into(), g.value().to_owned()]),
+        |p, g| {
+            p.spec
+                .hydra_words
+                .extend([g.name.as_str().into(), g.value().to_owned()])
+        },
         "handed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
          program",
     ),

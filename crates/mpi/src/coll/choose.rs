@@ -49,7 +49,7 @@ impl Room {
         };
         // SAFETY: the worker lives while MPI runs.
         let job = unsafe { (*worker).job };
-        if job.size() <= job.processors() {
+        if job.node_size() <= job.processors() {
             Room::Own
         } else if job.processors() > FEW_PROCESSORS {
             Room::Shared

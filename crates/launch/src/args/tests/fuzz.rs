@@ -36,10 +36,6 @@ fn fuzz__command_lines_are_understood_or_refused() {
 struct Text<'a>(&'a [u8]);
 
 impl Surroundings for Text<'_> {
-    fn name(&self) -> &str {
-        "here"
-    }
-
     fn is_here(&self, _: &str) -> bool {
         true
     }
