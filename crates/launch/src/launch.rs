@@ -79,7 +79,9 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
         eprintln!("mpiexec: --cpu-set {set}: {e}; processors {there} may be used here");
         return 2;
     }
-    if let Some(text) = describe_copies() {
+    if spec.nodes == Nodes::Here
+        && let Some(text) = describe_copies()
+    {
         eprintln!("mpiexec: {text}");
     }
     if let Nodes::Several(_) = spec.nodes {

@@ -28,6 +28,8 @@ pub const STREAMS: u64 = 16;
 
 /// Exit code after `--timeout`, that of timeout(1).
 const TIMEOUT_CODE: i32 = 124;
+/// After a time-out the agents of other nodes, which have the same limit, say what their ranks were doing.
+const OTHERS_SPEAK: Duration = Duration::from_millis(300);
 /// Between the polite signal and the other one; together with the time below well under 2 s.
 const KILL_AFTER: Duration = Duration::from_millis(900);
 /// How long the others may go on when a rank has finalized MPI and then returned a failure:
@@ -280,6 +282,9 @@ impl Watch<'_> {
         }
         // When all is said: the engine ends the other nodes, and this process too.
         if let Some(agent) = &mut self.agent {
+            if code == TIMEOUT_CODE {
+                std::thread::sleep(OTHERS_SPEAK);
+            }
             agent.leave(code);
         }
         self.guard.dismiss();
