@@ -19,9 +19,23 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     let before = look_at_ranks(members, segment);
     let now_ns = now_ns();
     let mut text = String::new();
+    let other_host = |rank: usize| segment.page(rank).and_then(RankPage::other_host);
+    let mut first = 0;
     for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
-        if let Some(host) = segment.page(number).and_then(RankPage::other_host) {
-            let _ = writeln!(text, "  rank {number} is on another node, {host}");
+        if let Some(host) = other_host(number) {
+            // One line for all that follow each other there.
+            if number == 0 || other_host(number - 1).as_ref() != Some(&host) {
+                first = number;
+            }
+            if other_host(number + 1).as_ref() != Some(&host) {
+                let _ = match number - first {
+                    0 => writeln!(text, "  rank {number} is on another node, {host}"),
+                    _ => writeln!(
+                        text,
+                        "  ranks {first} to {number} are on another node, {host}"
+                    ),
+                };
+            }
             continue;
         }
         let doing = describe_rank(member, facts, now_ns);
