@@ -1,10 +1,11 @@
-//! `fastpath doctor`: what RDMA finds on this machine, what is wrong with it, and what to do.
+//! `fastpath doctor`: what RDMA and jobs on several hosts find on this machine, what is wrong with it, and what to do.
 //!
 //! The kernel's view comes from sysfs, the library's from the library itself: which file it was loaded from, which
 //! providers it loaded, and from where, as the process's own memory map shows.
 
 mod devices;
 mod diagnostics;
+mod engines;
 mod library;
 mod limits;
 mod show;
@@ -23,6 +24,7 @@ use crate::info::transports;
 
 use devices::{Device, Undriven};
 use diagnostics::{Severity, Trouble};
+use engines::{Engine, Network};
 use library::Libraries;
 use limits::Limits;
 
@@ -51,6 +53,9 @@ struct Facts {
     undriven: Vec<Undriven>,
     libraries: Libraries,
     limits: Limits,
+    /// What could start ranks on several hosts.
+    engines: Vec<Engine>,
+    network: Network,
     /// The device that `FASTPATH_DEVICE` names, with its port if it says one.
     wanted: Option<String>,
     /// Why jobs of two ranks that are started from here end before they begin, if they do.
@@ -78,6 +83,8 @@ pub fn examine() -> Examination {
         undriven: devices::list_undriven(root),
         libraries,
         limits: limits::read(root),
+        engines: engines::list(),
+        network: engines::look_at_network(),
         wanted: read_wanted(),
         refused: try_settings().err(),
     })

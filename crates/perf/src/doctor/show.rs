@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::Examination;
 use super::devices::{Device, Interface, Pcie, Port};
 use super::diagnostics::Severity;
+use super::engines::{Engine, Network};
 use super::library::Libraries;
 use super::limits::Limits;
 use crate::document::Document;
@@ -14,7 +15,7 @@ pub(super) fn describe(examination: &Examination) -> Document {
     let facts = &examination.facts;
     let mut said = Document::default();
     if facts.devices.is_empty() {
-        said.text("no RDMA device: messages go through shared memory alone");
+        said.text("no RDMA device: messages go through shared memory, between hosts over TCP");
     }
     for device in &facts.devices {
         describe_device(device, &mut said);
@@ -27,6 +28,8 @@ pub(super) fn describe(examination: &Examination) -> Document {
     }
     describe_library(&facts.libraries, &mut said);
     describe_limits(&facts.limits, &mut said);
+    describe_network(&facts.network, &mut said);
+    describe_engines(&facts.engines, &mut said);
     for trouble in &examination.diagnostics {
         let mark = match trouble.severity {
             Severity::Trouble => "TROUBLE",
@@ -161,6 +164,38 @@ fn describe_library(library: &Libraries, said: &mut Document) {
         .collect();
     if !idle.is_empty() {
         said.pair("not loaded", idle.join(", "));
+    }
+}
+
+fn describe_network(network: &Network, said: &mut Document) {
+    let ports = match network.ports.as_str() {
+        "" => String::new(),
+        ports => format!(", ports {ports}"),
+    };
+    said.heading(match &network.problem {
+        None => format!("network            {}{ports}", network.addresses.join(", ")),
+        Some(why) => format!("network            none: {why}"),
+    });
+}
+
+fn describe_engines(engines: &[Engine], said: &mut Document) {
+    if engines.is_empty() {
+        said.heading("engines            none: jobs run on this host alone");
+        said.text(
+            "for several hosts install Hydra (Debian: mpich), PRRTE, Slurm or Flux on each of them",
+        );
+    }
+    for engine in engines {
+        let version = engine.version.as_deref().unwrap_or("of unknown version");
+        let program = engine.program.display();
+        said.heading(format!("engine {:<11} {program} {version}", engine.name));
+        said.pair("speaks", engine.protocols.join(", "));
+        if let (false, Some(name)) = (engine.usable, engine.allocation) {
+            said.pair(
+                "usable",
+                format!("in an allocation alone: {name} is not set"),
+            );
+        }
     }
 }
 

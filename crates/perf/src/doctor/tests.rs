@@ -96,6 +96,12 @@ impl Tree {
                 ..Libraries::default()
             },
             undriven: devices::list_undriven(&self.root),
+            engines: Vec::new(),
+            network: engines::Network {
+                addresses: vec!["192.0.2.7".into()],
+                problem: None,
+                ports: String::new(),
+            },
             limits: Limits {
                 locked: None,
                 locked_most: None,
@@ -170,7 +176,7 @@ fn nothing__is_healthy_and_says_what_runs() {
     let tree = Tree::new("nothing");
     let examination = Examination::of(tree.facts());
     assert!(examination.healthy);
-    assert!(text_of(&examination).contains("shared memory alone"));
+    assert!(text_of(&examination).contains("between hosts over TCP"));
 }
 
 #[test]

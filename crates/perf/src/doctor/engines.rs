@@ -1,0 +1,169 @@
+//! What could start ranks on several hosts, and how they would reach each other over the network.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fastpath_base::config::{Config, Key};
+use fastpath_bootstrap::network::Reach;
+use fastpath_bootstrap::network::interfaces::{choose_addresses, list_addresses};
+use serde::Serialize;
+
+/// An engine that is installed.
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct Engine {
+    /// As `mpiexec --engine` names it.
+    pub name: &'static str,
+    pub program: PathBuf,
+    /// As it says itself; None where it says nothing.
+    pub version: Option<String>,
+    /// The protocols by which its processes learn of each other.
+    pub protocols: Vec<String>,
+    /// The variable without which it has no hosts to give, where it needs one.
+    pub allocation: Option<&'static str>,
+    /// Whether a job on several hosts could be started by it from here.
+    pub usable: bool,
+}
+
+/// Name, program, protocols, variable of the allocation.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    Option<&'static str>,
+);
+
+/// In the order in which `mpiexec` looks for them.
+const ENGINES: [Row; 4] = [
+    ("slurm", "srun", &[], Some("SLURM_JOB_ID")),
+    ("flux", "flux", &["pmi1", "pmix"], Some("FLUX_URI")),
+    ("hydra", "mpiexec.hydra", &["pmi1"], None),
+    ("prrte", "prterun", &["pmix"], None),
+];
+
+/// How this host is reached over the network.
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct Network {
+    /// The addresses that peers would be told, the best first.
+    pub addresses: Vec<String>,
+    /// Why there are none.
+    pub problem: Option<String>,
+    /// The ports that ranks listen on; empty where any port will do.
+    pub ports: String,
+}
+
+/// Looks for engines on the search path. Starts each to ask for its version.
+pub(super) fn list() -> Vec<Engine> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let find = |name: &str| {
+        let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
+        places.find(|place| place.is_file())
+    };
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|text| !text.is_empty());
+    let look = |&(name, program, protocols, allocation): &Row| {
+        let program = find(program)?;
+        let protocols = match name {
+            "slurm" => read_plugins(&ask(&program, "--mpi=list")),
+            _ => protocols.iter().map(|&name| name.to_owned()).collect(),
+        };
+        Some(Engine {
+            name,
+            version: read_version(&ask(&program, "--version")),
+            program,
+            protocols,
+            allocation,
+            usable: allocation.is_none_or(is_set),
+        })
+    };
+    ENGINES.iter().filter_map(look).collect()
+}
+
+/// What a program prints for an option; empty where it cannot be run.
+fn ask(program: &Path, option: &str) -> String {
+    let output = Command::new(program)
+        .arg(option)
+        .stdin(Stdio::null())
+        .output();
+    let said = |o: std::process::Output| [o.stdout, o.stderr].concat();
+    output.map_or(String::new(), |o| {
+        String::from_utf8_lossy(&said(o)).into_owned()
+    })
+}
+
+/// The first word of the first lines that begins with a digit: `slurm 22.05.8`, `Version:  4.0.2`.
+fn read_version(text: &str) -> Option<String> {
+    const LINES: usize = 5;
+    let mut words = text.lines().take(LINES).flat_map(str::split_whitespace);
+    let found = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    found.map(|word| word.trim_end_matches(',').to_owned())
+}
+
+/// The plugins of `srun --mpi=list` that this library speaks with: PMI-1 is answered by that for PMI-2.
+fn read_plugins(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| c.is_whitespace() || c == ',');
+    let mut found: Vec<String> = words
+        .filter_map(|word| match word {
+            "pmi2" => Some("pmi1"),
+            "pmix" => Some("pmix"),
+            _ => None,
+        })
+        .map(str::to_owned)
+        .collect();
+    found.dedup();
+    found
+}
+
+/// How ranks of other hosts would reach this one.
+pub(super) fn look_at_network() -> Network {
+    let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
+    let listed = list_addresses().map_err(|e| e.to_string());
+    let wanted = config.text(Key::Interfaces);
+    let chosen = listed.and_then(|found| choose_addresses(&found, wanted, Reach::Network));
+    let ports = config.text(Key::Ports).to_owned();
+    match chosen {
+        Ok(addresses) => Network {
+            addresses: addresses.iter().map(|a| a.to_string()).collect(),
+            problem: None,
+            ports,
+        },
+        Err(why) => Network {
+            addresses: Vec::new(),
+            problem: Some(why),
+            ports,
+        },
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version__is_found_in_what_engines_print() {
+        let hydra = "HYDRA build details:\n    Version:                                 4.0.2\n";
+        let prrte = "prterun (PRRTE) 3.0.14\n\nReport bugs to https://github.com/\n";
+        for (text, version) in [
+            ("slurm 22.05.8\n", Some("22.05.8")),
+            (hydra, Some("4.0.2")),
+            (prrte, Some("3.0.14")),
+            ("", None),
+            ("no such option\n", None),
+        ] {
+            assert_eq!(read_version(text).as_deref(), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn plugins__of_slurm_are_those_we_speak_with() {
+        let text = "MPI plugin types are...\n\tnone\n\tpmi2\n\tcray_shasta\n\tpmix\n\
+                    specific pmix plugin versions available: pmix_v4\n";
+        assert_eq!(read_plugins(text), ["pmi1", "pmix"]);
+        assert_eq!(read_plugins("srun: error"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn network__of_this_machine_is_told_or_why_there_is_none() {
+        let network = look_at_network();
+        assert_eq!(network.addresses.is_empty(), network.problem.is_some());
+    }
+}
