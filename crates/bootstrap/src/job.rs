@@ -3,6 +3,7 @@
 pub mod detect;
 mod environment;
 mod identity;
+mod network;
 
 use crate::segment::{
     JobHeader, Mapping, Phase, RankPage, STATE_DEAD, STATE_FINALIZED, Segment, SegmentError,
@@ -19,6 +20,7 @@ pub use detect::is_identity;
 use detect::{Claim, Place};
 pub use environment::{describe_copies, find_place};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
+use network::NetworkPlace;
 
 /// Why a process could not find its place in a job.
 #[derive(Debug)]
@@ -112,6 +114,7 @@ pub struct Job {
     launcher: Option<u32>,
     job_id: u64,
     segment: Segment,
+    place: NetworkPlace,
 }
 
 impl Job {
@@ -158,6 +161,7 @@ impl Job {
             launcher: Some(id.launcher),
             job_id: id.job_id,
             segment,
+            place: NetworkPlace::inheriting(id.listener),
         };
         job.begin();
         Ok(job)
@@ -184,6 +188,7 @@ impl Job {
             launcher: None,
             job_id,
             segment,
+            place: NetworkPlace::default(),
         };
         job.begin();
         Ok(job)
@@ -227,6 +232,7 @@ impl Job {
                 launcher: None,
                 job_id,
                 segment: Segment::attach(file, job_id)?,
+                place: NetworkPlace::default(),
             };
             job.begin();
             Ok(job)
@@ -280,7 +286,19 @@ impl Job {
     /// Whether a rank counts as being on another host than this one. No lane to it may use what lies in the job's
     /// memory.
     pub fn is_remote(&self, rank: usize) -> bool {
-        self.host(rank) != self.host(self.rank)
+        self.host(rank) != self.host(self.rank) || !self.is_node_peer(rank)
+    }
+
+    /// Whether a rank's page in this memory is its own. Of others, which are on other nodes, nothing but `host` and
+    /// `network` is told there.
+    pub fn is_node_peer(&self, rank: usize) -> bool {
+        let page = self.segment.page(rank);
+        page.is_some_and(|page| page.elsewhere.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Memory files that the job has, one on each of its nodes.
+    pub fn nodes(&self) -> usize {
+        (self.header().nodes.load(Ordering::Relaxed) as usize).max(1)
     }
 
     /// Processors worth of time that the job's ranks have together, at least 1. With more
@@ -447,6 +465,7 @@ mod tests {
             rank,
             launcher: std::process::id(),
             job_id,
+            listener: None,
         }
         .to_string()
         .into()
@@ -551,6 +570,7 @@ mod tests {
             rank: 0,
             launcher: std::process::id(),
             job_id: 5,
+            listener: None,
         };
         assert!(id.open_from_launcher().is_ok());
         let wrong = Identity {

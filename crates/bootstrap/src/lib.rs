@@ -5,6 +5,7 @@
 //! | [`engine`] | launchers that are not ours: PMI-1, PMIx |
 //! | [`segment`] | the memory that the ranks of a node share: layout, creation, mapping, backing |
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
+//! | [`network`] | what a rank needs to be reached over the network |
 //! | [`inspect`] | what can be seen of a running job from outside |
 //! | [`trace`] | where the ranks' points are recorded, and the file they are merged into |
 
@@ -15,6 +16,7 @@ pub mod job;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+pub mod network;
 pub mod segment;
 pub mod trace;
 

@@ -242,6 +242,7 @@ fn start_ranks(
         rank: 0,
         launcher: std::process::id(),
         job_id: watch.segment.header().job_id.load(Ordering::Relaxed),
+        listener: None,
     };
     let size = c_pair("FASTPATH_SIZE".as_ref(), app_of.len().to_string().as_ref());
     for (rank, &app) in app_of.iter().enumerate() {

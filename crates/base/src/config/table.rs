@@ -86,7 +86,7 @@ pub const FEATURES: &[&str] = &[
 pub const REPORT_FORMS: &[&str] = &["json"];
 
 /// Names of the transports that `FASTPATH_TRANSPORTS` can list.
-pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc", "ud"];
+pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc", "ud", "tcp"];
 
 /// Defines the keys and the table together, so that they cannot fall out of step.
 macro_rules! variables {
@@ -142,6 +142,13 @@ variables! {
     MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
         "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: as \
          `fastpath tune inline` has stored, else 220";
+    Interfaces "FASTPATH_INTERFACES" Kind::Text, "auto", false,
+        "by which interfaces ranks of other hosts reach this one, the best first: names, addresses \
+         or networks as 10.1.0.0/16, separated by commas; ^ before one leaves it out; auto: all \
+         but loopback";
+    Ports "FASTPATH_PORTS" Kind::Text, "auto", false,
+        "ports on which ranks listen, as 50000-50100, one for each rank of a host; auto: as the \
+         kernel chooses";
     ConnectCost "FASTPATH_CONNECT_COST" Kind::DurationOrAuto, "auto", false,
         "what a connection (queue pair) is taken to cost: a pair changes from ud to rc once \
          datagrams have cost so much more; auto: 500us";

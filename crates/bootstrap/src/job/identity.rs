@@ -11,7 +11,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// The variable in which the launcher tells a rank who it is.
 pub const JOB_VARIABLE: &str = "FASTPATH_INTERNAL_JOB";
 
-/// What the variable says, as `1,FD,RANK,LAUNCHER,JOB`.
+/// What the variable says, as `1,FD,RANK,LAUNCHER,JOB[,LISTENER]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Descriptor of the segment, in the launcher and (unless closed on the way) in the rank.
@@ -22,6 +22,8 @@ pub struct Identity {
     pub launcher: u32,
     /// The job's number.
     pub job_id: u64,
+    /// Descriptor of a socket that listens for this rank, where one was opened for it.
+    pub listener: Option<RawFd>,
 }
 
 impl fmt::Display for Identity {
@@ -30,7 +32,11 @@ impl fmt::Display for Identity {
             f,
             "1,{},{},{},{:016x}",
             self.fd, self.rank, self.launcher, self.job_id
-        )
+        )?;
+        match self.listener {
+            Some(fd) => write!(f, ",{fd}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -38,11 +44,20 @@ impl Identity {
     /// Reads the variable's text; None when it is malformed.
     pub fn parse(text: &str) -> Option<Identity> {
         let fields: Vec<&str> = text.split(',').collect();
-        let ["1", fd, rank, launcher, job_id] = fields[..] else {
+        let (fields, listener) = match fields[..] {
+            [ref fields @ .., listener] if fields.len() == 5 => (fields, Some(listener)),
+            ref fields => (fields, None),
+        };
+        let ["1", fd, rank, launcher, job_id] = *fields else {
             return None;
         };
+        let read_fd = |text: &str| text.parse().ok().filter(|&fd: &RawFd| fd >= 0);
         Some(Identity {
-            fd: fd.parse().ok().filter(|&fd| fd >= 0)?,
+            fd: read_fd(fd)?,
+            listener: match listener {
+                Some(text) => Some(read_fd(text)?),
+                None => None,
+            },
             rank: rank.parse().ok()?,
             launcher: launcher.parse().ok().filter(|&pid| pid > 0)?,
             job_id: u64::from_str_radix(job_id, 16).ok()?,
@@ -181,8 +196,14 @@ mod tests {
             rank: 3,
             launcher: 1234,
             job_id: 0xabc,
+            listener: None,
         };
         assert_eq!(Identity::parse(&id.to_string()), Some(id));
+        let heard = Identity {
+            listener: Some(9),
+            ..id
+        };
+        assert_eq!(Identity::parse(&heard.to_string()), Some(heard));
     }
 
     #[test]
@@ -195,7 +216,9 @@ mod tests {
             "1,3,-1,1,0",
             "1,3,0,0,0",
             "1,3,0,1,xyz",
-            "1,3,0,1,0,0",
+            "1,3,0,1,0,-1",
+            "1,3,0,1,0,",
+            "1,3,0,1,0,0,0",
             "1,99999999999,0,1,0",
         ] {
             assert_eq!(Identity::parse(text), None, "{text}");
@@ -219,6 +242,7 @@ mod tests {
         let corpus: &[&[u8]] = &[
             b"1,57,3,1234,0000000000000abc",
             b"1,0,0,1,0",
+            b"1,3,2,1234,abc,12",
             b"2,57,3,1234,abc",
         ];
         crate::mutate::run(corpus, |input| {

@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -29,7 +29,9 @@ pub struct JobHeader {
     pub bound: AtomicU32,
     /// KiB that each rank may have backed before it asks the system what memory is left.
     pub budget_kib: AtomicU32,
-    _reserved: [AtomicU32; 4],
+    /// Memory files that the job has, one on each of its nodes; 0 counts as 1.
+    pub nodes: AtomicU32,
+    _reserved: [AtomicU32; 3],
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.
     pub awake: CacheLine<AtomicU32>,
@@ -48,6 +50,32 @@ pub struct JobHeader {
     pub abort: AbortRecord,
     /// How the ranks reach each other.
     pub transports: Agreement,
+    /// What proves on a network that somebody is of this job: the same in all memory files of it, and known to nobody
+    /// else. Written before any rank starts.
+    secret: [AtomicU64; SECRET_WORDS],
+}
+
+/// Words of a job's secret.
+const SECRET_WORDS: usize = 4;
+
+impl JobHeader {
+    /// The job's secret.
+    pub fn secret(&self) -> [u8; 8 * SECRET_WORDS] {
+        let mut bytes = [0; 8 * SECRET_WORDS];
+        for (chunk, word) in bytes.chunks_mut(8).zip(&self.secret) {
+            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Writes the job's secret; the creator of the memory alone calls it, before any rank starts.
+    pub fn set_secret(&self, secret: &[u8; 8 * SECRET_WORDS]) {
+        for (word, chunk) in self.secret.iter().zip(secret.chunks_exact(8)) {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+    }
 }
 
 #[cfg(not(loom))]
@@ -63,6 +91,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, failure) == 320);
     assert!(offset_of!(JobHeader, abort) == 384);
     assert!(offset_of!(JobHeader, transports) == 1408);
+    assert!(offset_of!(JobHeader, secret) == 1472);
 };
 
 /// How a rank failed.

@@ -109,6 +109,17 @@ pub(super) fn system(step: &'static str) -> SegmentError {
     }
 }
 
+/// Bytes that nobody guesses.
+fn draw_secret() -> Result<[u8; 32], SegmentError> {
+    let mut secret = [0; 32];
+    // SAFETY: the buffer is writable for its length. So few bytes come whole.
+    let got = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };
+    match got == secret.len() as isize {
+        true => Ok(secret),
+        false => Err(system("getrandom")),
+    }
+}
+
 /// The segment of one job, mapped into this process up to the end of the pair regions.
 #[derive(Debug)]
 pub struct Segment {
@@ -143,6 +154,7 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
+        header.set_secret(&draw_secret()?);
         let budget = segment.budget.load(Ordering::Relaxed);
         header
             .budget_kib
@@ -726,6 +738,18 @@ mod tests {
                 .to_string()
                 .contains("version 99")
         );
+    }
+
+    #[test]
+    fn secret__is_the_jobs_own_and_can_be_handed_on() {
+        let (a, b) = (
+            Segment::create(1, 1).unwrap(),
+            Segment::create(1, 1).unwrap(),
+        );
+        assert_ne!(a.header().secret(), b.header().secret());
+        assert_ne!(a.header().secret(), [0; 32]);
+        b.header().set_secret(&a.header().secret());
+        assert_eq!(a.header().secret(), b.header().secret());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One rank's page: how it is woken, who wants to talk to it, what it is doing.
 
 use super::call::Call;
+use super::card::Card;
 use super::layout::FURTHER;
 use super::text::SharedText;
 use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering, fence};
@@ -143,7 +144,7 @@ pub struct RankPage {
     /// The transports that the rank was told to use, as they were written.
     pub transports: SharedText<16>,
     /// Where the rank takes datagrams, as the transport writes it.
-    pub iface_address: Card,
+    pub iface_address: Card<8>,
     /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read
     /// it now and then: who looks would answer.
     pub polls: AtomicU32,
@@ -157,57 +158,15 @@ pub struct RankPage {
     leaders: AtomicU32,
     /// Workers that the rank offers to peers, at least 1; 0 while that is not known.
     pub offers: AtomicU32,
+    /// 1 where the rank's own memory is another file, on another node: then `host` and `network` alone are told here.
+    /// Written before any rank starts.
+    pub elsewhere: AtomicU32,
+    /// Where the rank is reached over the network ([`crate::network::NetworkCard`]).
+    pub network: Card<24>,
 }
 
 /// Threads of a rank that can say at the same time what they wait for.
 pub const NOTES: usize = 4;
-
-/// Words of an interface address.
-const CARD_WORDS: usize = 8;
-
-/// A few bytes that their owner writes once.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Card {
-    /// Bytes that count; 0: nothing yet.
-    length: AtomicU32,
-    _reserved: AtomicU32,
-    words: [AtomicU64; CARD_WORDS],
-}
-
-impl Card {
-    #[cfg(all(test, loom))]
-    fn fresh() -> Self {
-        Card {
-            length: AtomicU32::new(0),
-            _reserved: AtomicU32::new(0),
-            words: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
-    }
-
-    /// Publishes the bytes, 1 to 64; the page's owner alone calls it, once.
-    pub fn store(&self, bytes: &[u8]) {
-        debug_assert!((1..=CARD_WORDS * 8).contains(&bytes.len()));
-        for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {
-            let mut padded = [0; 8];
-            padded[..chunk.len()].copy_from_slice(chunk);
-            word.store(u64::from_le_bytes(padded), Ordering::Relaxed);
-        }
-        // ORDERING: publishes the words; partner is the acquire load in `load`.
-        self.length.store(bytes.len() as u32, Ordering::Release);
-    }
-
-    /// The bytes; `None` while there are none, or what no owner writes.
-    pub fn load(&self) -> Option<Vec<u8>> {
-        // ORDERING: partner is the release store in `store`.
-        let length = self.length.load(Ordering::Acquire) as usize;
-        if !(1..=CARD_WORDS * 8).contains(&length) {
-            return None;
-        }
-        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
-        Some(words.flat_map(u64::to_le_bytes).take(length).collect())
-    }
-}
 
 #[cfg(not(loom))]
 const _: () = {
@@ -403,6 +362,8 @@ impl RankPage {
             asleep: word(),
             leaders: word(),
             offers: word(),
+            elsewhere: word(),
+            network: Card::fresh(),
         }
     }
 

@@ -1,0 +1,119 @@
+//! How a rank is reached over the network: its socket, and the cards of its peers.
+
+use super::Job;
+use crate::network::{self, Listener, NetworkCard, Reach};
+use fastpath_base::config::Config;
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+
+/// The socket on which a rank listens, once it does.
+#[derive(Debug, Default)]
+pub(super) struct NetworkPlace {
+    inherited: Option<RawFd>,
+    listener: OnceLock<Listener>,
+}
+
+impl NetworkPlace {
+    /// That of a rank for which a socket may have been opened.
+    pub(super) fn inheriting(inherited: Option<RawFd>) -> Self {
+        NetworkPlace {
+            inherited,
+            listener: OnceLock::new(),
+        }
+    }
+}
+
+impl Job {
+    /// The socket on which this rank listens; `None` before [`Job::open_network`].
+    pub fn listener(&self) -> Option<&Listener> {
+        self.place.listener.get()
+    }
+
+    /// Has this rank listen, by the socket that was opened for it or by a new one, and says so on its page. Nothing
+    /// happens where it listens already.
+    ///
+    /// # Errors
+    /// As [`network::open`].
+    pub fn open_network(&self, config: &Config) -> Result<&Listener, String> {
+        if let Some(listener) = self.place.listener.get() {
+            return Ok(listener);
+        }
+        let inherited = self.place.inherited.map(Listener::inherit);
+        let (listener, card) = match inherited {
+            Some(Ok(listener)) => {
+                let card = network::describe_inherited(config, self.network_reach(), &listener)?;
+                (listener, card)
+            }
+            // Where a program on the way has closed it, and nobody knows its port yet.
+            _ if self.network_card(self.rank()).is_none() => {
+                network::open(config, self.network_reach(), self.node_ranks())?
+            }
+            Some(Err(e)) => {
+                return Err(format!(
+                    "the socket that was opened for this rank is lost ({e}): does a program on \
+                     the way close what it does not know?"
+                ));
+            }
+            None => return Err("this rank's address is told, and no socket is there".to_owned()),
+        };
+        if self.network_card(self.rank()).is_none() {
+            self.own_page().network.store(&card.encode());
+        }
+        Ok(self.place.listener.get_or_init(|| listener))
+    }
+
+    /// Where a rank is reached; `None` while nobody has said so.
+    pub fn network_card(&self, rank: usize) -> Option<NetworkCard> {
+        NetworkCard::decode(&self.rank_page(rank)?.network.load()?)
+    }
+
+    /// What proves on a network that somebody is of this job.
+    pub fn secret(&self) -> [u8; 32] {
+        self.header().secret()
+    }
+
+    /// From where this rank must be reached.
+    fn network_reach(&self) -> Reach {
+        match self.nodes() {
+            1 => Reach::Node,
+            _ => Reach::Network,
+        }
+    }
+
+    /// Ranks whose memory is this one.
+    fn node_ranks(&self) -> usize {
+        (0..self.size()).filter(|&r| self.is_node_peer(r)).count()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use fastpath_base::sync::Ordering;
+    use std::net::TcpStream;
+
+    #[test]
+    fn open_network__tells_peers_where_the_rank_is() {
+        let jobs = Job::in_process(2).unwrap();
+        assert!(jobs[0].listener().is_none() && jobs[1].network_card(0).is_none());
+        let config = Config::defaults();
+        let port = jobs[0].open_network(&config).unwrap().port();
+        assert_eq!(jobs[0].open_network(&config).unwrap().port(), port);
+        let card = jobs[1].network_card(0).unwrap();
+        assert_eq!(card.port, port);
+        TcpStream::connect((card.addresses[0], card.port)).unwrap();
+        assert_eq!(jobs[0].secret(), jobs[1].secret());
+    }
+
+    #[test]
+    fn node_peer__is_who_has_its_page_here() {
+        let jobs = Job::in_process(2).unwrap();
+        assert!(jobs[0].is_node_peer(1) && !jobs[0].is_remote(1));
+        assert_eq!(jobs[0].nodes(), 1);
+        let page = jobs[0].rank_page(1).unwrap();
+        page.elsewhere.store(1, Ordering::Relaxed);
+        assert!(!jobs[0].is_node_peer(1) && jobs[0].is_remote(1));
+        assert!(!jobs[0].is_node_peer(2));
+    }
+}

@@ -1,0 +1,287 @@
+//! The addresses of this host, and which of them peers are told.
+#![allow(unsafe_code)]
+
+use super::Reach;
+use std::ffi::CStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Name of the interface.
+    pub name: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether it leads from one peer to one other: a tunnel, most often.
+    pub point_to_point: bool,
+}
+
+/// The addresses of all interfaces that are up, in the kernel's order. Without those that hold on one link alone
+/// (`fe80::`): they name no peer without the number of an interface.
+///
+/// # Errors
+/// What the kernel said.
+pub fn list_addresses() -> io::Result<Vec<Found>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the list is written to the pointer, and freed below.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = first;
+    // SAFETY: each entry is valid until the list is freed, and the last one has no next.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        let flags = entry.ifa_flags as libc::c_int;
+        let up = libc::IFF_UP | libc::IFF_RUNNING;
+        // SAFETY: null or an address of the family that it names.
+        let address = unsafe { read_address(entry.ifa_addr) };
+        if let Some(address) = address.filter(|_| flags & up == up) {
+            // SAFETY: an entry's name is a C string.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            found.push(Found {
+                name: name.to_string_lossy().into_owned(),
+                address,
+                point_to_point: flags & libc::IFF_POINTOPOINT != 0,
+            });
+        }
+    }
+    // SAFETY: the list that getifaddrs made, once.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// # Safety
+/// Null, or an address as long as its family says.
+unsafe fn read_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: every address begins with its family.
+    match unsafe { (*address).sa_family } as libc::c_int {
+        libc::AF_INET => {
+            // SAFETY: of that family.
+            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let address = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
+            Some(address.into()).filter(|_| !address.is_link_local() && !address.is_unspecified())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: of that family.
+            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let address = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            Some(address.into()).filter(|_| !address.is_unicast_link_local())
+        }
+        _ => None,
+    }
+}
+
+/// What a word of `FASTPATH_INTERFACES` names.
+#[derive(Debug)]
+enum Pattern<'a> {
+    Name(&'a str),
+    /// A network: all addresses that begin with the same bits.
+    Network(IpAddr, u32),
+}
+
+impl<'a> Pattern<'a> {
+    fn parse(word: &'a str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "FASTPATH_INTERFACES: {word:?} is no network: write it as 10.1.0.0/16 or fd00::/8"
+            )
+        };
+        if let Some((address, bits)) = word.split_once('/') {
+            let address: IpAddr = address.parse().map_err(|_| wrong())?;
+            let bits = bits.parse().map_err(|_| wrong())?;
+            return match bits <= address_bits(address) {
+                true => Ok(Pattern::Network(address, bits)),
+                false => Err(wrong()),
+            };
+        }
+        Ok(match word.parse() {
+            Ok(address) => Pattern::Network(address, address_bits(address)),
+            Err(_) => Pattern::Name(word),
+        })
+    }
+
+    fn matches(&self, found: &Found) -> bool {
+        match (self, found.address) {
+            (Pattern::Name(name), _) => found.name == *name,
+            (Pattern::Network(IpAddr::V4(network), bits), IpAddr::V4(address)) => {
+                let differ = network.to_bits() ^ address.to_bits();
+                *bits == 0 || differ >> (32 - bits) == 0
+            }
+            (Pattern::Network(IpAddr::V6(network), bits), IpAddr::V6(address)) => {
+                let differ = network.to_bits() ^ address.to_bits();
+                *bits == 0 || differ >> (128 - bits) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+fn address_bits(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// Which addresses peers are told, the best first. `asked` is `FASTPATH_INTERFACES`: names, addresses and networks,
+/// separated by commas, in the order of preference; those behind a `^` are left out. Where none is asked for, all but
+/// loopback, and those that lead to one peer alone last; within a node loopback alone.
+///
+/// # Errors
+/// A word that cannot be understood, or none is left.
+pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Vec<IpAddr>, String> {
+    let words = asked.split(',').map(str::trim).filter(|w| !w.is_empty());
+    let (mut wanted, mut refused) = (Vec::new(), Vec::new());
+    for word in words.filter(|&word| word != "auto") {
+        match word.strip_prefix('^') {
+            Some(word) => refused.push(Pattern::parse(word)?),
+            None => wanted.push(Pattern::parse(word)?),
+        }
+    }
+    let kept = |f: &&Found| !refused.iter().any(|pattern| pattern.matches(f));
+    let mut chosen: Vec<IpAddr> = Vec::new();
+    let mut add = |f: &Found| {
+        if !chosen.contains(&f.address) {
+            chosen.push(f.address);
+        }
+    };
+    let candidates: Vec<&Found> = found.iter().filter(kept).collect();
+    for pattern in &wanted {
+        let these = candidates.iter().filter(|f| pattern.matches(f));
+        these.for_each(|f| add(f));
+    }
+    if wanted.is_empty() {
+        let (own, others): (Vec<&Found>, Vec<&Found>) = candidates
+            .into_iter()
+            .partition(|f| f.address.is_loopback());
+        let (tunnels, plain): (Vec<&Found>, Vec<&Found>) =
+            others.into_iter().partition(|f| f.point_to_point);
+        let others = plain.into_iter().chain(tunnels);
+        match (reach, own.is_empty()) {
+            // What was left out by name is meant for this too.
+            (Reach::Node, false) => own.into_iter().for_each(add),
+            _ => others.for_each(&mut add),
+        }
+        if chosen.is_empty() {
+            let own = found.iter().filter(kept);
+            own.filter(|f| f.address.is_loopback())
+                .for_each(|f| chosen.push(f.address));
+        }
+    }
+    match chosen.is_empty() {
+        true => Err(describe_none(found, asked)),
+        false => Ok(chosen),
+    }
+}
+
+fn describe_none(found: &[Found], asked: &str) -> String {
+    let there: Vec<String> = found
+        .iter()
+        .map(|f| format!("{} ({})", f.name, f.address))
+        .collect();
+    let there = match there.is_empty() {
+        true => "no interface that is up".to_owned(),
+        false => there.join(", "),
+    };
+    match asked.is_empty() {
+        true => format!("this host has {there}: no address by which peers could reach it"),
+        false => {
+            format!("FASTPATH_INTERFACES={asked} leaves no address of this host, which has {there}")
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn host() -> Vec<Found> {
+        let found = |name: &str, address: &str, point_to_point| Found {
+            name: name.to_owned(),
+            address: address.parse().unwrap(),
+            point_to_point,
+        };
+        vec![
+            found("lo", "127.0.0.1", false),
+            found("tun0", "10.8.0.2", true),
+            found("eth0", "10.1.2.3", false),
+            found("eth0", "fd00::3", false),
+            found("docker0", "172.17.0.1", false),
+            found("lo", "::1", false),
+        ]
+    }
+
+    fn choose(asked: &str, reach: Reach) -> Result<Vec<String>, String> {
+        let chosen = choose_addresses(&host(), asked, reach)?;
+        Ok(chosen.iter().map(IpAddr::to_string).collect())
+    }
+
+    #[test]
+    fn choose__is_as_asked() {
+        for (asked, expected) in [
+            ("", "10.1.2.3 fd00::3 172.17.0.1 10.8.0.2"),
+            ("auto", "10.1.2.3 fd00::3 172.17.0.1 10.8.0.2"),
+            ("^docker0", "10.1.2.3 fd00::3 10.8.0.2"),
+            ("^docker0,^fd00::/8", "10.1.2.3 10.8.0.2"),
+            ("tun0,eth0", "10.8.0.2 10.1.2.3 fd00::3"),
+            ("eth0, ^10.0.0.0/8", "fd00::3"),
+            ("10.0.0.0/8", "10.8.0.2 10.1.2.3"),
+            ("10.1.2.3,eth0", "10.1.2.3 fd00::3"),
+            ("0.0.0.0/0,^lo", "10.8.0.2 10.1.2.3 172.17.0.1"),
+            ("fd00::3,ib0", "fd00::3"),
+            ("lo", "127.0.0.1 ::1"),
+            ("^eth0,^docker0,^tun0", "127.0.0.1 ::1"),
+        ] {
+            let chosen = choose(asked, Reach::Network).unwrap();
+            assert_eq!(chosen.join(" "), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn choose__within_a_node_is_loopback_unless_asked_otherwise() {
+        let chosen = |asked| choose(asked, Reach::Node).unwrap().join(" ");
+        assert_eq!(chosen(""), "127.0.0.1 ::1");
+        assert_eq!(chosen("eth0"), "10.1.2.3 fd00::3");
+        assert_eq!(chosen("^lo"), "10.1.2.3 fd00::3 172.17.0.1 10.8.0.2");
+    }
+
+    #[test]
+    fn choose__says_what_there_is_where_nothing_is_left() {
+        for asked in ["eth7", "192.168.0.0/16", "^0.0.0.0/0,^::/0"] {
+            let why = choose(asked, Reach::Network).unwrap_err();
+            assert!(
+                why.contains(asked) && why.contains("docker0 (172.17.0.1)"),
+                "{why}"
+            );
+        }
+        for asked in ["10.1.0.0/33", "10.1/16", "eth0/x", "^fd00::/129"] {
+            let why = choose(asked, Reach::Network).unwrap_err();
+            assert!(why.contains("is no network"), "{why}");
+        }
+        let why = choose_addresses(&[], "", Reach::Network).unwrap_err();
+        assert!(why.contains("no interface that is up"), "{why}");
+    }
+
+    #[test]
+    fn list__has_an_address_of_this_host() {
+        let found = list_addresses().unwrap();
+        assert!(found.iter().all(|f| !f.name.is_empty()));
+    }
+
+    #[test]
+    fn fuzz__interfaces_are_understood_or_refused() {
+        let corpus: &[&[u8]] = &[b"eth0,10.0.0.0/8", b"^docker0,fd00::/8", b"auto"];
+        crate::mutate::run(corpus, |input| {
+            let asked = String::from_utf8_lossy(input);
+            if let Ok(chosen) = choose_addresses(&host(), &asked, Reach::Network) {
+                assert!(!chosen.is_empty());
+            }
+        });
+    }
+}

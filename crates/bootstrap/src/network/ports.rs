@@ -1,0 +1,292 @@
+//! The socket that a rank listens on, and which ports it may have.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Connections that wait to be accepted, at most; the kernel may allow fewer.
+const BACKLOG: libc::c_int = 4096;
+
+/// The ports of `FASTPATH_PORTS`, `lo-hi` or one; `None` where the kernel chooses.
+///
+/// # Errors
+/// It is no such range.
+pub fn parse_ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
+    let text = text.trim();
+    if text.is_empty() || text == "auto" {
+        return Ok(None);
+    }
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port != 0);
+    match (port(low), port(high)) {
+        (Some(low), Some(high)) if low <= high => Ok(Some(low..=high)),
+        _ => Err(format!(
+            "FASTPATH_PORTS={text:?} is no range of ports: write it as 50000-50100, from 1 to 65535"
+        )),
+    }
+}
+
+/// A listening socket. It does not block, and closes on exec.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    port: u16,
+}
+
+impl Listener {
+    /// Listens on a port of the range, or on any: on one address, or on all of this host by both families. `ranks`: how
+    /// many ranks of this host want one each, for the error.
+    ///
+    /// # Errors
+    /// All ports are in use, or what the kernel said, for people.
+    pub fn open(
+        ports: Option<RangeInclusive<u16>>,
+        only: Option<IpAddr>,
+        ranks: usize,
+    ) -> Result<Listener, String> {
+        let Some(ports) = ports else {
+            return listen_anywhere(only, 0).map_err(|e| format!("no port to listen on: {e}"));
+        };
+        for port in ports.clone() {
+            match listen_anywhere(only, port) {
+                Ok(listener) => return Ok(listener),
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+                Err(e) => return Err(format!("port {port} of FASTPATH_PORTS: {e}")),
+            }
+        }
+        let (low, high) = (ports.start(), ports.end());
+        let there = ports.clone().count();
+        Err(format!(
+            "FASTPATH_PORTS={low}-{high} has {there} ports, and all are in use: each of this \
+             host's {ranks} ranks needs one, and so do other jobs here with the same setting"
+        ))
+    }
+
+    /// Takes over a listening socket by its number.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn inherit(fd: RawFd) -> io::Result<Listener> {
+        let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        // SAFETY: plain fcntl; on a descriptor that is not open it fails.
+        if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return wrong("the descriptor is not open");
+        }
+        if read_option(fd, libc::SO_ACCEPTCONN).ok() != Some(1) {
+            return wrong("it is no socket that listens");
+        }
+        let port = match read_port(fd) {
+            Ok(0) | Err(_) => return wrong("it has no port"),
+            Ok(port) => port,
+        };
+        // SAFETY: plain fcntl on an open descriptor.
+        unsafe {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+        }
+        // SAFETY: open, and given to this process for this purpose.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Listener { fd, port })
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Has the socket stay open in a program that this process starts, or close again.
+    pub fn set_inherited(&self, stays: bool) {
+        let flags = if stays { 0 } else { libc::FD_CLOEXEC };
+        // SAFETY: plain fcntl on an open descriptor.
+        unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_SETFD, flags) };
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn listen_anywhere(only: Option<IpAddr>, port: u16) -> io::Result<Listener> {
+    let Some(only) = only else {
+        return match listen(Ipv6Addr::UNSPECIFIED.into(), port) {
+            // A host without IPv6.
+            Err(e) if e.raw_os_error() != Some(libc::EADDRINUSE) => {
+                listen(Ipv4Addr::UNSPECIFIED.into(), port)
+            }
+            other => other,
+        };
+    };
+    listen(only, port)
+}
+
+fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
+    let family = match address {
+        IpAddr::V4(_) => libc::AF_INET,
+        IpAddr::V6(_) => libc::AF_INET6,
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain socket call.
+    let fd = check(unsafe { libc::socket(family, kind, 0) })?;
+    // SAFETY: new, and nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let raw = fd.as_raw_fd();
+    // Connections of a job that has just ended do not keep the port.
+    set_option(raw, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if family == libc::AF_INET6 {
+        set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+    }
+    let (bytes, length) = write_address(SocketAddr::new(address, port));
+    // SAFETY: an address of that length.
+    check(unsafe { libc::bind(raw, (&raw const bytes).cast(), length) })?;
+    // SAFETY: plain listen.
+    check(unsafe { libc::listen(raw, BACKLOG) })?;
+    let port = read_port(raw)?;
+    Ok(Listener { fd, port })
+}
+
+fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
+    match answer {
+        0.. => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets an integer option of a socket.
+///
+/// # Errors
+/// What the kernel said.
+pub fn set_option(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: an integer of that length.
+    let answer = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
+    check(answer).map(|_| ())
+}
+
+/// Reads an integer option of a socket at the level of sockets.
+///
+/// # Errors
+/// What the kernel said.
+pub fn read_option(fd: RawFd, option: i32) -> io::Result<i32> {
+    let (mut value, mut length) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    let at = (&raw mut value).cast();
+    // SAFETY: room for an integer, as the length says.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, at, &mut length) })?;
+    Ok(value)
+}
+
+fn read_port(fd: RawFd) -> io::Result<u16> {
+    // SAFETY: all bits zero is an address.
+    let mut bytes: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: room for any address, as the length says.
+    check(unsafe { libc::getsockname(fd, (&raw mut bytes).cast(), &mut length) })?;
+    match bytes.ss_family as libc::c_int {
+        // SAFETY: of that family; the storage is aligned for all.
+        libc::AF_INET => Ok(u16::from_be(unsafe {
+            (*(&raw const bytes).cast::<libc::sockaddr_in>()).sin_port
+        })),
+        // SAFETY: as above.
+        libc::AF_INET6 => Ok(u16::from_be(unsafe {
+            (*(&raw const bytes).cast::<libc::sockaddr_in6>()).sin6_port
+        })),
+        _ => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+    }
+}
+
+/// An address as the kernel takes it, and its length.
+pub fn write_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all bits zero is an address.
+    let mut bytes: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let length = match address {
+        SocketAddr::V4(v4) => write_v4(&mut bytes, v4),
+        SocketAddr::V6(v6) => write_v6(&mut bytes, v6),
+    };
+    (bytes, length as libc::socklen_t)
+}
+
+fn write_v4(bytes: &mut libc::sockaddr_storage, address: SocketAddrV4) -> usize {
+    let v4 = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: address.ip().to_bits().to_be(),
+        },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: the storage has room for every address and is aligned for all.
+    unsafe { (&raw mut *bytes).cast::<libc::sockaddr_in>().write(v4) };
+    size_of::<libc::sockaddr_in>()
+}
+
+fn write_v6(bytes: &mut libc::sockaddr_storage, address: SocketAddrV6) -> usize {
+    let v6 = libc::sockaddr_in6 {
+        sin6_family: libc::AF_INET6 as libc::sa_family_t,
+        sin6_port: address.port().to_be(),
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr {
+            s6_addr: address.ip().octets(),
+        },
+        sin6_scope_id: 0,
+    };
+    // SAFETY: as in `write_v4`.
+    unsafe { (&raw mut *bytes).cast::<libc::sockaddr_in6>().write(v6) };
+    size_of::<libc::sockaddr_in6>()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+    use std::os::fd::IntoRawFd;
+
+    const LOOPBACK: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+
+    #[test]
+    fn ports__are_a_range_or_refused() {
+        assert_eq!(parse_ports(""), Ok(None));
+        assert_eq!(parse_ports("auto"), Ok(None));
+        assert_eq!(parse_ports("50000-50100"), Ok(Some(50_000..=50_100)));
+        assert_eq!(parse_ports(" 7 "), Ok(Some(7..=7)));
+        for text in ["0-5", "9-8", "70000", "5-", "-5", "a-b", "1-2-3"] {
+            assert!(
+                parse_ports(text).unwrap_err().contains("50000-50100"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn listener__is_reached_at_its_port() {
+        let listener = Listener::open(None, LOOPBACK, 1).unwrap();
+        TcpStream::connect(("127.0.0.1", listener.port())).unwrap();
+        let open = Listener::open(None, None, 1).unwrap();
+        TcpStream::connect(("127.0.0.1", open.port())).unwrap();
+    }
+
+    #[test]
+    fn listener__of_a_full_range_says_how_many_are_needed() {
+        let first = Listener::open(None, LOOPBACK, 1).unwrap();
+        let port = first.port();
+        let why = Listener::open(Some(port..=port), LOOPBACK, 7).unwrap_err();
+        assert!(why.contains("1 ports") && why.contains("7 ranks"), "{why}");
+    }
+
+    #[test]
+    fn inherit__takes_what_listens_and_nothing_else() {
+        let listener = Listener::open(None, LOOPBACK, 1).unwrap();
+        listener.set_inherited(true);
+        let port = listener.port();
+        let again = Listener::inherit(listener.fd.into_raw_fd()).unwrap();
+        assert_eq!(again.port(), port);
+        let peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert!(Listener::inherit(peer.as_raw_fd()).is_err());
+        assert!(Listener::inherit(0).is_err());
+        assert!(Listener::inherit(1_000_000).is_err());
+    }
+}
